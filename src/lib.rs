@@ -1,1 +1,5 @@
-//! What is inside safetensors weights.
+//! x
+pub mod safetensors;
+pub use safetensors::{
+    Dtype, ParameterCount, SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo,
+};

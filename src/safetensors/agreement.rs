@@ -1,0 +1,254 @@
+//! What an index and the headers of its shards must agree on.
+//!
+//! A disagreement that leaves the counts right is a [`Finding`]. One that makes them wrong is an
+//! error: a tensor that is in two shards would be counted twice, and one that is in none is missing
+//! from the sum.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::{
+    IndexError, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, clip,
+};
+
+/// Something odd that leaves the counts right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the sentence of each variant says what its fields are"
+)]
+pub enum Finding {
+    /// A shard holds a tensor that the index does not name, so loaders would pass it over.
+    NotInIndex { tensor: String, shard: String },
+    /// A tensor is in another shard than the index says.
+    OtherShard {
+        tensor: String,
+        indexed: String,
+        found: String,
+    },
+    /// `total_size` of the index is not the sum of the tensors' bytes.
+    TotalSize { declared: u64, found: u64 },
+    /// `total_parameters` of the index or the metadata is not the count.
+    TotalParameters { declared: u64, found: u64 },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotInIndex { tensor, shard } => {
+                write!(
+                    f,
+                    "`{shard}` holds tensor `{tensor}`, which the index does not name"
+                )
+            }
+            Self::OtherShard {
+                tensor,
+                indexed,
+                found,
+            } => {
+                write!(
+                    f,
+                    "tensor `{tensor}` is in `{found}`, not in `{indexed}` as the index says"
+                )
+            }
+            Self::TotalSize { declared, found } => {
+                write!(
+                    f,
+                    "the index declares {declared} bytes of tensors, but they have {found}"
+                )
+            }
+            Self::TotalParameters { declared, found } => {
+                write!(
+                    f,
+                    "the file declares {declared} parameters, but they are {found}"
+                )
+            }
+        }
+    }
+}
+
+/// The count over all shards, and what is odd about them.
+///
+/// # Errors
+///
+/// When the index and the headers cannot both be right about what there is to count, and when a sum
+/// leaves 64 bits.
+pub fn check(
+    index: &SafetensorsIndexJson,
+    headers: &[(RepoPath, SafetensorsFileHeader)],
+) -> Result<(ParameterCount, Vec<Finding>), IndexError> {
+    let mut count = ParameterCount::default();
+    for (_, header) in headers {
+        count
+            .merge(header.parameter_count())
+            .ok_or(IndexError::Overflow)?;
+    }
+    let mut findings = check_places(index, headers)?;
+    let bytes = count.totals().bytes;
+    if let Some(declared) = index.total_size().filter(|&declared| declared != bytes) {
+        findings.push(Finding::TotalSize {
+            declared,
+            found: bytes,
+        });
+    }
+    findings.extend(check_declared_total(index.declared_total(), &count));
+    Ok((count, findings))
+}
+
+/// Holds the total that a file claims of itself against the count.
+///
+/// Both ways of counting scalars are taken as right: the writers of the claim differ.
+#[must_use]
+pub fn check_declared_total(declared: Option<u64>, count: &ParameterCount) -> Option<Finding> {
+    let (found, scalars) = (count.total(), count.totals().scalars);
+    let declared = declared
+        .filter(|&declared| declared != found && Some(declared) != found.checked_add(scalars))?;
+    Some(Finding::TotalParameters { declared, found })
+}
+
+/// Holds every tensor of every shard against the index, and the other way round.
+fn check_places(
+    index: &SafetensorsIndexJson,
+    headers: &[(RepoPath, SafetensorsFileHeader)],
+) -> Result<Vec<Finding>, IndexError> {
+    let mut findings = Vec::new();
+    let mut places: HashMap<&str, &RepoPath> = HashMap::with_capacity(index.weight_map().len());
+    for (path, header) in headers {
+        for (tensor, _) in header.tensors() {
+            if let Some(first) = places.insert(tensor, path) {
+                return Err(IndexError::InTwoShards {
+                    tensor: clip(tensor),
+                    first: first.to_string(),
+                    second: path.to_string(),
+                });
+            }
+            findings.extend(check_place(index, tensor, path));
+        }
+    }
+    match index
+        .weight_map()
+        .find(|(tensor, _)| !places.contains_key(tensor))
+    {
+        Some((tensor, shard)) => Err(IndexError::Missing {
+            tensor: clip(tensor),
+            shard: shard.to_string(),
+        }),
+        None => Ok(findings),
+    }
+}
+
+fn check_place(index: &SafetensorsIndexJson, tensor: &str, path: &RepoPath) -> Option<Finding> {
+    match index.shard(tensor) {
+        Some(indexed) if indexed == path => None,
+        Some(indexed) => Some(Finding::OtherShard {
+            tensor: clip(tensor),
+            indexed: indexed.to_string(),
+            found: path.to_string(),
+        }),
+        None => Some(Finding::NotInIndex {
+            tensor: clip(tensor),
+            shard: path.to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(tensors: &[&str]) -> SafetensorsFileHeader {
+        let entry = |(at, name): (usize, &&str)| {
+            format!(
+                r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#,
+                at + 1
+            )
+        };
+        let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
+        SafetensorsFileHeader::from_json(format!("{{{}}}", entries.join(",")).as_bytes()).unwrap()
+    }
+
+    /// Checks shards `a` and `b` with these tensors against an index.
+    fn verdict(a: &[&str], b: &[&str], index: &str) -> Result<Vec<Finding>, IndexError> {
+        let index = SafetensorsIndexJson::from_json(index.as_bytes()).unwrap();
+        let path = |name: &str| name.parse::<RepoPath>().unwrap();
+        let headers = [
+            (path("a.safetensors"), header(a)),
+            (path("b.safetensors"), header(b)),
+        ];
+        check(&index, &headers).map(|(_, findings)| findings)
+    }
+
+    const INDEX: &str = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
+
+    #[test]
+    fn agreement() {
+        assert_eq!(verdict(&["x"], &["y"], INDEX), Ok(vec![]));
+    }
+
+    #[test]
+    fn oddities_that_leave_the_count_right() {
+        let [a, b, x, y, z] = ["a.safetensors", "b.safetensors", "x", "y", "z"].map(str::to_owned);
+        let swapped = verdict(&["y"], &["x"], INDEX).unwrap();
+        assert_eq!(
+            swapped[0],
+            Finding::OtherShard {
+                tensor: y,
+                indexed: b.clone(),
+                found: a.clone()
+            }
+        );
+        assert_eq!(
+            swapped[1],
+            Finding::OtherShard {
+                tensor: x,
+                indexed: a,
+                found: b.clone()
+            }
+        );
+        assert_eq!(
+            verdict(&["x"], &["y", "z"], INDEX),
+            Ok(vec![Finding::NotInIndex {
+                tensor: z,
+                shard: b
+            }])
+        );
+    }
+
+    #[test]
+    fn wrong_totals_are_found() {
+        let index = r#"{"metadata":{"total_size":3,"total_parameters":"333312"},
+            "weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
+        let totals = [
+            Finding::TotalSize {
+                declared: 3,
+                found: 2,
+            },
+            Finding::TotalParameters {
+                declared: 333_312,
+                found: 2,
+            },
+        ];
+        assert_eq!(verdict(&["x"], &["y"], index), Ok(totals.into()));
+    }
+
+    #[test]
+    fn oddities_that_make_the_count_wrong() {
+        let [a, b, x, y] = ["a.safetensors", "b.safetensors", "x", "y"].map(str::to_owned);
+        assert_eq!(
+            verdict(&["x"], &["x", "y"], INDEX),
+            Err(IndexError::InTwoShards {
+                tensor: x,
+                first: a,
+                second: b.clone()
+            })
+        );
+        assert_eq!(
+            verdict(&["x"], &[], INDEX),
+            Err(IndexError::Missing {
+                tensor: y,
+                shard: b
+            })
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! The index of a sharded set of weights.
+
+mod wire;
+
+use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
+use serde_json::{Map, Value};
+
+use self::wire::Listing;
+use super::table::Table;
+use super::{Impostor, IndexError, RepoPath, clip};
+
+/// The checked index of a sharded repo, `model.safetensors.index.json`.
+///
+/// Serializes to the JSON it came from, less what is neither `metadata` nor `weight_map`, and less
+/// values of `metadata` that are objects or arrays: nobody writes those, and nesting is how a small
+/// file becomes a large value.
+///
+/// ```
+/// use hf_meta::SafetensorsIndexJson;
+///
+/// let json = br#"{"metadata":{"total_size":24},"weight_map":{"w":"model-00001-of-00001.safetensors"}}"#;
+/// let index = SafetensorsIndexJson::from_json(json)?;
+/// assert_eq!(index.shards()[0].as_str(), "model-00001-of-00001.safetensors");
+/// # Ok::<(), hf_meta::safetensors::IndexError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafetensorsIndexJson {
+    metadata: Option<Map<String, Value>>,
+    /// Tensor to the place of its shard in `shards`: a name per shard is kept, not one per tensor.
+    weight_map: Table<usize>,
+    shards: Vec<RepoPath>,
+}
+
+impl SafetensorsIndexJson {
+    /// The most bytes of an index that are read, the limit of huggingface.js. The longest known has
+    /// 60 MB for 497,000 tensors.
+    pub const DEFAULT_LIMIT: u64 = 250_000_000;
+
+    /// The most shards that an index may name, the limit of huggingface.js.
+    pub const MAX_SHARDS: usize = 10_000;
+
+    /// Parses an index, and checks that every tensor stands in it once, in a shard with the name of
+    /// a safetensors file beside or below the index.
+    ///
+    /// # Errors
+    ///
+    /// The first broken rule, with the tensor that breaks it.
+    pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
+        let mut listing = Listing::default();
+        if let Err(error) = listing.read(json) {
+            // A refusal of our own ends the parser's work early; its complaint then says nothing.
+            return Err(listing.refusal.unwrap_or_else(|| diagnose(json, &error)));
+        }
+        let tensors = listing.tensors.ok_or(IndexError::NoWeightMap)?;
+        if tensors.is_empty() {
+            return Err(IndexError::EmptyWeightMap);
+        }
+        let weight_map =
+            Table::new(tensors).map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
+        Ok(Self {
+            metadata: listing.metadata,
+            weight_map,
+            shards: listing.shards,
+        })
+    }
+
+    /// The shards, each once, in the order in which the index first names them.
+    #[must_use]
+    pub fn shards(&self) -> &[RepoPath] {
+        &self.shards
+    }
+
+    /// Every tensor with the shard that the index puts it into, in the order of the index.
+    pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
+        self.weight_map
+            .iter()
+            .map(|(tensor, &shard)| (tensor, &self.shards[shard]))
+    }
+
+    /// The shard that the index puts a tensor into.
+    #[must_use]
+    pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
+        self.weight_map
+            .get(tensor)
+            .map(|&shard| &self.shards[shard])
+    }
+
+    /// The `metadata` of the index, as it stands there.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Map<String, Value>> {
+        self.metadata.as_ref()
+    }
+
+    /// The bytes of all tensors together, as the index claims them.
+    #[must_use]
+    pub fn total_size(&self) -> Option<u64> {
+        whole_number(self.metadata.as_ref()?.get("total_size")?)
+    }
+
+    /// The parameters of all tensors together, as the index claims them (`total_parameters`). A
+    /// claim, not a count: it has been wrong by orders of magnitude (huggingface_hub #4221).
+    #[must_use]
+    pub fn declared_total(&self) -> Option<u64> {
+        whole_number(self.metadata.as_ref()?.get("total_parameters")?)
+    }
+}
+
+impl Serialize for SafetensorsIndexJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct WeightMap<'a>(&'a SafetensorsIndexJson);
+
+        impl Serialize for WeightMap<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(Some(self.0.weight_map.len()))?;
+                self.0
+                    .weight_map()
+                    .try_for_each(|(tensor, shard)| map.serialize_entry(tensor, shard))?;
+                map.end()
+            }
+        }
+
+        let mut index = serializer.serialize_struct("SafetensorsIndexJson", 2)?;
+        match &self.metadata {
+            Some(metadata) => index.serialize_field("metadata", metadata)?,
+            None => index.skip_field("metadata")?,
+        }
+        index.serialize_field("weight_map", &WeightMap(self))?;
+        index.end()
+    }
+}
+
+/// Some exporters write their totals as text, some as a float.
+fn whole_number(value: &Value) -> Option<u64> {
+    /// Above 2^53 a float no longer tells whole numbers apart.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "in range and whole by the test before"
+    )]
+    match value {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let float = number.as_f64()?;
+            ((0.0..EXACT).contains(&float) && float.fract() == 0.0).then_some(float as u64)
+        }),
+        _ => None,
+    }
+}
+
+/// What a parser's complaint most likely means.
+fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
+    if let Some(impostor) = Impostor::recognize(json) {
+        return IndexError::NotAnIndex { impostor };
+    }
+    match json
+        .split(|&byte| byte == b'\n')
+        .position(|line| line.starts_with(b"<<<<<<< "))
+    {
+        Some(at) => IndexError::MergeConflict { line: at + 1 },
+        None => IndexError::Json {
+            message: clip(&error.to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

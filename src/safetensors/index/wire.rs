@@ -1,0 +1,231 @@
+//! Reading the JSON of an index. Whatever could grow without a bound is refused as it comes.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Map, Value};
+
+use super::SafetensorsIndexJson;
+use crate::safetensors::{IndexError, RepoPath, clip};
+
+/// The most entries of `metadata`, the limit of huggingface.js.
+const MAX_METADATA: usize = 1_000;
+
+/// What the JSON lists: tensors by the place of their shard in `shards`.
+#[derive(Default)]
+pub(super) struct Listing {
+    pub(super) metadata: Option<Map<String, Value>>,
+    pub(super) tensors: Option<Vec<(String, usize)>>,
+    pub(super) shards: Vec<RepoPath>,
+    /// Our own reason to stop, where it is not the parser's.
+    pub(super) refusal: Option<IndexError>,
+}
+
+impl Listing {
+    pub(super) fn read(&mut self, json: &[u8]) -> serde_json::Result<()> {
+        let mut deserializer = serde_json::Deserializer::from_slice(json);
+        deserializer.deserialize_map(self)?;
+        deserializer.end()
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Listing {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an index, an object with a `weight_map`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut metadata = None;
+        while let Some(key) = map.next_key()? {
+            match key {
+                Key::Metadata if metadata.is_some() => {
+                    return Err(A::Error::duplicate_field("metadata"));
+                }
+                Key::WeightMap if self.tensors.is_some() => {
+                    return Err(A::Error::duplicate_field("weight_map"));
+                }
+                Key::Metadata => metadata = Some(map.next_value_seed(Metadata)?),
+                Key::WeightMap => self.tensors = Some(map.next_value_seed(WeightMap::new(self))?),
+                Key::Unknown => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        self.metadata = metadata.flatten();
+        Ok(())
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Key {
+    Metadata,
+    WeightMap,
+    #[serde(other)]
+    Unknown,
+}
+
+/// Reads `weight_map`, and keeps each shard's name once.
+struct WeightMap<'a> {
+    shards: &'a mut Vec<RepoPath>,
+    places: HashMap<String, usize>,
+    refusal: &'a mut Option<IndexError>,
+}
+
+impl<'a> WeightMap<'a> {
+    fn new(listing: &'a mut Listing) -> Self {
+        Self {
+            shards: &mut listing.shards,
+            places: HashMap::new(),
+            refusal: &mut listing.refusal,
+        }
+    }
+
+    /// The place of a shard among the shards.
+    fn place(&mut self, tensor: &str, shard: String) -> Result<usize, IndexError> {
+        if let Some(&place) = self.places.get(&shard) {
+            return Ok(place);
+        }
+        let path: RepoPath = shard
+            .parse()
+            .map_err(|source| IndexError::UnsafeShardName {
+                tensor: clip(tensor),
+                source,
+            })?;
+        if !path.is_safetensors() {
+            return Err(IndexError::NotSafetensors {
+                tensor: clip(tensor),
+                shard: clip(&shard),
+            });
+        }
+        let place = self.shards.len();
+        if place == SafetensorsIndexJson::MAX_SHARDS {
+            return Err(IndexError::TooManyShards { limit: place });
+        }
+        self.shards.push(path);
+        self.places.insert(shard, place);
+        Ok(place)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for WeightMap<'_> {
+    type Value = Vec<(String, usize)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for WeightMap<'_> {
+    type Value = Vec<(String, usize)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a `weight_map`, an object of shard names by tensor")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut tensors = Vec::new();
+        while let Some((tensor, shard)) = map.next_entry::<String, String>()? {
+            match self.place(&tensor, shard) {
+                Ok(place) => tensors.push((tensor, place)),
+                Err(refusal) => {
+                    *self.refusal = Some(refusal);
+                    return Err(A::Error::custom("refused"));
+                }
+            }
+        }
+        Ok(tensors)
+    }
+}
+
+/// Reads `metadata`: an object of which the plain values are kept, or `null`.
+struct Metadata;
+
+impl<'de> DeserializeSeed<'de> for Metadata {
+    type Value = Option<Map<String, Value>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Metadata {
+    type Value = Option<Map<String, Value>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`metadata`, an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut metadata = Map::new();
+        while let Some((key, Plain(value))) = map.next_entry()? {
+            if let Some(value) = value {
+                metadata.insert(key, value);
+            }
+            if metadata.len() > MAX_METADATA {
+                return Err(A::Error::custom("`metadata` has more than 1,000 entries"));
+            }
+        }
+        Ok(Some(metadata))
+    }
+}
+
+/// A value without others inside; `None` for an object or an array, which is passed over unread.
+struct Plain(Option<Value>);
+
+impl<'de> serde::Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor).map(Self)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Some(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Some(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Some(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Some(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Some(value.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Some(Value::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+}

@@ -1,0 +1,34 @@
+//! The safetensors format: pure functions from bytes to checked values.
+//!
+//! Nothing here knows of files, of HTTP or of the Hub, and nothing is async. A value of
+//! [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if every rule that one file can
+//! show was checked; what two files must agree on is checked in [`agreement`].
+//!
+//! The rules are those of the [format] and of its reference implementation, the `safetensors` crate.
+//! Where ours differ, the difference is stated at the rule, with its reason.
+//!
+//! [format]: https://github.com/huggingface/safetensors#format
+
+pub mod agreement;
+mod count;
+mod dtype;
+mod error;
+mod header;
+mod index;
+mod length;
+mod path;
+mod table;
+mod tensor;
+mod text;
+
+pub use agreement::Finding;
+pub use count::{DtypeCount, ParameterCount};
+pub use dtype::Dtype;
+pub use error::{HeaderError, Impostor, IndexError};
+pub use header::SafetensorsFileHeader;
+pub use index::SafetensorsIndexJson;
+pub use length::{HeaderLength, PREFIX_LENGTH};
+pub use path::{PathError, RepoPath};
+pub use tensor::TensorInfo;
+
+pub(crate) use text::clip;

@@ -1,0 +1,166 @@
+//! One entry of a header: what a tensor is and where its bytes are.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use super::{Dtype, HeaderError, clip};
+
+/// What a header says of one tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TensorInfo {
+    /// The type of the elements.
+    pub dtype: Dtype,
+    /// The length of each dimension, in elements; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// The first byte and the byte after the last, counted from the start of the data section
+    /// (not of the file).
+    pub data_offsets: (u64, u64),
+}
+
+impl TensorInfo {
+    /// The number of elements, the product of the shape: 1 for a scalar, 0 where a dimension is 0.
+    /// `None` when it does not fit in 64 bits.
+    #[must_use]
+    pub fn elements(&self) -> Option<u64> {
+        // A 0 decides whatever stands around it, so that `[0, n]` and `[n, 0]` are the same number.
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        self.shape
+            .iter()
+            .try_fold(1_u64, |product, length| product.checked_mul(*length))
+    }
+
+    /// The number of bytes between the data offsets.
+    #[must_use]
+    pub fn byte_length(&self) -> u64 {
+        self.data_offsets.1.saturating_sub(self.data_offsets.0)
+    }
+
+    /// Whether the tensor has no dimensions, shape `[]`.
+    #[must_use]
+    pub fn is_scalar(&self) -> bool {
+        self.shape.is_empty()
+    }
+
+    /// Holds shape and dtype against the span of the data offsets.
+    ///
+    /// A dtype of unknown width passes: only its author knows how many bytes it takes.
+    pub(super) fn check(&self, name: &str) -> Result<(), HeaderError> {
+        let (begin, end) = self.data_offsets;
+        if end < begin {
+            return Err(HeaderError::ReversedOffsets {
+                tensor: clip(name),
+                begin,
+                end,
+            });
+        }
+        let overflow = || HeaderError::Overflow { tensor: clip(name) };
+        let elements = self.elements().ok_or_else(overflow)?;
+        let Some(width) = self.dtype.bits() else {
+            return Ok(());
+        };
+        let bits = elements.checked_mul(width).ok_or_else(overflow)?;
+        if !bits.is_multiple_of(8) {
+            return Err(HeaderError::PartialByte {
+                tensor: clip(name),
+                dtype: self.dtype.clone(),
+                elements,
+            });
+        }
+        if bits / 8 != end - begin {
+            return Err(HeaderError::Size {
+                tensor: clip(name),
+                dtype: self.dtype.clone(),
+                elements,
+                expected: bits / 8,
+                found: end - begin,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// By hand, because a derived implementation also takes an array in place of the object, which the
+/// format does not know.
+impl<'de> Deserialize<'de> for TensorInfo {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = TensorInfo;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with `dtype`, `shape` and `data_offsets`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TensorInfo, A::Error> {
+        let (mut dtype, mut shape, mut data_offsets) = (None, None, None);
+        while let Some(field) = map.next_key()? {
+            match field {
+                Field::Dtype => set(&mut dtype, "dtype", map.next_value()?)?,
+                Field::Shape => set(&mut shape, "shape", map.next_value()?)?,
+                Field::DataOffsets => set(&mut data_offsets, "data_offsets", map.next_value()?)?,
+                Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(TensorInfo {
+            dtype: dtype.ok_or_else(|| A::Error::missing_field("dtype"))?,
+            shape: shape.ok_or_else(|| A::Error::missing_field("shape"))?,
+            data_offsets: data_offsets.ok_or_else(|| A::Error::missing_field("data_offsets"))?,
+        })
+    }
+}
+
+fn set<T, E: serde::de::Error>(
+    slot: &mut Option<T>,
+    field: &'static str,
+    value: T,
+) -> Result<(), E> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(E::duplicate_field(field)),
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Field {
+    Dtype,
+    Shape,
+    DataOffsets,
+    #[serde(other)]
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_a_shape() {
+        let cases: [(&[u64], Option<u64>); 6] = [
+            (&[], Some(1)),
+            (&[768], Some(768)),
+            (&[50257, 768], Some(38_597_376)),
+            (&[0, u64::MAX, u64::MAX], Some(0)),
+            (&[u64::MAX, u64::MAX, 0], Some(0)),
+            (&[1 << 63, 2], None),
+        ];
+        for (shape, elements) in cases {
+            let tensor = TensorInfo {
+                dtype: Dtype::F32,
+                shape: shape.to_vec(),
+                data_offsets: (0, 0),
+            };
+            assert_eq!(tensor.elements(), elements, "{shape:?}");
+        }
+    }
+}

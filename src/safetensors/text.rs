@@ -1,0 +1,27 @@
+//! Text from a file is as long as its author wants; in an error it has a bound.
+
+/// The longest text from a file that an error carries, in characters.
+const LONGEST: usize = 200;
+
+/// The text, cut to a length that fits an error message.
+pub(crate) fn clip(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(clip("h.0.ln_1.weight"), "h.0.ln_1.weight");
+        assert_eq!(clip(&"ß".repeat(LONGEST)), "ß".repeat(LONGEST));
+        assert_eq!(
+            clip(&"ß".repeat(1_000_000)),
+            format!("{}…", "ß".repeat(LONGEST))
+        );
+    }
+}
