@@ -1,5 +1,45 @@
-//! x
+#![doc = include_str!("../README.md")]
+
+mod client;
+mod disk;
+mod env;
+mod error;
+mod http;
+mod hub;
+mod json;
+mod load;
+mod model;
+mod parse;
 pub mod safetensors;
-pub use safetensors::{
-    Dtype, ParameterCount, SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo,
+mod source;
+mod store;
+
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
+
+pub use client::{Client, ClientBuilder};
+pub use error::Error;
+pub use http::{HttpError, RangeError, SafeUrl, TransportKind};
+pub use hub::{
+    CommitSha, Endpoint, EndpointError, IdError, Refusal, RefusalKind, RepoId, RepoKind, Revision,
 };
+pub use json::Summary;
+pub use load::Progress;
+pub use model::Model;
+pub use parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
+pub use safetensors::{
+    Dtype, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo,
+};
+pub use source::{Source, SourceError};
+
+/// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
+///
+/// For more than one repo, make a [`Client`] and keep it: it keeps its connections.
+///
+/// # Errors
+///
+/// As [`Client::new`] and [`Model::parse_safetensors_metadata`].
+pub async fn parse_safetensors_metadata(repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
+    Client::new()?.model(repo).parse_safetensors_metadata().await
+}

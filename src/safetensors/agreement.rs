@@ -7,26 +7,22 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use serde::Serialize;
+
 use super::{
     IndexError, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, clip,
 };
 
 /// Something odd that leaves the counts right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the sentence of each variant says what its fields are"
-)]
+#[expect(missing_docs, reason = "the sentence of each variant says what its fields are")]
 pub enum Finding {
     /// A shard holds a tensor that the index does not name, so loaders would pass it over.
     NotInIndex { tensor: String, shard: String },
     /// A tensor is in another shard than the index says.
-    OtherShard {
-        tensor: String,
-        indexed: String,
-        found: String,
-    },
+    OtherShard { tensor: String, indexed: String, found: String },
     /// `total_size` of the index is not the sum of the tensors' bytes.
     TotalSize { declared: u64, found: u64 },
     /// `total_parameters` of the index or the metadata is not the count.
@@ -37,32 +33,16 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotInIndex { tensor, shard } => {
-                write!(
-                    f,
-                    "`{shard}` holds tensor `{tensor}`, which the index does not name"
-                )
+                write!(f, "`{shard}` holds tensor `{tensor}`, which the index does not name")
             }
-            Self::OtherShard {
-                tensor,
-                indexed,
-                found,
-            } => {
-                write!(
-                    f,
-                    "tensor `{tensor}` is in `{found}`, not in `{indexed}` as the index says"
-                )
+            Self::OtherShard { tensor, indexed, found } => {
+                write!(f, "tensor `{tensor}` is in `{found}`, not in `{indexed}` as the index says")
             }
             Self::TotalSize { declared, found } => {
-                write!(
-                    f,
-                    "the index declares {declared} bytes of tensors, but they have {found}"
-                )
+                write!(f, "the index declares {declared} bytes of tensors, but they have {found}")
             }
             Self::TotalParameters { declared, found } => {
-                write!(
-                    f,
-                    "the file declares {declared} parameters, but they are {found}"
-                )
+                write!(f, "the file declares {declared} parameters, but they are {found}")
             }
         }
     }
@@ -80,17 +60,12 @@ pub fn check(
 ) -> Result<(ParameterCount, Vec<Finding>), IndexError> {
     let mut count = ParameterCount::default();
     for (_, header) in headers {
-        count
-            .merge(header.parameter_count())
-            .ok_or(IndexError::Overflow)?;
+        count.merge(header.parameter_count()).ok_or(IndexError::Overflow)?;
     }
     let mut findings = check_places(index, headers)?;
     let bytes = count.totals().bytes;
     if let Some(declared) = index.total_size().filter(|&declared| declared != bytes) {
-        findings.push(Finding::TotalSize {
-            declared,
-            found: bytes,
-        });
+        findings.push(Finding::TotalSize { declared, found: bytes });
     }
     findings.extend(check_declared_total(index.declared_total(), &count));
     Ok((count, findings))
@@ -126,14 +101,10 @@ fn check_places(
             findings.extend(check_place(index, tensor, path));
         }
     }
-    match index
-        .weight_map()
-        .find(|(tensor, _)| !places.contains_key(tensor))
-    {
-        Some((tensor, shard)) => Err(IndexError::Missing {
-            tensor: clip(tensor),
-            shard: shard.to_string(),
-        }),
+    match index.weight_map().find(|(tensor, _)| !places.contains_key(tensor)) {
+        Some((tensor, shard)) => {
+            Err(IndexError::Missing { tensor: clip(tensor), shard: shard.to_string() })
+        }
         None => Ok(findings),
     }
 }
@@ -146,10 +117,7 @@ fn check_place(index: &SafetensorsIndexJson, tensor: &str, path: &RepoPath) -> O
             indexed: indexed.to_string(),
             found: path.to_string(),
         }),
-        None => Some(Finding::NotInIndex {
-            tensor: clip(tensor),
-            shard: path.to_string(),
-        }),
+        None => Some(Finding::NotInIndex { tensor: clip(tensor), shard: path.to_string() }),
     }
 }
 
@@ -159,10 +127,7 @@ mod tests {
 
     fn header(tensors: &[&str]) -> SafetensorsFileHeader {
         let entry = |(at, name): (usize, &&str)| {
-            format!(
-                r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#,
-                at + 1
-            )
+            format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
         };
         let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
         SafetensorsFileHeader::from_json(format!("{{{}}}", entries.join(",")).as_bytes()).unwrap()
@@ -172,10 +137,7 @@ mod tests {
     fn verdict(a: &[&str], b: &[&str], index: &str) -> Result<Vec<Finding>, IndexError> {
         let index = SafetensorsIndexJson::from_json(index.as_bytes()).unwrap();
         let path = |name: &str| name.parse::<RepoPath>().unwrap();
-        let headers = [
-            (path("a.safetensors"), header(a)),
-            (path("b.safetensors"), header(b)),
-        ];
+        let headers = [(path("a.safetensors"), header(a)), (path("b.safetensors"), header(b))];
         check(&index, &headers).map(|(_, findings)| findings)
     }
 
@@ -192,26 +154,12 @@ mod tests {
         let swapped = verdict(&["y"], &["x"], INDEX).unwrap();
         assert_eq!(
             swapped[0],
-            Finding::OtherShard {
-                tensor: y,
-                indexed: b.clone(),
-                found: a.clone()
-            }
+            Finding::OtherShard { tensor: y, indexed: b.clone(), found: a.clone() }
         );
-        assert_eq!(
-            swapped[1],
-            Finding::OtherShard {
-                tensor: x,
-                indexed: a,
-                found: b.clone()
-            }
-        );
+        assert_eq!(swapped[1], Finding::OtherShard { tensor: x, indexed: a, found: b.clone() });
         assert_eq!(
             verdict(&["x"], &["y", "z"], INDEX),
-            Ok(vec![Finding::NotInIndex {
-                tensor: z,
-                shard: b
-            }])
+            Ok(vec![Finding::NotInIndex { tensor: z, shard: b }])
         );
     }
 
@@ -220,14 +168,8 @@ mod tests {
         let index = r#"{"metadata":{"total_size":3,"total_parameters":"333312"},
             "weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
         let totals = [
-            Finding::TotalSize {
-                declared: 3,
-                found: 2,
-            },
-            Finding::TotalParameters {
-                declared: 333_312,
-                found: 2,
-            },
+            Finding::TotalSize { declared: 3, found: 2 },
+            Finding::TotalParameters { declared: 333_312, found: 2 },
         ];
         assert_eq!(verdict(&["x"], &["y"], index), Ok(totals.into()));
     }
@@ -237,18 +179,8 @@ mod tests {
         let [a, b, x, y] = ["a.safetensors", "b.safetensors", "x", "y"].map(str::to_owned);
         assert_eq!(
             verdict(&["x"], &["x", "y"], INDEX),
-            Err(IndexError::InTwoShards {
-                tensor: x,
-                first: a,
-                second: b.clone()
-            })
+            Err(IndexError::InTwoShards { tensor: x, first: a, second: b.clone() })
         );
-        assert_eq!(
-            verdict(&["x"], &[], INDEX),
-            Err(IndexError::Missing {
-                tensor: y,
-                shard: b
-            })
-        );
+        assert_eq!(verdict(&["x"], &[], INDEX), Err(IndexError::Missing { tensor: y, shard: b }));
     }
 }

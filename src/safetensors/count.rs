@@ -92,9 +92,7 @@ impl ParameterCount {
 
     /// Adds another count; `None` when a sum leaves 64 bits.
     pub(crate) fn merge(&mut self, other: &Self) -> Option<()> {
-        other
-            .rows()
-            .try_for_each(|(dtype, count)| self.add_row(dtype, *count))
+        other.rows().try_for_each(|(dtype, count)| self.add_row(dtype, *count))
     }
 
     fn add_row(&mut self, dtype: &Dtype, count: DtypeCount) -> Option<()> {
@@ -111,38 +109,23 @@ mod tests {
     use super::*;
 
     fn tensor(dtype: &str, shape: &[u64], bytes: u64) -> TensorInfo {
-        TensorInfo {
-            dtype: dtype.into(),
-            shape: shape.to_vec(),
-            data_offsets: (0, bytes),
-        }
+        TensorInfo { dtype: dtype.into(), shape: shape.to_vec(), data_offsets: (0, bytes) }
     }
 
     fn count(tensors: &[TensorInfo]) -> Option<ParameterCount> {
         let mut count = ParameterCount::default();
-        tensors
-            .iter()
-            .try_for_each(|tensor| count.add(tensor))
-            .map(|()| count)
+        tensors.iter().try_for_each(|tensor| count.add(tensor)).map(|()| count)
     }
 
     #[test]
     fn scalars_stand_apart() {
-        let found = count(&[
-            tensor("F16", &[], 2),
-            tensor("F16", &[3, 4], 24),
-            tensor("I64", &[], 8),
-        ])
-        .unwrap();
+        let found =
+            count(&[tensor("F16", &[], 2), tensor("F16", &[3, 4], 24), tensor("I64", &[], 8)])
+                .unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F16, 12)]);
         assert_eq!(
             *found.totals(),
-            DtypeCount {
-                tensors: 3,
-                parameters: 12,
-                scalars: 2,
-                bytes: 34
-            }
+            DtypeCount { tensors: 3, parameters: 12, scalars: 2, bytes: 34 }
         );
         assert_eq!(found.rows().len(), 2);
     }

@@ -169,11 +169,7 @@ mod tests {
             assert_eq!(&Dtype::from(dtype.as_str()), dtype);
             assert!(dtype.bits().is_some(), "{dtype}");
         }
-        assert_eq!(
-            Dtype::from("bf16"),
-            Dtype::Other("bf16".into()),
-            "names are case-sensitive"
-        );
+        assert_eq!(Dtype::from("bf16"), Dtype::Other("bf16".into()), "names are case-sensitive");
         assert_eq!(Dtype::from("F3").bits(), None);
     }
 

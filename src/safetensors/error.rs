@@ -10,10 +10,7 @@ use super::{Dtype, PathError};
 /// stands in the file: escape it before it meets a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the message of each variant says what its fields are"
-)]
+#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum HeaderError {
     #[error("the file has {file_size} bytes; a safetensors file has at least 8")]
     FileTooShort { file_size: u64 },
@@ -38,47 +35,25 @@ pub enum HeaderError {
     #[error("tensor `{tensor}` stands twice in the header")]
     DuplicateTensor { tensor: String },
     #[error("tensor `{tensor}` ends at byte {end}, before it begins at byte {begin}")]
-    ReversedOffsets {
-        tensor: String,
-        begin: u64,
-        end: u64,
-    },
+    ReversedOffsets { tensor: String, begin: u64, end: u64 },
     #[error("tensor `{tensor}` is larger than 64 bits can count")]
     Overflow { tensor: String },
     #[error(
         "tensor `{tensor}` has {elements} elements of {dtype}, which is not a whole number of bytes"
     )]
-    PartialByte {
-        tensor: String,
-        dtype: Dtype,
-        elements: u64,
-    },
+    PartialByte { tensor: String, dtype: Dtype, elements: u64 },
     #[error(
         "tensor `{tensor}` has {elements} elements of {dtype}, which is {expected} bytes, but spans {found}"
     )]
-    Size {
-        tensor: String,
-        dtype: Dtype,
-        elements: u64,
-        expected: u64,
-        found: u64,
-    },
+    Size { tensor: String, dtype: Dtype, elements: u64, expected: u64, found: u64 },
     #[error(
         "tensor `{tensor}` begins at byte {begin} of the data; the bytes from {expected} on belong to no tensor"
     )]
-    Hole {
-        tensor: String,
-        begin: u64,
-        expected: u64,
-    },
+    Hole { tensor: String, begin: u64, expected: u64 },
     #[error(
         "tensor `{tensor}` begins at byte {begin} of the data, inside a tensor that ends at {expected}"
     )]
-    Overlap {
-        tensor: String,
-        begin: u64,
-        expected: u64,
-    },
+    Overlap { tensor: String, begin: u64, expected: u64 },
     #[error("by its header the file has {expected} bytes, but it has {found}")]
     FileSize { expected: u64, found: u64 },
 }
@@ -126,15 +101,10 @@ impl std::fmt::Display for Impostor {
 /// Text from the file is bounded as in [`HeaderError`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the message of each variant says what its fields are"
-)]
+#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum IndexError {
     #[error("the file is not an index: it starts like {impostor}")]
     NotAnIndex { impostor: Impostor },
-    #[error("the index has {length} bytes, over the limit of {limit}")]
-    OverLimit { length: u64, limit: u64 },
     #[error("the index holds an unresolved merge conflict at line {line}")]
     MergeConflict { line: usize },
     #[error("the index is not valid JSON of its kind: {message}")]
@@ -152,11 +122,7 @@ pub enum IndexError {
     #[error("the index names more than {limit} shards")]
     TooManyShards { limit: usize },
     #[error("tensor `{tensor}` is in two shards, `{first}` and `{second}`")]
-    InTwoShards {
-        tensor: String,
-        first: String,
-        second: String,
-    },
+    InTwoShards { tensor: String, first: String, second: String },
     #[error("the index puts tensor `{tensor}` into `{shard}`, but no shard holds it")]
     Missing { tensor: String, shard: String },
     #[error("the shards hold more than 64 bits can count")]

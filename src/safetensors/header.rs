@@ -78,10 +78,7 @@ impl SafetensorsFileHeader {
         if expected == file_size {
             Ok(())
         } else {
-            Err(HeaderError::FileSize {
-                expected,
-                found: file_size,
-            })
+            Err(HeaderError::FileSize { expected, found: file_size })
         }
     }
 
@@ -123,20 +120,14 @@ impl SafetensorsFileHeader {
     /// The size in bytes of a file with this header: prefix, header and data.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        PREFIX_LENGTH
-            .saturating_add(self.length)
-            .saturating_add(self.data_length)
+        PREFIX_LENGTH.saturating_add(self.length).saturating_add(self.data_length)
     }
 
     /// The total that the file claims of itself, `total_parameters` of its metadata. A claim, not a
     /// count: it has been wrong by orders of magnitude (huggingface_hub #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
-        self.metadata
-            .as_ref()?
-            .get("total_parameters")?
-            .parse()
-            .ok()
+        self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
     }
 }
 
@@ -162,37 +153,27 @@ fn text(json: &[u8]) -> Result<&str, HeaderError> {
     }
     let padding = json.iter().rev().take_while(|&&byte| byte == 0).count();
     if padding > 0 {
-        return Err(HeaderError::NulPadding {
-            at: json.len() - padding,
-        });
+        return Err(HeaderError::NulPadding { at: json.len() - padding });
     }
-    std::str::from_utf8(json).map_err(|error| HeaderError::NotUtf8 {
-        at: error.valid_up_to(),
-    })
+    std::str::from_utf8(json).map_err(|error| HeaderError::NotUtf8 { at: error.valid_up_to() })
 }
 
 /// The length of the data, if the spans follow each other without hole or overlap.
 fn contiguous_length(tensors: &Table<TensorInfo>) -> Result<u64, HeaderError> {
     let mut in_data_order: Vec<_> = tensors.iter().collect();
     in_data_order.sort_unstable_by_key(|(_, tensor)| tensor.data_offsets);
-    in_data_order
-        .into_iter()
-        .try_fold(0, |expected, (name, tensor)| {
-            let (begin, end) = tensor.data_offsets;
-            match begin.cmp(&expected) {
-                std::cmp::Ordering::Equal => Ok(end),
-                std::cmp::Ordering::Greater => Err(HeaderError::Hole {
-                    tensor: clip(name),
-                    begin,
-                    expected,
-                }),
-                std::cmp::Ordering::Less => Err(HeaderError::Overlap {
-                    tensor: clip(name),
-                    begin,
-                    expected,
-                }),
+    in_data_order.into_iter().try_fold(0, |expected, (name, tensor)| {
+        let (begin, end) = tensor.data_offsets;
+        match begin.cmp(&expected) {
+            std::cmp::Ordering::Equal => Ok(end),
+            std::cmp::Ordering::Greater => {
+                Err(HeaderError::Hole { tensor: clip(name), begin, expected })
             }
-        })
+            std::cmp::Ordering::Less => {
+                Err(HeaderError::Overlap { tensor: clip(name), begin, expected })
+            }
+        }
+    })
 }
 
 /// What the JSON of a header lists, not yet checked.
@@ -208,10 +189,7 @@ impl Listing {
     fn parse(json: &str) -> Result<Self, HeaderError> {
         let mut listing = Self::default();
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        match listing
-            .read(&mut deserializer)
-            .and_then(|()| deserializer.end())
-        {
+        match listing.read(&mut deserializer).and_then(|()| deserializer.end()) {
             Ok(()) => Ok(listing),
             Err(error) => Err(listing.describe(&error)),
         }
@@ -224,10 +202,7 @@ impl Listing {
     fn describe(self, error: &serde_json::Error) -> HeaderError {
         let message = clip(&error.to_string());
         match self.current {
-            Some(tensor) => HeaderError::Entry {
-                tensor: clip(&tensor),
-                message,
-            },
+            Some(tensor) => HeaderError::Entry { tensor: clip(&tensor), message },
             None => HeaderError::Json { message },
         }
     }

@@ -11,7 +11,7 @@ use super::{Impostor, IndexError, RepoPath, clip};
 
 /// The checked index of a sharded repo, `model.safetensors.index.json`.
 ///
-/// Serializes to the JSON it came from, less what is neither `metadata` nor `weight_map`, and less
+/// Serializes to the JSON it came from, less keys that huggingface.js does not know either, and less
 /// values of `metadata` that are objects or arrays: nobody writes those, and nesting is how a small
 /// file becomes a large value.
 ///
@@ -25,6 +25,7 @@ use super::{Impostor, IndexError, RepoPath, clip};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsIndexJson {
+    dtype: Option<String>,
     metadata: Option<Map<String, Value>>,
     /// Tensor to the place of its shard in `shards`: a name per shard is kept, not one per tensor.
     weight_map: Table<usize>,
@@ -58,6 +59,7 @@ impl SafetensorsIndexJson {
         let weight_map =
             Table::new(tensors).map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
         Ok(Self {
+            dtype: listing.dtype,
             metadata: listing.metadata,
             weight_map,
             shards: listing.shards,
@@ -72,17 +74,13 @@ impl SafetensorsIndexJson {
 
     /// Every tensor with the shard that the index puts it into, in the order of the index.
     pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
-        self.weight_map
-            .iter()
-            .map(|(tensor, &shard)| (tensor, &self.shards[shard]))
+        self.weight_map.iter().map(|(tensor, &shard)| (tensor, &self.shards[shard]))
     }
 
     /// The shard that the index puts a tensor into.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
-        self.weight_map
-            .get(tensor)
-            .map(|&shard| &self.shards[shard])
+        self.weight_map.get(tensor).map(|&shard| &self.shards[shard])
     }
 
     /// The `metadata` of the index, as it stands there.
@@ -119,10 +117,12 @@ impl Serialize for SafetensorsIndexJson {
             }
         }
 
-        let mut index = serializer.serialize_struct("SafetensorsIndexJson", 2)?;
-        match &self.metadata {
-            Some(metadata) => index.serialize_field("metadata", metadata)?,
-            None => index.skip_field("metadata")?,
+        let mut index = serializer.serialize_struct("SafetensorsIndexJson", 3)?;
+        if let Some(dtype) = &self.dtype {
+            index.serialize_field("dtype", dtype)?;
+        }
+        if let Some(metadata) = &self.metadata {
+            index.serialize_field("metadata", metadata)?;
         }
         index.serialize_field("weight_map", &WeightMap(self))?;
         index.end()
@@ -153,14 +153,9 @@ fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
     if let Some(impostor) = Impostor::recognize(json) {
         return IndexError::NotAnIndex { impostor };
     }
-    match json
-        .split(|&byte| byte == b'\n')
-        .position(|line| line.starts_with(b"<<<<<<< "))
-    {
+    match json.split(|&byte| byte == b'\n').position(|line| line.starts_with(b"<<<<<<< ")) {
         Some(at) => IndexError::MergeConflict { line: at + 1 },
-        None => IndexError::Json {
-            message: clip(&error.to_string()),
-        },
+        None => IndexError::Json { message: clip(&error.to_string()) },
     }
 }
 

@@ -36,13 +36,17 @@ impl HeaderLength {
     ///
     /// # Errors
     ///
-    /// When the file is too short to hold a length, when the header would be longer than `limit` or
-    /// reach past the end of the file, and when the bytes are the well-known start of something else.
+    /// When the file is too short to hold a length, when the header would be empty, longer than
+    /// `limit` or reach past the end of the file, and when the bytes are the well-known start of
+    /// something else.
     pub fn from_prefix(start: &[u8], file_size: u64, limit: u64) -> Result<Self, HeaderError> {
         let Some(prefix) = start.first_chunk() else {
             return Err(HeaderError::FileTooShort { file_size });
         };
         let length = u64::from_le_bytes(*prefix);
+        if length == 0 {
+            return Err(HeaderError::Empty);
+        }
         if length > limit {
             return Err(match Impostor::recognize(prefix) {
                 Some(impostor) => HeaderError::NotSafetensors { impostor },
@@ -70,7 +74,7 @@ mod tests {
 
     #[test]
     fn lengths_inside_the_file_and_the_limit() {
-        for (length, file_size) in [(0, 8), (2, 10), (LIMIT, u64::MAX)] {
+        for (length, file_size) in [(1, 9), (2, 10), (LIMIT, u64::MAX)] {
             let found = HeaderLength::from_prefix(&u64::to_le_bytes(length), file_size, LIMIT);
             assert_eq!(found.map(HeaderLength::range), Ok(8..8 + length));
         }
@@ -78,59 +82,26 @@ mod tests {
 
     #[test]
     fn lengths_outside_are_refused() {
-        use HeaderError::{FileTooShort, OverLimit, PastEndOfFile};
+        use HeaderError::{Empty, FileTooShort, OverLimit, PastEndOfFile};
         let max = u64::MAX;
         let cases = [
             (&[][..], 0, FileTooShort { file_size: 0 }),
             (&[1, 2, 3, 4, 5, 6, 7], 7, FileTooShort { file_size: 7 }),
-            (
-                &u64::to_le_bytes(LIMIT + 1),
-                max,
-                OverLimit {
-                    length: LIMIT + 1,
-                    limit: LIMIT,
-                },
-            ),
-            (
-                &u64::to_le_bytes(max),
-                max,
-                OverLimit {
-                    length: max,
-                    limit: LIMIT,
-                },
-            ),
-            (
-                &u64::to_le_bytes(3),
-                10,
-                PastEndOfFile {
-                    length: 3,
-                    file_size: 10,
-                },
-            ),
-            (
-                &u64::to_le_bytes(3),
-                5,
-                PastEndOfFile {
-                    length: 3,
-                    file_size: 5,
-                },
-            ),
+            (&u64::to_le_bytes(0), 8, Empty),
+            (&u64::to_le_bytes(LIMIT + 1), max, OverLimit { length: LIMIT + 1, limit: LIMIT }),
+            (&u64::to_le_bytes(max), max, OverLimit { length: max, limit: LIMIT }),
+            (&u64::to_le_bytes(3), 10, PastEndOfFile { length: 3, file_size: 10 }),
+            (&u64::to_le_bytes(3), 5, PastEndOfFile { length: 3, file_size: 5 }),
         ];
         for (start, file_size, error) in cases {
-            assert_eq!(
-                HeaderLength::from_prefix(start, file_size, LIMIT),
-                Err(error)
-            );
+            assert_eq!(HeaderLength::from_prefix(start, file_size, LIMIT), Err(error));
         }
     }
 
     #[test]
     fn impostors_are_named() {
         let cases: [(&[u8], Impostor); 5] = [
-            (
-                b"version https://git-lfs.github.com/spec/v1\n",
-                Impostor::GitLfsPointer,
-            ),
+            (b"version https://git-lfs.github.com/spec/v1\n", Impostor::GitLfsPointer),
             (b"<!DOCTYPE html>", Impostor::Markup),
             (b"\n  <html>", Impostor::Markup),
             (b"PK\x03\x04\0\0\x08\x08", Impostor::Zip),

@@ -51,9 +51,12 @@ impl RepoPath {
         }
     }
 
-    /// A file in the folder of this path.
-    pub(crate) fn join(&self, name: &str) -> Self {
-        Self(format!("{self}/{name}").into())
+    /// A file of a plain name in a folder, or at the top.
+    pub(crate) fn within(folder: Option<&Self>, name: &str) -> Self {
+        match folder {
+            Some(folder) => Self(format!("{folder}/{name}").into()),
+            None => Self(name.into()),
+        }
     }
 
     pub(crate) fn is_safetensors(&self) -> bool {
@@ -71,10 +74,7 @@ impl FromStr for RepoPath {
     fn from_str(path: &str) -> Result<Self, PathError> {
         match flaw(path) {
             None => Ok(Self(path.into())),
-            Some(reason) => Err(PathError {
-                path: clip(path),
-                reason,
-            }),
+            Some(reason) => Err(PathError { path: clip(path), reason }),
         }
     }
 }
@@ -94,10 +94,7 @@ fn flaw(path: &str) -> Option<&'static str> {
         Some("holds a colon, as URLs and drives do")
     } else if has(char::is_control) {
         Some("holds a control character")
-    } else if path
-        .split('/')
-        .any(|segment| matches!(segment, "" | "." | ".."))
-    {
+    } else if path.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
         Some("holds an empty, `.` or `..` segment")
     } else {
         None
@@ -116,13 +113,9 @@ mod tests {
 
     #[test]
     fn plain_paths_pass() {
-        for path in [
-            "model.safetensors",
-            "7b/1/model.safetensors",
-            "a..b/.hidden",
-            "[x]^|% +ü",
-            "...",
-        ] {
+        for path in
+            ["model.safetensors", "7b/1/model.safetensors", "a..b/.hidden", "[x]^|% +ü", "..."]
+        {
             assert_eq!(path.parse::<RepoPath>().unwrap().as_str(), path);
         }
     }
@@ -156,12 +149,9 @@ mod tests {
 
     #[test]
     fn shards_are_beside_their_index() {
-        let [index, nested, shard] = [
-            "model.safetensors.index.json",
-            "7b/1/model.safetensors.index.json",
-            "a.safetensors",
-        ]
-        .map(|path| path.parse::<RepoPath>().unwrap());
+        let [index, nested, shard] =
+            ["model.safetensors.index.json", "7b/1/model.safetensors.index.json", "a.safetensors"]
+                .map(|path| path.parse::<RepoPath>().unwrap());
         assert_eq!(index.sibling(&shard).as_str(), "a.safetensors");
         assert_eq!(nested.sibling(&shard).as_str(), "7b/1/a.safetensors");
     }

@@ -29,9 +29,7 @@ impl TensorInfo {
         if self.shape.contains(&0) {
             return Some(0);
         }
-        self.shape
-            .iter()
-            .try_fold(1_u64, |product, length| product.checked_mul(*length))
+        self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length))
     }
 
     /// The number of bytes between the data offsets.
@@ -52,11 +50,7 @@ impl TensorInfo {
     pub(super) fn check(&self, name: &str) -> Result<(), HeaderError> {
         let (begin, end) = self.data_offsets;
         if end < begin {
-            return Err(HeaderError::ReversedOffsets {
-                tensor: clip(name),
-                begin,
-                end,
-            });
+            return Err(HeaderError::ReversedOffsets { tensor: clip(name), begin, end });
         }
         let overflow = || HeaderError::Overflow { tensor: clip(name) };
         let elements = self.elements().ok_or_else(overflow)?;
@@ -155,11 +149,8 @@ mod tests {
             (&[1 << 63, 2], None),
         ];
         for (shape, elements) in cases {
-            let tensor = TensorInfo {
-                dtype: Dtype::F32,
-                shape: shape.to_vec(),
-                data_offsets: (0, 0),
-            };
+            let tensor =
+                TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (0, 0) };
             assert_eq!(tensor.elements(), elements, "{shape:?}");
         }
     }

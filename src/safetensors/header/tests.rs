@@ -13,19 +13,13 @@ fn spans(tensors: &[(&str, u64, u64)]) -> String {
             end - begin
         )
     };
-    format!(
-        "{{{}}}",
-        tensors.iter().map(entry).collect::<Vec<_>>().join(",")
-    )
+    format!("{{{}}}", tensors.iter().map(entry).collect::<Vec<_>>().join(","))
 }
 
 #[test]
 fn tensors_keep_the_order_of_the_file() {
     let header = parse(spans(&[("z", 4, 6), ("a", 0, 4), ("m", 6, 7)])).unwrap();
-    assert_eq!(
-        header.tensors().map(|(name, _)| name).collect::<Vec<_>>(),
-        ["z", "a", "m"]
-    );
+    assert_eq!(header.tensors().map(|(name, _)| name).collect::<Vec<_>>(), ["z", "a", "m"]);
     assert_eq!(header.tensor("a").unwrap().data_offsets, (0, 4));
     assert_eq!(header.tensor("b"), None);
     assert_eq!(header.data_length(), 7);
@@ -58,10 +52,7 @@ fn valid_oddities() {
 #[test]
 fn declared_total_is_a_claim_of_the_file() {
     let header = parse(r#"{"__metadata__":{"total_parameters":"333312"}}"#).unwrap();
-    assert_eq!(
-        (header.declared_total(), header.parameter_count().total()),
-        (Some(333_312), 0)
-    );
+    assert_eq!((header.declared_total(), header.parameter_count().total()), (Some(333_312), 0));
 }
 
 /// Each broken rule with the error that names the tensor and both figures.
@@ -75,47 +66,21 @@ fn broken_spans() {
     let cases = [
         (
             spans(&[("a", 0, 4), ("b", 5, 6)]),
-            HeaderError::Hole {
-                tensor: tensor(),
-                begin: 5,
-                expected: 4,
-            },
+            HeaderError::Hole { tensor: tensor(), begin: 5, expected: 4 },
         ),
-        (
-            spans(&[("b", 1, 4)]),
-            HeaderError::Hole {
-                tensor: tensor(),
-                begin: 1,
-                expected: 0,
-            },
-        ),
+        (spans(&[("b", 1, 4)]), HeaderError::Hole { tensor: tensor(), begin: 1, expected: 0 }),
         (
             spans(&[("a", 0, 4), ("b", 3, 6)]),
-            HeaderError::Overlap {
-                tensor: tensor(),
-                begin: 3,
-                expected: 4,
-            },
+            HeaderError::Overlap { tensor: tensor(), begin: 3, expected: 4 },
         ),
         (
             spans(&[("a", 0, 4), ("b", 0, 4)]),
-            HeaderError::Overlap {
-                tensor: tensor(),
-                begin: 0,
-                expected: 4,
-            },
+            HeaderError::Overlap { tensor: tensor(), begin: 0, expected: 4 },
         ),
-        (
-            spans(&[("b", 0, 1), ("b", 1, 2)]),
-            HeaderError::DuplicateTensor { tensor: tensor() },
-        ),
+        (spans(&[("b", 0, 1), ("b", 1, 2)]), HeaderError::DuplicateTensor { tensor: tensor() }),
         (
             r#"{"b":{"dtype":"U8","shape":[1],"data_offsets":[2,1]}}"#.to_owned(),
-            HeaderError::ReversedOffsets {
-                tensor: tensor(),
-                begin: 2,
-                end: 1,
-            },
+            HeaderError::ReversedOffsets { tensor: tensor(), begin: 2, end: 1 },
         ),
         (
             one("[3]", "F32", 11),
@@ -129,11 +94,7 @@ fn broken_spans() {
         ),
         (
             one("[3]", "F4", 2),
-            HeaderError::PartialByte {
-                tensor: tensor(),
-                dtype: Dtype::F4,
-                elements: 3,
-            },
+            HeaderError::PartialByte { tensor: tensor(), dtype: Dtype::F4, elements: 3 },
         ),
         (one("[9223372036854775808,2]", "F32", 0), huge()),
         (one("[9223372036854775808]", "F32", 0), huge()),
@@ -215,10 +176,7 @@ fn the_file_ends_where_the_data_does() {
     for found in [0, size - 1, size + 1] {
         assert_eq!(
             header.check_file_size(found),
-            Err(HeaderError::FileSize {
-                expected: size,
-                found
-            })
+            Err(HeaderError::FileSize { expected: size, found })
         );
     }
 }

@@ -6,22 +6,15 @@ fn parse(json: impl AsRef<[u8]>) -> Result<SafetensorsIndexJson, IndexError> {
 }
 
 fn naming(shard: &str) -> String {
-    format!(
-        r#"{{"weight_map":{{"w":{}}}}}"#,
-        serde_json::to_string(shard).unwrap()
-    )
+    format!(r#"{{"weight_map":{{"w":{}}}}}"#, serde_json::to_string(shard).unwrap())
 }
 
 #[test]
 fn shards_stand_once_and_in_order() {
-    let json = r#"{"weight_map":{"z":"b.safetensors","a":"a.safetensors","m":"b.safetensors"}}"#;
+    let json = r#"{"dtype":"BF16","weight_map":{"z":"b.safetensors","a":"a.safetensors","m":"b.safetensors"}}"#;
     let index = parse(json).unwrap();
     assert_eq!(
-        index
-            .shards()
-            .iter()
-            .map(RepoPath::as_str)
-            .collect::<Vec<_>>(),
+        index.shards().iter().map(RepoPath::as_str).collect::<Vec<_>>(),
         ["b.safetensors", "a.safetensors"]
     );
     assert_eq!(index.shard("m").unwrap().as_str(), "b.safetensors");
@@ -55,9 +48,7 @@ fn totals_in_every_spelling() {
         assert_eq!(parse(&json).unwrap().total_size(), total, "{text}");
     }
     assert_eq!(
-        parse(r#"{"metadata":null,"weight_map":{"w":"a.safetensors"}}"#)
-            .unwrap()
-            .metadata(),
+        parse(r#"{"metadata":null,"weight_map":{"w":"a.safetensors"}}"#).unwrap().metadata(),
         None
     );
 }
@@ -87,20 +78,12 @@ fn broken_indexes() {
     let tensor = || "w".to_owned();
     let conflict =
         "{\n  \"weight_map\": {\n<<<<<<< HEAD\n\"w\": \"a.safetensors\"\n=======\n>>>>>>> x\n}}";
-    let many: Vec<_> = (0..=10_000)
-        .map(|n| format!(r#""{n}":"{n}.safetensors""#))
-        .collect();
+    let many: Vec<_> = (0..=10_000).map(|n| format!(r#""{n}":"{n}.safetensors""#)).collect();
     let cases = [
         (conflict.to_owned(), IndexError::MergeConflict { line: 3 }),
         ("{}".to_owned(), IndexError::NoWeightMap),
-        (
-            r#"{"metadata":{"total_size":1}}"#.to_owned(),
-            IndexError::NoWeightMap,
-        ),
-        (
-            r#"{"weight_map":{}}"#.to_owned(),
-            IndexError::EmptyWeightMap,
-        ),
+        (r#"{"metadata":{"total_size":1}}"#.to_owned(), IndexError::NoWeightMap),
+        (r#"{"weight_map":{}}"#.to_owned(), IndexError::EmptyWeightMap),
         (
             r#"{"weight_map":{"w":"a.safetensors","v":"a.safetensors","w":"b.safetensors"}}"#
                 .to_owned(),
@@ -119,16 +102,9 @@ fn broken_indexes() {
         ),
         (
             "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n".to_owned(),
-            IndexError::NotAnIndex {
-                impostor: Impostor::GitLfsPointer,
-            },
+            IndexError::NotAnIndex { impostor: Impostor::GitLfsPointer },
         ),
-        (
-            "<!DOCTYPE html><html>".to_owned(),
-            IndexError::NotAnIndex {
-                impostor: Impostor::Markup,
-            },
-        ),
+        ("<!DOCTYPE html><html>".to_owned(), IndexError::NotAnIndex { impostor: Impostor::Markup }),
     ];
     for (json, error) in cases {
         assert_eq!(parse(&json), Err(error), "{}", clip(&json));
@@ -147,19 +123,12 @@ fn broken_json() {
         r#"{"weight_map":{},"weight_map":{}}"#.to_owned(),
         r#"{"metadata":{},"metadata":{},"weight_map":{"w":"a.safetensors"}}"#.to_owned(),
         r#"{"metadata":[],"weight_map":{"w":"a.safetensors"}}"#.to_owned(),
-        format!(
-            r#"{{"metadata":{{{}}},"weight_map":{{"w":"a.safetensors"}}}}"#,
-            many.join(",")
-        ),
+        format!(r#"{{"metadata":{{{}}},"weight_map":{{"w":"a.safetensors"}}}}"#, many.join(",")),
         format!(r#"{{"x":{}"#, "[".repeat(1_000_000)),
         format!("{} x", naming("a.safetensors")),
         "{\"weight_map\":{\"\u{0}\":\"a.safetensors\"}}".to_owned(),
     ];
     for json in cases {
-        assert!(
-            matches!(parse(&json), Err(IndexError::Json { .. })),
-            "{}",
-            clip(&json)
-        );
+        assert!(matches!(parse(&json), Err(IndexError::Json { .. })), "{}", clip(&json));
     }
 }

@@ -17,6 +17,7 @@ const MAX_METADATA: usize = 1_000;
 /// What the JSON lists: tensors by the place of their shard in `shards`.
 #[derive(Default)]
 pub(super) struct Listing {
+    pub(super) dtype: Option<String>,
     pub(super) metadata: Option<Map<String, Value>>,
     pub(super) tensors: Option<Vec<(String, usize)>>,
     pub(super) shards: Vec<RepoPath>,
@@ -51,6 +52,7 @@ impl<'de> Visitor<'de> for &mut Listing {
                 }
                 Key::Metadata => metadata = Some(map.next_value_seed(Metadata)?),
                 Key::WeightMap => self.tensors = Some(map.next_value_seed(WeightMap::new(self))?),
+                Key::Dtype => self.dtype = map.next_value::<Plain>()?.text(),
                 Key::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -62,6 +64,7 @@ impl<'de> Visitor<'de> for &mut Listing {
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Key {
+    Dtype,
     Metadata,
     WeightMap,
     #[serde(other)]
@@ -77,11 +80,7 @@ struct WeightMap<'a> {
 
 impl<'a> WeightMap<'a> {
     fn new(listing: &'a mut Listing) -> Self {
-        Self {
-            shards: &mut listing.shards,
-            places: HashMap::new(),
-            refusal: &mut listing.refusal,
-        }
+        Self { shards: &mut listing.shards, places: HashMap::new(), refusal: &mut listing.refusal }
     }
 
     /// The place of a shard among the shards.
@@ -91,15 +90,9 @@ impl<'a> WeightMap<'a> {
         }
         let path: RepoPath = shard
             .parse()
-            .map_err(|source| IndexError::UnsafeShardName {
-                tensor: clip(tensor),
-                source,
-            })?;
+            .map_err(|source| IndexError::UnsafeShardName { tensor: clip(tensor), source })?;
         if !path.is_safetensors() {
-            return Err(IndexError::NotSafetensors {
-                tensor: clip(tensor),
-                shard: clip(&shard),
-            });
+            return Err(IndexError::NotSafetensors { tensor: clip(tensor), shard: clip(&shard) });
         }
         let place = self.shards.len();
         if place == SafetensorsIndexJson::MAX_SHARDS {
@@ -179,6 +172,12 @@ impl<'de> Visitor<'de> for Metadata {
 
 /// A value without others inside; `None` for an object or an array, which is passed over unread.
 struct Plain(Option<Value>);
+
+impl Plain {
+    fn text(self) -> Option<String> {
+        self.0?.as_str().map(str::to_owned)
+    }
+}
 
 impl<'de> serde::Deserialize<'de> for Plain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

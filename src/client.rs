@@ -1,0 +1,217 @@
+//! The client and how it is set up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::http::{Credential, Http, Timeouts};
+use crate::hub::{Endpoint, RepoId};
+use crate::load::Limits;
+use crate::model::Model;
+use crate::safetensors::{HeaderLength, SafetensorsIndexJson};
+use crate::source::Source;
+
+/// Reads the headers of safetensors files on a Hub, on any other server and on disk.
+///
+/// Cheap to clone: clones share their connections. Reads nothing of the environment unless made by
+/// [`Client::from_env`].
+///
+/// ```no_run
+/// # async fn example() -> Result<(), hf_meta::Error> {
+/// let client = hf_meta::Client::builder().concurrency(16).build()?;
+/// let parsed = client.model("bigscience/bloom").parse_safetensors_metadata().await?;
+/// println!("{} parameters", parsed.parameter_count().total());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) http: Http,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) limits: Limits,
+    pub(crate) call_timeout: Duration,
+}
+
+impl Client {
+    /// A client of `https://huggingface.co` without a token, with the defaults of [`ClientBuilder`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::build`].
+    pub fn new() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// The settings of a client, to be changed before it is built.
+    #[must_use]
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// A client as the environment describes it; see [`ClientBuilder::from_env`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::build`].
+    pub fn from_env() -> Result<Self, Error> {
+        ClientBuilder::from_env().build()
+    }
+
+    /// The Hub that this client asks.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.inner.endpoint
+    }
+
+    /// A repo on the Hub by its name: `org/name`, `name`, `datasets/org/name`, `spaces/org/name`.
+    ///
+    /// Takes names only, never a URL or a local path, so it is safe to be handed what users type. A
+    /// text that is no name is an error when the call is made.
+    #[must_use]
+    pub fn model(&self, repo: impl AsRef<str>) -> Model {
+        let repo = repo.as_ref().parse::<RepoId>();
+        let source = repo.map(Source::from).map_err(Into::into);
+        Model::new(Arc::clone(&self.inner), source)
+    }
+
+    /// Whatever a [`Source`] names: a repo, a URL, a local file or folder.
+    ///
+    /// A source parsed from what a stranger typed can name any file of this machine and any server
+    /// that it reaches; [`Client::model`] cannot.
+    #[must_use]
+    pub fn source(&self, source: Source) -> Model {
+        Model::new(Arc::clone(&self.inner), Ok(source))
+    }
+}
+
+/// The settings of a [`Client`].
+#[derive(Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    endpoint: String,
+    token: Option<String>,
+    proxy_from_env: bool,
+    timeouts: Timeouts,
+    call_timeout: Duration,
+    limits: Limits,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            endpoint: Endpoint::HUGGING_FACE.to_owned(),
+            token: None,
+            proxy_from_env: false,
+            timeouts: Timeouts {
+                connect: Duration::from_secs(10),
+                read: Duration::from_secs(10),
+                request: Duration::from_secs(60),
+            },
+            call_timeout: Duration::from_secs(300),
+            limits: Limits {
+                header: HeaderLength::DEFAULT_LIMIT,
+                index: SafetensorsIndexJson::DEFAULT_LIMIT,
+                concurrency: 64,
+            },
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// The address of the Hub, `https://huggingface.co` by default. It may have a path.
+    pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        self.endpoint = endpoint.into();
+        self
+    }
+
+    /// The token that goes to the endpoint's origin, and to no other.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Whether the proxies of the environment are used (`https_proxy`, `http_proxy`, `all_proxy`,
+    /// `no_proxy`). They are not by default.
+    pub fn proxy_from_env(mut self, yes: bool) -> Self {
+        self.proxy_from_env = yes;
+        self
+    }
+
+    /// How many shards are read side by side, at least one; 64 by default.
+    pub fn concurrency(mut self, shards: usize) -> Self {
+        self.limits.concurrency = shards.max(1);
+        self
+    }
+
+    /// How long it may take to connect: name, TCP and TLS. 10 seconds by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.connect = timeout;
+        self
+    }
+
+    /// How long the next bytes of an answer may take. 10 seconds by default.
+    pub fn read_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.read = timeout;
+        self
+    }
+
+    /// How long one request may take, body included. 60 seconds by default.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.request = timeout;
+        self
+    }
+
+    /// How long a whole call may take. 300 seconds by default.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout;
+        self
+    }
+
+    /// The longest header that is read, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
+    pub fn header_limit(mut self, bytes: u64) -> Self {
+        self.limits.header = bytes;
+        self
+    }
+
+    /// The longest index that is read, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
+    pub fn index_limit(mut self, bytes: u64) -> Self {
+        self.limits.index = bytes;
+        self
+    }
+
+    /// The client.
+    ///
+    /// # Errors
+    ///
+    /// When the endpoint is no address of a Hub, when the token could not stand in a header, and when
+    /// TLS cannot be set up.
+    pub fn build(self) -> Result<Client, Error> {
+        let endpoint =
+            Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
+        let bearer = |token: &str| Credential::bearer(endpoint.origin(), token).ok_or(Error::Token);
+        let credential = self.token.as_deref().map(bearer).transpose()?;
+        let http = Http::new(self.timeouts, self.proxy_from_env, credential)
+            .map_err(|error| Error::Setup { source: error.into() })?;
+        let inner = Inner { http, endpoint, limits: self.limits, call_timeout: self.call_timeout };
+        Ok(Client { inner: Arc::new(inner) })
+    }
+}
+
+/// The token is left out, and what of the endpoint is a password.
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("endpoint", &Endpoint::parse(&self.endpoint))
+            .field("token", &self.token.is_some())
+            .field("proxy_from_env", &self.proxy_from_env)
+            .field("timeouts", &self.timeouts)
+            .field("call_timeout", &self.call_timeout)
+            .field("limits", &self.limits)
+            .finish()
+    }
+}

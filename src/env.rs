@@ -1,0 +1,68 @@
+//! The conventions of the Hub's own tools for endpoint and token. The only place in the library
+//! that reads the environment, and only when asked to.
+
+use std::env;
+use std::path::PathBuf;
+
+use crate::client::ClientBuilder;
+
+impl ClientBuilder {
+    /// The settings that the environment describes, by the conventions of `huggingface_hub`:
+    ///
+    /// | variable | sets |
+    /// |---|---|
+    /// | `HF_ENDPOINT` | the endpoint |
+    /// | `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN` | the token |
+    /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME`, else in `~/.cache/huggingface` | the file that holds the token |
+    /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | that none of these tokens is used |
+    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in either case | the proxies |
+    pub fn from_env() -> Self {
+        let builder = Self::default().proxy_from_env(true);
+        let builder = match text("HF_ENDPOINT") {
+            Some(endpoint) => builder.endpoint(endpoint),
+            None => builder,
+        };
+        match token() {
+            Some(token) => builder.token(token),
+            None => builder,
+        }
+    }
+}
+
+/// A variable that is set to more than white space.
+fn text(variable: &str) -> Option<String> {
+    Some(env::var(variable).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn token() -> Option<String> {
+    if text("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some_and(|value| is_true(&value)) {
+        return None;
+    }
+    text("HF_TOKEN").or_else(|| text("HUGGING_FACE_HUB_TOKEN")).or_else(token_of_file)
+}
+
+/// What `huggingface-cli login` has left.
+fn token_of_file() -> Option<String> {
+    let path = match text("HF_TOKEN_PATH") {
+        Some(path) => PathBuf::from(path),
+        None => home()?.join("token"),
+    };
+    let token = std::fs::read_to_string(path).ok()?;
+    Some(token.trim().to_owned()).filter(|token| !token.is_empty())
+}
+
+/// The folder of the Hub's tools.
+fn home() -> Option<PathBuf> {
+    if let Some(home) = text("HF_HOME") {
+        return Some(home.into());
+    }
+    let cache = match text("XDG_CACHE_HOME") {
+        Some(cache) => PathBuf::from(cache),
+        None => env::home_dir()?.join(".cache"),
+    };
+    Some(cache.join("huggingface"))
+}
+
+fn is_true(value: &str) -> bool {
+    matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE")
+}

@@ -1,0 +1,92 @@
+//! The errors of a call, each with the repo and the file it is about.
+
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::http::HttpError;
+use crate::hub::{EndpointError, Refusal, RepoId, Revision};
+use crate::safetensors::{HeaderError, IndexError};
+use crate::source::SourceError;
+
+/// Why a call gave no result.
+///
+/// No message repeats that of its [source](std::error::Error::source): print the whole chain. No
+/// message holds a token, a password or a signed URL. Text from a file or a server is bounded, but
+/// otherwise as it came: escape it before it meets a terminal.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum Error {
+    /// The text names neither a repo nor a URL nor a local file.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("the endpoint cannot be used")]
+    Endpoint { source: EndpointError },
+    /// The token itself is left out.
+    #[error("the token holds characters that no token has")]
+    Token,
+    #[error("the HTTP client could not be set up")]
+    Setup { source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("repository `{repo}` not found, or not open to this reader")]
+    RepoNotFound { repo: RepoId, source: Box<Refusal> },
+    #[error("revision `{revision}` not found in `{repo}`")]
+    RevisionNotFound { repo: RepoId, revision: Revision, source: Box<Refusal> },
+    #[error("access to `{repo}` is restricted to readers who were granted it")]
+    Gated { repo: RepoId, source: Box<Refusal> },
+    #[error("the token is not valid")]
+    BadToken { source: Box<Refusal> },
+    #[error("access to `{file}` is denied")]
+    Forbidden { file: String, source: Box<Refusal> },
+    #[error("`{file}` not found")]
+    FileNotFound { file: String, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("no safetensors weights in `{place}`: neither `{single}` nor `{index}` is there")]
+    NoSafetensors { place: String, single: String, index: String },
+    #[error("`{file}` is not a valid safetensors file")]
+    Header { file: String, source: HeaderError },
+    #[error("`{file}` is not a valid index of its shards")]
+    Index { file: String, source: IndexError },
+    #[error("`{file}` has more than {limit} bytes")]
+    TooLarge { file: String, limit: u64 },
+    #[error("`{file}` changed while it was read: it had {before} bytes, then {after}")]
+    Changed { file: String, before: u64, after: u64 },
+    #[error("failed to fetch `{file}`")]
+    Fetch { file: String, source: Box<HttpError> },
+    #[error("failed to read `{file}`")]
+    Read { file: String, source: io::Error },
+    #[error("the call took longer than {} s", limit.as_secs_f64())]
+    DeadlineExceeded { limit: Duration },
+}
+
+impl Error {
+    /// Whether the repo, the revision or the file is not there, as far as this reader may know.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(
+            self,
+            Self::RepoNotFound { .. }
+                | Self::RevisionNotFound { .. }
+                | Self::FileNotFound { .. }
+                | Self::NoSafetensors { .. }
+        )
+    }
+
+    /// Whether the reader lacks access: a gated or closed repo, or a token that is not valid.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Gated { .. } | Self::BadToken { .. } | Self::Forbidden { .. })
+    }
+
+    /// Whether the files themselves are wrong. Reading them again gives the same.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::Header { .. } | Self::Index { .. } | Self::TooLarge { .. })
+    }
+
+    /// Whether the call was wrong before anything was asked for.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Source(_) | Self::Endpoint { .. } | Self::Token)
+    }
+}

@@ -1,0 +1,215 @@
+//! Bytes over HTTP: ranges of files, and small files whole.
+//!
+//! Knows neither safetensors nor the Hub. Redirects are followed here and not by the HTTP library,
+//! because the answers on the way carry headers that the last one does not, because a signed URL
+//! serves only the range it was signed for and must not be kept, and because the token may go to one
+//! origin only.
+
+mod body;
+mod error;
+mod range;
+mod redirect;
+mod url;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::url::{Origin, Url};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
+use reqwest::{Certificate, Response, StatusCode, redirect::Policy};
+
+pub(crate) use error::ResponseHeaders;
+pub use error::{HttpError, RangeError, TransportKind};
+pub use url::SafeUrl;
+
+/// How long each step may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) read: Duration,
+    pub(crate) request: Duration,
+}
+
+/// A part of a file, or all of it up to its end when it ends inside what was asked for.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: Vec<u8>,
+    /// The size of the whole file in bytes.
+    pub(crate) file_size: u64,
+}
+
+/// What a call has cost so far.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Meter {
+    /// Requests sent, those that redirects led to among them.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of bodies received.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// A token and the one origin it may go to.
+#[derive(Clone, Debug)]
+pub(crate) struct Credential {
+    origin: Origin,
+    value: HeaderValue,
+}
+
+impl Credential {
+    /// A bearer token for an origin; `None` when the token cannot stand in a header.
+    pub(crate) fn bearer(origin: Origin, token: &str) -> Option<Self> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+        value.set_sensitive(true);
+        Some(Self { origin, value })
+    }
+}
+
+/// The headers of every answer on the way, the last one's last.
+#[derive(Debug, Default)]
+pub(crate) struct Trail(Vec<HeaderMap>);
+
+impl Trail {
+    /// The value of a header in the first answer that has it.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
+    }
+}
+
+/// An HTTP client that hands out ranges and small files.
+#[derive(Clone, Debug)]
+pub(crate) struct Http {
+    client: reqwest::Client,
+    credential: Option<Credential>,
+    request_timeout: Duration,
+}
+
+impl Http {
+    /// A client. Proxies are those of the environment if `proxy_from_env`, else none.
+    pub(crate) fn new(
+        timeouts: Timeouts,
+        proxy_from_env: bool,
+        credential: Option<Credential>,
+    ) -> Result<Self, reqwest::Error> {
+        let builder = || {
+            let builder = reqwest::Client::builder()
+                .user_agent(concat!("hf-meta/", env!("CARGO_PKG_VERSION")))
+                .redirect(Policy::none())
+                .connect_timeout(timeouts.connect)
+                .read_timeout(timeouts.read)
+                // Another crate of the build may have turned these on, and a range that was inflated
+                // behind our back is not the range that was asked for.
+                .no_gzip()
+                .no_brotli()
+                .no_zstd()
+                .no_deflate();
+            if proxy_from_env { builder } else { builder.no_proxy() }
+        };
+        // A machine without any CA bundle, as small container images are, cannot make the verifier
+        // that asks the system; Mozilla's roots then stand in.
+        let client =
+            builder().build().or_else(|_| builder().tls_certs_only(bundled_roots()).build())?;
+        Ok(Self { client, credential, request_timeout: timeouts.request })
+    }
+
+    /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
+    pub(crate) async fn range(
+        &self,
+        url: &Url,
+        range: &Range<u64>,
+        meter: &Meter,
+    ) -> Result<(Chunk, Trail), HttpError> {
+        let (response, trail) = self.get(url, Some(range), meter).await?;
+        let part = match range::check(range, response.status(), response.headers()) {
+            Ok(Some(part)) => part,
+            Ok(None) => return Err(HttpError::status(&response)),
+            Err(source) => return Err(HttpError::range(response.url(), source)),
+        };
+        let bytes = body::part(response, &part, meter).await?;
+        Ok((Chunk { bytes, file_size: part.file_size }, trail))
+    }
+
+    /// Reads a whole file of at most `limit` bytes.
+    pub(crate) async fn whole(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &Meter,
+    ) -> Result<(Vec<u8>, Trail), HttpError> {
+        let (response, trail) = self.get(url, None, meter).await?;
+        if response.status() != StatusCode::OK {
+            return Err(HttpError::status(&response));
+        }
+        range::check_encoding(response.headers())
+            .map_err(|source| HttpError::range(response.url(), source))?;
+        Ok((body::whole(response, limit, meter).await?, trail))
+    }
+
+    /// Sends a request and follows it to the answer that is no redirect.
+    async fn get(
+        &self,
+        url: &Url,
+        range: Option<&Range<u64>>,
+        meter: &Meter,
+    ) -> Result<(Response, Trail), HttpError> {
+        let mut url = url.clone();
+        let mut trail = Trail::default();
+        loop {
+            let response = self.send(url, range, meter).await?;
+            trail.0.push(response.headers().clone());
+            match redirect::target(&response, trail.0.len())? {
+                Some(next) => url = next,
+                None => return Ok((response, trail)),
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        url: Url,
+        range: Option<&Range<u64>>,
+        meter: &Meter,
+    ) -> Result<Response, HttpError> {
+        let safe_url = SafeUrl::from(&url);
+        let credential =
+            self.credential.as_ref().filter(|credential| credential.origin == url.origin());
+        let mut request = self.client.get(url).timeout(self.request_timeout);
+        request = request.header(ACCEPT_ENCODING, "identity");
+        if let Some(range) = range {
+            request = request.header(RANGE, format!("bytes={}-{}", range.start, range.end - 1));
+        }
+        if let Some(credential) = credential {
+            request = request.header(AUTHORIZATION, credential.value.clone());
+        }
+        meter.count_request();
+        let started = tokio::time::Instant::now();
+        let answer =
+            request.send().await.map_err(|error| HttpError::transport(safe_url.clone(), error));
+        let status = answer.as_ref().ok().map(|response| response.status().as_u16());
+        tracing::debug!(url = %safe_url, ?range, status, elapsed = ?started.elapsed(), "answered");
+        answer
+    }
+}
+
+fn bundled_roots() -> impl Iterator<Item = Certificate> {
+    webpki_root_certs::TLS_SERVER_ROOT_CERTS
+        .iter()
+        .filter_map(|root| Certificate::from_der(root).ok())
+}

@@ -1,0 +1,10 @@
+//! The grammar of the Hugging Face Hub: names of repos and revisions, URLs, and what an answer that
+//! is not the file means.
+
+mod endpoint;
+mod ids;
+mod refusal;
+
+pub use endpoint::{Endpoint, EndpointError};
+pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub use refusal::{Refusal, RefusalKind};

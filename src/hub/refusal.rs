@@ -1,0 +1,135 @@
+//! What the Hub means when it does not send the file.
+
+use std::fmt;
+
+use crate::http::{HttpError, ResponseHeaders};
+use crate::safetensors::clip;
+
+/// An answer of the Hub that is not the file, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// `X-Error-Code`, such as `GatedRepo`.
+    pub code: Option<String>,
+    /// `X-Error-Message`, cut to 200 characters.
+    pub message: Option<String>,
+    /// The name of this request in the Hub's logs, for a report to its operators.
+    pub request_id: Option<String>,
+}
+
+/// What a refusal is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// The repo does not exist, or is private and the reader is not known to have access.
+    RepoNotFound,
+    /// The repo exists, the revision does not.
+    RevisionNotFound,
+    /// The revision exists, the file does not.
+    EntryNotFound,
+    /// The repo is open only to those who were granted access.
+    Gated,
+    /// The token is not one that the Hub knows.
+    BadToken,
+    /// Access is denied for another reason, which the message may tell.
+    Forbidden,
+}
+
+impl Refusal {
+    /// The Hub's words on an answer; `None` when no status came.
+    pub(crate) fn of(error: &HttpError) -> Option<Self> {
+        let HttpError::Status { status, headers, .. } = error else {
+            return None;
+        };
+        let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
+        Some(Self {
+            status: *status,
+            code: text(headers, "x-error-code"),
+            message: text(headers, "x-error-message"),
+            request_id: ids.into_iter().find_map(|name| text(headers, name)),
+        })
+    }
+
+    /// What the refusal is about; `None` for a status that says nothing of repo, file or reader.
+    ///
+    /// Decided by the code. The status alone would not do: a missing repo is a 401 for a reader
+    /// without a token and a 404 for one with, and so is a gated one.
+    #[must_use]
+    pub fn kind(&self) -> Option<RefusalKind> {
+        match self.code.as_deref() {
+            Some("RepoNotFound") => return Some(RefusalKind::RepoNotFound),
+            Some("RevisionNotFound") => return Some(RefusalKind::RevisionNotFound),
+            Some("EntryNotFound") => return Some(RefusalKind::EntryNotFound),
+            Some("GatedRepo") => return Some(RefusalKind::Gated),
+            _ => {}
+        }
+        match self.status {
+            401 if self.message.as_deref()
+                == Some("Invalid credentials in Authorization header") =>
+            {
+                Some(RefusalKind::BadToken)
+            }
+            401 => Some(RefusalKind::RepoNotFound),
+            403 => Some(RefusalKind::Forbidden),
+            // Servers that are not the Hub know no codes.
+            404 | 410 => Some(RefusalKind::EntryNotFound),
+            _ => None,
+        }
+    }
+}
+
+fn text(headers: &ResponseHeaders, name: &str) -> Option<String> {
+    headers.get(name).map(clip)
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server answered with status {}", self.status)?;
+        if let Some(code) = &self.code {
+            write!(f, " ({code})")?;
+        }
+        if let Some(message) = &self.message {
+            write!(f, ": {message}")?;
+        }
+        match &self.request_id {
+            Some(id) => write!(f, " [request id {id}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_decides_and_the_status_only_without_it() {
+        use RefusalKind::{
+            BadToken, EntryNotFound, Forbidden, Gated, RepoNotFound, RevisionNotFound,
+        };
+        let bad_token = "Invalid credentials in Authorization header";
+        let cases = [
+            (404, Some("EntryNotFound"), None, Some(EntryNotFound)),
+            (404, Some("RevisionNotFound"), None, Some(RevisionNotFound)),
+            (404, Some("RepoNotFound"), None, Some(RepoNotFound)),
+            (401, Some("RepoNotFound"), Some("Invalid username or password."), Some(RepoNotFound)),
+            (401, None, Some("Invalid username or password."), Some(RepoNotFound)),
+            (401, Some("GatedRepo"), Some("Access to model a/b is restricted."), Some(Gated)),
+            (403, Some("GatedRepo"), None, Some(Gated)),
+            (401, None, Some(bad_token), Some(BadToken)),
+            (403, None, Some("Access to this resource is disabled."), Some(Forbidden)),
+            (404, None, None, Some(EntryNotFound)),
+            (429, None, None, None),
+            (500, None, None, None),
+        ];
+        for (status, code, message, kind) in cases {
+            let [code, message] = [code, message].map(|text| text.map(str::to_owned));
+            let refusal = Refusal { status, code, message, request_id: None };
+            assert_eq!(refusal.kind(), kind, "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A set of weights that a client can read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::client::Inner;
+use crate::error::Error;
+use crate::load::{Load, OnProgress, Progress, Target};
+use crate::parse::SafetensorsParseFromRepo;
+use crate::safetensors::RepoPath;
+use crate::source::{Source, SourceError};
+use crate::store::Store;
+
+/// A repo, a URL or a local path, and what of it to read. Made by [`Client::model`] and
+/// [`Client::source`]; nothing is asked for before [`Model::parse_safetensors_metadata`].
+///
+/// [`Client::model`]: crate::Client::model
+/// [`Client::source`]: crate::Client::source
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Model {
+    client: Arc<Inner>,
+    source: Result<Source, SourceError>,
+    on_progress: Option<OnProgress>,
+}
+
+impl Model {
+    pub(crate) fn new(client: Arc<Inner>, source: Result<Source, SourceError>) -> Self {
+        Self { client, source, on_progress: None }
+    }
+
+    /// The branch, tag, ref or commit to read; `main` by default. Whatever it is, all shards are read
+    /// at the commit that it is when the call begins.
+    pub fn revision(mut self, revision: impl AsRef<str>) -> Self {
+        self.source = self.source.and_then(|source| source.with_revision(revision.as_ref()));
+        self
+    }
+
+    /// The file to read, weights or an index, or the folder to look in. Where there is none, the repo
+    /// is searched for `model.safetensors` and `model.safetensors.index.json`.
+    pub fn path(mut self, path: impl AsRef<str>) -> Self {
+        self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
+        self
+    }
+
+    /// Calls a function after each shard that is read.
+    pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.on_progress = Some(OnProgress(Arc::new(tell)));
+        self
+    }
+
+    /// Reads the header of every file of weights, checks them, and counts.
+    ///
+    /// Dropping the future ends the call and its requests.
+    ///
+    /// # Errors
+    ///
+    /// The first of: a name that names nothing, a repo, revision or file that is not there or not open
+    /// to this reader, an answer that is not the bytes asked for, a header or an index that breaks a
+    /// rule, headers that contradict their index, a deadline. See [`Error`].
+    pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
+        let limit = self.client.call_timeout;
+        let call = async { self.load().await?.run().await };
+        tokio::time::timeout(limit, call).await.map_err(|_| Error::DeadlineExceeded { limit })?
+    }
+
+    async fn load(&self) -> Result<Load, Error> {
+        let source = self.source.clone()?;
+        let (store, target) = match &source {
+            Source::Repo { repo, revision, path } => {
+                let (http, endpoint) = (self.client.http.clone(), self.client.endpoint.clone());
+                let revision = revision.clone().unwrap_or_default();
+                (
+                    Store::Hub { http, endpoint, repo: repo.clone(), revision },
+                    Target::of(path.clone()),
+                )
+            }
+            Source::Url(url) => {
+                let file = file_of(url)?;
+                let target = Target::of_file(file.clone());
+                (Store::Web { http: self.client.http.clone(), url: url.clone(), file }, target)
+            }
+            Source::Local(path) => on_disk(path).await?,
+        };
+        Ok(Load {
+            source: source.to_string(),
+            store,
+            target,
+            limits: self.client.limits,
+            on_progress: self.on_progress.clone(),
+        })
+    }
+}
+
+/// The name of the file that a URL leads to.
+fn file_of(url: &Url) -> Result<RepoPath, SourceError> {
+    let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    Ok(name.parse()?)
+}
+
+/// A local folder, or a file in one.
+async fn on_disk(path: &Path) -> Result<(Store, Target), Error> {
+    let failed = |source| Error::Read { file: path.display().to_string(), source };
+    let metadata = tokio::fs::metadata(path).await.map_err(failed)?;
+    if metadata.is_dir() {
+        return Ok((Store::Disk { folder: path.to_owned() }, Target::Folder(None)));
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let target = Target::of_file(name.parse().map_err(SourceError::from)?);
+    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+    Ok((Store::Disk { folder }, target))
+}

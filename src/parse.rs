@@ -1,0 +1,123 @@
+//! The result of a call.
+
+use std::time::Duration;
+
+use crate::hub::CommitSha;
+use crate::safetensors::{
+    Finding, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
+};
+
+/// What the safetensors headers of a repo say, checked and counted.
+///
+/// Serializes to the JSON of huggingface.js, with fields of our own beside its own; see
+/// [`Summary`] for the part without the headers.
+#[derive(Clone, Debug)]
+pub enum SafetensorsParseFromRepo {
+    /// All weights are in one file.
+    Single(SafetensorsFile),
+    /// The weights are spread over shards, which an index lists.
+    Sharded(SafetensorsShards),
+}
+
+/// One file of weights.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SafetensorsFile {
+    /// The path of the file in its repo or folder.
+    pub path: RepoPath,
+    /// Its header.
+    pub header: SafetensorsFileHeader,
+    /// What was found out about it.
+    pub facts: Facts,
+}
+
+/// Weights spread over several files.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SafetensorsShards {
+    /// The path of the index in its repo or folder.
+    pub path: RepoPath,
+    /// The index.
+    pub index: SafetensorsIndexJson,
+    /// Every shard by its name in the index, with its header, in the order of the index.
+    pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    /// What was found out about them.
+    pub facts: Facts,
+}
+
+/// What is known of a set of weights beside its headers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Facts {
+    /// What was read, in the form of [`Source`](crate::Source).
+    pub source: String,
+    /// The commit that every byte is of; `None` where there are no commits.
+    pub commit: Option<CommitSha>,
+    /// Parameters, scalars and bytes per dtype.
+    pub parameter_count: ParameterCount,
+    /// The total that the file or the index claims of itself; a claim, not a count.
+    pub declared_total: Option<u64>,
+    /// What is odd about the files, though the counts are right.
+    pub findings: Vec<Finding>,
+    /// What it took to know all this.
+    pub cost: Cost,
+}
+
+/// What a call took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cost {
+    /// HTTP requests, those that redirects led to among them.
+    pub requests: u64,
+    /// Bytes read: of HTTP bodies, or of local files.
+    pub bytes_read: u64,
+    /// Bytes that all the files of weights have together.
+    pub bytes_total: u64,
+    /// From the call to its result.
+    pub elapsed: Duration,
+}
+
+impl SafetensorsParseFromRepo {
+    /// Parameters per dtype, over all shards.
+    #[must_use]
+    pub fn parameter_count(&self) -> &ParameterCount {
+        &self.facts().parameter_count
+    }
+
+    /// What is known beside the headers.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        match self {
+            Self::Single(file) => &file.facts,
+            Self::Sharded(shards) => &shards.facts,
+        }
+    }
+
+    /// Every file of weights with its header. Its path is that in the repo or folder.
+    pub fn files(&self) -> impl Iterator<Item = (RepoPath, &SafetensorsFileHeader)> {
+        let (single, sharded) = match self {
+            Self::Single(file) => (Some((file.path.clone(), &file.header)), None),
+            Self::Sharded(shards) => (None, Some(shards)),
+        };
+        let shards = sharded.into_iter().flat_map(|shards| {
+            shards.headers.iter().map(|(name, header)| (shards.path.sibling(name), header))
+        });
+        single.into_iter().chain(shards)
+    }
+
+    /// The paths of all files that the result is from, the index first.
+    #[must_use]
+    pub fn filepaths(&self) -> Vec<RepoPath> {
+        let index = match self {
+            Self::Single(_) => None,
+            Self::Sharded(shards) => Some(shards.path.clone()),
+        };
+        index.into_iter().chain(self.files().map(|(path, _)| path)).collect()
+    }
+
+    /// Whether the weights are spread over shards.
+    #[must_use]
+    pub fn is_sharded(&self) -> bool {
+        matches!(self, Self::Sharded(_))
+    }
+}

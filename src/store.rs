@@ -1,0 +1,177 @@
+//! Where a set of weights is kept: on a Hub, on another server or on disk, read in the same terms.
+
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use url::Url;
+
+use crate::disk;
+use crate::error::Error;
+use crate::http::{Chunk, Http, HttpError, Meter, Trail};
+use crate::hub::{CommitSha, Endpoint, Refusal, RefusalKind, RepoId, Revision};
+use crate::safetensors::RepoPath;
+
+/// A folder of files that are named by their path in it.
+#[derive(Clone, Debug)]
+pub(crate) enum Store {
+    /// A revision of a repo on a Hub.
+    Hub { http: Http, endpoint: Endpoint, repo: RepoId, revision: Revision },
+    /// The folder of a file on any server; `url` is that file.
+    Web { http: Http, url: Url, file: RepoPath },
+    /// A local folder.
+    Disk { folder: PathBuf },
+}
+
+/// What was read, and the commit it is of, where the server says so.
+pub(crate) struct Fetched<T> {
+    pub(crate) value: T,
+    pub(crate) commit: Option<CommitSha>,
+}
+
+impl Store {
+    /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
+    pub(crate) async fn range(
+        &self,
+        path: &RepoPath,
+        range: &Range<u64>,
+        meter: &Meter,
+    ) -> Result<Fetched<Chunk>, Error> {
+        match self.at(path) {
+            Place::Web(http, url) => http
+                .range(&url, range, meter)
+                .await
+                .map(|(chunk, trail)| Fetched { value: chunk, commit: commit(&trail) })
+                .map_err(|error| self.explain(path, error)),
+            Place::Disk(file) => disk::range(&file, range, meter)
+                .await
+                .map(|chunk| Fetched { value: chunk, commit: None })
+                .map_err(|error| self.explain_io(path, error)),
+        }
+    }
+
+    /// Reads a whole file of at most `limit` bytes.
+    pub(crate) async fn whole(
+        &self,
+        path: &RepoPath,
+        limit: u64,
+        meter: &Meter,
+    ) -> Result<Fetched<Vec<u8>>, Error> {
+        match self.at(path) {
+            Place::Web(http, url) => http
+                .whole(&url, limit, meter)
+                .await
+                .map(|(bytes, trail)| Fetched { value: bytes, commit: commit(&trail) })
+                .map_err(|error| self.explain(path, error)),
+            Place::Disk(file) => disk::whole(&file, limit, meter)
+                .await
+                .map_err(|error| self.explain_io(path, error))?
+                .map(|bytes| Fetched { value: bytes, commit: None })
+                .ok_or_else(|| Error::TooLarge { file: self.name(path), limit }),
+        }
+    }
+
+    /// The same store, with its branch or tag replaced by the commit that it was found to be.
+    pub(crate) fn pinned(mut self, commit: Option<&CommitSha>) -> Self {
+        if let (Self::Hub { revision, .. }, Some(commit)) = (&mut self, commit) {
+            *revision = commit.into();
+        }
+        self
+    }
+
+    /// What to call a file of this store in an error.
+    pub(crate) fn name(&self, path: &RepoPath) -> String {
+        match self {
+            Self::Hub { repo, .. } => format!("{repo}/{path}"),
+            Self::Web { .. } | Self::Disk { .. } => path.to_string(),
+        }
+    }
+
+    fn at(&self, path: &RepoPath) -> Place<'_> {
+        match self {
+            Self::Hub { http, endpoint, repo, revision } => {
+                Place::Web(http, endpoint.resolve(repo, revision, path))
+            }
+            Self::Web { http, url, file } => Place::Web(http, sibling(url, file, path)),
+            Self::Disk { folder } => Place::Disk(folder.join(path.as_str())),
+        }
+    }
+
+    fn explain_io(&self, path: &RepoPath, source: std::io::Error) -> Error {
+        let file = self.name(path);
+        match source.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                Error::FileNotFound { file, source: source.into() }
+            }
+            _ => Error::Read { file, source },
+        }
+    }
+
+    /// What an HTTP error means for a file of this store.
+    fn explain(&self, path: &RepoPath, error: HttpError) -> Error {
+        let file = self.name(path);
+        if let HttpError::OverLimit { limit, .. } = error {
+            return Error::TooLarge { file, limit };
+        }
+        let Some((kind, refusal)) =
+            Refusal::of(&error).and_then(|refusal| Some((refusal.kind()?, refusal)))
+        else {
+            return Error::Fetch { file, source: Box::new(error) };
+        };
+        let source = Box::new(refusal);
+        match (kind, self) {
+            (RefusalKind::EntryNotFound, _) => Error::FileNotFound { file, source },
+            (RefusalKind::RepoNotFound, Self::Hub { repo, .. }) => {
+                Error::RepoNotFound { repo: repo.clone(), source }
+            }
+            (RefusalKind::RevisionNotFound, Self::Hub { repo, revision, .. }) => {
+                Error::RevisionNotFound { repo: repo.clone(), revision: revision.clone(), source }
+            }
+            (RefusalKind::Gated, Self::Hub { repo, .. }) => {
+                Error::Gated { repo: repo.clone(), source }
+            }
+            (RefusalKind::BadToken, Self::Hub { .. }) => Error::BadToken { source },
+            _ => Error::Forbidden { file, source },
+        }
+    }
+}
+
+/// One file, and how to reach it.
+enum Place<'a> {
+    Web(&'a Http, Url),
+    Disk(PathBuf),
+}
+
+/// The commit that an answer is of. The Hub says so on its own answer, the CDN does not; some mirrors
+/// say so only on the last one.
+fn commit(trail: &Trail) -> Option<CommitSha> {
+    trail.header("x-repo-commit")?.parse().ok()
+}
+
+/// The URL of a file in the folder of another. The query is that file's own, often its signature.
+fn sibling(url: &Url, file: &RepoPath, other: &RepoPath) -> Url {
+    if file == other {
+        return url.clone();
+    }
+    let mut sibling = url.clone();
+    sibling.set_query(None);
+    if let Ok(mut segments) = sibling.path_segments_mut() {
+        segments.pop().extend(other.segments());
+    }
+    sibling
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn siblings_on_the_web() {
+        let url = Url::parse("https://example.org/a/model.safetensors.index.json?sig=x").unwrap();
+        let path = |text: &str| text.parse::<RepoPath>().unwrap();
+        let file = path("model.safetensors.index.json");
+        assert_eq!(sibling(&url, &file, &file), url);
+        let shard = sibling(&url, &file, &path("b/x y%.safetensors"));
+        assert_eq!(shard.as_str(), "https://example.org/a/b/x%20y%25.safetensors");
+    }
+}
