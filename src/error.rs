@@ -60,6 +60,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// What went wrong with a local file.
+    pub(crate) fn of_io(file: String, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                Self::FileNotFound { file, source: source.into() }
+            }
+            _ => Self::Read { file, source },
+        }
+    }
+
     /// Whether the repo, the revision or the file is not there, as far as this reader may know.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

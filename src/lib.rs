@@ -14,10 +14,6 @@ pub mod safetensors;
 mod source;
 mod store;
 
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
-
 pub use client::{Client, ClientBuilder};
 pub use error::Error;
 pub use http::{HttpError, RangeError, SafeUrl, TransportKind};

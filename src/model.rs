@@ -104,7 +104,7 @@ fn file_of(url: &Url) -> Result<RepoPath, SourceError> {
 
 /// A local folder, or a file in one.
 async fn on_disk(path: &Path) -> Result<(Store, Target), Error> {
-    let failed = |source| Error::Read { file: path.display().to_string(), source };
+    let failed = |error| Error::of_io(path.display().to_string(), error);
     let metadata = tokio::fs::metadata(path).await.map_err(failed)?;
     if metadata.is_dir() {
         return Ok((Store::Disk { folder: path.to_owned() }, Target::Folder(None)));

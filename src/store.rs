@@ -1,6 +1,5 @@
 //! Where a set of weights is kept: on a Hub, on another server or on disk, read in the same terms.
 
-use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -46,7 +45,7 @@ impl Store {
             Place::Disk(file) => disk::range(&file, range, meter)
                 .await
                 .map(|chunk| Fetched { value: chunk, commit: None })
-                .map_err(|error| self.explain_io(path, error)),
+                .map_err(|error| Error::of_io(self.name(path), error)),
         }
     }
 
@@ -65,7 +64,7 @@ impl Store {
                 .map_err(|error| self.explain(path, error)),
             Place::Disk(file) => disk::whole(&file, limit, meter)
                 .await
-                .map_err(|error| self.explain_io(path, error))?
+                .map_err(|error| Error::of_io(self.name(path), error))?
                 .map(|bytes| Fetched { value: bytes, commit: None })
                 .ok_or_else(|| Error::TooLarge { file: self.name(path), limit }),
         }
@@ -94,16 +93,6 @@ impl Store {
             }
             Self::Web { http, url, file } => Place::Web(http, sibling(url, file, path)),
             Self::Disk { folder } => Place::Disk(folder.join(path.as_str())),
-        }
-    }
-
-    fn explain_io(&self, path: &RepoPath, source: std::io::Error) -> Error {
-        let file = self.name(path);
-        match source.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => {
-                Error::FileNotFound { file, source: source.into() }
-            }
-            _ => Error::Read { file, source },
         }
     }
 

@@ -1,0 +1,144 @@
+//! Figures for people, and text from strangers made harmless.
+
+use std::fmt::Write as _;
+
+/// Text from a file or a server, with everything made visible that a terminal would act on or hide:
+/// control characters, escapes, changes of writing direction, characters without width.
+pub(crate) fn escape(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        match c {
+            // These are escaped for the sake of source code, and do no harm.
+            '\'' | '"' | '\\' => shown.push(c),
+            _ => shown.extend(c.escape_debug()),
+        }
+        shown
+    })
+}
+
+/// A number with a comma between every three digits.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// A number of bytes in the decimal units that the Hub shows.
+pub(crate) fn bytes(number: u64) -> String {
+    if number < 1_000 {
+        return format!("{number} B");
+    }
+    // In tenths of the unit, rounded half up, so that 999,950 is 1.0 MB and never 1000.0 kB.
+    let mut unit = 1_000_u64;
+    for name in ["kB", "MB", "GB", "TB", "PB"] {
+        let tenths = (u128::from(number) * 10 + u128::from(unit) / 2) / u128::from(unit);
+        if tenths < 10_000 {
+            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+        }
+        unit *= 1_000;
+    }
+    let tenths = (u128::from(number) * 10 + u128::from(unit) / 2) / u128::from(unit);
+    format!("{}.{} EB", tenths / 10, tenths % 10)
+}
+
+/// A part of a whole in percent.
+pub(crate) fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let hundredths = (u128::from(part) * 10_000 + u128::from(whole) / 2) / u128::from(whole);
+    match hundredths {
+        0 if part > 0 => "< 0.01 %".to_owned(),
+        10_000 if part < whole => "> 99.99 %".to_owned(),
+        _ => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
+    }
+}
+
+/// A shape as people write it, `[768, 2304]`.
+pub(crate) fn shape(lengths: &[u64]) -> String {
+    let mut shown = String::from("[");
+    for (at, length) in lengths.iter().enumerate() {
+        let _ = write!(shown, "{}{length}", if at > 0 { ", " } else { "" });
+    }
+    shown + "]"
+}
+
+/// A number and its noun, `1 file` or `72 files`.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_acts_on_is_left() {
+        let cases = [
+            ("h.0.ln_1.weight", "h.0.ln_1.weight"),
+            ("it's \"ü\" \\ 模型", "it's \"ü\" \\ 模型"),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("a\nb\r\t\0", "a\\nb\\r\\t\\0"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("\u{202e}gnp.exe\u{2066}", "\\u{202e}gnp.exe\\u{2066}"),
+            ("a\u{200b}b\u{feff}", "a\\u{200b}b\\u{feff}"),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(escape(text), shown);
+        }
+    }
+
+    #[test]
+    fn figures() {
+        let numbers =
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (176_247_271_424, "176,247,271,424")];
+        for (number, shown) in numbers {
+            assert_eq!(thousands(number), shown);
+        }
+        assert_eq!(thousands(u64::MAX), "18,446,744,073,709,551,615");
+        let sizes = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 kB"),
+            (14_283, "14.3 kB"),
+            (999_949, "999.9 kB"),
+            (999_950, "1.0 MB"),
+            (352_494_542_848, "352.5 GB"),
+            (999_950_000_000_000_000, "1.0 EB"),
+            (u64::MAX, "18.4 EB"),
+        ];
+        for (number, shown) in sizes {
+            assert_eq!(bytes(number), shown);
+        }
+    }
+
+    #[test]
+    fn shares_round_but_never_to_nothing_or_all() {
+        let cases = [
+            (0, 0, "-"),
+            (0, 7, "0.00 %"),
+            (7, 7, "100.00 %"),
+            (1, 3, "33.33 %"),
+            (514, 124_697_947, "< 0.01 %"),
+            (124_697_433, 124_697_947, "> 99.99 %"),
+            (u64::MAX, u64::MAX, "100.00 %"),
+        ];
+        for (part, whole, shown) in cases {
+            assert_eq!(share(part, whole), shown);
+        }
+    }
+
+    #[test]
+    fn shapes_and_nouns() {
+        assert_eq!(shape(&[]), "[]");
+        assert_eq!(shape(&[768, 2_304]), "[768, 2304]");
+        assert_eq!(counted(1, "shard"), "1 shard");
+        assert_eq!(counted(1_000, "shard"), "1,000 shards");
+    }
+}
