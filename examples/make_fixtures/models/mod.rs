@@ -6,6 +6,7 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     reason = "every program that includes this module uses a part of it"
 )]
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-pub use layout::{Checkpoint, Sharding};
+pub use layout::{Checkpoint, Shard, Sharding};
 pub use module::{Dtype, Module, Tensor};
 
 /// A repo to make: its tensors in the order of the architecture, and how they are laid out in files.

@@ -1,4 +1,4 @@
-//! RoBERTa and `DistilBERT`: encoders of the BERT family, with the heads of the documented repos.
+//! `RoBERTa` and `DistilBERT`: encoders of the BERT family, with the heads of the documented repos.
 //!
 //! The output projection of a masked-language head is the word embedding itself, so it is not stored a second time.
 
