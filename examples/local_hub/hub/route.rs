@@ -128,51 +128,36 @@ fn is_commit(segment: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn route(action: Action, repo: &str, revision: &str, path: &str) -> Option<Route> {
-        Some(Route {
-            action,
-            repo: repo.into(),
-            revision: revision.into(),
-            path: path.into(),
+    fn described(route: Option<Route>) -> String {
+        route.map_or("nothing".to_owned(), |route| {
+            let Route {
+                action,
+                repo,
+                revision,
+                path,
+            } = route;
+            format!("{action:?} {repo} @ {revision} : {path}")
         })
     }
 
     #[test]
-    fn ids_have_one_name_or_two_and_may_be_datasets() {
-        use Action::Resolve;
-        assert_eq!(
-            Route::parse("/a/resolve/main/x"),
-            route(Resolve, "a", "main", "x")
-        );
-        assert_eq!(
-            Route::parse("/a/b/resolve/main/x/y"),
-            route(Resolve, "a/b", "main", "x/y")
-        );
-        assert_eq!(
-            Route::parse("/datasets/a/b/resolve/main/x"),
-            route(Resolve, "datasets/a/b", "main", "x")
-        );
-        assert_eq!(Route::parse("/a/b/c/resolve/main/x"), None);
-    }
-
-    #[test]
-    fn revisions_and_paths_are_decoded() {
-        let expected = route(Action::Raw, "a", "refs/pr/1", "ä b");
-        assert_eq!(Route::parse("/a/raw/refs%2Fpr%2F1/%C3%A4%20b"), expected);
-    }
-
-    #[test]
-    fn the_api_knows_models_and_their_revisions() {
-        assert_eq!(
-            Route::parse("/api/models/a/b"),
-            route(Action::Info, "a/b", "HEAD", "")
-        );
-        assert_eq!(
-            Route::parse("/api/models/a/revision/x%2Fy"),
-            route(Action::Info, "a", "x/y", "")
-        );
-        assert_eq!(Route::parse("/api/models/a/b/tree/main"), None);
-        assert_eq!(Route::parse("/api/whoami-v2"), None);
+    fn paths_are_read_with_revision_and_file_decoded() {
+        for (path, expected) in [
+            ("/a/resolve/main/x", "Resolve a @ main : x"),
+            ("/a/b/resolve/main/x/y", "Resolve a/b @ main : x/y"),
+            (
+                "/datasets/a/b/resolve/main/x",
+                "Resolve datasets/a/b @ main : x",
+            ),
+            ("/a/raw/refs%2Fpr%2F1/%C3%A4%20b", "Raw a @ refs/pr/1 : ä b"),
+            ("/a/b/c/resolve/main/x", "nothing"),
+            ("/api/models/a/b", "Info a/b @ HEAD : "),
+            ("/api/models/a/revision/x%2Fy", "Info a @ x/y : "),
+            ("/api/models/a/b/tree/main", "nothing"),
+            ("/api/whoami-v2", "nothing"),
+        ] {
+            assert_eq!(described(Route::parse(path)), expected);
+        }
     }
 
     #[test]
@@ -180,10 +165,8 @@ mod tests {
         let commit = "c0ffee".repeat(7)[..40].to_owned();
         for repo in ["a", "a/b", "datasets/a/b", "spaces/a"] {
             let path = format!("/{}", place(repo, &commit, "x y/z?"));
-            assert_eq!(
-                Route::parse_place(&path),
-                route(Action::Cached, repo, &commit, "x y/z?")
-            );
+            let expected = format!("Cached {repo} @ {commit} : x y/z?");
+            assert_eq!(described(Route::parse_place(&path)), expected);
         }
     }
 }
