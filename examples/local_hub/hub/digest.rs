@@ -1,4 +1,5 @@
-//! Stand-ins for SHA-256 and git hashes: they differ when their subjects do, and that is all they are good for.
+//! Stand-ins for SHA-256 and git hashes: they differ when their subjects do, and that is all
+//! they are good for. Another version of Rust may make others.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

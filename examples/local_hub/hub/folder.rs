@@ -34,22 +34,28 @@ pub fn load_folder(folder: &Path) -> io::Result<Vec<Repo>> {
 fn collect(folder: &Path, id: &str, repos: &mut Vec<Repo>) -> io::Result<()> {
     let entries = entries(folder)?;
     if entries.iter().any(|(name, _)| marks_a_repo(name)) {
-        let name = folder
-            .canonicalize()?
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
         let id = if id.is_empty() {
-            name.unwrap_or_default()
+            own_name(folder)?
         } else {
             id.to_owned()
         };
         repos.push(Repo::load(folder, &id)?);
         return Ok(());
     }
-    let folders = entries.iter().filter(|(_, path)| path.is_dir());
-    folders
-        .into_iter()
-        .try_for_each(|(name, path)| collect(path, &join(id, name), repos))
+    for (name, path) in entries.iter().filter(|(_, path)| path.is_dir()) {
+        collect(path, &join(id, name), repos)?;
+    }
+    Ok(())
+}
+
+/// The last part of the path, also when that is written as `.` or `..`.
+fn own_name(folder: &Path) -> io::Result<String> {
+    let folder = folder.canonicalize()?;
+    Ok(folder
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned())
 }
 
 fn marks_a_repo(name: &str) -> bool {
@@ -63,10 +69,11 @@ impl Repo {
     ///
     /// When a file cannot be read, or `hub.json` is not what it should be.
     pub fn load(folder: &Path, id: &str) -> io::Result<Self> {
-        let about = match fs::read(folder.join(ABOUT)) {
-            Ok(json) => serde_json::from_slice(&json)?,
+        let path = folder.join(ABOUT);
+        let about = match fs::read(&path) {
+            Ok(json) => serde_json::from_slice(&json).map_err(|e| at(&path)(e.into()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => About::default(),
-            Err(error) => return Err(error),
+            Err(error) => return Err(at(&path)(error)),
         };
         let repo = Self::new(id);
         let repo = match &about.commit {
@@ -87,7 +94,7 @@ impl Repo {
             if path.is_dir() {
                 self = self.add_folder(&path, &name, sizes)?;
             } else if name != ABOUT {
-                let file = File::on_disk(&path, sizes.get(&name).copied())?;
+                let file = File::on_disk(&path, sizes.get(&name).copied()).map_err(at(&path))?;
                 self = self.file(&name, file);
             }
         }
@@ -97,19 +104,22 @@ impl Repo {
 
 /// What a folder holds, by name, hidden entries left out.
 fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
-    let named = |entry: fs::DirEntry| {
-        (
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let entry = entry?;
+        entries.push((
             entry.file_name().to_string_lossy().into_owned(),
             entry.path(),
-        )
-    };
-    let read =
-        fs::read_dir(folder).and_then(|entries| entries.map(|entry| entry.map(named)).collect());
-    let mut entries: Vec<_> =
-        read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", folder.display())))?;
+        ));
+    }
     entries.retain(|(name, _)| !name.starts_with('.'));
     entries.sort();
     Ok(entries)
+}
+
+/// Puts the path in front of an error that would not name it.
+fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn join(prefix: &str, name: &str) -> String {

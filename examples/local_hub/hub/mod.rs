@@ -147,7 +147,7 @@ impl Builder {
     #[must_use]
     pub fn base_path(self, path: &str) -> Self {
         Self {
-            base_path: path.to_owned(),
+            base_path: path.trim_end_matches('/').to_owned(),
             ..self
         }
     }

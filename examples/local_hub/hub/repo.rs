@@ -38,8 +38,8 @@ impl Repo {
         repo.commit(&Digest::of(id).sha1())
     }
 
-    /// Goes on to this commit, 40 hex digits: `main` points to it, and the files that follow are its files. A first
-    /// commit that has no files yet is replaced.
+    /// Begins this commit, 40 hex digits: `main` points to it, and the files that follow are its files. A commit left
+    /// without files is forgotten.
     #[must_use]
     pub fn commit(mut self, commit: &str) -> Self {
         self.commits.retain(|_, files| !files.is_empty());

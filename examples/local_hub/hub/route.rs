@@ -16,7 +16,6 @@ pub enum Action {
     Cached,
 }
 
-#[derive(Debug, PartialEq, Eq)]
 pub struct Route {
     pub action: Action,
     pub repo: String,
@@ -27,8 +26,7 @@ pub struct Route {
 impl Route {
     /// Reads a path of the Hub.
     pub fn parse(path: &str) -> Option<Self> {
-        let segments: Vec<_> = path.strip_prefix('/')?.split('/').collect();
-        match segments.as_slice() {
+        match segments(path)?.as_slice() {
             ["api", "resolve-cache", stored @ ..] => Self::stored(stored),
             ["api", kind, info @ ..] => Self::info(kind, info),
             file => Self::file(file),
@@ -37,8 +35,7 @@ impl Route {
 
     /// Reads a place as [`place`] writes it, which is also how paths of the CDN look.
     pub fn parse_place(path: &str) -> Option<Self> {
-        let segments: Vec<_> = path.strip_prefix('/')?.split('/').collect();
-        Self::stored(&segments)
+        Self::stored(&segments(path)?)
     }
 
     fn file(segments: &[&str]) -> Option<Self> {
@@ -84,6 +81,10 @@ impl Route {
             path: decode(&path.join("/")),
         }
     }
+}
+
+fn segments(path: &str) -> Option<Vec<&str>> {
+    Some(path.strip_prefix('/')?.split('/').collect())
 }
 
 /// The place of a file at a commit: `models/{repo}/{commit}/{path}`, or with `datasets` or `spaces` in front.

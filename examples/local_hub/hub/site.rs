@@ -64,17 +64,7 @@ impl Site {
     pub fn answer(&self, request: &Logged) -> Answer {
         let number = self.answered.fetch_add(1, Ordering::Relaxed);
         let answer = match request.host {
-            // Never down to 0, which would tell clients to wait: this limit is shown, not enforced.
-            Host::Hub => self
-                .answer_as_hub(request)
-                .with(
-                    RATELIMIT,
-                    format!(r#""resolvers";r={};t=300"#, QUOTA - number % QUOTA),
-                )
-                .with(
-                    RATELIMIT_POLICY,
-                    format!(r#""fixed window";"resolvers";q={QUOTA};w=300"#),
-                ),
+            Host::Hub => show_rate_limit(self.answer_as_hub(request), number),
             Host::Cdn => self.answer_as_cdn(request),
         };
         answer.with(X_REQUEST_ID, format!("Root=1-{number:08x}"))
@@ -107,7 +97,8 @@ impl Site {
         }
     }
 
-    /// The checks stand in the order of the real Hub, which decides the error when several apply.
+    /// The order of the checks decides which error is told when several apply: who asks, then the repo, then what is
+    /// in it.
     fn serve(&self, request: &Logged, route: &Route) -> Result<Answer, Refusal> {
         let caller = self.caller(request)?;
         let repos = self.repos();
@@ -118,19 +109,18 @@ impl Site {
         if route.action != Action::Info {
             repo.admit(caller)?;
         }
+        let (revision, path) = (&route.revision, &route.path);
         let unknown = || Refusal::RevisionNotFound {
-            revision: route.revision.clone(),
+            revision: revision.clone(),
         };
-        let commit = repo.find_commit(&route.revision).ok_or_else(unknown)?;
-        let file = || {
-            let missing = || Refusal::EntryNotFound {
-                commit: commit.to_owned(),
-            };
-            repo.find_file(commit, &route.path).ok_or_else(missing)
+        let commit = repo.find_commit(revision).ok_or_else(unknown)?;
+        let missing = || Refusal::EntryNotFound {
+            commit: commit.to_owned(),
         };
+        let file = || repo.find_file(commit, path).ok_or_else(missing);
         let answer = match route.action {
             Action::Info => info(repo, commit),
-            Action::Raw => raw(file()?, &route.path),
+            Action::Raw => raw(file()?, path),
             Action::Cached => small(file()?, request),
             Action::Resolve => self.resolve(request, route, commit, file()?),
         };
@@ -169,6 +159,14 @@ impl Site {
     fn repos(&self) -> MutexGuard<'_, HashMap<String, Repo>> {
         self.repos.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The limit is shown and not enforced, so what remains never comes down to the 0 that tells clients to wait.
+fn show_rate_limit(answer: Answer, number: u64) -> Answer {
+    let remaining = QUOTA - number % QUOTA;
+    let policy = format!(r#""fixed window";"resolvers";q={QUOTA};w=300"#);
+    let state = format!(r#""resolvers";r={remaining};t=300"#);
+    answer.with(RATELIMIT_POLICY, policy).with(RATELIMIT, state)
 }
 
 /// Whether the file is kept outside git: weights, and anything that was cut because it is too long to store.

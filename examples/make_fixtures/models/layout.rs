@@ -125,7 +125,7 @@ impl Shard {
 /// Gives every tensor its place in the data, and returns them as the header lists them, with the length of the data.
 fn place(tensors: &[Tensor], salt: u64) -> (Vec<(&str, Entry<'_>)>, u64) {
     let mut order: Vec<_> = tensors.iter().collect();
-    order.sort_by_key(|t| shuffle::hash(&t.name, salt));
+    order.sort_by_cached_key(|t| shuffle::hash(&t.name, salt));
     let mut end = 0;
     let mut entries: Vec<_> = order
         .into_iter()
@@ -142,7 +142,7 @@ fn place(tensors: &[Tensor], salt: u64) -> (Vec<(&str, Entry<'_>)>, u64) {
             )
         })
         .collect();
-    entries.sort_by_key(|(name, _)| shuffle::hash(name, salt.wrapping_add(1)));
+    entries.sort_by_cached_key(|(name, _)| shuffle::hash(name, salt.wrapping_add(1)));
     (entries, end)
 }
 
