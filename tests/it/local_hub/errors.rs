@@ -1,10 +1,87 @@
 //! Refusals, and whom they are for.
 
-use super::{get_from, hub, model};
+use super::{Seen, get_from, hub, model};
 use crate::hub::{File, LocalHub, Repo};
 
 const MISSING_OR_PRIVATE: &str = "Invalid username or password.";
 const BAD_TOKEN: &str = "Invalid credentials in Authorization header";
+
+/// Path, token, and the status, code and message they are answered with.
+const REFUSALS: [(&str, &str, u16, &str, &str); 13] = [
+    (
+        "/org/model/resolve/main/x",
+        "",
+        404,
+        "EntryNotFound",
+        "Entry not found",
+    ),
+    (
+        "/org/model/resolve/none/x",
+        "",
+        404,
+        "RevisionNotFound",
+        "Invalid rev id: none",
+    ),
+    (
+        "/none/resolve/main/x",
+        "",
+        401,
+        "RepoNotFound",
+        MISSING_OR_PRIVATE,
+    ),
+    (
+        "/none/resolve/main/x",
+        "outsider",
+        404,
+        "RepoNotFound",
+        "Repository not found",
+    ),
+    (
+        "/private/resolve/main/x",
+        "",
+        401,
+        "RepoNotFound",
+        MISSING_OR_PRIVATE,
+    ),
+    (
+        "/private/resolve/main/x",
+        "outsider",
+        404,
+        "RepoNotFound",
+        "Repository not found",
+    ),
+    (
+        "/api/models/private",
+        "",
+        401,
+        "RepoNotFound",
+        MISSING_OR_PRIVATE,
+    ),
+    ("/org/model/resolve/main/x", "nonsense", 401, "", BAD_TOKEN),
+    ("/gated/resolve/main/x", "nonsense", 401, "", BAD_TOKEN),
+    (
+        "/gated/resolve/main/x",
+        "",
+        401,
+        "GatedRepo",
+        "Please log in",
+    ),
+    (
+        "/gated/resolve/main/x",
+        "outsider",
+        403,
+        "GatedRepo",
+        "not in the authorized list",
+    ),
+    (
+        "/disabled/resolve/main/x",
+        "",
+        403,
+        "",
+        "Access to this resource is disabled.",
+    ),
+    ("/no/such/route", "", 404, "", "Not Found"),
+];
 
 /// A Hub with a repo of each kind, and the tokens `member` and `outsider`.
 fn guarded() -> LocalHub {
@@ -23,81 +100,7 @@ fn guarded() -> LocalHub {
 #[tokio::test]
 async fn errors_have_the_status_code_and_message_of_the_hub() {
     let hub = guarded();
-    for (path, token, status, code, message) in [
-        (
-            "/org/model/resolve/main/x",
-            "",
-            404,
-            "EntryNotFound",
-            "Entry not found",
-        ),
-        (
-            "/org/model/resolve/none/x",
-            "",
-            404,
-            "RevisionNotFound",
-            "Invalid rev id: none",
-        ),
-        (
-            "/none/resolve/main/x",
-            "",
-            401,
-            "RepoNotFound",
-            MISSING_OR_PRIVATE,
-        ),
-        (
-            "/none/resolve/main/x",
-            "outsider",
-            404,
-            "RepoNotFound",
-            "Repository not found",
-        ),
-        (
-            "/private/resolve/main/x",
-            "",
-            401,
-            "RepoNotFound",
-            MISSING_OR_PRIVATE,
-        ),
-        (
-            "/private/resolve/main/x",
-            "outsider",
-            404,
-            "RepoNotFound",
-            "Repository not found",
-        ),
-        (
-            "/api/models/private",
-            "",
-            401,
-            "RepoNotFound",
-            MISSING_OR_PRIVATE,
-        ),
-        ("/org/model/resolve/main/x", "nonsense", 401, "", BAD_TOKEN),
-        ("/gated/resolve/main/x", "nonsense", 401, "", BAD_TOKEN),
-        (
-            "/gated/resolve/main/x",
-            "",
-            401,
-            "GatedRepo",
-            "Please log in",
-        ),
-        (
-            "/gated/resolve/main/x",
-            "outsider",
-            403,
-            "GatedRepo",
-            "not in the authorized list",
-        ),
-        (
-            "/disabled/resolve/main/x",
-            "",
-            403,
-            "",
-            "Access to this resource is disabled.",
-        ),
-        ("/no/such/route", "", 404, "", "Not Found"),
-    ] {
+    for (path, token, status, code, message) in REFUSALS {
         let seen = as_caller(&hub, path, token).await;
         assert_eq!(seen.status, status, "{path} {token}");
         assert_eq!(
@@ -115,7 +118,7 @@ async fn errors_have_the_status_code_and_message_of_the_hub() {
     }
 }
 
-async fn as_caller(hub: &LocalHub, path: &str, token: &str) -> super::Seen {
+async fn as_caller(hub: &LocalHub, path: &str, token: &str) -> Seen {
     let authorization = format!("Bearer {token}");
     let headers = [("authorization", &*authorization)];
     get_from(hub, path, if token.is_empty() { &[] } else { &headers }).await
