@@ -1,0 +1,122 @@
+//! A file as the Hub stores it, and its bytes as a stream.
+//!
+//! A file is some stored bytes, in memory or on disk, followed by zeros up to its size. Neither part is ever copied as
+//! a whole, so a file may claim terabytes.
+
+use std::io::{self, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+use super::digest::Digest;
+
+const CHUNK: usize = 64 * 1024;
+static ZEROS: [u8; CHUNK] = [0; CHUNK];
+
+#[derive(Clone)]
+pub struct File {
+    stored: Stored,
+    stored_size: u64,
+    size: u64,
+    digest: Digest,
+}
+
+#[derive(Clone)]
+enum Stored {
+    Memory(Bytes),
+    Disk(PathBuf),
+}
+
+impl File {
+    /// A file that is just these bytes.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::cut(bytes, 0)
+    }
+
+    /// The beginning of a file of `size` bytes; zeros follow.
+    pub fn cut(head: impl Into<Bytes>, size: u64) -> Self {
+        let head = head.into();
+        Self {
+            digest: Digest::of((&head, size)),
+            stored_size: head.len() as u64,
+            size: size.max(head.len() as u64),
+            stored: Stored::Memory(head),
+        }
+    }
+
+    /// A file on disk, which may be the beginning of one of `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such file.
+    pub fn on_disk(path: &Path, size: Option<u64>) -> io::Result<Self> {
+        let metadata = path.metadata()?;
+        let stored_size = metadata.len();
+        Ok(Self {
+            digest: Digest::of((path, size, stored_size, metadata.modified().ok())),
+            stored_size,
+            size: size.map_or(stored_size, |size| size.max(stored_size)),
+            stored: Stored::Disk(path.to_owned()),
+        })
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.stored_size < self.size
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The bytes of a range, which must lie inside the file.
+    pub fn read(self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send {
+        let end = range.end.min(self.stored_size);
+        let start = range.start.min(end);
+        let padding = (range.end - range.start) - (end - start);
+        self.stored
+            .read(start..end)
+            .chain(stream::iter(zeros(padding).map(Ok)))
+    }
+}
+
+impl Stored {
+    fn read(self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
+        match self {
+            Self::Memory(bytes) => {
+                stream::iter([Ok(bytes.slice(index(range.start)..index(range.end)))]).boxed()
+            }
+            Self::Disk(path) => stream::once(read_disk(path, range)).try_flatten().boxed(),
+        }
+    }
+}
+
+async fn read_disk(
+    path: PathBuf,
+    range: Range<u64>,
+) -> io::Result<impl Stream<Item = io::Result<Bytes>>> {
+    let mut file = tokio::fs::File::open(path).await?;
+    file.seek(SeekFrom::Start(range.start)).await?;
+    let part = file.take(range.end - range.start);
+    Ok(stream::try_unfold(part, |mut part| async {
+        let mut chunk = BytesMut::with_capacity(CHUNK);
+        let read = part.read_buf(&mut chunk).await?;
+        Ok((read > 0).then(|| (chunk.freeze(), part)))
+    }))
+}
+
+fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
+    let chunk = move |start| Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]);
+    (0..count).step_by(CHUNK).map(chunk)
+}
+
+/// A position in something that memory holds.
+fn index(position: u64) -> usize {
+    usize::try_from(position).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,70 @@
+//! The record of what clients asked for.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderName, RANGE, USER_AGENT};
+use hyper::{Method, Request};
+
+/// Which of the two servers a request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    Hub,
+    Cdn,
+}
+
+/// A request and the status it was answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    pub host: Host,
+    pub method: Method,
+    /// As it came, percent-encoding and base path included.
+    pub path: String,
+    pub query: Option<String>,
+    pub range: Option<String>,
+    pub authorization: Option<String>,
+    pub user_agent: Option<String>,
+    pub accept_encoding: Option<String>,
+    pub status: u16,
+}
+
+impl Logged {
+    /// The request before it has an answer, with status 0.
+    pub fn received<B>(host: Host, request: &Request<B>) -> Self {
+        let header = |name: HeaderName| {
+            let value = request.headers().get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        Self {
+            host,
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().map(str::to_owned),
+            range: header(RANGE),
+            authorization: header(AUTHORIZATION),
+            user_agent: header(USER_AGENT),
+            accept_encoding: header(ACCEPT_ENCODING),
+            status: 0,
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Log(Mutex<Vec<Logged>>);
+
+impl Log {
+    pub fn push(&self, logged: Logged) {
+        self.lock().push(logged);
+    }
+
+    pub fn entries(&self) -> Vec<Logged> {
+        self.lock().clone()
+    }
+
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Logged>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

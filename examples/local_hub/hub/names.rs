@@ -1,0 +1,12 @@
+//! The Hub's own headers.
+
+use hyper::header::HeaderName;
+
+pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub const X_ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
+pub const X_ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-error-message");
+pub const X_LINKED_ETAG: HeaderName = HeaderName::from_static("x-linked-etag");
+pub const X_LINKED_SIZE: HeaderName = HeaderName::from_static("x-linked-size");
+pub const X_REPO_COMMIT: HeaderName = HeaderName::from_static("x-repo-commit");
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

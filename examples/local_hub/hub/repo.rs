@@ -1,0 +1,148 @@
+//! Repos: files by commit, names for commits, and who may read them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::digest::Digest;
+use super::file::File;
+use super::refusal::Refusal;
+use super::site::Caller;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Public,
+    Gated,
+    Private,
+    Disabled,
+}
+
+#[derive(Clone)]
+pub struct Repo {
+    id: String,
+    access: Access,
+    /// The commit that [`Repo::file`] adds to.
+    current: String,
+    references: HashMap<String, String>,
+    commits: HashMap<String, BTreeMap<String, File>>,
+}
+
+impl Repo {
+    /// An empty public repo whose id is `name`, `org/name`, `datasets/org/name` or `spaces/org/name`.
+    pub fn new(id: &str) -> Self {
+        let repo = Self {
+            id: id.to_owned(),
+            access: Access::Public,
+            current: String::new(),
+            references: HashMap::new(),
+            commits: HashMap::new(),
+        };
+        repo.commit(&Digest::of(id).sha1())
+    }
+
+    /// Begins this commit, 40 hex digits: `main` points to it, and the files that follow are its files. A commit left
+    /// without files is forgotten.
+    #[must_use]
+    pub fn commit(mut self, commit: &str) -> Self {
+        self.commits.retain(|_, files| !files.is_empty());
+        self.commits.entry(commit.to_owned()).or_default();
+        commit.clone_into(&mut self.current);
+        self.revision("main", commit)
+    }
+
+    /// Names a commit; `main` may be moved so too.
+    #[must_use]
+    pub fn revision(mut self, name: &str, commit: &str) -> Self {
+        self.point(name, commit);
+        self
+    }
+
+    #[must_use]
+    pub fn file(mut self, path: &str, file: File) -> Self {
+        self.commits
+            .entry(self.current.clone())
+            .or_default()
+            .insert(path.to_owned(), file);
+        self
+    }
+
+    /// Readable to those whom its authors let in.
+    #[must_use]
+    pub fn gated(self) -> Self {
+        Self {
+            access: Access::Gated,
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub fn private(self) -> Self {
+        Self {
+            access: Access::Private,
+            ..self
+        }
+    }
+
+    /// Taken down.
+    #[must_use]
+    pub fn disabled(self) -> Self {
+        Self {
+            access: Access::Disabled,
+            ..self
+        }
+    }
+
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn is_private(&self) -> bool {
+        self.access == Access::Private
+    }
+
+    pub fn is_gated(&self) -> bool {
+        self.access == Access::Gated
+    }
+
+    pub fn point(&mut self, name: &str, commit: &str) {
+        self.references.insert(name.to_owned(), commit.to_owned());
+    }
+
+    /// Whether the caller may know of the repo at all.
+    pub fn is_visible_to(&self, caller: Caller) -> bool {
+        !self.is_private() || caller == Caller::Member
+    }
+
+    /// Whether the caller may read its files.
+    pub fn admit(&self, caller: Caller) -> Result<(), Refusal> {
+        match self.access {
+            Access::Disabled => Err(Refusal::Disabled),
+            Access::Gated if caller != Caller::Member => Err(Refusal::Gated {
+                repo: self.id.clone(),
+                caller,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The commit that a branch, a tag, a pull request or the commit's own hash names.
+    pub fn find_commit(&self, revision: &str) -> Option<&str> {
+        let revision = if revision == "HEAD" { "main" } else { revision };
+        let commit = self
+            .references
+            .get(revision)
+            .map_or(revision, String::as_str);
+        self.commits
+            .get_key_value(commit)
+            .map(|(commit, _)| commit.as_str())
+    }
+
+    pub fn find_file(&self, commit: &str, path: &str) -> Option<&File> {
+        self.commits.get(commit)?.get(path)
+    }
+
+    pub fn paths(&self, commit: &str) -> impl Iterator<Item = &str> {
+        self.commits
+            .get(commit)
+            .into_iter()
+            .flat_map(|files| files.keys().map(String::as_str))
+    }
+}

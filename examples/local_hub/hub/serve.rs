@@ -1,0 +1,43 @@
+//! From sockets to requests and back, in HTTP/1.1 or HTTP/2 as the client speaks.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::answer::Body;
+use super::log::{Host, Logged};
+use super::site::Site;
+
+pub async fn listen(listener: TcpListener, host: Host, site: Arc<Site>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(connection(stream, host, Arc::clone(&site)))),
+            // Out of file descriptors, most likely: some will be given back.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, host: Host, site: Arc<Site>) {
+    let service = service_fn(|request| ready(Ok::<_, Infallible>(respond(&site, host, &request))));
+    let http = auto::Builder::new(TokioExecutor::new());
+    // Neither a client that hangs up nor one that speaks no HTTP is anything to report.
+    let _ = stream.set_nodelay(true);
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Answers before anything is awaited, so that the log keeps the order of arrival.
+fn respond<B>(site: &Site, host: Host, request: &Request<B>) -> Response<Body> {
+    let mut logged = Logged::received(host, request);
+    let answer = site.answer(&logged);
+    logged.status = answer.status.as_u16();
+    site.log.push(logged);
+    answer.into_response(request.method())
+}

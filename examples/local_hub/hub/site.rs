@@ -1,0 +1,213 @@
+//! What the two servers know, and how they answer.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hyper::header::{CONTENT_TYPE, ETAG, LOCATION};
+use hyper::{Method, StatusCode};
+use serde_json::json;
+
+use super::Builder;
+use super::answer::Answer;
+use super::cdn::Cdn;
+use super::file::File;
+use super::log::{Host, Log, Logged};
+use super::names::{
+    RATELIMIT, RATELIMIT_POLICY, X_LINKED_ETAG, X_LINKED_SIZE, X_REPO_COMMIT, X_REQUEST_ID,
+};
+use super::refusal::Refusal;
+use super::repo::Repo;
+use super::route::{self, Action, Route};
+
+/// Requests that a window of the rate limit admits.
+const QUOTA: u64 = 3000;
+
+/// Whom a request comes from, by its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    Anonymous,
+    /// Signed in, without access to what is private or gated.
+    Outsider,
+    Member,
+}
+
+pub struct Site {
+    pub cdn: Cdn,
+    pub log: Log,
+    repos: Mutex<HashMap<String, Repo>>,
+    callers: HashMap<String, Caller>,
+    base_path: String,
+    answered: AtomicU64,
+}
+
+impl Site {
+    pub fn new(builder: Builder, cdn_origin: String) -> Self {
+        Self {
+            cdn: Cdn::new(cdn_origin),
+            log: Log::default(),
+            repos: Mutex::new(builder.repos),
+            callers: builder.callers,
+            base_path: builder.base_path,
+            answered: AtomicU64::new(0),
+        }
+    }
+
+    pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) -> bool {
+        let mut repos = self.repos();
+        let repo = repos.get_mut(repo);
+        repo.map(|repo| repo.point(branch, commit)).is_some()
+    }
+
+    /// Turns a request into the description of a response. Everything that either server says comes from here, so
+    /// this is the place to make one misbehave.
+    pub fn answer(&self, request: &Logged) -> Answer {
+        let number = self.answered.fetch_add(1, Ordering::Relaxed);
+        let answer = match request.host {
+            Host::Hub => show_rate_limit(self.answer_as_hub(request), number),
+            Host::Cdn => self.answer_as_cdn(request),
+        };
+        answer.with(X_REQUEST_ID, format!("Root=1-{number:08x}"))
+    }
+
+    /// The file at a place, for whoever was let through to it.
+    pub fn stored(&self, route: &Route) -> Option<File> {
+        self.repos()
+            .get(&route.repo)?
+            .find_file(&route.revision, &route.path)
+            .cloned()
+    }
+
+    fn answer_as_hub(&self, request: &Logged) -> Answer {
+        let route = request
+            .path
+            .strip_prefix(&self.base_path)
+            .and_then(Route::parse);
+        match route {
+            Some(route) if matches!(request.method, Method::GET | Method::HEAD) => {
+                self.serve(request, &route).unwrap_or_else(|refusal| {
+                    if route.action == Action::Info {
+                        refusal.into_json()
+                    } else {
+                        refusal.into_text()
+                    }
+                })
+            }
+            _ => Refusal::UnknownRoute.into_text(),
+        }
+    }
+
+    /// The order of the checks decides which error is told when several apply: who asks, then the repo, then what is
+    /// in it.
+    fn serve(&self, request: &Logged, route: &Route) -> Result<Answer, Refusal> {
+        let caller = self.caller(request)?;
+        let repos = self.repos();
+        let visible = repos
+            .get(&route.repo)
+            .filter(|repo| repo.is_visible_to(caller));
+        let repo = visible.ok_or(Refusal::RepoNotFound { caller })?;
+        if route.action != Action::Info {
+            repo.admit(caller)?;
+        }
+        let (revision, path) = (&route.revision, &route.path);
+        let unknown = || Refusal::RevisionNotFound {
+            revision: revision.clone(),
+        };
+        let commit = repo.find_commit(revision).ok_or_else(unknown)?;
+        let missing = || Refusal::EntryNotFound {
+            commit: commit.to_owned(),
+        };
+        let file = || repo.find_file(commit, path).ok_or_else(missing);
+        let answer = match route.action {
+            Action::Info => info(repo, commit),
+            Action::Raw => raw(file()?, path),
+            Action::Cached => small(file()?, request),
+            Action::Resolve => self.resolve(request, route, commit, file()?),
+        };
+        Ok(answer.with(X_REPO_COMMIT, commit))
+    }
+
+    fn caller(&self, request: &Logged) -> Result<Caller, Refusal> {
+        let Some(authorization) = &request.authorization else {
+            return Ok(Caller::Anonymous);
+        };
+        let token = authorization.strip_prefix("Bearer ");
+        token
+            .and_then(|token| self.callers.get(token))
+            .copied()
+            .ok_or(Refusal::BadToken)
+    }
+
+    fn resolve(&self, request: &Logged, route: &Route, commit: &str, file: &File) -> Answer {
+        let place = route::place(&route.repo, commit, &route.path);
+        if is_large(file, &route.path) {
+            let url = self
+                .cdn
+                .sign(&format!("/{place}"), request.range.as_deref());
+            return redirect(StatusCode::FOUND, &url)
+                .with(X_LINKED_SIZE, file.size().to_string())
+                .with(X_LINKED_ETAG, format!("\"{}\"", file.digest().sha256()));
+        }
+        let (asked, etag) = (route::encode_component(&request.path), file.digest().sha1());
+        let url = format!(
+            "{}/api/resolve-cache/{place}?{asked}=&etag=%22{etag}%22",
+            self.base_path
+        );
+        redirect(StatusCode::TEMPORARY_REDIRECT, &url)
+    }
+
+    fn repos(&self) -> MutexGuard<'_, HashMap<String, Repo>> {
+        self.repos.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The limit is shown and not enforced, so what remains never comes down to the 0 that tells clients to wait.
+fn show_rate_limit(answer: Answer, number: u64) -> Answer {
+    let remaining = QUOTA - number % QUOTA;
+    let policy = format!(r#""fixed window";"resolvers";q={QUOTA};w=300"#);
+    let state = format!(r#""resolvers";r={remaining};t=300"#);
+    answer.with(RATELIMIT_POLICY, policy).with(RATELIMIT, state)
+}
+
+/// Whether the file is kept outside git: weights, and anything that was cut because it is too long to store.
+fn is_large(file: &File, path: &str) -> bool {
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    file.is_cut() || ["safetensors", "bin", "gguf", "onnx", "pt"].contains(&extension)
+}
+
+fn redirect(status: StatusCode, url: &str) -> Answer {
+    Answer::text(status, format!("{status}. Redirecting to {url}")).with(LOCATION, url)
+}
+
+fn small(file: &File, request: &Logged) -> Answer {
+    Answer::file(file, request.range.as_deref())
+        .with(CONTENT_TYPE, "text/plain; charset=utf-8")
+        .with(ETAG, format!("\"{}\"", file.digest().sha1()))
+}
+
+/// What git holds: the file, or the pointer that stands for a large one.
+fn raw(file: &File, path: &str) -> Answer {
+    if !is_large(file, path) {
+        return Answer::file(file, None).with(CONTENT_TYPE, "text/plain; charset=utf-8");
+    }
+    let (oid, size) = (file.digest().sha256(), file.size());
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
+    Answer::text(StatusCode::OK, pointer)
+}
+
+fn info(repo: &Repo, commit: &str) -> Answer {
+    let siblings: Vec<_> = repo
+        .paths(commit)
+        .map(|path| json!({ "rfilename": path }))
+        .collect();
+    let body = json!({
+        "id": repo.id(),
+        "sha": commit,
+        "private": repo.is_private(),
+        "gated": repo.is_gated(),
+        "siblings": siblings,
+    });
+    Answer::text(StatusCode::OK, body.to_string())
+        .with(CONTENT_TYPE, "application/json; charset=utf-8")
+}

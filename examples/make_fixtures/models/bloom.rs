@@ -1,0 +1,24 @@
+//! BLOOM in its sizes.
+
+use super::module::{Dtype, Module};
+
+/// Chosen by search so that `h.10.input_layernorm.weight` of the largest model lies at its documented offset.
+pub const SALT: u64 = 89;
+
+pub fn model(dtype: Dtype, hidden: u64, layers: u64) -> Module {
+    Module::new(dtype)
+        .tensor("word_embeddings.weight", &[250_880, hidden])
+        .norm("word_embeddings_layernorm", hidden)
+        .layers("h", layers, &layer(dtype, hidden))
+        .norm("ln_f", hidden)
+}
+
+fn layer(dtype: Dtype, hidden: u64) -> Module {
+    Module::new(dtype)
+        .norm("input_layernorm", hidden)
+        .linear("self_attention.query_key_value", hidden, 3 * hidden)
+        .linear("self_attention.dense", hidden, hidden)
+        .norm("post_attention_layernorm", hidden)
+        .linear("mlp.dense_h_to_4h", hidden, 4 * hidden)
+        .linear("mlp.dense_4h_to_h", 4 * hidden, hidden)
+}

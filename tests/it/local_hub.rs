@@ -1,0 +1,77 @@
+//! The local Hub answers as the real one does, over real sockets.
+
+mod errors;
+mod files;
+mod repos;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, redirect};
+
+use crate::hub::{File, LocalHub, Repo};
+
+const COMMIT: &str = "1111111111111111111111111111111111111111";
+const WEIGHTS: &str = "/org/model/resolve/main/model.safetensors";
+const CONFIG: &str = "/org/model/resolve/main/config.json";
+
+/// A response, read to its end.
+struct Seen {
+    status: u16,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Seen {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    fn location(&self) -> &str {
+        self.header("location").unwrap()
+    }
+
+    fn content_length(&self) -> usize {
+        self.header("content-length").unwrap().parse().unwrap()
+    }
+}
+
+/// One request; redirects are not followed, so that each hop can be looked at.
+async fn ask(method: Method, url: &str, headers: &[(&str, &str)]) -> Seen {
+    let client = Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy();
+    let client = client.timeout(Duration::from_secs(20)).build().unwrap();
+    let request = client.request(method, url);
+    let request = headers.iter().fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    });
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    Seen {
+        status,
+        headers,
+        body: response.bytes().await.unwrap(),
+    }
+}
+
+async fn get(url: &str, headers: &[(&str, &str)]) -> Seen {
+    ask(Method::GET, url, headers).await
+}
+
+/// A `GET` of a path of the Hub.
+async fn get_from(hub: &LocalHub, path: &str, headers: &[(&str, &str)]) -> Seen {
+    get(&format!("{}{path}", hub.endpoint()), headers).await
+}
+
+fn model() -> Repo {
+    Repo::new("org/model")
+        .commit(COMMIT)
+        .file("model.safetensors", File::cut("header", 1000))
+        .file("config.json", File::whole(r#"{"a":1}"#))
+}
+
+fn hub() -> LocalHub {
+    LocalHub::start([model()]).unwrap()
+}
