@@ -39,10 +39,7 @@ fn changes(folder: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut changes = Vec::new();
     for model in models::documented() {
         let repo = folder.join(model.repo);
-        let files = model
-            .files()?
-            .into_iter()
-            .map(|(name, content)| (repo.join(name), content));
+        let files = model.files()?.into_iter().map(|(name, content)| (repo.join(name), content));
         changes
             .extend(files.filter(|(path, content)| fs::read(path).ok().as_ref() != Some(content)));
     }

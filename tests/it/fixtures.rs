@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use crate::models;
 
 fn folder(repo: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fixtures")
-        .join(repo)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(repo)
 }
 
 fn json_of(repo: &str, name: &str) -> Value {
@@ -32,20 +30,12 @@ fn header_text(repo: &str, name: &str) -> String {
 
 fn tensors(repo: &str, name: &str) -> BTreeMap<String, Value> {
     let mut header: BTreeMap<_, Value> = serde_json::from_str(&header_text(repo, name)).unwrap();
-    assert_eq!(
-        header.remove("__metadata__"),
-        Some(json!({ "format": "pt" }))
-    );
+    assert_eq!(header.remove("__metadata__"), Some(json!({ "format": "pt" })));
     header
 }
 
 fn weights(repo: &str) -> Vec<String> {
-    json_of(repo, "hub.json")["sizes"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .cloned()
-        .collect()
+    json_of(repo, "hub.json")["sizes"].as_object().unwrap().keys().cloned().collect()
 }
 
 fn offsets(tensor: &Value) -> [u64; 2] {
@@ -55,10 +45,7 @@ fn offsets(tensor: &Value) -> [u64; 2] {
 /// Elements per dtype over all files; scalars are constants and not counted.
 fn counts(repo: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    for tensor in weights(repo)
-        .iter()
-        .flat_map(|name| tensors(repo, name).into_values())
-    {
+    for tensor in weights(repo).iter().flat_map(|name| tensors(repo, name).into_values()) {
         let shape: Vec<u64> = serde_json::from_value(tensor["shape"].clone()).unwrap();
         if !shape.is_empty() {
             let dtype = tensor["dtype"].as_str().unwrap().to_owned();
@@ -76,12 +63,7 @@ fn files_on_disk_are_what_the_models_say() {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        assert_eq!(
-            on_disk,
-            files.keys().cloned().collect(),
-            "files of {}",
-            model.repo
-        );
+        assert_eq!(on_disk, files.keys().cloned().collect(), "files of {}", model.repo);
         for (name, content) in files {
             assert!(
                 fs::read(folder(model.repo).join(&name)).unwrap() == content,
@@ -95,20 +77,14 @@ fn files_on_disk_are_what_the_models_say() {
 #[test]
 fn data_has_no_holes_and_ends_with_the_file() {
     for model in models::documented() {
-        for (name, size) in json_of(model.repo, "hub.json")["sizes"]
-            .as_object()
-            .unwrap()
-        {
+        for (name, size) in json_of(model.repo, "hub.json")["sizes"].as_object().unwrap() {
             let mut spans: Vec<_> = tensors(model.repo, name).values().map(offsets).collect();
             spans.sort_unstable();
             let end = spans.iter().fold(0, |end, [start, next]| {
                 assert_eq!(*start, end, "{}/{name}", model.repo);
                 *next
             });
-            assert_eq!(
-                size.as_u64(),
-                Some(8 + header_text(model.repo, name).len() as u64 + end)
-            );
+            assert_eq!(size.as_u64(), Some(8 + header_text(model.repo, name).len() as u64 + end));
         }
     }
 }
@@ -126,10 +102,8 @@ fn counts_are_the_documented_ones() {
         "bigscience/bloom": { "BF16": 176_247_271_424_u64 },
         "bigscience/bloom-3b": { "F16": 3_002_557_440_u64 },
     });
-    let counted: BTreeMap<_, _> = models::documented()
-        .iter()
-        .map(|model| (model.repo, counts(model.repo)))
-        .collect();
+    let counted: BTreeMap<_, _> =
+        models::documented().iter().map(|model| (model.repo, counts(model.repo))).collect();
     assert_eq!(json!(counted), expected);
 }
 
@@ -139,42 +113,25 @@ fn gpt2_is_the_file_of_the_format_documentation() {
     let (text, tensors) = (header_text("gpt2", file), tensors("gpt2", file));
     assert_eq!(text.len(), 14_283);
     assert_eq!(tensors.len(), 160);
-    assert_eq!(
-        json_of("gpt2", "hub.json")["sizes"],
-        json!({ file: 548_105_171 })
-    );
+    assert_eq!(json_of("gpt2", "hub.json")["sizes"], json!({ file: 548_105_171 }));
     assert!(text.starts_with(r#"{"__metadata__":{"format":"pt"},"h."#));
     assert_eq!(
         tensors["h.10.ln_1.weight"],
         json!({ "dtype": "F32", "shape": [768], "data_offsets": [223_154_176, 223_157_248] })
     );
-    assert_eq!(
-        offsets(&tensors["h.2.attn.c_attn.weight"]),
-        [541_012_992, 548_090_880]
-    );
+    assert_eq!(offsets(&tensors["h.2.attn.c_attn.weight"]), [541_012_992, 548_090_880]);
     assert_eq!(tensors["h.0.attn.bias"]["shape"], json!([1, 1, 1024, 1024]));
 }
 
 #[test]
 fn bloom_is_72_shards_around_its_layers() {
-    let (repo, index) = (
-        "bigscience/bloom",
-        json_of("bigscience/bloom", "model.safetensors.index.json"),
-    );
+    let (repo, index) =
+        ("bigscience/bloom", json_of("bigscience/bloom", "model.safetensors.index.json"));
     assert_eq!(weights(repo).len(), 72);
-    assert_eq!(
-        index["metadata"],
-        json!({ "total_size": 352_494_542_848_u64 })
-    );
+    assert_eq!(index["metadata"], json!({ "total_size": 352_494_542_848_u64 }));
     assert_eq!(index["weight_map"].as_object().unwrap().len(), 845);
-    assert_eq!(
-        index["weight_map"]["word_embeddings.weight"],
-        "model_00001-of-00072.safetensors"
-    );
-    assert_eq!(
-        index["weight_map"]["ln_f.bias"],
-        "model_00072-of-00072.safetensors"
-    );
+    assert_eq!(index["weight_map"]["word_embeddings.weight"], "model_00001-of-00072.safetensors");
+    assert_eq!(index["weight_map"]["ln_f.bias"], "model_00072-of-00072.safetensors");
     assert_eq!(
         tensors(repo, "model_00012-of-00072.safetensors")["h.10.input_layernorm.weight"],
         json!({ "dtype": "BF16", "shape": [14_336], "data_offsets": [3_288_649_728_u64, 3_288_678_400_u64] })
@@ -188,22 +145,13 @@ fn neox_keeps_masks_and_scalars_in_46_shards() {
         json_of("EleutherAI/gpt-neox-20b", "model.safetensors.index.json"),
     );
     assert_eq!(weights(repo).len(), 46);
-    assert_eq!(
-        index["metadata"],
-        json!({ "total_size": 41_293_685_880_u64 })
-    );
+    assert_eq!(index["metadata"], json!({ "total_size": 41_293_685_880_u64 }));
     let map = index["weight_map"].as_object().unwrap();
     assert_eq!(map.len(), 664);
     let stored = |name: &str| tensors(repo, map[name].as_str().unwrap())[name].clone();
-    assert_eq!(
-        stored("gpt_neox.layers.7.attention.bias")["shape"],
-        json!([1, 1, 2048, 2048])
-    );
+    assert_eq!(stored("gpt_neox.layers.7.attention.bias")["shape"], json!([1, 1, 2048, 2048]));
     assert_eq!(stored("gpt_neox.layers.7.attention.bias")["dtype"], "U8");
-    assert_eq!(
-        stored("gpt_neox.layers.7.attention.masked_bias")["shape"],
-        json!([])
-    );
+    assert_eq!(stored("gpt_neox.layers.7.attention.masked_bias")["shape"], json!([]));
 }
 
 #[test]
@@ -212,15 +160,10 @@ fn an_index_names_every_tensor_where_it_is() {
         let found: BTreeMap<_, _> = weights(repo)
             .into_iter()
             .flat_map(|name| {
-                tensors(repo, &name)
-                    .into_keys()
-                    .map(move |tensor| (tensor, name.clone()))
+                tensors(repo, &name).into_keys().map(move |tensor| (tensor, name.clone()))
             })
             .collect();
-        assert_eq!(
-            json_of(repo, "model.safetensors.index.json")["weight_map"],
-            json!(found)
-        );
+        assert_eq!(json_of(repo, "model.safetensors.index.json")["weight_map"], json!(found));
     }
 }
 
@@ -236,16 +179,8 @@ fn no_header_follows_the_order_of_names_or_of_the_data() {
                 (text.find(&format!("\"{tensor}\":")), offsets(entry))
             };
             let (listed, data): (Vec<_>, Vec<_>) = tensors.iter().map(place).unzip();
-            assert!(
-                !listed.is_sorted(),
-                "{}/{name} lists its tensors by name",
-                model.repo
-            );
-            assert!(
-                !data.is_sorted(),
-                "{}/{name} stores its tensors by name",
-                model.repo
-            );
+            assert!(!listed.is_sorted(), "{}/{name} lists its tensors by name", model.repo);
+            assert!(!data.is_sorted(), "{}/{name} stores its tensors by name", model.repo);
             let mut both: Vec<_> = listed.into_iter().zip(data).collect();
             both.sort_unstable();
             assert!(

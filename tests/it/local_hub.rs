@@ -39,21 +39,14 @@ impl Seen {
 
 /// One request; redirects are not followed, so that each hop can be looked at.
 async fn ask(method: Method, url: &str, headers: &[(&str, &str)]) -> Seen {
-    let client = Client::builder()
-        .redirect(redirect::Policy::none())
-        .no_proxy();
+    let client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
     let client = client.timeout(Duration::from_secs(20)).build().unwrap();
     let request = client.request(method, url);
-    let request = headers.iter().fold(request, |request, (name, value)| {
-        request.header(*name, *value)
-    });
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     let response = request.send().await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    Seen {
-        status,
-        headers,
-        body: response.bytes().await.unwrap(),
-    }
+    Seen { status, headers, body: response.bytes().await.unwrap() }
 }
 
 async fn get(url: &str, headers: &[(&str, &str)]) -> Seen {

@@ -46,12 +46,7 @@ impl Answer {
     }
 
     fn part(status: StatusCode, file: &File, range: Range<u64>) -> Self {
-        let answer = Self {
-            status,
-            headers: HeaderMap::new(),
-            file: file.clone(),
-            range,
-        };
+        let answer = Self { status, headers: HeaderMap::new(), file: file.clone(), range };
         answer.with(ACCEPT_RANGES, "bytes")
     }
 
@@ -67,18 +62,12 @@ impl Answer {
     /// The answer to a `HEAD` keeps every header and has no body.
     pub fn into_response(self, method: &Method) -> Response<Body> {
         let Range { start, end } = self.range;
-        let sent = if method == Method::HEAD {
-            start..start
-        } else {
-            start..end
-        };
+        let sent = if method == Method::HEAD { start..start } else { start..end };
         let body = StreamBody::new(self.file.read(sent).map_ok(Frame::data)).boxed_unsync();
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
-        response
-            .headers_mut()
-            .insert(CONTENT_LENGTH, HeaderValue::from(end - start));
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
         response
     }
 }
@@ -87,19 +76,14 @@ impl Answer {
 fn parse_range(header: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let start = parse_position(first)?;
-    let end = if last.is_empty() {
-        size
-    } else {
-        parse_position(last)?.saturating_add(1).min(size)
-    };
+    let end =
+        if last.is_empty() { size } else { parse_position(last)?.saturating_add(1).min(size) };
     (start < end).then_some(start..end)
 }
 
 /// Digits alone, where `str::parse` would take a sign.
 fn parse_position(text: &str) -> Option<u64> {
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())?
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -128,10 +112,6 @@ mod tests {
         ] {
             assert_eq!(parse_range(range, 10), None, "{range}");
         }
-        assert_eq!(
-            parse_range("bytes=0-", 0),
-            None,
-            "nothing of an empty file can be sent"
-        );
+        assert_eq!(parse_range("bytes=0-", 0), None, "nothing of an empty file can be sent");
     }
 }

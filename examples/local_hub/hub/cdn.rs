@@ -24,10 +24,7 @@ pub struct Cdn {
 
 impl Cdn {
     pub fn new(origin: String) -> Self {
-        Self {
-            origin,
-            key: RandomState::new(),
-        }
+        Self { origin, key: RandomState::new() }
     }
 
     pub fn origin(&self) -> &str {
@@ -36,30 +33,18 @@ impl Cdn {
 
     /// A URL for a request to this path with exactly this range.
     pub fn sign(&self, path: &str, range: Option<&str>) -> String {
-        format!(
-            "{}{path}?{}",
-            self.origin,
-            self.query(path, range, now() + LIFETIME_SECONDS)
-        )
+        format!("{}{path}?{}", self.origin, self.query(path, range, now() + LIFETIME_SECONDS))
     }
 
     /// What is wrong with a request's URL, if anything.
     pub fn check(&self, request: &Logged) -> Result<(), &'static str> {
         let query = request.query.as_deref().unwrap_or_default();
-        let expires = query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix("Expires="));
-        let expires = expires
-            .and_then(|seconds| seconds.parse().ok())
-            .ok_or("Missing Key")?;
+        let expires = query.split('&').find_map(|pair| pair.strip_prefix("Expires="));
+        let expires = expires.and_then(|seconds| seconds.parse().ok()).ok_or("Missing Key")?;
         if query != self.query(&request.path, request.range.as_deref(), expires) {
             return Err("The signature does not cover this request");
         }
-        if expires < now() {
-            Err("The URL has expired")
-        } else {
-            Ok(())
-        }
+        if expires < now() { Err("The URL has expired") } else { Ok(()) }
     }
 
     fn query(&self, path: &str, range: Option<&str>, expires: u64) -> String {
@@ -72,10 +57,7 @@ impl Cdn {
 impl Site {
     pub fn answer_as_cdn(&self, request: &Logged) -> Answer {
         if request.authorization.is_some() {
-            return Answer::text(
-                StatusCode::BAD_REQUEST,
-                "Only one auth mechanism is allowed",
-            );
+            return Answer::text(StatusCode::BAD_REQUEST, "Only one auth mechanism is allowed");
         }
         if let Err(reason) = self.cdn.check(request) {
             return Answer::text(StatusCode::FORBIDDEN, reason);
@@ -90,7 +72,5 @@ impl Site {
 }
 
 fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

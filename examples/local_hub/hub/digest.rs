@@ -24,10 +24,6 @@ impl Digest {
     }
 
     fn hex(self, digits: usize) -> String {
-        format!("{:016x}", self.0)
-            .chars()
-            .cycle()
-            .take(digits)
-            .collect()
+        format!("{:016x}", self.0).chars().cycle().take(digits).collect()
     }
 }

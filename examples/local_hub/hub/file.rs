@@ -80,9 +80,7 @@ impl File {
         let end = range.end.min(self.stored_size);
         let start = range.start.min(end);
         let padding = (range.end - range.start) - (end - start);
-        self.stored
-            .read(start..end)
-            .chain(stream::iter(zeros(padding).map(Ok)))
+        self.stored.read(start..end).chain(stream::iter(zeros(padding).map(Ok)))
     }
 }
 

@@ -34,11 +34,7 @@ pub fn load_folder(folder: &Path) -> io::Result<Vec<Repo>> {
 fn collect(folder: &Path, id: &str, repos: &mut Vec<Repo>) -> io::Result<()> {
     let entries = entries(folder)?;
     if entries.iter().any(|(name, _)| marks_a_repo(name)) {
-        let id = if id.is_empty() {
-            own_name(folder)?
-        } else {
-            id.to_owned()
-        };
+        let id = if id.is_empty() { own_name(folder)? } else { id.to_owned() };
         repos.push(Repo::load(folder, &id)?);
         return Ok(());
     }
@@ -51,11 +47,7 @@ fn collect(folder: &Path, id: &str, repos: &mut Vec<Repo>) -> io::Result<()> {
 /// The last part of the path, also when that is written as `.` or `..`.
 fn own_name(folder: &Path) -> io::Result<String> {
     let folder = folder.canonicalize()?;
-    Ok(folder
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned())
+    Ok(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 fn marks_a_repo(name: &str) -> bool {
@@ -107,10 +99,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let entry = entry?;
-        entries.push((
-            entry.file_name().to_string_lossy().into_owned(),
-            entry.path(),
-        ));
+        entries.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
     }
     entries.retain(|(name, _)| !name.starts_with('.'));
     entries.sort();
@@ -123,9 +112,5 @@ fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
 }
 
 fn join(prefix: &str, name: &str) -> String {
-    if prefix.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{prefix}/{name}")
-    }
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") }
 }

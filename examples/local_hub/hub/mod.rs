@@ -88,10 +88,7 @@ impl LocalHub {
     ///
     /// When no such repo is served.
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) {
-        assert!(
-            self.site.move_branch(repo, branch, commit),
-            "no repo `{repo}` is served"
-        );
+        assert!(self.site.move_branch(repo, branch, commit), "no repo `{repo}` is served");
     }
 }
 
@@ -121,8 +118,7 @@ impl Builder {
 
     #[must_use]
     pub fn repos(mut self, repos: impl IntoIterator<Item = Repo>) -> Self {
-        self.repos
-            .extend(repos.into_iter().map(|repo| (repo.id().to_owned(), repo)));
+        self.repos.extend(repos.into_iter().map(|repo| (repo.id().to_owned(), repo)));
         self
     }
 
@@ -146,10 +142,7 @@ impl Builder {
     /// Mounts the Hub under a path such as `/hf`, as repository managers do.
     #[must_use]
     pub fn base_path(self, path: &str) -> Self {
-        Self {
-            base_path: path.trim_end_matches('/').to_owned(),
-            ..self
-        }
+        Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
     }
 
     /// A port for the Hub instead of any free one; the CDN always takes a free one.
@@ -162,21 +155,15 @@ impl Builder {
     ///
     /// When no socket or thread is to be had.
     pub fn start(self) -> io::Result<LocalHub> {
-        let runtime = runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
+        let runtime =
+            runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (hub, hub_origin) = bind(&runtime, self.port)?;
         let (cdn, cdn_origin) = bind(&runtime, 0)?;
         let endpoint = hub_origin + &self.base_path;
         let site = Arc::new(Site::new(self, cdn_origin));
         runtime.spawn(serve::listen(hub, Host::Hub, Arc::clone(&site)));
         runtime.spawn(serve::listen(cdn, Host::Cdn, Arc::clone(&site)));
-        Ok(LocalHub {
-            site,
-            endpoint,
-            runtime: Some(runtime),
-        })
+        Ok(LocalHub { site, endpoint, runtime: Some(runtime) })
     }
 }
 

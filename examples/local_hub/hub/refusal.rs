@@ -35,8 +35,7 @@ impl Refusal {
     /// The error as `/api` sends it, with a JSON body.
     pub fn into_json(self) -> Answer {
         let body = json!({ "error": self.message() }).to_string();
-        self.answer(body)
-            .with(CONTENT_TYPE, "application/json; charset=utf-8")
+        self.answer(body).with(CONTENT_TYPE, "application/json; charset=utf-8")
     }
 
     /// The error as `/resolve` sends it, with a body of plain text.
@@ -65,13 +64,8 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::BadToken
-            | Self::RepoNotFound {
-                caller: Caller::Anonymous,
-            }
-            | Self::Gated {
-                caller: Caller::Anonymous,
-                ..
-            } => StatusCode::UNAUTHORIZED,
+            | Self::RepoNotFound { caller: Caller::Anonymous }
+            | Self::Gated { caller: Caller::Anonymous, .. } => StatusCode::UNAUTHORIZED,
             Self::Disabled | Self::Gated { .. } => StatusCode::FORBIDDEN,
             _ => StatusCode::NOT_FOUND,
         }
@@ -91,15 +85,12 @@ impl Refusal {
         match self {
             Self::UnknownRoute => "Not Found".to_owned(),
             Self::BadToken => "Invalid credentials in Authorization header".to_owned(),
-            Self::RepoNotFound {
-                caller: Caller::Anonymous,
-            } => "Invalid username or password.".to_owned(),
+            Self::RepoNotFound { caller: Caller::Anonymous } => {
+                "Invalid username or password.".to_owned()
+            }
             Self::RepoNotFound { .. } => "Repository not found".to_owned(),
             Self::Disabled => "Access to this resource is disabled.".to_owned(),
-            Self::Gated {
-                repo,
-                caller: Caller::Anonymous,
-            } => format!(
+            Self::Gated { repo, caller: Caller::Anonymous } => format!(
                 "Access to model {repo} is restricted. You must have access to it and be authenticated to access \
                  it. Please log in."
             ),

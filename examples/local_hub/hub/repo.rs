@@ -57,37 +57,25 @@ impl Repo {
 
     #[must_use]
     pub fn file(mut self, path: &str, file: File) -> Self {
-        self.commits
-            .entry(self.current.clone())
-            .or_default()
-            .insert(path.to_owned(), file);
+        self.commits.entry(self.current.clone()).or_default().insert(path.to_owned(), file);
         self
     }
 
     /// Readable to those whom its authors let in.
     #[must_use]
     pub fn gated(self) -> Self {
-        Self {
-            access: Access::Gated,
-            ..self
-        }
+        Self { access: Access::Gated, ..self }
     }
 
     #[must_use]
     pub fn private(self) -> Self {
-        Self {
-            access: Access::Private,
-            ..self
-        }
+        Self { access: Access::Private, ..self }
     }
 
     /// Taken down.
     #[must_use]
     pub fn disabled(self) -> Self {
-        Self {
-            access: Access::Disabled,
-            ..self
-        }
+        Self { access: Access::Disabled, ..self }
     }
 
     pub fn id(&self) -> &str {
@@ -115,10 +103,9 @@ impl Repo {
     pub fn admit(&self, caller: Caller) -> Result<(), Refusal> {
         match self.access {
             Access::Disabled => Err(Refusal::Disabled),
-            Access::Gated if caller != Caller::Member => Err(Refusal::Gated {
-                repo: self.id.clone(),
-                caller,
-            }),
+            Access::Gated if caller != Caller::Member => {
+                Err(Refusal::Gated { repo: self.id.clone(), caller })
+            }
             _ => Ok(()),
         }
     }
@@ -126,13 +113,8 @@ impl Repo {
     /// The commit that a branch, a tag, a pull request or the commit's own hash names.
     pub fn find_commit(&self, revision: &str) -> Option<&str> {
         let revision = if revision == "HEAD" { "main" } else { revision };
-        let commit = self
-            .references
-            .get(revision)
-            .map_or(revision, String::as_str);
-        self.commits
-            .get_key_value(commit)
-            .map(|(commit, _)| commit.as_str())
+        let commit = self.references.get(revision).map_or(revision, String::as_str);
+        self.commits.get_key_value(commit).map(|(commit, _)| commit.as_str())
     }
 
     pub fn find_file(&self, commit: &str, path: &str) -> Option<&File> {
@@ -140,9 +122,6 @@ impl Repo {
     }
 
     pub fn paths(&self, commit: &str) -> impl Iterator<Item = &str> {
-        self.commits
-            .get(commit)
-            .into_iter()
-            .flat_map(|files| files.keys().map(String::as_str))
+        self.commits.get(commit).into_iter().flat_map(|files| files.keys().map(String::as_str))
     }
 }

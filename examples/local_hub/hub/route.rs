@@ -55,10 +55,7 @@ impl Route {
 
     fn stored(segments: &[&str]) -> Option<Self> {
         let (kind, segments) = segments.split_first()?;
-        let at = segments
-            .iter()
-            .take(3)
-            .position(|segment| is_commit(segment))?;
+        let at = segments.iter().take(3).position(|segment| is_commit(segment))?;
         let (repo, rest) = segments.split_at(at);
         let (commit, path) = rest.split_first()?;
         Some(Self::new(Action::Cached, id(kind, repo)?, commit, path))
@@ -74,12 +71,7 @@ impl Route {
 
     fn new(action: Action, repo: String, revision: &str, path: &[&str]) -> Self {
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        Self {
-            action,
-            repo,
-            revision: decode(revision),
-            path: decode(&path.join("/")),
-        }
+        Self { action, repo, revision: decode(revision), path: decode(&path.join("/")) }
     }
 }
 
@@ -89,11 +81,8 @@ fn segments(path: &str) -> Option<Vec<&str>> {
 
 /// The place of a file at a commit: `models/{repo}/{commit}/{path}`, or with `datasets` or `spaces` in front.
 pub fn place(repo: &str, commit: &str, path: &str) -> String {
-    let kind = if repo.starts_with("datasets/") || repo.starts_with("spaces/") {
-        ""
-    } else {
-        "models/"
-    };
+    let kind =
+        if repo.starts_with("datasets/") || repo.starts_with("spaces/") { "" } else { "models/" };
     format!("{kind}{repo}/{commit}/{}", encode(path, &PATH))
 }
 
@@ -105,11 +94,7 @@ fn encode(text: &str, set: &'static AsciiSet) -> String {
     utf8_percent_encode(text, set).to_string()
 }
 
-const COMPONENT: AsciiSet = NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const COMPONENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: AsciiSet = COMPONENT.remove(b'/');
 
 fn id(kind: &str, repo: &[&str]) -> Option<String> {
@@ -131,12 +116,7 @@ mod tests {
 
     fn described(route: Option<Route>) -> String {
         route.map_or("nothing".to_owned(), |route| {
-            let Route {
-                action,
-                repo,
-                revision,
-                path,
-            } = route;
+            let Route { action, repo, revision, path } = route;
             format!("{action:?} {repo} @ {revision} : {path}")
         })
     }
@@ -146,10 +126,7 @@ mod tests {
         for (path, expected) in [
             ("/a/resolve/main/x", "Resolve a @ main : x"),
             ("/a/b/resolve/main/x/y", "Resolve a/b @ main : x/y"),
-            (
-                "/datasets/a/b/resolve/main/x",
-                "Resolve datasets/a/b @ main : x",
-            ),
+            ("/datasets/a/b/resolve/main/x", "Resolve datasets/a/b @ main : x"),
             ("/a/raw/refs%2Fpr%2F1/%C3%A4%20b", "Raw a @ refs/pr/1 : ä b"),
             ("/a/b/c/resolve/main/x", "nothing"),
             ("/api/models/a/b", "Info a/b @ HEAD : "),

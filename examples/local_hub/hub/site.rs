@@ -72,17 +72,11 @@ impl Site {
 
     /// The file at a place, for whoever was let through to it.
     pub fn stored(&self, route: &Route) -> Option<File> {
-        self.repos()
-            .get(&route.repo)?
-            .find_file(&route.revision, &route.path)
-            .cloned()
+        self.repos().get(&route.repo)?.find_file(&route.revision, &route.path).cloned()
     }
 
     fn answer_as_hub(&self, request: &Logged) -> Answer {
-        let route = request
-            .path
-            .strip_prefix(&self.base_path)
-            .and_then(Route::parse);
+        let route = request.path.strip_prefix(&self.base_path).and_then(Route::parse);
         match route {
             Some(route) if matches!(request.method, Method::GET | Method::HEAD) => {
                 self.serve(request, &route).unwrap_or_else(|refusal| {
@@ -102,21 +96,15 @@ impl Site {
     fn serve(&self, request: &Logged, route: &Route) -> Result<Answer, Refusal> {
         let caller = self.caller(request)?;
         let repos = self.repos();
-        let visible = repos
-            .get(&route.repo)
-            .filter(|repo| repo.is_visible_to(caller));
+        let visible = repos.get(&route.repo).filter(|repo| repo.is_visible_to(caller));
         let repo = visible.ok_or(Refusal::RepoNotFound { caller })?;
         if route.action != Action::Info {
             repo.admit(caller)?;
         }
         let (revision, path) = (&route.revision, &route.path);
-        let unknown = || Refusal::RevisionNotFound {
-            revision: revision.clone(),
-        };
+        let unknown = || Refusal::RevisionNotFound { revision: revision.clone() };
         let commit = repo.find_commit(revision).ok_or_else(unknown)?;
-        let missing = || Refusal::EntryNotFound {
-            commit: commit.to_owned(),
-        };
+        let missing = || Refusal::EntryNotFound { commit: commit.to_owned() };
         let file = || repo.find_file(commit, path).ok_or_else(missing);
         let answer = match route.action {
             Action::Info => info(repo, commit),
@@ -132,27 +120,20 @@ impl Site {
             return Ok(Caller::Anonymous);
         };
         let token = authorization.strip_prefix("Bearer ");
-        token
-            .and_then(|token| self.callers.get(token))
-            .copied()
-            .ok_or(Refusal::BadToken)
+        token.and_then(|token| self.callers.get(token)).copied().ok_or(Refusal::BadToken)
     }
 
     fn resolve(&self, request: &Logged, route: &Route, commit: &str, file: &File) -> Answer {
         let place = route::place(&route.repo, commit, &route.path);
         if is_large(file, &route.path) {
-            let url = self
-                .cdn
-                .sign(&format!("/{place}"), request.range.as_deref());
+            let url = self.cdn.sign(&format!("/{place}"), request.range.as_deref());
             return redirect(StatusCode::FOUND, &url)
                 .with(X_LINKED_SIZE, file.size().to_string())
                 .with(X_LINKED_ETAG, format!("\"{}\"", file.digest().sha256()));
         }
         let (asked, etag) = (route::encode_component(&request.path), file.digest().sha1());
-        let url = format!(
-            "{}/api/resolve-cache/{place}?{asked}=&etag=%22{etag}%22",
-            self.base_path
-        );
+        let url =
+            format!("{}/api/resolve-cache/{place}?{asked}=&etag=%22{etag}%22", self.base_path);
         redirect(StatusCode::TEMPORARY_REDIRECT, &url)
     }
 
@@ -197,10 +178,7 @@ fn raw(file: &File, path: &str) -> Answer {
 }
 
 fn info(repo: &Repo, commit: &str) -> Answer {
-    let siblings: Vec<_> = repo
-        .paths(commit)
-        .map(|path| json!({ "rfilename": path }))
-        .collect();
+    let siblings: Vec<_> = repo.paths(commit).map(|path| json!({ "rfilename": path })).collect();
     let body = json!({
         "id": repo.id(),
         "sha": commit,

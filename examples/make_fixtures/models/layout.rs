@@ -48,13 +48,8 @@ impl Model {
             Sharding::Single => None,
             _ => Some(index(&files)),
         };
-        let shards = files
-            .into_iter()
-            .map(|(path, tensors)| Shard::new(path, tensors, self.salt));
-        Ok(Checkpoint {
-            shards: shards.collect::<Result<_, _>>()?,
-            index,
-        })
+        let shards = files.into_iter().map(|(path, tensors)| Shard::new(path, tensors, self.salt));
+        Ok(Checkpoint { shards: shards.collect::<Result<_, _>>()?, index })
     }
 }
 
@@ -64,16 +59,10 @@ impl Sharding {
         let groups: Vec<_> = match self {
             Self::Single => vec![tensors],
             Self::UpTo(limit) => fill(tensors, limit),
-            Self::PerLayer => tensors
-                .chunk_by(|a, b| layer(&a.name) == layer(&b.name))
-                .collect(),
+            Self::PerLayer => tensors.chunk_by(|a, b| layer(&a.name) == layer(&b.name)).collect(),
         };
         let count = groups.len();
-        groups
-            .into_iter()
-            .enumerate()
-            .map(|(n, group)| (self.path(n + 1, count), group))
-            .collect()
+        groups.into_iter().enumerate().map(|(n, group)| (self.path(n + 1, count), group)).collect()
     }
 
     fn path(self, number: usize, count: usize) -> String {
@@ -102,11 +91,8 @@ fn layer(name: &str) -> Option<&str> {
 }
 
 fn index(files: &[(String, &[Tensor])]) -> Value {
-    let tensors = || {
-        files
-            .iter()
-            .flat_map(|(path, tensors)| tensors.iter().map(move |t| (path, t)))
-    };
+    let tensors =
+        || files.iter().flat_map(|(path, tensors)| tensors.iter().map(move |t| (path, t)));
     let total: u64 = tensors().map(|(_, t)| t.bytes()).sum();
     let map: BTreeMap<_, _> = tensors().map(|(path, t)| (&t.name, path)).collect();
     json!({ "metadata": { "total_size": total }, "weight_map": map })
@@ -132,14 +118,7 @@ fn place(tensors: &[Tensor], salt: u64) -> (Vec<(&str, Entry<'_>)>, u64) {
         .map(|t| {
             let start = end;
             end += t.bytes();
-            (
-                &*t.name,
-                Entry {
-                    dtype: t.dtype,
-                    shape: &t.shape,
-                    data_offsets: [start, end],
-                },
-            )
+            (&*t.name, Entry { dtype: t.dtype, shape: &t.shape, data_offsets: [start, end] })
         })
         .collect();
     entries.sort_by_cached_key(|(name, _)| shuffle::hash(name, salt.wrapping_add(1)));
@@ -172,11 +151,7 @@ mod tests {
     use super::*;
 
     fn bytes(name: &str, length: u64) -> Tensor {
-        Tensor {
-            name: name.to_owned(),
-            dtype: Dtype::U8,
-            shape: vec![length],
-        }
+        Tensor { name: name.to_owned(), dtype: Dtype::U8, shape: vec![length] }
     }
 
     fn shape_of(groups: &[(String, &[Tensor])]) -> Vec<usize> {
@@ -185,13 +160,7 @@ mod tests {
 
     #[test]
     fn a_shard_may_be_filled_to_the_limit_and_not_passed() {
-        let tensors = [
-            bytes("a", 4),
-            bytes("b", 6),
-            bytes("c", 1),
-            bytes("d", 11),
-            bytes("e", 1),
-        ];
+        let tensors = [bytes("a", 4), bytes("b", 6), bytes("c", 1), bytes("d", 11), bytes("e", 1)];
         let files = Sharding::UpTo(10).split(&tensors);
         assert_eq!(shape_of(&files), [2, 1, 1, 1]);
         assert_eq!(files[3].0, "model-00004-of-00004.safetensors");
@@ -212,9 +181,6 @@ mod tests {
         let length = header.len() as u64;
         let head = [&length.to_le_bytes(), header.as_bytes()].concat();
         let shard = Shard::new("x".to_owned(), &[bytes("a", 3)], 0).ok();
-        assert_eq!(
-            shard.map(|shard| (shard.head, shard.size)),
-            Some((head, 8 + length + 3))
-        );
+        assert_eq!(shard.map(|shard| (shard.head, shard.size)), Some((head, 8 + length + 3)));
     }
 }

@@ -87,10 +87,7 @@ pub fn documented() -> Vec<Model> {
     vec![
         Model::new("gpt2", gpt2::model()).salted(gpt2::SALT),
         Model::new("roberta-base", roberta::masked_lm(&roberta::BASE)),
-        Model::new(
-            "Jean-Baptiste/camembert-ner",
-            roberta::tagger(&roberta::CAMEMBERT, 5),
-        ),
+        Model::new("Jean-Baptiste/camembert-ner", roberta::tagger(&roberta::CAMEMBERT, 5)),
         Model::new("roberta-large", roberta::masked_lm(&roberta::LARGE)),
         Model::new("distilbert-base-german-cased", roberta::distilbert(31_102)),
         Model::new("EleutherAI/gpt-neox-20b", gpt_neox::model())

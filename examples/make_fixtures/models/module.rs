@@ -46,10 +46,7 @@ pub struct Module {
 
 impl Module {
     pub fn new(dtype: Dtype) -> Self {
-        Self {
-            dtype,
-            tensors: Vec::new(),
-        }
+        Self { dtype, tensors: Vec::new() }
     }
 
     #[must_use]
@@ -61,11 +58,7 @@ impl Module {
     /// A tensor with a dtype of its own, such as a mask or position ids.
     #[must_use]
     pub fn buffer(mut self, name: &str, dtype: Dtype, shape: &[u64]) -> Self {
-        self.tensors.push(Tensor {
-            name: name.to_owned(),
-            dtype,
-            shape: shape.to_vec(),
-        });
+        self.tensors.push(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec() });
         self
     }
 
@@ -87,27 +80,22 @@ impl Module {
     }
 
     fn weight_and_bias(self, name: &str, weight: &[u64], bias: u64) -> Self {
-        self.tensor(&format!("{name}.weight"), weight)
-            .tensor(&format!("{name}.bias"), &[bias])
+        self.tensor(&format!("{name}.weight"), weight).tensor(&format!("{name}.bias"), &[bias])
     }
 
     /// Takes in another module's tensors under a name.
     #[must_use]
     pub fn child(mut self, name: &str, child: Module) -> Self {
-        self.tensors
-            .extend(child.tensors.into_iter().map(|t| Tensor {
-                name: format!("{name}.{}", t.name),
-                ..t
-            }));
+        self.tensors.extend(
+            child.tensors.into_iter().map(|t| Tensor { name: format!("{name}.{}", t.name), ..t }),
+        );
         self
     }
 
     /// The same layer many times, as `name.0`, `name.1`, ….
     #[must_use]
     pub fn layers(self, name: &str, count: u64, layer: &Module) -> Self {
-        (0..count).fold(self, |module, n| {
-            module.child(&format!("{name}.{n}"), layer.clone())
-        })
+        (0..count).fold(self, |module, n| module.child(&format!("{name}.{n}"), layer.clone()))
     }
 
     pub fn into_tensors(self) -> Vec<Tensor> {

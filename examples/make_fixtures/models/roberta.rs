@@ -12,20 +12,9 @@ pub struct Size {
     layers: u64,
 }
 
-pub const BASE: Size = Size {
-    vocabulary: 50_265,
-    hidden: 768,
-    layers: 12,
-};
-pub const LARGE: Size = Size {
-    vocabulary: 50_265,
-    hidden: 1024,
-    layers: 24,
-};
-pub const CAMEMBERT: Size = Size {
-    vocabulary: 32_005,
-    ..BASE
-};
+pub const BASE: Size = Size { vocabulary: 50_265, hidden: 768, layers: 12 };
+pub const LARGE: Size = Size { vocabulary: 50_265, hidden: 1024, layers: 24 };
+pub const CAMEMBERT: Size = Size { vocabulary: 32_005, ..BASE };
 
 pub fn masked_lm(size: &Size) -> Module {
     let head = Module::new(Dtype::F32)
@@ -40,22 +29,18 @@ pub fn tagger(size: &Size, labels: u64) -> Module {
     encoder(size).linear("classifier", size.hidden, labels)
 }
 
-fn encoder(
-    &Size {
-        vocabulary,
-        hidden,
-        layers,
-    }: &Size,
-) -> Module {
+fn encoder(&Size { vocabulary, hidden, layers }: &Size) -> Module {
     let embeddings = Module::new(Dtype::F32)
         .buffer("position_ids", Dtype::I64, &[1, POSITIONS])
         .tensor("word_embeddings.weight", &[vocabulary, hidden])
         .tensor("position_embeddings.weight", &[POSITIONS, hidden])
         .tensor("token_type_embeddings.weight", &[1, hidden])
         .norm("LayerNorm", hidden);
-    Module::new(Dtype::F32)
-        .child("roberta.embeddings", embeddings)
-        .layers("roberta.encoder.layer", layers, &layer(hidden))
+    Module::new(Dtype::F32).child("roberta.embeddings", embeddings).layers(
+        "roberta.encoder.layer",
+        layers,
+        &layer(hidden),
+    )
 }
 
 fn layer(hidden: u64) -> Module {

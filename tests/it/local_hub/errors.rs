@@ -8,78 +8,18 @@ const BAD_TOKEN: &str = "Invalid credentials in Authorization header";
 
 /// Path, token, and the status, code and message they are answered with.
 const REFUSALS: [(&str, &str, u16, &str, &str); 13] = [
-    (
-        "/org/model/resolve/main/x",
-        "",
-        404,
-        "EntryNotFound",
-        "Entry not found",
-    ),
-    (
-        "/org/model/resolve/none/x",
-        "",
-        404,
-        "RevisionNotFound",
-        "Invalid rev id: none",
-    ),
-    (
-        "/none/resolve/main/x",
-        "",
-        401,
-        "RepoNotFound",
-        MISSING_OR_PRIVATE,
-    ),
-    (
-        "/none/resolve/main/x",
-        "outsider",
-        404,
-        "RepoNotFound",
-        "Repository not found",
-    ),
-    (
-        "/private/resolve/main/x",
-        "",
-        401,
-        "RepoNotFound",
-        MISSING_OR_PRIVATE,
-    ),
-    (
-        "/private/resolve/main/x",
-        "outsider",
-        404,
-        "RepoNotFound",
-        "Repository not found",
-    ),
-    (
-        "/api/models/private",
-        "",
-        401,
-        "RepoNotFound",
-        MISSING_OR_PRIVATE,
-    ),
+    ("/org/model/resolve/main/x", "", 404, "EntryNotFound", "Entry not found"),
+    ("/org/model/resolve/none/x", "", 404, "RevisionNotFound", "Invalid rev id: none"),
+    ("/none/resolve/main/x", "", 401, "RepoNotFound", MISSING_OR_PRIVATE),
+    ("/none/resolve/main/x", "outsider", 404, "RepoNotFound", "Repository not found"),
+    ("/private/resolve/main/x", "", 401, "RepoNotFound", MISSING_OR_PRIVATE),
+    ("/private/resolve/main/x", "outsider", 404, "RepoNotFound", "Repository not found"),
+    ("/api/models/private", "", 401, "RepoNotFound", MISSING_OR_PRIVATE),
     ("/org/model/resolve/main/x", "nonsense", 401, "", BAD_TOKEN),
     ("/gated/resolve/main/x", "nonsense", 401, "", BAD_TOKEN),
-    (
-        "/gated/resolve/main/x",
-        "",
-        401,
-        "GatedRepo",
-        "Please log in",
-    ),
-    (
-        "/gated/resolve/main/x",
-        "outsider",
-        403,
-        "GatedRepo",
-        "not in the authorized list",
-    ),
-    (
-        "/disabled/resolve/main/x",
-        "",
-        403,
-        "",
-        "Access to this resource is disabled.",
-    ),
+    ("/gated/resolve/main/x", "", 401, "GatedRepo", "Please log in"),
+    ("/gated/resolve/main/x", "outsider", 403, "GatedRepo", "not in the authorized list"),
+    ("/disabled/resolve/main/x", "", 403, "", "Access to this resource is disabled."),
     ("/no/such/route", "", 404, "", "Not Found"),
 ];
 
@@ -103,15 +43,8 @@ async fn errors_have_the_status_code_and_message_of_the_hub() {
     for (path, token, status, code, message) in REFUSALS {
         let seen = as_caller(&hub, path, token).await;
         assert_eq!(seen.status, status, "{path} {token}");
-        assert_eq!(
-            seen.header("x-error-code").unwrap_or_default(),
-            code,
-            "{path} {token}"
-        );
-        assert!(
-            seen.header("x-error-message").unwrap().contains(message),
-            "{path} {token}"
-        );
+        assert_eq!(seen.header("x-error-code").unwrap_or_default(), code, "{path} {token}");
+        assert!(seen.header("x-error-message").unwrap().contains(message), "{path} {token}");
         assert!(seen.header("x-request-id").is_some(), "{path} {token}");
         let names_commit = seen.header("x-repo-commit").is_some();
         assert_eq!(names_commit, code == "EntryNotFound", "{path} {token}");
@@ -137,25 +70,15 @@ async fn the_api_tells_of_gated_repos_and_words_errors_as_json() {
     let hub = guarded();
     assert_eq!(get_from(&hub, "/api/models/gated", &[]).await.status, 200);
     let refused = get_from(&hub, "/api/models/none", &[]).await;
-    assert_eq!(
-        refused.body,
-        format!(r#"{{"error":"{MISSING_OR_PRIVATE}"}}"#)
-    );
+    assert_eq!(refused.body, format!(r#"{{"error":"{MISSING_OR_PRIVATE}"}}"#));
 }
 
 #[tokio::test]
 async fn nonsense_is_answered_too() {
     let hub = hub();
-    for path in [
-        "",
-        "/",
-        "//",
-        "/resolve/main",
-        "/a/resolve",
-        "/api",
-        "/api/models",
-        "/%ff/raw/%/%",
-    ] {
+    for path in
+        ["", "/", "//", "/resolve/main", "/a/resolve", "/api", "/api/models", "/%ff/raw/%/%"]
+    {
         assert!(get_from(&hub, path, &[]).await.status >= 400, "{path}");
     }
     let control = get_from(&hub, "/org/model/resolve/%0d%0a/x", &[]).await;

@@ -14,10 +14,7 @@ async fn a_large_file_is_redirected_to_the_cdn_with_its_metadata() {
     assert_eq!(first.header("x-linked-size"), Some("1000"));
     assert_eq!(first.header("x-linked-etag").map(str::len), Some(64 + 2));
     assert_eq!(first.header("accept-ranges"), Some("bytes"));
-    assert_eq!(
-        first.header("ratelimit"),
-        Some(r#""resolvers";r=3000;t=300"#)
-    );
+    assert_eq!(first.header("ratelimit"), Some(r#""resolvers";r=3000;t=300"#));
     assert_eq!(first.content_length(), first.body.len());
     assert!(first.location().starts_with(hub.cdn()));
 
@@ -30,10 +27,7 @@ async fn a_large_file_is_redirected_to_the_cdn_with_its_metadata() {
 
 /// The URL that the Hub signs for a request with this range.
 async fn signed(hub: &LocalHub, range: Option<&str>) -> String {
-    get_from(hub, WEIGHTS, &ranged(range))
-        .await
-        .location()
-        .to_owned()
+    get_from(hub, WEIGHTS, &ranged(range)).await.location().to_owned()
 }
 
 fn ranged(range: Option<&str>) -> Vec<(&str, &str)> {
@@ -43,10 +37,7 @@ fn ranged(range: Option<&str>) -> Vec<(&str, &str)> {
 #[tokio::test]
 async fn a_signed_url_serves_its_range_and_no_other() {
     let hub = hub();
-    let (part, whole) = (
-        signed(&hub, Some("bytes=0-7")).await,
-        signed(&hub, None).await,
-    );
+    let (part, whole) = (signed(&hub, Some("bytes=0-7")).await, signed(&hub, None).await);
     for (url, range, status) in [
         (&part, Some("bytes=0-7"), 206),
         (&part, Some("bytes=0-8"), 403),
@@ -54,11 +45,7 @@ async fn a_signed_url_serves_its_range_and_no_other() {
         (&whole, None, 200),
         (&whole, Some("bytes=0-7"), 403),
     ] {
-        assert_eq!(
-            get(url, &ranged(range)).await.status,
-            status,
-            "{url} for {range:?}"
-        );
+        assert_eq!(get(url, &ranged(range)).await.status, status, "{url} for {range:?}");
     }
 }
 
@@ -74,28 +61,15 @@ async fn a_changed_signed_url_serves_nothing() {
         url.replace("model.safetensors", "config.json"),
         unsigned.to_owned(),
     ] {
-        assert_eq!(
-            get(&changed, &[("range", "bytes=0-7")]).await.status,
-            403,
-            "{changed}"
-        );
+        assert_eq!(get(&changed, &[("range", "bytes=0-7")]).await.status, 403, "{changed}");
     }
 }
 
 #[tokio::test]
 async fn the_cdn_refuses_a_token_and_records_it() {
-    let hub = LocalHub::builder()
-        .repo(model())
-        .token("member")
-        .start()
-        .unwrap();
+    let hub = LocalHub::builder().repo(model()).token("member").start().unwrap();
     let url = signed(&hub, None).await;
-    assert_eq!(
-        get(&url, &[("authorization", "Bearer member")])
-            .await
-            .status,
-        400
-    );
+    assert_eq!(get(&url, &[("authorization", "Bearer member")]).await.status, 400);
     let last = hub.log().pop().unwrap();
     assert_eq!((last.host, last.status), (Host::Cdn, 400));
     assert_eq!(last.authorization.as_deref(), Some("Bearer member"));
@@ -137,10 +111,7 @@ async fn a_small_file_is_redirected_on_the_same_host() {
     assert_eq!(first.header("x-repo-commit"), Some(COMMIT));
     assert_eq!(first.content_length(), first.body.len());
     let (path, query) = first.location().split_once('?').unwrap();
-    assert_eq!(
-        path,
-        format!("/api/resolve-cache/models/org/model/{COMMIT}/config.json")
-    );
+    assert_eq!(path, format!("/api/resolve-cache/models/org/model/{COMMIT}/config.json"));
     assert!(
         query.starts_with("%2Forg%2Fmodel%2Fresolve%2Fmain%2Fconfig.json=&etag=%22"),
         "{query}"
@@ -160,28 +131,18 @@ async fn a_small_file_is_redirected_on_the_same_host() {
 #[tokio::test]
 async fn raw_tells_whether_a_file_exists() {
     let hub = hub();
-    for (path, status) in [
-        ("model.safetensors", 200),
-        ("config.json", 200),
-        ("none", 404),
-    ] {
+    for (path, status) in [("model.safetensors", 200), ("config.json", 200), ("none", 404)] {
         let url = format!("{}/org/model/raw/main/{path}", hub.endpoint());
         assert_eq!(ask(Method::HEAD, &url, &[]).await.status, status, "{path}");
     }
-    let pointer = get_from(&hub, "/org/model/raw/main/model.safetensors", &[])
-        .await
-        .body;
+    let pointer = get_from(&hub, "/org/model/raw/main/model.safetensors", &[]).await.body;
     assert!(pointer.starts_with(b"version https://git-lfs.github.com/spec/v1\noid sha256:"));
 }
 
 #[tokio::test]
 async fn http2_is_spoken_too_and_a_head_has_no_body() {
     let hub = hub();
-    let client = Client::builder()
-        .http2_prior_knowledge()
-        .no_proxy()
-        .build()
-        .unwrap();
+    let client = Client::builder().http2_prior_knowledge().no_proxy().build().unwrap();
     let url = format!("{}{WEIGHTS}", hub.endpoint());
     let response = client.get(&url).send().await.unwrap();
     assert_eq!(response.version(), Version::HTTP_2);

@@ -12,11 +12,7 @@ async fn weights_at(hub: &LocalHub, revision: &str) -> Option<String> {
     let path = format!("/org/model/resolve/{revision}/model.safetensors");
     let first = get_from(hub, &path, &[]).await;
     let weights = get(first.header("location")?, &[]).await.body;
-    Some(format!(
-        "{} {}",
-        first.header("x-repo-commit")?,
-        String::from_utf8_lossy(&weights)
-    ))
+    Some(format!("{} {}", first.header("x-repo-commit")?, String::from_utf8_lossy(&weights)))
 }
 
 #[tokio::test]
@@ -44,10 +40,7 @@ async fn the_api_tells_the_commit_and_the_files() {
     for revision in ["", "/revision/main", "/revision/HEAD"] {
         let seen = get_from(&hub, &format!("/api/models/org/model{revision}"), &[]).await;
         let info: serde_json::Value = serde_json::from_slice(&seen.body).unwrap();
-        assert_eq!(
-            (&info["id"], &info["sha"]),
-            (&"org/model".into(), &COMMIT.into())
-        );
+        assert_eq!((&info["id"], &info["sha"]), (&"org/model".into(), &COMMIT.into()));
         assert_eq!(info["siblings"][1]["rfilename"], "model.safetensors");
     }
 }
@@ -59,10 +52,9 @@ async fn ids_may_be_short_or_those_of_datasets() {
         .repo(Repo::new("datasets/org/set").file("ä b/c.bin", File::whole("x")))
         .start()
         .unwrap();
-    for path in [
-        "/gpt2/resolve/main/model.safetensors",
-        "/datasets/org/set/resolve/main/%C3%A4%20b/c.bin",
-    ] {
+    for path in
+        ["/gpt2/resolve/main/model.safetensors", "/datasets/org/set/resolve/main/%C3%A4%20b/c.bin"]
+    {
         let first = get_from(&hub, path, &[]).await;
         assert_eq!(get(first.location(), &[]).await.body, "x", "{path}");
     }
@@ -71,51 +63,23 @@ async fn ids_may_be_short_or_those_of_datasets() {
 #[tokio::test]
 async fn a_hub_may_be_mounted_under_a_path() {
     let repo = Repo::new("datasets/org/set").file("c.txt", File::whole("x"));
-    let hub = LocalHub::builder()
-        .base_path("/hf")
-        .repo(repo)
-        .start()
-        .unwrap();
+    let hub = LocalHub::builder().base_path("/hf").repo(repo).start().unwrap();
     let origin = hub.endpoint().strip_suffix("/hf").unwrap();
     let first = get_from(&hub, "/datasets/org/set/resolve/main/c.txt", &[]).await;
-    assert!(
-        first
-            .location()
-            .starts_with("/hf/api/resolve-cache/datasets/org/set/")
-    );
-    assert_eq!(
-        get(&format!("{origin}{}", first.location()), &[])
-            .await
-            .body,
-        "x"
-    );
+    assert!(first.location().starts_with("/hf/api/resolve-cache/datasets/org/set/"));
+    assert_eq!(get(&format!("{origin}{}", first.location()), &[]).await.body, "x");
 }
 
 #[tokio::test]
 async fn the_log_holds_every_request_in_order() {
     let hub = hub();
     let asked = format!("{WEIGHTS}?download=true");
-    let first = get_from(
-        &hub,
-        &asked,
-        &[("range", "bytes=0-7"), ("user-agent", "test/1")],
-    )
-    .await;
-    get(
-        first.location(),
-        &[("range", "bytes=0-7"), ("accept-encoding", "identity")],
-    )
-    .await;
+    let first = get_from(&hub, &asked, &[("range", "bytes=0-7"), ("user-agent", "test/1")]).await;
+    get(first.location(), &[("range", "bytes=0-7"), ("accept-encoding", "identity")]).await;
 
     let [to_hub, to_cdn] = hub.log().try_into().unwrap();
-    assert_eq!(
-        (to_hub.host, to_hub.method, to_hub.status),
-        (Host::Hub, Method::GET, 302)
-    );
-    assert_eq!(
-        (&*to_hub.path, to_hub.query.as_deref()),
-        (WEIGHTS, Some("download=true"))
-    );
+    assert_eq!((to_hub.host, to_hub.method, to_hub.status), (Host::Hub, Method::GET, 302));
+    assert_eq!((&*to_hub.path, to_hub.query.as_deref()), (WEIGHTS, Some("download=true")));
     assert_eq!(to_hub.user_agent.as_deref(), Some("test/1"));
     assert_eq!((to_cdn.host, to_cdn.status), (Host::Cdn, 206));
     assert_eq!(to_cdn.range.as_deref(), Some("bytes=0-7"));
@@ -133,9 +97,7 @@ fn write(folder: &Path, path: &str, content: &[u8]) {
 /// Follows redirects, as an ordinary client does.
 async fn read(hub: &LocalHub, path: &str, range: &str) -> Vec<u8> {
     let client = Client::builder().no_proxy().build().unwrap();
-    let request = client
-        .get(format!("{}{path}", hub.endpoint()))
-        .header("range", range);
+    let request = client.get(format!("{}{path}", hub.endpoint())).header("range", range);
     request.send().await.unwrap().bytes().await.unwrap().into()
 }
 
@@ -148,14 +110,8 @@ async fn an_ordinary_model_folder_is_served_from_disk() {
     write(folder.path(), "org/notes.txt", b"no repo");
     let hub = LocalHub::start(load_folder(folder.path()).unwrap()).unwrap();
     assert_eq!(read(&hub, WEIGHTS, "bytes=0-").await, weights);
-    assert_eq!(
-        read(&hub, WEIGHTS, "bytes=70001-799998").await,
-        weights[70_001..799_999]
-    );
-    assert_eq!(
-        read(&hub, "/org/model/resolve/main/onnx/config.json", "bytes=0-").await,
-        b"{}"
-    );
+    assert_eq!(read(&hub, WEIGHTS, "bytes=70001-799998").await, weights[70_001..799_999]);
+    assert_eq!(read(&hub, "/org/model/resolve/main/onnx/config.json", "bytes=0-").await, b"{}");
 }
 
 #[tokio::test]
@@ -168,10 +124,7 @@ async fn a_cut_file_on_disk_has_the_size_its_hub_json_tells() {
     let hub = LocalHub::start([repo]).unwrap();
     let path = format!("/cut/resolve/{COMMIT}/model.safetensors");
     assert_eq!(read(&hub, &path, "bytes=3-").await, b"d\0\0\0\0\0");
-    assert_eq!(
-        read(&hub, "/cut/resolve/main/hub.json", "bytes=0-").await,
-        b"Entry not found"
-    );
+    assert_eq!(read(&hub, "/cut/resolve/main/hub.json", "bytes=0-").await, b"Entry not found");
 }
 
 #[test]
