@@ -48,7 +48,6 @@ impl Client {
     }
 
     /// The settings of a client, to be changed before it is built.
-    #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -72,7 +71,6 @@ impl Client {
     ///
     /// Takes names only, never a URL or a local path, so it is safe to be handed what users type. A
     /// text that is no name is an error when the call is made.
-    #[must_use]
     pub fn model(&self, repo: impl AsRef<str>) -> Model {
         let repo = repo.as_ref().parse::<RepoId>();
         let source = repo.map(Source::from).map_err(Into::into);
@@ -83,7 +81,6 @@ impl Client {
     ///
     /// A source parsed from what a stranger typed can name any file of this machine and any server
     /// that it reaches; [`Client::model`] cannot.
-    #[must_use]
     pub fn source(&self, source: Source) -> Model {
         Model::new(Arc::clone(&self.inner), Ok(source))
     }

@@ -169,7 +169,7 @@ fn is_local(text: &str) -> bool {
 
 fn expand_home(text: &str) -> PathBuf {
     match (text.strip_prefix('~'), std::env::home_dir()) {
-        (Some(rest), Some(home)) if rest.is_empty() => home,
+        (Some(""), Some(home)) => home,
         (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
         _ => PathBuf::from(text),
     }
@@ -194,19 +194,12 @@ fn parse_repo(text: &str) -> Result<Source, SourceError> {
 /// one part with a path needs the `@`.
 fn parse_hf(text: &str) -> Result<Source, SourceError> {
     let text = text.strip_prefix("models/").unwrap_or(text).trim_end_matches('/');
-    let (repo, revision, path) = match text.split_once('@') {
-        Some((repo, rest)) => {
-            let (revision, path) = split_revision(rest);
-            (repo, Some(revision), path)
-        }
-        None => {
-            let parts =
-                if text.starts_with("datasets/") || text.starts_with("spaces/") { 3 } else { 2 };
-            let (repo, path) = split_after(text, parts);
-            (repo, None, path)
-        }
-    };
-    repo_source(repo, revision, path)
+    if let Some((repo, rest)) = text.split_once('@') {
+        let (revision, path) = split_revision(rest);
+        return repo_source(repo, Some(revision), path);
+    }
+    let (repo, path) = split_after(text, 2 + kind_parts(text));
+    repo_source(repo, None, path)
 }
 
 /// A URL of a repo on a Hub, else of a file.
@@ -230,6 +223,11 @@ fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
         // Other pages of a repo, such as its discussions, name the repo.
         _ => repo_source(repo, None, None),
     }
+}
+
+/// How many parts stand before the name of a repo that is not a model.
+fn kind_parts(text: &str) -> usize {
+    usize::from(text.starts_with("datasets/") || text.starts_with("spaces/"))
 }
 
 /// The path of a URL below the endpoint, or below the Hub itself.

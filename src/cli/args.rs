@@ -39,12 +39,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "json")]
     pub(crate) summary: bool,
 
-    /// Address of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = ENDPOINT_HELP)]
     pub(crate) endpoint: Option<String>,
 
-    /// Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`]
-    #[arg(long, value_name = "TOKEN", hide_default_value = true)]
+    #[arg(long, value_name = "TOKEN", help = TOKEN_HELP)]
     pub(crate) token: Option<String>,
 
     /// Seconds after which to give up on a repository [default: 300]
@@ -68,6 +66,12 @@ pub(crate) struct View {
     #[arg(long, short)]
     pub(crate) metadata: bool,
 }
+
+const ENDPOINT_HELP: &str =
+    "Address of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]";
+
+const TOKEN_HELP: &str =
+    "Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`]";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use hf_meta::safetensors::{Finding, HeaderError, Impostor};
-use hf_meta::{Endpoint, Error, TransportKind};
+use hf_meta::{Endpoint, Error, HttpError, TransportKind};
 
 use super::text::escape;
 
@@ -46,16 +46,16 @@ impl From<&Error> for Outcome {
 
 /// An error with its causes, and what to do about it.
 pub(crate) fn error(asked: &str, error: &Error, endpoint: &Endpoint) -> String {
-    let mut text = format!("{RED}error{RED:#}: {}\n", escape(&error.to_string()));
+    let mut lines = vec![format!("{RED}error{RED:#}: {}", escape(&error.to_string()))];
     let causes = causes(error);
     // Between what we say and what the system says are only the layers of the HTTP library.
     for cause in causes.iter().take(1).chain(causes.iter().skip(1).last()) {
-        text += &format!("  caused by: {}\n", escape(&cause.to_string()));
+        lines.push(format!("  caused by: {}", escape(&cause.to_string())));
     }
-    for hint in hints(asked, error, endpoint) {
-        text += &format!("  {BOLD}help{BOLD:#}: {}\n", escape(&hint));
+    for hint in hint(error, endpoint).into_iter().chain(local_hint(asked, error)) {
+        lines.push(format!("  {BOLD}help{BOLD:#}: {}", escape(&hint)));
     }
-    text
+    lines.join("\n") + "\n"
 }
 
 /// Why an error came about, the root cause last.
@@ -71,54 +71,63 @@ fn causes(error: &Error) -> Vec<&dyn StdError> {
 
 /// What is odd about files whose counts are right.
 pub(crate) fn findings(asked: &str, findings: &[Finding]) -> String {
-    let asked = escape(asked);
-    let mut text = String::new();
-    for finding in findings.iter().take(MOST_FINDINGS) {
-        text += &format!("{YELLOW}warning{YELLOW:#}: {asked}: {}\n", escape(&finding.to_string()));
-    }
+    let warn = |text: &str| format!("{YELLOW}warning{YELLOW:#}: {}: {text}\n", escape(asked));
+    let shown = findings.iter().take(MOST_FINDINGS);
+    let mut text: String = shown.map(|finding| warn(&escape(&finding.to_string()))).collect();
     if let more @ 1.. = findings.len().saturating_sub(MOST_FINDINGS) {
-        text +=
-            &format!("{YELLOW}warning{YELLOW:#}: {asked}: {more} more; --json lists them all\n");
+        text += &warn(&format!("{more} more; --json lists them all"));
     }
     text
 }
 
 /// What to do about an error.
-fn hints(asked: &str, error: &Error, endpoint: &Endpoint) -> Vec<String> {
-    let hint = match error {
+fn hint(error: &Error, endpoint: &Endpoint) -> Option<String> {
+    Some(match error {
         Error::Source(_) => "what can be asked for is in `hf-meta --help`".to_owned(),
-        Error::Endpoint { .. } => "give a URL such as https://huggingface.co to --endpoint or HF_ENDPOINT".to_owned(),
-        Error::Token => "pass the token alone, as in HF_TOKEN=hf_…".to_owned(),
-        Error::RepoNotFound { .. } => {
-            let mut hints = vec![
-                "check the spelling; if the repository is private, pass a token that may read it, by HF_TOKEN or --token".to_owned(),
-            ];
-            if Path::new(asked).exists() {
-                hints.push(format!("there is a local file or folder of that name: write ./{asked}"));
-            }
-            return hints;
+        Error::Endpoint { .. } => {
+            "give --endpoint or HF_ENDPOINT a URL such as https://huggingface.co".to_owned()
         }
+        Error::Token => "give --token or HF_TOKEN the token alone, hf_…".to_owned(),
+        Error::RepoNotFound { .. } => "check the spelling; if the repository is private, give a \
+             token that may read it to --token or HF_TOKEN"
+            .to_owned(),
         Error::RevisionNotFound { repo, .. } => {
             format!("its branches and tags are listed at {endpoint}/{repo}/tree/main")
         }
         Error::Gated { repo, .. } => format!(
-            "accept its conditions at {endpoint}/{repo}, then pass a token of that account, by HF_TOKEN or --token"
+            "accept its conditions at {endpoint}/{repo}, then give a token of that account to \
+             --token or HF_TOKEN"
         ),
         Error::BadToken { .. } => format!(
-            "make a new one at {endpoint}/settings/tokens; a public repository needs none: HF_HUB_DISABLE_IMPLICIT_TOKEN=1"
+            "make a new token at {endpoint}/settings/tokens; a public repository needs none: set \
+             HF_HUB_DISABLE_IMPLICIT_TOKEN=1"
         ),
-        Error::NoSafetensors { .. } => "if its weights have other names, give one of them to --path".to_owned(),
-        Error::Header { source: HeaderError::NotSafetensors { impostor: Impostor::GitLfsPointer }, .. } => {
-            "the file itself was never downloaded or uploaded; in a clone, `git lfs pull` fetches it".to_owned()
+        Error::NoSafetensors { .. } => {
+            "if its weights have other names, give one of them to --path".to_owned()
         }
-        Error::Fetch { source, .. } => match &**source {
-            hf_meta::HttpError::Transport { kind: TransportKind::Connect, .. } => format!(
-                "is {endpoint} reachable from here? a proxy is taken from https_proxy, another Hub from HF_ENDPOINT"
-            ),
-            _ => return Vec::new(),
-        },
-        Error::DeadlineExceeded { .. } => "--timeout gives it more seconds".to_owned(),
-        _ => return Vec::new(),
-    };
-    vec![hint]
+        Error::Header { source, .. } if is_pointer(source) => {
+            "the file itself is elsewhere; in a clone, `git lfs pull` fetches it".to_owned()
+        }
+        Error::Fetch { source, .. } if is_unreachable(source) => format!(
+            "is {endpoint} reachable from here? a proxy is taken from https_proxy, another Hub \
+             from --endpoint or HF_ENDPOINT"
+        ),
+        Error::DeadlineExceeded { .. } => "give it more seconds by --timeout".to_owned(),
+        _ => return None,
+    })
+}
+
+/// A bare name is never a local folder, which may surprise in a folder full of models.
+fn local_hint(asked: &str, error: &Error) -> Option<String> {
+    let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
+    (is_missing && Path::new(asked).exists())
+        .then(|| format!("for the local file or folder of that name, write ./{asked}"))
+}
+
+fn is_pointer(error: &HeaderError) -> bool {
+    matches!(error, HeaderError::NotSafetensors { impostor: Impostor::GitLfsPointer })
+}
+
+fn is_unreachable(error: &HttpError) -> bool {
+    matches!(error, HttpError::Transport { kind: TransportKind::Connect, .. })
 }

@@ -2,7 +2,7 @@
 
 use ::url::Url;
 use reqwest::Response;
-use reqwest::header::LOCATION;
+use reqwest::header::{HeaderValue, LOCATION};
 
 use super::{HttpError, SafeUrl};
 
@@ -15,7 +15,7 @@ pub(super) fn target(response: &Response, hops: usize) -> Result<Option<Url>, Ht
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
-    let location = response.headers().get(LOCATION).map(|value| value.as_bytes());
+    let location = response.headers().get(LOCATION).map(HeaderValue::as_bytes);
     match follow(response.url(), location, hops) {
         Ok(url) => Ok(Some(url)),
         Err(reason) => Err(HttpError::Redirect { url: SafeUrl::from(response.url()), reason }),

@@ -75,6 +75,7 @@ impl ParameterCount {
     }
 
     /// Every dtype with all of its figures.
+    #[must_use]
     pub fn rows(&self) -> impl ExactSizeIterator<Item = (&Dtype, &DtypeCount)> {
         self.by_dtype.iter()
     }

@@ -66,7 +66,7 @@ pub enum Impostor {
     GitLfsPointer,
     /// A page of a website, such as a login or an error page.
     Markup,
-    /// A zip archive; a PyTorch checkpoint is one.
+    /// A zip archive; a checkpoint of `torch.save` is one.
     Zip,
     /// A GGUF model.
     Gguf,

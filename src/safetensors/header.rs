@@ -89,6 +89,7 @@ impl SafetensorsFileHeader {
     }
 
     /// Every tensor with its name, in the order of the file.
+    #[must_use]
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &TensorInfo)> {
         self.tensors.iter()
     }
@@ -124,7 +125,7 @@ impl SafetensorsFileHeader {
     }
 
     /// The total that the file claims of itself, `total_parameters` of its metadata. A claim, not a
-    /// count: it has been wrong by orders of magnitude (huggingface_hub #4221).
+    /// count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         self.metadata.as_ref()?.get("total_parameters")?.parse().ok()

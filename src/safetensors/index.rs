@@ -73,6 +73,7 @@ impl SafetensorsIndexJson {
     }
 
     /// Every tensor with the shard that the index puts it into, in the order of the index.
+    #[must_use]
     pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
         self.weight_map.iter().map(|(tensor, &shard)| (tensor, &self.shards[shard]))
     }
@@ -96,7 +97,7 @@ impl SafetensorsIndexJson {
     }
 
     /// The parameters of all tensors together, as the index claims them (`total_parameters`). A
-    /// claim, not a count: it has been wrong by orders of magnitude (huggingface_hub #4221).
+    /// claim, not a count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         whole_number(self.metadata.as_ref()?.get("total_parameters")?)

@@ -13,7 +13,7 @@ use super::clip;
 /// A value of this type cannot leave the folder it is joined to, nor turn into a URL of its own:
 /// no leading `/`, no empty, `.` or `..` segment, no `\`, no `:` (a scheme or a drive), no control
 /// character, at most 1,024 bytes. An index that names a shard by `..` otherwise reaches another
-/// repo with the reader's token (huggingface_hub #4916).
+/// repo with the reader's token (`huggingface_hub` #4916).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RepoPath(Box<str>);
