@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::http::{Credential, Http, Timeouts};
 use crate::hub::{Endpoint, RepoId};
 use crate::load::Limits;
-use crate::model::Model;
+use crate::model::{Context, Model};
 use crate::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::source::Source;
 
@@ -26,15 +26,7 @@ use crate::source::Source;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) http: Http,
-    pub(crate) endpoint: Endpoint,
-    pub(crate) limits: Limits,
-    pub(crate) call_timeout: Duration,
+    context: Arc<Context>,
 }
 
 impl Client {
@@ -64,7 +56,7 @@ impl Client {
     /// The Hub that this client asks.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.inner.endpoint
+        &self.context.endpoint
     }
 
     /// A repo on the Hub by its name: `org/name`, `name`, `datasets/org/name`, `spaces/org/name`.
@@ -74,7 +66,7 @@ impl Client {
     pub fn model(&self, repo: impl AsRef<str>) -> Model {
         let repo = repo.as_ref().parse::<RepoId>();
         let source = repo.map(Source::from).map_err(Into::into);
-        Model::new(Arc::clone(&self.inner), source)
+        Model::new(Arc::clone(&self.context), source)
     }
 
     /// Whatever a [`Source`] names: a repo, a URL, a local file or folder.
@@ -82,7 +74,7 @@ impl Client {
     /// A source parsed from what a stranger typed can name any file of this machine and any server
     /// that it reaches; [`Client::model`] cannot.
     pub fn source(&self, source: Source) -> Model {
-        Model::new(Arc::clone(&self.inner), Ok(source))
+        Model::new(Arc::clone(&self.context), Ok(source))
     }
 }
 
@@ -194,8 +186,9 @@ impl ClientBuilder {
         let credential = self.token.as_deref().map(bearer).transpose()?;
         let http = Http::new(self.timeouts, self.proxy_from_env, credential)
             .map_err(|error| Error::Setup { source: error.into() })?;
-        let inner = Inner { http, endpoint, limits: self.limits, call_timeout: self.call_timeout };
-        Ok(Client { inner: Arc::new(inner) })
+        let context =
+            Context { http, endpoint, limits: self.limits, call_timeout: self.call_timeout };
+        Ok(Client { context: Arc::new(context) })
     }
 }
 

@@ -98,7 +98,7 @@ fn column(count: &ParameterCount, figure: fn(&DtypeCount) -> u64) -> BTreeMap<&D
         .collect()
 }
 
-/// The headers by their shards, as an object in the order of the index.
+/// The headers by their shards, as an object.
 #[derive(Clone, Copy)]
 struct Headers<'a>(&'a [(RepoPath, SafetensorsFileHeader)]);
 

@@ -2,17 +2,28 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::client::Inner;
 use crate::error::Error;
-use crate::load::{Load, OnProgress, Progress, Target};
+use crate::http::Http;
+use crate::hub::Endpoint;
+use crate::load::{Limits, Load, OnProgress, Progress, Target};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::safetensors::RepoPath;
 use crate::source::{Source, SourceError};
 use crate::store::Store;
+
+/// What all the calls of a client share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) http: Http,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) limits: Limits,
+    pub(crate) call_timeout: Duration,
+}
 
 /// A repo, a URL or a local path, and what of it to read. Made by [`Client::model`] and
 /// [`Client::source`]; nothing is asked for before [`Model::parse_safetensors_metadata`].
@@ -22,14 +33,14 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Model {
-    client: Arc<Inner>,
+    context: Arc<Context>,
     source: Result<Source, SourceError>,
     on_progress: Option<OnProgress>,
 }
 
 impl Model {
-    pub(crate) fn new(client: Arc<Inner>, source: Result<Source, SourceError>) -> Self {
-        Self { client, source, on_progress: None }
+    pub(crate) fn new(context: Arc<Context>, source: Result<Source, SourceError>) -> Self {
+        Self { context, source, on_progress: None }
     }
 
     /// The branch, tag, ref or commit to read; `main` by default. Whatever it is, all shards are read
@@ -62,7 +73,7 @@ impl Model {
     /// to this reader, an answer that is not the bytes asked for, a header or an index that breaks a
     /// rule, headers that contradict their index, a deadline. See [`Error`].
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
-        let limit = self.client.call_timeout;
+        let limit = self.context.call_timeout;
         let call = async { self.load().await?.run().await };
         tokio::time::timeout(limit, call).await.map_err(|_| Error::DeadlineExceeded { limit })?
     }
@@ -71,7 +82,7 @@ impl Model {
         let source = self.source.clone()?;
         let (store, target) = match &source {
             Source::Repo { repo, revision, path } => {
-                let (http, endpoint) = (self.client.http.clone(), self.client.endpoint.clone());
+                let (http, endpoint) = (self.context.http.clone(), self.context.endpoint.clone());
                 let revision = revision.clone().unwrap_or_default();
                 (
                     Store::Hub { http, endpoint, repo: repo.clone(), revision },
@@ -81,7 +92,7 @@ impl Model {
             Source::Url(url) => {
                 let file = file_of(url)?;
                 let target = Target::of_file(file.clone());
-                (Store::Web { http: self.client.http.clone(), url: url.clone(), file }, target)
+                (Store::Web { http: self.context.http.clone(), url: url.clone(), file }, target)
             }
             Source::Local(path) => on_disk(path).await?,
         };
@@ -89,7 +100,7 @@ impl Model {
             source: source.to_string(),
             store,
             target,
-            limits: self.client.limits,
+            limits: self.context.limits,
             on_progress: self.on_progress.clone(),
         })
     }

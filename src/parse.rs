@@ -10,7 +10,7 @@ use crate::safetensors::{
 /// What the safetensors headers of a repo say, checked and counted.
 ///
 /// Serializes to the JSON of huggingface.js, with fields of our own beside its own; see
-/// [`Summary`] for the part without the headers.
+/// [`Summary`](crate::Summary) for the part without the headers.
 #[derive(Clone, Debug)]
 pub enum SafetensorsParseFromRepo {
     /// All weights are in one file.
@@ -39,7 +39,7 @@ pub struct SafetensorsShards {
     pub path: RepoPath,
     /// The index.
     pub index: SafetensorsIndexJson,
-    /// Every shard by its name in the index, with its header, in the order of the index.
+    /// Every shard by its name in the index, with its header, in the order of their names.
     pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
     /// What was found out about them.
     pub facts: Facts,

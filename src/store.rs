@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::disk;
 use crate::error::Error;
-use crate::http::{Chunk, Http, HttpError, Meter, Trail};
+use crate::http::{Chunk, Http, HttpError, Meter, SafeUrl, Trail};
 use crate::hub::{CommitSha, Endpoint, Refusal, RefusalKind, RepoId, Revision};
 use crate::safetensors::RepoPath;
 
@@ -82,7 +82,8 @@ impl Store {
     pub(crate) fn name(&self, path: &RepoPath) -> String {
         match self {
             Self::Hub { repo, .. } => format!("{repo}/{path}"),
-            Self::Web { .. } | Self::Disk { .. } => path.to_string(),
+            Self::Web { url, file, .. } => SafeUrl::from(&sibling(url, file, path)).to_string(),
+            Self::Disk { folder } => folder.join(path.as_str()).display().to_string(),
         }
     }
 

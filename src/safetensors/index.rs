@@ -66,7 +66,7 @@ impl SafetensorsIndexJson {
         })
     }
 
-    /// The shards, each once, in the order in which the index first names them.
+    /// The shards, each once, in the order of their names.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
         &self.shards

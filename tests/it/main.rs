@@ -10,5 +10,9 @@ mod hub;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 
+mod documented;
 mod fixtures;
 mod local_hub;
+mod requests;
+mod sources;
+mod support;

@@ -10,12 +10,12 @@ fn naming(shard: &str) -> String {
 }
 
 #[test]
-fn shards_stand_once_and_in_order() {
+fn shards_stand_once_and_in_the_order_of_their_names() {
     let json = r#"{"dtype":"BF16","weight_map":{"z":"b.safetensors","a":"a.safetensors","m":"b.safetensors"}}"#;
     let index = parse(json).unwrap();
     assert_eq!(
         index.shards().iter().map(RepoPath::as_str).collect::<Vec<_>>(),
-        ["b.safetensors", "a.safetensors"]
+        ["a.safetensors", "b.safetensors"]
     );
     assert_eq!(index.shard("m").unwrap().as_str(), "b.safetensors");
     assert_eq!(index.shard("x"), None);

@@ -28,8 +28,21 @@ pub(super) struct Listing {
 impl Listing {
     pub(super) fn read(&mut self, json: &[u8]) -> serde_json::Result<()> {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
-        deserializer.deserialize_map(self)?;
-        deserializer.end()
+        deserializer.deserialize_map(&mut *self)?;
+        deserializer.end()?;
+        self.sort_shards();
+        Ok(())
+    }
+
+    /// Brings the shards into the order of their names, which is that of their numbers; an index
+    /// lists tensors by name, and so shards in the order of the digits of their layers.
+    fn sort_shards(&mut self) {
+        let mut order: Vec<usize> = (0..self.shards.len()).collect();
+        order.sort_unstable_by_key(|&place| &self.shards[place]);
+        let mut ranks = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(rank, &place)| ranks[place] = rank);
+        self.tensors.iter_mut().flatten().for_each(|(_, place)| *place = ranks[*place]);
+        self.shards.sort_unstable();
     }
 }
 

@@ -1,0 +1,143 @@
+//! What a call asks for: these requests and no other, of one commit, with the token where it belongs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hf_meta::Client;
+
+use crate::hub::{Host, LocalHub, Logged, Repo};
+use crate::support;
+
+/// Host, path and range of each request, and the status of its answer.
+fn lines(log: &[Logged]) -> Vec<String> {
+    log.iter()
+        .map(|entry| {
+            let range = entry.range.as_deref().unwrap_or("whole");
+            format!("{:?} {} {range} {}", entry.host, entry.path, entry.status)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_single_file_is_read_in_two_ranges() {
+    let hub = support::documented();
+    let parsed = support::parse(&hub, "gpt2").await.unwrap();
+    let commit = parsed.facts().commit.as_ref().unwrap();
+    let mut lines = lines(&hub.log());
+    lines[..3].sort();
+    assert_eq!(
+        lines,
+        [
+            format!("Cdn /models/gpt2/{commit}/model.safetensors bytes=0-7 206"),
+            "Hub /gpt2/resolve/main/model.safetensors bytes=0-7 302".to_owned(),
+            "Hub /gpt2/resolve/main/model.safetensors.index.json whole 404".to_owned(),
+            format!("Hub /gpt2/resolve/{commit}/model.safetensors bytes=8-14290 302"),
+            format!("Cdn /models/gpt2/{commit}/model.safetensors bytes=8-14290 206"),
+        ]
+    );
+    assert_eq!(parsed.facts().cost.requests, 5);
+}
+
+#[tokio::test]
+async fn bloom_takes_two_ranges_a_shard_and_two_requests_to_find_them() {
+    let hub = support::documented();
+    let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
+    let commit = parsed.facts().commit.as_ref().unwrap();
+
+    let mut expected = BTreeMap::new();
+    let mut expect = |line: String| *expected.entry(line).or_insert(0) += 1;
+    let repo = "/bigscience/bloom/resolve";
+    expect(format!("Hub {repo}/main/model.safetensors bytes=0-7 404"));
+    expect(format!("Hub {repo}/main/model.safetensors.index.json whole 307"));
+    let cache = format!("/api/resolve-cache/models/bigscience/bloom/{commit}");
+    expect(format!("Hub {cache}/model.safetensors.index.json whole 200"));
+    for (path, header) in parsed.files() {
+        for range in ["0-7".to_owned(), format!("8-{}", 7 + header.length())] {
+            expect(format!("Hub {repo}/{commit}/{path} bytes={range} 302"));
+            expect(format!("Cdn /models/bigscience/bloom/{commit}/{path} bytes={range} 206"));
+        }
+    }
+
+    let mut found = BTreeMap::new();
+    lines(&hub.log()).into_iter().for_each(|line| *found.entry(line).or_insert(0) += 1);
+    assert_eq!(found, expected);
+    assert_eq!(found.len(), 3 + 72 * 4);
+    assert_eq!(parsed.facts().cost.requests, hub.log().len() as u64);
+}
+
+#[tokio::test]
+async fn a_branch_that_moves_during_the_call_is_not_followed() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let repo = |repo: Repo, commit: &str, second: &str| {
+        repo.commit(commit)
+            .file(
+                "model.safetensors.index.json",
+                support::index(&[("x", "a.safetensors"), (second, "b.safetensors")]),
+            )
+            .file("a.safetensors", support::weights(&["x"]))
+            .file("b.safetensors", support::weights(&[second]))
+    };
+    let repo = repo(repo(Repo::new("org/moving"), &new, "z"), &old, "y");
+    let hub = Arc::new(LocalHub::start([repo]).unwrap());
+    let client = Client::builder().endpoint(hub.endpoint()).concurrency(1).build().unwrap();
+    let pusher = Arc::clone(&hub);
+    let push = move |_| pusher.move_branch("org/moving", "main", &new);
+    let parsed = client.model("org/moving").on_progress(push).parse_safetensors_metadata().await;
+    let parsed = parsed.unwrap();
+    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), old);
+    let names: Vec<_> = parsed.files().flat_map(|(_, header)| header.tensors()).collect();
+    assert_eq!(names.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["x", "y"]);
+}
+
+#[tokio::test]
+async fn the_token_goes_to_the_hub_alone() {
+    let hub = LocalHub::builder().repo(support::sharded("org/gated").gated()).token("hf_good");
+    let hub = hub.start().unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).token("hf_good").build().unwrap();
+    client.model("org/gated").parse_safetensors_metadata().await.unwrap();
+    let (mut to_hub, mut to_cdn) = (0, 0);
+    for entry in hub.log() {
+        let token = entry.authorization.as_deref();
+        match entry.host {
+            Host::Hub => {
+                assert_eq!(token, Some("Bearer hf_good"));
+                to_hub += 1;
+            }
+            Host::Cdn => {
+                assert_eq!(token, None);
+                to_cdn += 1;
+            }
+        }
+    }
+    assert_eq!((to_hub, to_cdn), (7, 4));
+    assert!(!format!("{client:?}").contains("hf_good"));
+}
+
+#[tokio::test]
+async fn requests_say_who_asks_and_want_bytes_as_they_are() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    support::parse(&hub, "org/model").await.unwrap();
+    for entry in hub.log() {
+        let agent = concat!("hf-meta/", env!("CARGO_PKG_VERSION"));
+        assert_eq!(entry.user_agent.as_deref(), Some(agent));
+        assert_eq!(entry.accept_encoding.as_deref(), Some("identity"));
+        assert_eq!(entry.method, "GET");
+    }
+}
+
+/// A service spawns its calls; that the future is `Send` is not enough where it borrows.
+#[tokio::test]
+async fn calls_can_be_spawned_and_their_progress_watched() {
+    let hub = support::documented();
+    let client = support::client(&hub);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let call = tokio::spawn(async move {
+        let tell = move |progress: hf_meta::Progress| {
+            sender.send((progress.done, progress.total)).unwrap();
+        };
+        client.model("bigscience/bloom").on_progress(tell).parse_safetensors_metadata().await
+    });
+    call.await.unwrap().unwrap();
+    let expected: Vec<_> = (1..=72).map(|done| (done, 72)).collect();
+    assert_eq!(receiver.iter().collect::<Vec<_>>(), expected);
+}

@@ -1,0 +1,149 @@
+//! Everything that names weights leads to the same result.
+
+use std::fs;
+use std::path::Path;
+
+use hf_meta::{Client, SafetensorsParseFromRepo, Source};
+use tempfile::TempDir;
+
+use crate::hub::{LocalHub, Repo};
+use crate::support;
+
+/// Counts and headers, without what differs from place to place.
+fn essence(parsed: &SafetensorsParseFromRepo) -> serde_json::Value {
+    let mut json = serde_json::to_value(parsed).unwrap();
+    for key in ["source", "commit", "cost", "filepaths"] {
+        json.as_object_mut().unwrap().remove(key);
+    }
+    json
+}
+
+async fn parse(client: &Client, source: &str) -> SafetensorsParseFromRepo {
+    let source = Source::parse(source, client.endpoint()).unwrap();
+    client.source(source).parse_safetensors_metadata().await.unwrap()
+}
+
+/// A repo of fixtures as a folder of files in their full size, which takes no room on disk.
+fn full_size(repo: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(repo);
+    let hub: serde_json::Value =
+        serde_json::from_slice(&fs::read(fixtures.join("hub.json")).unwrap()).unwrap();
+    for entry in fs::read_dir(fixtures).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let copy = folder.path().join(name);
+        fs::copy(&path, &copy).unwrap();
+        if let Some(size) = hub["sizes"][name].as_u64() {
+            fs::OpenOptions::new().write(true).open(copy).unwrap().set_len(size).unwrap();
+        }
+    }
+    folder
+}
+
+#[tokio::test]
+async fn a_repo_by_all_its_names() {
+    let hub = support::documented();
+    let client = support::client(&hub);
+    let expected = essence(&client.model("gpt2").parse_safetensors_metadata().await.unwrap());
+    let endpoint = hub.endpoint();
+    let names = [
+        "gpt2".to_owned(),
+        "gpt2@main".to_owned(),
+        "hf://gpt2".to_owned(),
+        "hf://gpt2@main/model.safetensors".to_owned(),
+        "https://huggingface.co/gpt2".to_owned(),
+        "https://huggingface.co/gpt2/blob/main/model.safetensors".to_owned(),
+        format!("{endpoint}/gpt2"),
+        format!("{endpoint}/gpt2/tree/main"),
+        format!("{endpoint}/gpt2/resolve/main/model.safetensors?download=true"),
+    ];
+    for name in names {
+        assert_eq!(essence(&parse(&client, &name).await), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_may_be_a_file_an_index_or_a_folder() {
+    let nested = Repo::new("org/nested")
+        .file(
+            "7b/1/model.safetensors.index.json",
+            support::index(&[("x", "a.safetensors"), ("y", "deeper/b.safetensors")]),
+        )
+        .file("7b/1/a.safetensors", support::weights(&["x"]))
+        .file("7b/1/deeper/b.safetensors", support::weights(&["y"]))
+        .file("7b/2/model.safetensors", support::weights(&["z"]));
+    let hub = LocalHub::start([nested]).unwrap();
+    let client = support::client(&hub);
+    let sharded =
+        ["7b/1/model.safetensors.index.json", "7b/1/a.safetensors", "7b/1/deeper/b.safetensors"];
+    let cases = [
+        ("7b/1", &sharded[..]),
+        ("7b/1/", &sharded),
+        ("7b/1/model.safetensors.index.json", &sharded),
+        ("7b/1/deeper/b.safetensors", &["7b/1/deeper/b.safetensors"]),
+        ("7b/2", &["7b/2/model.safetensors"]),
+    ];
+    for (path, files) in cases {
+        let parsed = client.model("org/nested").path(path).parse_safetensors_metadata().await;
+        let found = parsed.unwrap().filepaths();
+        assert_eq!(found.iter().map(hf_meta::RepoPath::as_str).collect::<Vec<_>>(), files);
+    }
+}
+
+#[tokio::test]
+async fn revisions_and_names_that_need_encoding() {
+    let commit = "3".repeat(40);
+    let path = "a [b]^|+%25 ü/x.safetensors";
+    let repo = Repo::new("datasets/org/set")
+        .commit(&commit)
+        .file(path, support::weights(&["x"]))
+        .revision("refs/pr/1", &commit);
+    let hub = LocalHub::start([repo]).unwrap();
+    let model = support::client(&hub).model("datasets/org/set").revision("refs/pr/1").path(path);
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), commit);
+    assert_eq!(parsed.facts().source, format!("datasets/org/set@refs/pr/1/{path}"));
+}
+
+#[tokio::test]
+async fn a_hub_may_live_under_a_path() {
+    let hub = LocalHub::builder().repo(support::sharded("org/model")).base_path("/api/hf");
+    let hub = hub.start().unwrap();
+    assert!(hub.endpoint().ends_with("/api/hf"), "{}", hub.endpoint());
+    let parsed = support::parse(&hub, "org/model").await.unwrap();
+    assert_eq!(parsed.parameter_count().total(), 2);
+}
+
+#[tokio::test]
+async fn files_on_any_server() {
+    let hub = support::documented();
+    // A client of another Hub sees these URLs as those of a stranger.
+    let stranger = Client::new().unwrap();
+    let base = format!("{}/bigscience/bloom/resolve/main", hub.endpoint());
+    let by_index = parse(&stranger, &format!("{base}/model.safetensors.index.json")).await;
+    let by_name = support::parse(&hub, "bigscience/bloom").await.unwrap();
+    assert_eq!(essence(&by_index), essence(&by_name));
+    let file = parse(&stranger, &format!("{base}/model_00001-of-00072.safetensors?x=1")).await;
+    assert_eq!(file.parameter_count().totals().tensors, 3);
+}
+
+#[tokio::test]
+async fn local_files_give_the_same_result() {
+    let hub = support::documented();
+    for (repo, main) in
+        [("gpt2", "model.safetensors"), ("bigscience/bloom", "model.safetensors.index.json")]
+    {
+        let remote = support::parse(&hub, repo).await.unwrap();
+        let folder = full_size(repo);
+        let client = Client::new().unwrap();
+        for path in [folder.path().to_owned(), folder.path().join(main)] {
+            let local = client.source(Source::Local(path)).parse_safetensors_metadata().await;
+            let local = local.unwrap();
+            assert_eq!(essence(&local), essence(&remote), "{repo}");
+            let (here, there) = (local.facts().cost, remote.facts().cost);
+            assert_eq!((here.requests, here.bytes_total), (0, there.bytes_total));
+            assert_eq!(here.bytes_read, there.bytes_read);
+        }
+    }
+}

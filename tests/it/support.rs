@@ -1,0 +1,67 @@
+//! What several tests need.
+
+use std::error::Error as _;
+
+use hf_meta::{Client, Error, SafetensorsParseFromRepo};
+
+use crate::hub::{File, LocalHub, Repo, load_folder};
+
+/// The Hub with all fixtures.
+pub(crate) fn documented() -> LocalHub {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+    LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
+}
+
+/// A client of a Hub, with the defaults.
+pub(crate) fn client(hub: &LocalHub) -> Client {
+    Client::builder().endpoint(hub.endpoint()).build().unwrap()
+}
+
+pub(crate) async fn parse(hub: &LocalHub, repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
+    client(hub).model(repo).parse_safetensors_metadata().await
+}
+
+/// The start of a file with this header: its length, then the header.
+pub(crate) fn head(header: &str) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()
+}
+
+/// A file of `U8` tensors, one byte each, of these names.
+pub(crate) fn weights(tensors: &[&str]) -> File {
+    let entry = |(at, name): (usize, &&str)| {
+        format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+    };
+    let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
+    let head = head(&format!("{{{}}}", entries.join(",")));
+    let size = (head.len() + tensors.len()) as u64;
+    File::cut(head, size)
+}
+
+/// An index that puts tensors into shards.
+pub(crate) fn index(weight_map: &[(&str, &str)]) -> File {
+    let entry = |(tensor, shard): &(&str, &str)| format!(r#""{tensor}":"{shard}""#);
+    let entries: Vec<_> = weight_map.iter().map(entry).collect();
+    File::whole(format!(r#"{{"weight_map":{{{}}}}}"#, entries.join(",")))
+}
+
+/// A repo of two shards, `a` with tensor `x` and `b` with tensor `y`.
+pub(crate) fn sharded(repo: &str) -> Repo {
+    Repo::new(repo)
+        .file(
+            "model.safetensors.index.json",
+            index(&[("x", "a.safetensors"), ("y", "b.safetensors")]),
+        )
+        .file("a.safetensors", weights(&["x"]))
+        .file("b.safetensors", weights(&["y"]))
+}
+
+/// An error and its causes, as one line.
+pub(crate) fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
