@@ -10,9 +10,11 @@ mod hub;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 
+mod bad_input;
 mod documented;
 mod fixtures;
 mod local_hub;
 mod requests;
 mod sources;
 mod support;
+mod wire;

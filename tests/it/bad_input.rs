@@ -1,0 +1,307 @@
+//! Files that are broken, by accident or by design: each is a typed error that names the file and,
+//! where there is one, the tensor.
+
+use hf_meta::safetensors::{HeaderError, IndexError};
+use hf_meta::{Client, Error};
+
+use crate::hub::{File, LocalHub, Repo};
+use crate::support::{self, chain, head};
+
+/// A file with this header and so many bytes of data.
+fn file(header: &str, data: u64) -> File {
+    let head = head(header);
+    let size = head.len() as u64 + data;
+    File::cut(head, size)
+}
+
+/// A file that says its header has so many bytes.
+fn starting_with(length: u64, size: u64) -> File {
+    File::cut(length.to_le_bytes().to_vec(), size)
+}
+
+/// A tensor `w` of this dtype and shape, in this span.
+fn entry(dtype: &str, shape: &str, begin: u64, end: u64) -> String {
+    format!(r#"{{"w":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{begin},{end}]}}}}"#)
+}
+
+async fn error_of(file: File) -> Error {
+    let hub = LocalHub::start([Repo::new("org/bad").file("model.safetensors", file)]).unwrap();
+    support::parse(&hub, "org/bad").await.unwrap_err()
+}
+
+const PREFIX: &str = "`org/bad/model.safetensors` is not a valid safetensors file: ";
+
+#[tokio::test]
+async fn headers() {
+    let max = u64::MAX;
+    let page = "<!DOCTYPE html><html><body>Please log in</body></html>";
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    let two = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"w":{"dtype":"U8","shape":[2],"data_offsets":["#;
+    let cases = [
+        (File::whole(""), "the file has 0 bytes; a safetensors file has at least 8"),
+        (File::whole("1234567"), "the file has 7 bytes; a safetensors file has at least 8"),
+        (file("", 0), "the header is empty"),
+        (starting_with(7, 100), "the header does not start with `{` but with byte 0x00"),
+        (
+            starting_with(100_000_001, 1 << 40),
+            "a header of 100000001 bytes is over the limit of 100000000",
+        ),
+        (
+            starting_with(max, 1 << 40),
+            "a header of 18446744073709551615 bytes is over the limit of 100000000",
+        ),
+        (
+            starting_with(1_000, 1_007),
+            "a header of 1000 bytes does not fit into a file of 1007 bytes",
+        ),
+        (File::whole(pointer), "the file is not safetensors: it starts like a git-LFS pointer"),
+        (File::whole(page), "the file is not safetensors: it starts like an HTML or XML page"),
+        (
+            file("{nope}", 0),
+            "the header is not valid JSON of its kind: key must be a string at line 1 column 2",
+        ),
+        (
+            File::whole([&6_u64.to_le_bytes()[..], b"{\"\xff\":1"].concat()),
+            "the header is not UTF-8 at byte 2",
+        ),
+        (file("[1, 2]", 0), "the header does not start with `{` but with byte 0x5b"),
+        (
+            file("{}\0\0\0\0", 0),
+            "the header is padded with NUL bytes from byte 2 on; the format pads with spaces",
+        ),
+        (
+            file(
+                &[
+                    entry("U8", "[1]", 0, 1).trim_end_matches("}}"),
+                    "},",
+                    &entry("U8", "[1]", 1, 2)[1..],
+                ]
+                .concat(),
+                2,
+            ),
+            "tensor `w` stands twice in the header",
+        ),
+        (
+            file(&format!("{two}5,7]}}}}"), 7),
+            "tensor `w` begins at byte 5 of the data; the bytes from 4 on belong to no tensor",
+        ),
+        (
+            file(&format!("{two}3,5]}}}}"), 5),
+            "tensor `w` begins at byte 3 of the data, inside a tensor that ends at 4",
+        ),
+        (file(&entry("U8", "[9]", 0, 9), 8), "by its header the file has 66 bytes, but it has 65"),
+        (file(&entry("U8", "[9]", 0, 9), 10), "by its header the file has 66 bytes, but it has 67"),
+        (
+            file(&entry("F32", "[3]", 0, 8), 8),
+            "tensor `w` has 3 elements of F32, which is 12 bytes, but spans 8",
+        ),
+        (
+            file(&entry("F32", "[9223372036854775808,2]", 0, 8), 8),
+            "tensor `w` is larger than 64 bits can count",
+        ),
+        (
+            file(&entry("F32", "[9223372036854775808]", 0, 8), 8),
+            "tensor `w` is larger than 64 bits can count",
+        ),
+        (
+            file(r#"{"__metadata__":{"format":1}}"#, 0),
+            "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 26",
+        ),
+    ];
+    for (file, message) in cases {
+        let error = error_of(file).await;
+        assert_eq!(chain(&error), format!("{PREFIX}{message}"));
+        assert!(error.is_malformed() && matches!(error, Error::Header { .. }), "{error:?}");
+    }
+}
+
+/// The headers of huggingface.js's own tests: counts that no file of that size can hold.
+#[tokio::test]
+async fn crafted_counts() {
+    let shape = format!("[{}]", ["18446744073709551615"; 16].join(","));
+    let error = error_of(file(&entry("F32", &shape, 0, 0), 0)).await;
+    assert!(
+        matches!(error, Error::Header { source: HeaderError::Overflow { .. }, .. }),
+        "{error:?}"
+    );
+    let huge = 16_000_000_000_000;
+    let error = error_of(file(&entry("F32", &format!("[{}]", huge / 4), 0, huge), 8)).await;
+    assert!(
+        matches!(error, Error::Header { source: HeaderError::FileSize { .. }, .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn indexes() {
+    let conflict = "{\n\"weight_map\": {\n<<<<<<< HEAD\n\"x\": \"a.safetensors\"\n=======\n}}";
+    let naming = |shard: &str| support::index(&[("x", shard)]);
+    let cases = [
+        (File::whole(conflict), "the index holds an unresolved merge conflict at line 3"),
+        (File::whole("{}"), "the index has no `weight_map`"),
+        (File::whole("<html>"), "the file is not an index: it starts like an HTML or XML page"),
+        (
+            naming("../../../other/resolve/main/a.safetensors"),
+            "the index puts tensor `x` into a shard with an unsafe name: \
+             `../../../other/resolve/main/a.safetensors` holds an empty, `.` or `..` segment",
+        ),
+        (
+            naming("/etc/a.safetensors"),
+            "the index puts tensor `x` into a shard with an unsafe name: `/etc/a.safetensors` is absolute",
+        ),
+        (
+            naming("https://example.org/a.safetensors"),
+            "the index puts tensor `x` into a shard with an unsafe name: \
+             `https://example.org/a.safetensors` holds a colon, as URLs and drives do",
+        ),
+        (
+            naming(r"..\\a.safetensors"),
+            "the index puts tensor `x` into a shard with an unsafe name: \
+             `..\\a.safetensors` holds a backslash",
+        ),
+        (
+            naming("pytorch_model-00001-of-00002.bin"),
+            "the index puts tensor `x` into `pytorch_model-00001-of-00002.bin`, which is not a safetensors file",
+        ),
+        (
+            support::index(&[("x", "a.safetensors"), ("z", "b.safetensors")]),
+            "the index puts tensor `z` into `b.safetensors`, but no shard holds it",
+        ),
+    ];
+    for (index, message) in cases {
+        let repo = support::sharded("org/bad").file("model.safetensors.index.json", index);
+        let hub = LocalHub::start([repo]).unwrap();
+        let error = support::parse(&hub, "org/bad").await.unwrap_err();
+        let prefix = "`org/bad/model.safetensors.index.json` is not a valid index of its shards: ";
+        assert_eq!(chain(&error), format!("{prefix}{message}"));
+        assert!(error.is_malformed() && matches!(error, Error::Index { .. }), "{error:?}");
+        let shards = hub.log().iter().filter(|entry| entry.path.contains("a.safetensors")).count();
+        let disagrees = message.contains("no shard holds it");
+        assert_eq!(shards > 0, disagrees, "a bad index is refused before any shard is asked for");
+    }
+}
+
+#[tokio::test]
+async fn shards_that_contradict_each_other() {
+    let repo = support::sharded("org/bad").file("b.safetensors", support::weights(&["x", "y"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let error = support::parse(&hub, "org/bad").await.unwrap_err();
+    let twice = matches!(&error, Error::Index { source: IndexError::InTwoShards { tensor, .. }, .. } if tensor == "x");
+    assert!(twice, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_broken_shard_is_named() {
+    let repo = support::sharded("org/bad").file("b.safetensors", File::whole(""));
+    let hub = LocalHub::start([repo]).unwrap();
+    let error = support::parse(&hub, "org/bad").await.unwrap_err();
+    assert!(chain(&error).starts_with("`org/bad/b.safetensors` is not a valid"), "{error}");
+}
+
+#[tokio::test]
+async fn an_index_from_windows_is_fine() {
+    let index = "{\r\n  \"weight_map\": {\r\n\"x\": \"a.safetensors\",\r\n\"y\": \"b.safetensors\"}\r\n}\r\n";
+    let repo =
+        support::sharded("org/good").file("model.safetensors.index.json", File::whole(index));
+    let hub = LocalHub::start([repo]).unwrap();
+    assert_eq!(support::parse(&hub, "org/good").await.unwrap().parameter_count().total(), 2);
+}
+
+/// What a file claims is measured before a byte of it is kept.
+#[tokio::test]
+async fn limits_can_be_lowered() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let client = Client::builder().endpoint(hub.endpoint());
+    let small_index = client.clone().index_limit(10).build().unwrap();
+    let error = small_index.model("org/model").parse_safetensors_metadata().await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { limit: 10, .. }), "{error:?}");
+    let small_header = client.header_limit(10).build().unwrap();
+    let error = small_header.model("org/model").parse_safetensors_metadata().await.unwrap_err();
+    let source =
+        matches!(error, Error::Header { source: HeaderError::OverLimit { limit: 10, .. }, .. });
+    assert!(source, "{error:?}");
+    assert!(
+        hub.log().iter().all(|entry| !entry.range.as_deref().unwrap_or("").contains("bytes=8-"))
+    );
+}
+
+#[tokio::test]
+async fn what_the_hub_refuses() {
+    let hub = LocalHub::builder()
+        .repo(support::sharded("org/open"))
+        .repo(support::sharded("org/private").private())
+        .repo(support::sharded("org/gated").gated())
+        .repo(support::sharded("org/disabled").disabled())
+        .repo(Repo::new("org/empty").file("pytorch_model.bin", File::whole("PK")))
+        .token("hf_good")
+        .outsider_token("hf_outsider")
+        .start()
+        .unwrap();
+    let cases = [
+        ("org/none", None, "repository `org/none` not found, or not open to this reader"),
+        (
+            "org/none",
+            Some("hf_good"),
+            "repository `org/none` not found, or not open to this reader",
+        ),
+        ("org/private", None, "repository `org/private` not found, or not open to this reader"),
+        (
+            "org/private",
+            Some("hf_outsider"),
+            "repository `org/private` not found, or not open to this reader",
+        ),
+        ("org/gated", None, "access to `org/gated` is restricted to readers who were granted it"),
+        (
+            "org/gated",
+            Some("hf_outsider"),
+            "access to `org/gated` is restricted to readers who were granted it",
+        ),
+        ("org/open", Some("hf_wrong"), "the token is not valid"),
+        ("org/disabled", None, "access to `org/disabled/model.safetensors` is denied"),
+        (
+            "org/empty",
+            None,
+            "no safetensors weights in `org/empty`: neither `model.safetensors` nor \
+             `model.safetensors.index.json` is there",
+        ),
+    ];
+    for (repo, token, message) in cases {
+        let builder = Client::builder().endpoint(hub.endpoint());
+        let builder = token.into_iter().fold(builder, hf_meta::ClientBuilder::token);
+        let error = builder.build().unwrap().model(repo).parse_safetensors_metadata().await;
+        let error = error.unwrap_err();
+        assert_eq!(error.to_string(), message);
+        assert!(error.is_not_found() || error.is_denied(), "{error:?}");
+        assert_eq!(chain(&error).contains("[request id Root=1-"), repo != "org/empty", "{error:?}");
+    }
+    let open = support::client(&hub).model("org/open");
+    let error = open.clone().revision("nope").parse_safetensors_metadata().await.unwrap_err();
+    assert_eq!(error.to_string(), "revision `nope` not found in `org/open`");
+    let error = open.path("c.safetensors").parse_safetensors_metadata().await.unwrap_err();
+    assert_eq!(error.to_string(), "`org/open/c.safetensors` not found");
+}
+
+/// Nothing is asked of anybody for a name that is none.
+#[tokio::test]
+async fn names_that_are_none() {
+    let hub = LocalHub::start([]).unwrap();
+    let client = support::client(&hub);
+    for name in ["", "a/b/c", "../x", "https://huggingface.co/gpt2", "./local", "a b", "a/b?c"] {
+        let error = client.model(name).parse_safetensors_metadata().await.unwrap_err();
+        assert!(error.is_usage(), "{name}: {error:?}");
+    }
+    let model = client.model("org/name");
+    for model in [model.clone().revision(""), model.path("../x")] {
+        assert!(model.parse_safetensors_metadata().await.unwrap_err().is_usage());
+    }
+    assert!(hub.log().is_empty());
+}
+
+#[test]
+fn settings_that_cannot_be() {
+    let endpoint = Client::builder().endpoint("huggingface.co").build().unwrap_err();
+    assert!(matches!(endpoint, Error::Endpoint { .. }));
+    let token = Client::builder().token("hf_s3cr3t\n").build().unwrap_err();
+    assert!(matches!(token, Error::Token));
+    assert!(!chain(&token).contains("s3cr3t"));
+}

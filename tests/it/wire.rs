@@ -1,0 +1,207 @@
+//! Servers that answer something else than was asked for, one answer at a time.
+
+use std::time::Duration;
+
+use hf_meta::{Client, ClientBuilder, Error, HttpError, RangeError, Source, TransportKind};
+use wiremock::matchers::{header, method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::support::{chain, head};
+
+const HEADER: &str = r#"{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+
+/// The bytes of the whole file.
+fn file() -> Vec<u8> {
+    [head(HEADER), vec![0; 4]].concat()
+}
+
+fn range(first: usize, last: usize) -> ResponseTemplate {
+    ResponseTemplate::new(206)
+        .insert_header("content-range", format!("bytes {first}-{last}/{}", file().len()))
+        .set_body_bytes(&file()[first..=last])
+}
+
+fn last() -> usize {
+    7 + HEADER.len()
+}
+
+/// A server whose answers to the two ranges are these.
+async fn server(first: ResponseTemplate, second: ResponseTemplate) -> MockServer {
+    let server = MockServer::start().await;
+    for (asked, answer) in
+        [("bytes=0-7".to_owned(), first), (format!("bytes=8-{}", last()), second)]
+    {
+        let mock = Mock::given(method("GET")).and(path("/x.safetensors"));
+        mock.and(header("range", asked.as_str())).respond_with(answer).mount(&server).await;
+    }
+    server
+}
+
+async fn parse_with(builder: ClientBuilder, server: &MockServer) -> Result<u64, Error> {
+    let source: Source = format!("{}/x.safetensors", server.uri()).parse().unwrap();
+    let parsed = builder.build().unwrap().source(source).parse_safetensors_metadata().await?;
+    Ok(parsed.parameter_count().total())
+}
+
+async fn parse(first: ResponseTemplate, second: ResponseTemplate) -> Result<u64, Error> {
+    parse_with(Client::builder(), &server(first, second).await).await
+}
+
+fn range_error(result: Result<u64, Error>) -> RangeError {
+    match result {
+        Err(Error::Fetch { source, .. }) => match *source {
+            HttpError::Range { source, .. } => source,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn two_exact_ranges_are_a_result() {
+    assert_eq!(parse(range(0, 7), range(8, last())).await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn other_answers_to_the_second_range_are_not() {
+    let total = file().len();
+    let body = file()[8..=last()].to_vec();
+    let length = HEADER.len() as u64;
+    let with_range = |text: &str| range(8, last()).insert_header("content-range", text);
+    let (first, last_byte) = (8, 7 + length);
+    let mismatch = |found_first, found_last| RangeError::Mismatch {
+        first,
+        last: last_byte,
+        found_first,
+        found_last,
+        file_size: total as u64,
+    };
+    let whole = ResponseTemplate::new(200).set_body_bytes(file());
+    let no_range = ResponseTemplate::new(206).set_body_bytes(body.clone());
+    let cases = [
+        (whole, RangeError::Ignored),
+        (no_range, RangeError::NoContentRange),
+        (with_range("bytes 8-60/*"), RangeError::NoContentRange),
+        (with_range(&format!("bytes 0-{}/{total}", last() - 8)), mismatch(0, length - 1)),
+        (range(8, last() - 1), mismatch(8, last_byte - 1)),
+        (
+            range(8, last()).set_body_bytes(&body[..10]),
+            RangeError::Length { expected: length, found: 10 },
+        ),
+        (
+            range(8, last()).set_body_bytes([body.clone(), vec![0; 10]].concat()),
+            RangeError::Length { expected: length, found: length + 10 },
+        ),
+        (range(8, last()).insert_header("content-encoding", "gzip"), RangeError::Encoded),
+    ];
+    for (answer, error) in cases {
+        assert_eq!(range_error(parse(range(0, 7), answer).await), error);
+    }
+}
+
+#[tokio::test]
+async fn a_whole_file_serves_for_its_start_but_not_for_more() {
+    let whole = ResponseTemplate::new(200).set_body_bytes(file());
+    assert_eq!(parse(whole.clone(), range(8, last())).await.unwrap(), 4);
+    assert_eq!(range_error(parse(whole.clone(), whole).await), RangeError::Ignored);
+    let page = ResponseTemplate::new(200).set_body_string("<html>Please log in</html>");
+    let error = parse(page, range(8, last())).await.unwrap_err();
+    assert!(chain(&error).ends_with("it starts like an HTML or XML page"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_grows_between_the_two_reads() {
+    let total = file().len();
+    let grown = range(8, last()).insert_header("content-range", format!("bytes 8-{}/999", last()));
+    let error = parse(range(0, 7), grown).await.unwrap_err();
+    let expected = total as u64;
+    assert!(
+        matches!(error, Error::Changed { before, after: 999, .. } if before == expected),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn statuses_are_told_apart() {
+    for (status, is_not_found) in
+        [(404, true), (410, true), (429, false), (500, false), (503, false)]
+    {
+        let error = parse(ResponseTemplate::new(status), range(8, last())).await.unwrap_err();
+        assert_eq!(error.is_not_found(), is_not_found, "{error:?}");
+        assert!(chain(&error).contains(&format!("status {status}")), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn redirects() {
+    let server = server(range(0, 7), range(8, last())).await;
+    let cases = [
+        ("/x.safetensors", None),
+        ("/loop", Some("too often")),
+        ("file:///etc/passwd", Some("to something that is not HTTP")),
+        ("http://[", Some("to something that is not a URL")),
+    ];
+    for (target, reason) in cases {
+        let redirect = ResponseTemplate::new(302).insert_header("location", target);
+        let at = if target == "/loop" { "/loop" } else { "/from" };
+        let mock = Mock::given(path(at)).respond_with(redirect).up_to_n_times(50);
+        let mock = mock.mount_as_scoped(&server).await;
+        let source: Source = format!("{}{at}", server.uri()).parse().unwrap();
+        let result = Client::new().unwrap().source(source).parse_safetensors_metadata().await;
+        match (result, reason) {
+            (Ok(parsed), None) => assert_eq!(parsed.facts().cost.requests, 4),
+            (Err(error), Some(reason)) => assert!(chain(&error).contains(reason), "{error:?}"),
+            (result, _) => panic!("{target}: {result:?}"),
+        }
+        drop(mock);
+    }
+}
+
+#[tokio::test]
+async fn signed_urls_are_not_shown() {
+    let server = MockServer::start().await;
+    let to = format!("{}/signed?Signature=s3cr3t", server.uri());
+    let redirect = ResponseTemplate::new(302).insert_header("location", to.as_str());
+    Mock::given(path("/x.safetensors")).respond_with(redirect).mount(&server).await;
+    let refused = ResponseTemplate::new(418).insert_header("x-error-message", "no");
+    Mock::given(path("/signed")).respond_with(refused).mount(&server).await;
+    let error = parse_with(Client::builder(), &server).await.unwrap_err();
+    assert!(chain(&error).contains("/signed…"), "{}", chain(&error));
+    assert!(!format!("{} {error:?}", chain(&error)).contains("s3cr3t"));
+}
+
+/// Each deadline against a server that lets it pass.
+#[tokio::test]
+async fn deadlines() {
+    let (short, long) = (Duration::from_millis(50), Duration::from_secs(600));
+    let stalled = server(range(0, 7), range(8, last()).set_delay(long)).await;
+    let builder = || Client::builder().read_timeout(long).request_timeout(long).call_timeout(long);
+    for builder in [builder().read_timeout(short), builder().request_timeout(short)] {
+        match parse_with(builder, &stalled).await.unwrap_err() {
+            Error::Fetch { source, .. } => {
+                assert!(matches!(
+                    *source,
+                    HttpError::Transport { kind: TransportKind::Timeout, .. }
+                ));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let error = parse_with(builder().call_timeout(short), &stalled).await.unwrap_err();
+    assert!(matches!(error, Error::DeadlineExceeded { limit } if limit == short), "{error:?}");
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let source: Source = format!("http://{address}/x.safetensors").parse().unwrap();
+    let result = Client::new().unwrap().source(source).parse_safetensors_metadata().await;
+    match result.unwrap_err() {
+        Error::Fetch { source, .. } => {
+            assert!(matches!(*source, HttpError::Transport { kind: TransportKind::Connect, .. }));
+        }
+        other => panic!("{other:?}"),
+    }
+}
