@@ -89,8 +89,8 @@ async fn headers() {
             file(&format!("{two}3,5]}}}}"), 5),
             "tensor `w` begins at byte 3 of the data, inside a tensor that ends at 4",
         ),
-        (file(&entry("U8", "[9]", 0, 9), 8), "by its header the file has 66 bytes, but it has 65"),
-        (file(&entry("U8", "[9]", 0, 9), 10), "by its header the file has 66 bytes, but it has 67"),
+        (file(&entry("U8", "[9]", 0, 9), 8), "by its header the file has 70 bytes, but it has 69"),
+        (file(&entry("U8", "[9]", 0, 9), 10), "by its header the file has 70 bytes, but it has 71"),
         (
             file(&entry("F32", "[3]", 0, 8), 8),
             "tensor `w` has 3 elements of F32, which is 12 bytes, but spans 8",
@@ -105,7 +105,7 @@ async fn headers() {
         ),
         (
             file(r#"{"__metadata__":{"format":1}}"#, 0),
-            "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 26",
+            "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 27",
         ),
     ];
     for (file, message) in cases {

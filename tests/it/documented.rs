@@ -4,9 +4,12 @@ use hf_meta::SafetensorsParseFromRepo;
 
 use crate::support;
 
-/// Repo, files of weights, tensors, and the parameters per dtype. Sources: the table of the
-/// "Metadata Parsing" page of the safetensors documentation; sums per architecture for the tensors.
-const DOCUMENTED: [(&str, usize, u64, &[(&str, u64)]); 9] = [
+/// Repo, files of weights, tensors, and the parameters per dtype.
+type Documented = (&'static str, usize, u64, &'static [(&'static str, u64)]);
+
+/// Parameters are those of the "Metadata Parsing" page of the safetensors documentation; tensors are
+/// summed over the modules of each architecture.
+const DOCUMENTED: [Documented; 9] = [
     ("gpt2", 1, 160, &[("F32", 137_022_720)]),
     ("roberta-base", 1, 203, &[("I64", 514), ("F32", 124_697_433)]),
     ("Jean-Baptiste/camembert-ner", 1, 200, &[("I64", 514), ("F32", 110_035_205)]),

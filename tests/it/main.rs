@@ -11,8 +11,10 @@ mod hub;
 mod models;
 
 mod bad_input;
+mod cli;
 mod documented;
 mod fixtures;
+mod floors;
 mod local_hub;
 mod requests;
 mod sources;

@@ -59,7 +59,9 @@ async fn bloom_takes_two_ranges_a_shard_and_two_requests_to_find_them() {
     }
 
     let mut found = BTreeMap::new();
-    lines(&hub.log()).into_iter().for_each(|line| *found.entry(line).or_insert(0) += 1);
+    for line in lines(&hub.log()) {
+        *found.entry(line).or_insert(0) += 1;
+    }
     assert_eq!(found, expected);
     assert_eq!(found.len(), 3 + 72 * 4);
     assert_eq!(parsed.facts().cost.requests, hub.log().len() as u64);
