@@ -185,7 +185,7 @@ impl ClientBuilder {
         let bearer = |token: &str| Credential::bearer(endpoint.origin(), token).ok_or(Error::Token);
         let credential = self.token.as_deref().map(bearer).transpose()?;
         let http = Http::new(self.timeouts, self.proxy_from_env, credential)
-            .map_err(|error| Error::Setup { source: error.into() })?;
+            .map_err(|source| Error::Setup { source })?;
         let context =
             Context { http, endpoint, limits: self.limits, call_timeout: self.call_timeout };
         Ok(Client { context: Arc::new(context) })

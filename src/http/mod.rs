@@ -9,15 +9,17 @@ mod body;
 mod error;
 mod range;
 mod redirect;
+mod tls;
 mod url;
 
+use std::error::Error;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::url::{Origin, Url};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
-use reqwest::{Certificate, Response, StatusCode, redirect::Policy};
+use reqwest::{Response, StatusCode, redirect::Policy};
 
 pub(crate) use error::ResponseHeaders;
 pub use error::{HttpError, RangeError, TransportKind};
@@ -107,25 +109,21 @@ impl Http {
         timeouts: Timeouts,
         proxy_from_env: bool,
         credential: Option<Credential>,
-    ) -> Result<Self, reqwest::Error> {
-        let builder = || {
-            let builder = reqwest::Client::builder()
-                .user_agent(concat!("hf-meta/", env!("CARGO_PKG_VERSION")))
-                .redirect(Policy::none())
-                .connect_timeout(timeouts.connect)
-                .read_timeout(timeouts.read)
-                // Another crate of the build may have turned these on, and a range that was inflated
-                // behind our back is not the range that was asked for.
-                .no_gzip()
-                .no_brotli()
-                .no_zstd()
-                .no_deflate();
-            if proxy_from_env { builder } else { builder.no_proxy() }
-        };
-        // A machine without any CA bundle, as small container images are, cannot make the verifier
-        // that asks the system; Mozilla's roots then stand in.
-        let client =
-            builder().build().or_else(|_| builder().tls_certs_only(bundled_roots()).build())?;
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::config()?)
+            .user_agent(concat!("hf-meta/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .connect_timeout(timeouts.connect)
+            .read_timeout(timeouts.read)
+            // Another crate of the build may have turned these on, and a range that was inflated behind
+            // our back is not the range that was asked for.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate();
+        let builder = if proxy_from_env { builder } else { builder.no_proxy() };
+        let client = builder.build()?;
         Ok(Self { client, credential, request_timeout: timeouts.request })
     }
 
@@ -206,10 +204,4 @@ impl Http {
         tracing::debug!(url = %safe_url, ?range, status, elapsed = ?started.elapsed(), "answered");
         answer
     }
-}
-
-fn bundled_roots() -> impl Iterator<Item = Certificate> {
-    webpki_root_certs::TLS_SERVER_ROOT_CERTS
-        .iter()
-        .filter_map(|root| Certificate::from_der(root).ok())
 }
