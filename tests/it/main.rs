@@ -19,4 +19,7 @@ mod local_hub;
 mod requests;
 mod sources;
 mod support;
+#[cfg(target_os = "linux")]
+// Elsewhere the system keeps its certificates where a test must not put its own.
+mod tls;
 mod wire;

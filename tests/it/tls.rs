@@ -1,0 +1,90 @@
+//! HTTPS with a certificate that the system knows, and with one that it does not.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use wiremock::matchers::{header, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::support::head;
+
+/// A certificate authority, and a server's certificate by it for `localhost`.
+fn certificates() -> (String, ServerConfig) {
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::new([]).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pem = ca.self_signed(&ca_key).unwrap().pem();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = certificate.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    (pem, config)
+}
+
+/// Speaks TLS for a server that does not.
+async fn terminate(config: ServerConfig, server: SocketAddr) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut client = acceptor.accept(client).await?;
+                copy_bidirectional(&mut client, &mut TcpStream::connect(server).await?).await
+            });
+        }
+    });
+    port
+}
+
+/// A server with a file of one tensor.
+async fn server() -> MockServer {
+    let file = head("{}");
+    let server = MockServer::start().await;
+    for (first, last) in [(0, 7), (8, 9)] {
+        let answer = ResponseTemplate::new(206)
+            .insert_header("content-range", format!("bytes {first}-{last}/{}", file.len()))
+            .set_body_bytes(&file[first..=last]);
+        let range = format!("bytes={first}-{last}");
+        let mock = Mock::given(path("/x.safetensors")).and(header("range", range.as_str()));
+        mock.respond_with(answer).mount(&server).await;
+    }
+    server
+}
+
+#[tokio::test]
+async fn certificates_are_those_of_the_system() {
+    let server = server().await;
+    let (ca, config) = certificates();
+    let port = terminate(config, *server.address()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("ca.pem");
+    std::fs::write(&bundle, ca).unwrap();
+    for (bundle, code) in [(bundle.to_str().unwrap(), 0), ("/dev/null", 3)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
+        command
+            .env_clear()
+            .env("SSL_CERT_FILE", bundle)
+            .env("SSL_CERT_DIR", folder.path().join("x"));
+        command.arg(format!("https://localhost:{port}/x.safetensors"));
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert_eq!(stderr.contains("invalid peer certificate"), code != 0, "{stderr}");
+    }
+}
