@@ -46,15 +46,18 @@ impl From<&Error> for Outcome {
 
 /// An error with its causes, and what to do about it.
 pub(crate) fn error(asked: &str, error: &Error, endpoint: &Endpoint) -> String {
-    let mut lines = vec![format!("{RED}error{RED:#}: {}", escape(&error.to_string()))];
+    let mut said = vec![error.to_string()];
+    if matches!(error, Error::Source(_)) {
+        said.insert(0, format!("`{asked}` names nothing that can be read"));
+    }
     let causes = causes(error);
     // Between what we say and what the system says are only the layers of the HTTP library.
-    for cause in causes.iter().take(1).chain(causes.iter().skip(1).last()) {
-        lines.push(format!("  caused by: {}", escape(&cause.to_string())));
-    }
-    for hint in hint(error, endpoint).into_iter().chain(local_hint(asked, error)) {
-        lines.push(format!("  {BOLD}help{BOLD:#}: {}", escape(&hint)));
-    }
+    let shown = causes.first().into_iter().chain(causes.iter().skip(1).last());
+    said.extend(shown.map(ToString::to_string));
+    let mut lines = vec![format!("{RED}error{RED:#}: {}", escape(&said[0]))];
+    lines.extend(said[1..].iter().map(|cause| format!("  caused by: {}", escape(cause))));
+    let hints = hint(error, endpoint).into_iter().chain(local_hint(asked, error));
+    lines.extend(hints.map(|hint| format!("  {BOLD}help{BOLD:#}: {}", escape(&hint))));
     lines.join("\n") + "\n"
 }
 
@@ -103,7 +106,8 @@ fn hint(error: &Error, endpoint: &Endpoint) -> Option<String> {
              HF_HUB_DISABLE_IMPLICIT_TOKEN=1"
         ),
         Error::NoSafetensors { .. } => {
-            "if its weights have other names, give one of them to --path".to_owned()
+            "if its weights have other names, name one of them, in a repository by --path"
+                .to_owned()
         }
         Error::Header { source, .. } if is_pointer(source) => {
             "the file itself is elsewhere; in a clone, `git lfs pull` fetches it".to_owned()
@@ -120,7 +124,8 @@ fn hint(error: &Error, endpoint: &Endpoint) -> Option<String> {
 /// A bare name is never a local folder, which may surprise in a folder full of models.
 fn local_hint(asked: &str, error: &Error) -> Option<String> {
     let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
-    (is_missing && Path::new(asked).exists())
+    let is_bare = asked.starts_with(|c: char| c.is_ascii_alphanumeric());
+    (is_missing && is_bare && Path::new(asked).exists())
         .then(|| format!("for the local file or folder of that name, write ./{asked}"))
 }
 

@@ -19,13 +19,10 @@ pub(super) fn config() -> Result<ClientConfig, rustls::Error> {
         ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
     };
-    let verified = match builder()?.with_platform_verifier() {
-        Ok(verified) => verified,
-        Err(_) => {
-            let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned();
-            builder()?.with_root_certificates(RootCertStore::from_iter(roots))
-        }
-    };
+    let verified = builder()?.with_platform_verifier().or_else(|_| {
+        let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned();
+        builder().map(|builder| builder.with_root_certificates(RootCertStore::from_iter(roots)))
+    })?;
     let mut config = verified.with_no_client_auth();
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
     Ok(config)

@@ -186,7 +186,11 @@ fn errors_say_what_to_do_next() {
         ),
         (&["org/none"], "error: repository `org/none` not found", "check the spelling".to_owned()),
         (&["src"], "error: no safetensors weights in `src`", "write ./src".to_owned()),
-        (&["a b"], "error: `a b` is not the name of a repo", "`hf-meta --help`".to_owned()),
+        (
+            &["a b"],
+            "error: `a b` names nothing that can be read\n  caused by: `a b` is not the name of a repo",
+            "`hf-meta --help`".to_owned(),
+        ),
         (
             &["org/x", "--endpoint", "http://127.0.0.1:1"],
             "error: failed to fetch",
