@@ -21,7 +21,7 @@ pub(super) fn config() -> Result<ClientConfig, rustls::Error> {
     };
     let verified = builder()?.with_platform_verifier().or_else(|_| {
         let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned();
-        builder().map(|builder| builder.with_root_certificates(RootCertStore::from_iter(roots)))
+        builder().map(|builder| builder.with_root_certificates(roots.collect::<RootCertStore>()))
     })?;
     let mut config = verified.with_no_client_auth();
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
