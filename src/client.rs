@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::http::{Credential, Http, Timeouts};
+use crate::http::{Credential, Http, RetryPolicy, Timeouts};
 use crate::hub::{Endpoint, RepoId};
 use crate::load::Limits;
 use crate::model::{Context, Model};
@@ -86,6 +86,7 @@ pub struct ClientBuilder {
     token: Option<String>,
     proxy_from_env: bool,
     timeouts: Timeouts,
+    retry: RetryPolicy,
     call_timeout: Duration,
     limits: Limits,
 }
@@ -101,6 +102,7 @@ impl Default for ClientBuilder {
                 read: Duration::from_secs(10),
                 request: Duration::from_secs(60),
             },
+            retry: RetryPolicy::default(),
             call_timeout: Duration::from_secs(300),
             limits: Limits {
                 header: HeaderLength::DEFAULT_LIMIT,
@@ -155,6 +157,12 @@ impl ClientBuilder {
         self
     }
 
+    /// How often and how long after a failure a request is made again.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
     /// How long a whole call may take. 300 seconds by default.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
@@ -184,8 +192,8 @@ impl ClientBuilder {
             Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
         let bearer = |token: &str| Credential::bearer(endpoint.origin(), token).ok_or(Error::Token);
         let credential = self.token.as_deref().map(bearer).transpose()?;
-        let http = Http::new(self.timeouts, self.proxy_from_env, credential)
-            .map_err(|source| Error::Setup { source })?;
+        let http = Http::new(self.timeouts, self.retry, self.proxy_from_env, credential)
+            .map_err(|error| Error::Setup { source: error.into() })?;
         let context =
             Context { http, endpoint, limits: self.limits, call_timeout: self.call_timeout };
         Ok(Client { context: Arc::new(context) })
@@ -200,6 +208,7 @@ impl std::fmt::Debug for ClientBuilder {
             .field("token", &self.token.is_some())
             .field("proxy_from_env", &self.proxy_from_env)
             .field("timeouts", &self.timeouts)
+            .field("retry", &self.retry)
             .field("call_timeout", &self.call_timeout)
             .field("limits", &self.limits)
             .finish()

@@ -51,12 +51,20 @@ pub enum Error {
     TooLarge { file: String, limit: u64 },
     #[error("`{file}` changed while it was read: it had {before} bytes, then {after}")]
     Changed { file: String, before: u64, after: u64 },
-    #[error("failed to fetch `{file}`")]
-    Fetch { file: String, source: Box<HttpError> },
+    #[error("failed to fetch `{file}`{}", tries(*attempts, *elapsed))]
+    Fetch { file: String, attempts: usize, elapsed: Duration, source: Box<HttpError> },
     #[error("failed to read `{file}`")]
     Read { file: String, source: io::Error },
     #[error("the call took longer than {} s", limit.as_secs_f64())]
     DeadlineExceeded { limit: Duration },
+}
+
+/// What was tried, where it was more than once.
+fn tries(attempts: usize, elapsed: Duration) -> String {
+    match attempts {
+        0 | 1 => String::new(),
+        _ => format!(", after {attempts} attempts in {:.1} s", elapsed.as_secs_f64()),
+    }
 }
 
 impl Error {

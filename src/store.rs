@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::disk;
 use crate::error::Error;
-use crate::http::{Chunk, Http, HttpError, Meter, SafeUrl, Trail};
+use crate::http::{Chunk, Failure, Http, HttpError, Meter, SafeUrl, Trail};
 use crate::hub::{CommitSha, Endpoint, Refusal, RefusalKind, RepoId, Revision};
 use crate::safetensors::RepoPath;
 
@@ -41,7 +41,7 @@ impl Store {
                 .range(&url, range, meter)
                 .await
                 .map(|(chunk, trail)| Fetched { value: chunk, commit: commit(&trail) })
-                .map_err(|error| self.explain(path, error)),
+                .map_err(|failure| self.explain(path, failure)),
             Place::Disk(file) => disk::range(&file, range, meter)
                 .await
                 .map(|chunk| Fetched { value: chunk, commit: None })
@@ -61,7 +61,7 @@ impl Store {
                 .whole(&url, limit, meter)
                 .await
                 .map(|(bytes, trail)| Fetched { value: bytes, commit: commit(&trail) })
-                .map_err(|error| self.explain(path, error)),
+                .map_err(|failure| self.explain(path, failure)),
             Place::Disk(file) => disk::whole(&file, limit, meter)
                 .await
                 .map_err(|error| Error::of_io(self.name(path), error))?
@@ -98,15 +98,16 @@ impl Store {
     }
 
     /// What an HTTP error means for a file of this store.
-    fn explain(&self, path: &RepoPath, error: HttpError) -> Error {
+    fn explain(&self, path: &RepoPath, failure: Failure) -> Error {
         let file = self.name(path);
+        let Failure { error, attempts, elapsed } = failure;
         if let HttpError::OverLimit { limit, .. } = error {
             return Error::TooLarge { file, limit };
         }
         let Some((kind, refusal)) =
             Refusal::of(&error).and_then(|refusal| Some((refusal.kind()?, refusal)))
         else {
-            return Error::Fetch { file, source: Box::new(error) };
+            return Error::Fetch { file, attempts, elapsed, source: Box::new(error) };
         };
         let source = Box::new(refusal);
         match (kind, self) {

@@ -45,6 +45,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOKEN", help = TOKEN_HELP)]
     pub(crate) token: Option<String>,
 
+    /// How often a request that failed is made again, where it may pass [default: 4]
+    #[arg(long, value_name = "TIMES")]
+    pub(crate) retries: Option<u8>,
+
     /// Seconds after which to give up on a repository [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,

@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use futures::stream::{self, StreamExt};
-use hf_meta::{Client, ClientBuilder, Error, Model, SafetensorsParseFromRepo, Source, Summary};
+use hf_meta::{
+    Client, ClientBuilder, Error, Model, RetryPolicy, SafetensorsParseFromRepo, Source, Summary,
+};
 
 use self::args::Args;
 use self::progress::Bars;
@@ -53,6 +55,9 @@ fn client(args: &Args) -> Result<Client, Error> {
     }
     if let Some(token) = &args.token {
         builder = builder.token(token);
+    }
+    if let Some(retries) = args.retries {
+        builder = builder.retry(RetryPolicy::default().attempts(usize::from(retries) + 1));
     }
     if let Some(timeout) = args.timeout {
         builder = builder.call_timeout(timeout);

@@ -1,13 +1,14 @@
 //! What can go wrong between a request and its bytes.
 
 use std::error::Error as StdError;
+use std::time::{Duration, SystemTime};
 
 use ::url::Url;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 use thiserror::Error;
 
-use super::SafeUrl;
+use super::{SafeUrl, wait};
 
 /// Why bytes could not be had over HTTP.
 ///
@@ -21,7 +22,10 @@ pub enum HttpError {
     Transport { url: SafeUrl, kind: TransportKind, source: Box<dyn StdError + Send + Sync> },
     /// An answer with another status than was asked for.
     #[error("`{url}` answered with status {status}")]
-    Status { url: SafeUrl, status: u16, headers: ResponseHeaders },
+    Status { url: SafeUrl, status: u16, is_redirected: bool, headers: ResponseHeaders },
+    /// A server that asked for a longer wait than the retries may take; it was not asked again.
+    #[error("`{url}` asks to be left alone for {} s", wait.as_secs())]
+    Busy { url: SafeUrl, wait: Duration },
     /// An answer that is not the range, or not the file, that was asked for.
     #[error("the answer of `{url}` is not what was asked for")]
     Range { url: SafeUrl, source: RangeError },
@@ -36,8 +40,10 @@ pub enum HttpError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportKind {
-    /// No connection: name resolution, TCP or TLS.
+    /// No connection: name resolution or TCP, or TLS for another reason than the certificate.
     Connect,
+    /// The server's certificate is not one that this machine believes.
+    Certificate,
     /// A connection, a read or the whole request took longer than it may.
     Timeout,
     /// The connection broke, or what came was not HTTP.
@@ -48,6 +54,7 @@ impl std::fmt::Display for TransportKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Connect => "could not connect to",
+            Self::Certificate => "could not trust",
             Self::Timeout => "timed out reading",
             Self::Interrupted => "the connection broke while reading",
         })
@@ -88,7 +95,9 @@ impl ResponseHeaders {
 
 impl HttpError {
     pub(super) fn transport(url: SafeUrl, error: reqwest::Error) -> Self {
-        let kind = if error.is_timeout() {
+        let kind = if is_about_certificate(&error) {
+            TransportKind::Certificate
+        } else if error.is_timeout() {
             TransportKind::Timeout
         } else if error.is_connect() {
             TransportKind::Connect
@@ -98,10 +107,12 @@ impl HttpError {
         Self::Transport { url, kind, source: error.without_url().into() }
     }
 
-    pub(super) fn status(response: &Response) -> Self {
+    /// A status where `asked` should have been the file.
+    pub(super) fn status(asked: &Url, response: &Response) -> Self {
         Self::Status {
             url: SafeUrl::from(response.url()),
             status: response.status().as_u16(),
+            is_redirected: response.url().origin() != asked.origin(),
             headers: ResponseHeaders(Box::new(response.headers().clone())),
         }
     }
@@ -109,4 +120,44 @@ impl HttpError {
     pub(super) fn range(url: &Url, source: RangeError) -> Self {
         Self::Range { url: SafeUrl::from(url), source }
     }
+
+    /// Whether the same request may well succeed a little later.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Transport { kind, .. } => *kind != TransportKind::Certificate,
+            // A CDN refuses what it has signed itself, by mistake or because the signature is too old;
+            // the Hub then signs again (xet-core #897).
+            Self::Status { status: 403, is_redirected, .. } => *is_redirected,
+            Self::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
+            Self::Range { source, .. } => matches!(source, RangeError::Length { .. }),
+            Self::Busy { .. } | Self::Redirect { .. } | Self::OverLimit { .. } => false,
+        }
+    }
+
+    /// How long the server asks to wait before the next attempt.
+    pub(super) fn asked_wait(&self) -> Option<Duration> {
+        match self {
+            Self::Status { headers, .. } => wait::asked(&headers.0, SystemTime::now()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the number of requests that the server complains about.
+    pub(super) fn is_rate_limit(&self) -> bool {
+        matches!(self, Self::Status { status: 429 | 503, .. })
+    }
+}
+
+fn is_about_certificate(error: &reqwest::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // An error of TLS reaches us inside one of IO.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let tls = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if matches!(tls, Some(rustls::Error::InvalidCertificate(_))) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

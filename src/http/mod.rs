@@ -7,22 +7,29 @@
 
 mod body;
 mod error;
+mod gate;
 mod range;
 mod redirect;
-mod tls;
+mod retry;
 mod url;
+mod wait;
 
-use std::error::Error;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::url::{Origin, Url};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
-use reqwest::{Response, StatusCode, redirect::Policy};
+use reqwest::{Certificate, Response, StatusCode, redirect::Policy};
+use tokio::time::Instant;
+
+use gate::Gate;
 
 pub(crate) use error::ResponseHeaders;
 pub use error::{HttpError, RangeError, TransportKind};
+pub(crate) use retry::Failure;
+pub use retry::RetryPolicy;
 pub use url::SafeUrl;
 
 /// How long each step may take.
@@ -101,30 +108,39 @@ pub(crate) struct Http {
     client: reqwest::Client,
     credential: Option<Credential>,
     request_timeout: Duration,
+    retry: RetryPolicy,
+    gate: Arc<Gate>,
 }
 
 impl Http {
     /// A client. Proxies are those of the environment if `proxy_from_env`, else none.
     pub(crate) fn new(
         timeouts: Timeouts,
+        retry: RetryPolicy,
         proxy_from_env: bool,
         credential: Option<Credential>,
-    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::config()?)
-            .user_agent(concat!("hf-meta/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .connect_timeout(timeouts.connect)
-            .read_timeout(timeouts.read)
-            // Another crate of the build may have turned these on, and a range that was inflated behind
-            // our back is not the range that was asked for.
-            .no_gzip()
-            .no_brotli()
-            .no_zstd()
-            .no_deflate();
-        let builder = if proxy_from_env { builder } else { builder.no_proxy() };
-        let client = builder.build()?;
-        Ok(Self { client, credential, request_timeout: timeouts.request })
+    ) -> Result<Self, reqwest::Error> {
+        let builder = || {
+            let builder = reqwest::Client::builder()
+                .user_agent(concat!("hf-meta/", env!("CARGO_PKG_VERSION")))
+                .redirect(Policy::none())
+                .retry(reqwest::retry::never())
+                .connect_timeout(timeouts.connect)
+                .read_timeout(timeouts.read)
+                // Another crate of the build may have turned these on, and a range that was inflated
+                // behind our back is not the range that was asked for.
+                .no_gzip()
+                .no_brotli()
+                .no_zstd()
+                .no_deflate();
+            if proxy_from_env { builder } else { builder.no_proxy() }
+        };
+        // A machine without certificates, as small container images are, gives no verifier; Mozilla's
+        // roots, which are part of the program, then stand in.
+        let client =
+            builder().build().or_else(|_| builder().tls_certs_only(bundled_roots()).build())?;
+        let gate = Arc::default();
+        Ok(Self { client, credential, request_timeout: timeouts.request, retry, gate })
     }
 
     /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
@@ -133,15 +149,14 @@ impl Http {
         url: &Url,
         range: &Range<u64>,
         meter: &Meter,
-    ) -> Result<(Chunk, Trail), HttpError> {
-        let (response, trail) = self.get(url, Some(range), meter).await?;
-        let part = match range::check(range, response.status(), response.headers()) {
-            Ok(Some(part)) => part,
-            Ok(None) => return Err(HttpError::status(&response)),
-            Err(source) => return Err(HttpError::range(response.url(), source)),
-        };
-        let bytes = body::part(response, &part, meter).await?;
-        Ok((Chunk { bytes, file_size: part.file_size }, trail))
+    ) -> Result<(Chunk, Trail), Failure> {
+        let mut attempts = self.retry.attempts_at(url, &self.gate);
+        loop {
+            match self.try_range(url, range, meter).await {
+                Ok(read) => return Ok(read),
+                Err(error) => attempts.after(error).await?,
+            }
+        }
     }
 
     /// Reads a whole file of at most `limit` bytes.
@@ -150,10 +165,41 @@ impl Http {
         url: &Url,
         limit: u64,
         meter: &Meter,
+    ) -> Result<(Vec<u8>, Trail), Failure> {
+        let mut attempts = self.retry.attempts_at(url, &self.gate);
+        loop {
+            match self.try_whole(url, limit, meter).await {
+                Ok(read) => return Ok(read),
+                Err(error) => attempts.after(error).await?,
+            }
+        }
+    }
+
+    async fn try_range(
+        &self,
+        url: &Url,
+        range: &Range<u64>,
+        meter: &Meter,
+    ) -> Result<(Chunk, Trail), HttpError> {
+        let (response, trail) = self.get(url, Some(range), meter).await?;
+        let part = match range::check(range, response.status(), response.headers()) {
+            Ok(Some(part)) => part,
+            Ok(None) => return Err(HttpError::status(url, &response)),
+            Err(source) => return Err(HttpError::range(response.url(), source)),
+        };
+        let bytes = body::part(response, &part, meter).await?;
+        Ok((Chunk { bytes, file_size: part.file_size }, trail))
+    }
+
+    async fn try_whole(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &Meter,
     ) -> Result<(Vec<u8>, Trail), HttpError> {
         let (response, trail) = self.get(url, None, meter).await?;
         if response.status() != StatusCode::OK {
-            return Err(HttpError::status(&response));
+            return Err(HttpError::status(url, &response));
         }
         range::check_encoding(response.headers())
             .map_err(|source| HttpError::range(response.url(), source))?;
@@ -179,15 +225,15 @@ impl Http {
         }
     }
 
+    /// Sends one request, when the server may be asked.
     async fn send(
         &self,
         url: Url,
         range: Option<&Range<u64>>,
         meter: &Meter,
     ) -> Result<Response, HttpError> {
-        let safe_url = SafeUrl::from(&url);
-        let credential =
-            self.credential.as_ref().filter(|credential| credential.origin == url.origin());
+        let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
+        let credential = self.credential.as_ref().filter(|credential| credential.origin == origin);
         let mut request = self.client.get(url).timeout(self.request_timeout);
         request = request.header(ACCEPT_ENCODING, "identity");
         if let Some(range) = range {
@@ -196,12 +242,22 @@ impl Http {
         if let Some(credential) = credential {
             request = request.header(AUTHORIZATION, credential.value.clone());
         }
+        let pass = self.gate.pass(&origin, self.retry.longest_elapsed).await;
+        pass.map_err(|wait| HttpError::Busy { url: safe_url.clone(), wait })?;
         meter.count_request();
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let answer =
             request.send().await.map_err(|error| HttpError::transport(safe_url.clone(), error));
         let status = answer.as_ref().ok().map(|response| response.status().as_u16());
         tracing::debug!(url = %safe_url, ?range, status, elapsed = ?started.elapsed(), "answered");
+        if let Ok(Some(wait)) = answer.as_ref().map(|response| wait::quota(response.headers())) {
+            self.gate.close(&origin, wait);
+        }
         answer
     }
+}
+
+fn bundled_roots() -> impl Iterator<Item = Certificate> {
+    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+    roots.filter_map(|root| Certificate::from_der(root).ok())
 }

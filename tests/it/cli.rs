@@ -192,7 +192,7 @@ fn errors_say_what_to_do_next() {
             "`hf-meta --help`".to_owned(),
         ),
         (
-            &["org/x", "--endpoint", "http://127.0.0.1:1"],
+            &["org/x", "--endpoint", "http://127.0.0.1:1", "--retries", "0"],
             "error: failed to fetch",
             "is http://127.0.0.1:1 reachable".to_owned(),
         ),
@@ -242,7 +242,7 @@ fn proxies_of_the_environment() {
     let nobody = "http://127.0.0.1:1";
     let proxied = || {
         let mut command = hf_meta(hub.endpoint());
-        command.env("http_proxy", nobody).arg("org/model");
+        command.env("http_proxy", nobody).args(["org/model", "--retries", "0"]);
         command
     };
     assert_eq!(Ran::of(&mut proxied()).code, 3);

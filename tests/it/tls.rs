@@ -25,7 +25,7 @@ fn certificates() -> (String, ServerConfig) {
     let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap();
     let certificate = certificate.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hf_meta::{Client, ClientBuilder, Error, HttpError, RangeError, Source, TransportKind};
+use hf_meta::{
+    Client, ClientBuilder, Error, HttpError, RangeError, RetryPolicy, Source, TransportKind,
+};
 use wiremock::matchers::{header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -44,7 +46,12 @@ async fn parse_with(builder: ClientBuilder, server: &MockServer) -> Result<u64, 
 }
 
 async fn parse(first: ResponseTemplate, second: ResponseTemplate) -> Result<u64, Error> {
-    parse_with(Client::builder(), &server(first, second).await).await
+    parse_with(once(), &server(first, second).await).await
+}
+
+/// The settings of a client that asks once.
+fn once() -> ClientBuilder {
+    Client::builder().retry(RetryPolicy::never())
 }
 
 fn range_error(result: Result<u64, Error>) -> RangeError {
@@ -147,7 +154,7 @@ async fn redirects() {
         let mock = Mock::given(path(at)).respond_with(redirect).up_to_n_times(50);
         let mock = mock.mount_as_scoped(&server).await;
         let source: Source = format!("{}{at}", server.uri()).parse().unwrap();
-        let result = Client::new().unwrap().source(source).parse_safetensors_metadata().await;
+        let result = once().build().unwrap().source(source).parse_safetensors_metadata().await;
         match (result, reason) {
             (Ok(parsed), None) => assert_eq!(parsed.facts().cost.requests, 4),
             (Err(error), Some(reason)) => assert!(chain(&error).contains(reason), "{error:?}"),
@@ -165,7 +172,7 @@ async fn signed_urls_are_not_shown() {
     Mock::given(path("/x.safetensors")).respond_with(redirect).mount(&server).await;
     let refused = ResponseTemplate::new(418).insert_header("x-error-message", "no");
     Mock::given(path("/signed")).respond_with(refused).mount(&server).await;
-    let error = parse_with(Client::builder(), &server).await.unwrap_err();
+    let error = parse_with(once(), &server).await.unwrap_err();
     assert!(chain(&error).contains("/signed…"), "{}", chain(&error));
     assert!(!format!("{} {error:?}", chain(&error)).contains("s3cr3t"));
 }
@@ -175,7 +182,7 @@ async fn signed_urls_are_not_shown() {
 async fn deadlines() {
     let (short, long) = (Duration::from_millis(50), Duration::from_secs(600));
     let stalled = server(range(0, 7), range(8, last()).set_delay(long)).await;
-    let builder = || Client::builder().read_timeout(long).request_timeout(long).call_timeout(long);
+    let builder = || once().read_timeout(long).request_timeout(long).call_timeout(long);
     for builder in [builder().read_timeout(short), builder().request_timeout(short)] {
         match parse_with(builder, &stalled).await.unwrap_err() {
             Error::Fetch { source, .. } => {
@@ -197,7 +204,7 @@ async fn nobody_there() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let source: Source = format!("http://{address}/x.safetensors").parse().unwrap();
-    let result = Client::new().unwrap().source(source).parse_safetensors_metadata().await;
+    let result = once().build().unwrap().source(source).parse_safetensors_metadata().await;
     match result.unwrap_err() {
         Error::Fetch { source, .. } => {
             assert!(matches!(*source, HttpError::Transport { kind: TransportKind::Connect, .. }));

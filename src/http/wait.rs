@@ -1,0 +1,114 @@
+//! How long a server asks to be left alone. Pure functions over headers.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+/// How long an answer asks its readers to wait before the next request; `None` where it asks nothing.
+///
+/// `RateLimit` says when the quota is full again, and so counts only when nothing is left of it: the
+/// Hub sends it with every answer, and a `429` with something left is about another limit.
+/// `Retry-After` is the older way to say it.
+pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    quota(headers).or_else(|| retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now))
+}
+
+/// How long until there is something left of the quota; `None` where there is. Holds for answers that
+/// are fine, too: the next one would not be.
+pub(super) fn quota(headers: &HeaderMap) -> Option<Duration> {
+    rate_limit(headers.get("ratelimit")?.to_str().ok()?)
+}
+
+/// The time to the next window of the longest quota of which nothing is left:
+/// `"resolvers";r=0;t=55` is 55 seconds, and one more because `t` is rounded.
+///
+/// Source: `draft-ietf-httpapi-ratelimit-headers-09`, and the Hub's page on rate limits.
+fn rate_limit(text: &str) -> Option<Duration> {
+    let waits = text.split(',').filter_map(|item| {
+        let mut parameters = item.split(';').skip(1).filter_map(|pair| pair.trim().split_once('='));
+        let (mut remaining, mut seconds) = (None, None);
+        parameters.try_for_each(|(key, value)| {
+            let slot = match key {
+                "r" => &mut remaining,
+                "t" => &mut seconds,
+                _ => return Some(()),
+            };
+            *slot = Some(number(value)?);
+            Some(())
+        })?;
+        (remaining == Some(0)).then_some(Duration::from_secs(seconds?.saturating_add(1)))
+    });
+    waits.max()
+}
+
+/// Seconds, or a date of HTTP.
+fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
+    let text = text.trim();
+    let until = |date: SystemTime| date.duration_since(now).unwrap_or_default();
+    let seconds = number(text).map(Duration::from_secs);
+    seconds.or_else(|| httpdate::parse_http_date(text).ok().map(until))
+}
+
+/// Digits alone; more of them than a number has are a very long time.
+fn number(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(pairs: &[(&'static str, &'static str)]) -> Option<u64> {
+        let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            use reqwest::header::{HeaderName, HeaderValue};
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        asked(&pairs.iter().map(pair).collect(), now).map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn quotas() {
+        let cases = [
+            (r#""resolvers";r=0;t=55"#, Some(56)),
+            (r#""resolvers";r=2996;t=281"#, None),
+            (r#""api";r=0;t=3, "resolvers";r=0;t=55"#, Some(56)),
+            (r#""api";r=3;t=300, "resolvers";r=0;t=5"#, Some(6)),
+            (r#""resolvers"; r=0 ;t=55"#, Some(56)),
+            (r#""resolvers";t=55"#, None),
+            (r#""resolvers";r=0"#, None),
+            (r#""resolvers";r=0;t=-1"#, None),
+            (r#""resolvers";r=0;t=99999999999999999999"#, Some(u64::MAX)),
+            ("", None),
+            (";;;==,,", None),
+        ];
+        for (text, seconds) in cases {
+            assert_eq!(wait(&[("ratelimit", text)]), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn retry_after_in_both_forms() {
+        let cases = [
+            ("7", Some(7)),
+            (" 7 ", Some(7)),
+            ("Sat, 21 Nov 2026 12:00:30 GMT", Some(30)),
+            ("Sat, 21 Nov 2026 11:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+            ("1.5", None),
+            ("", None),
+        ];
+        for (text, seconds) in cases {
+            assert_eq!(wait(&[("retry-after", text)]), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_quota_outweighs_retry_after() {
+        let both = |quota| wait(&[("ratelimit", quota), ("retry-after", "7")]);
+        assert_eq!(both(r#""resolvers";r=0;t=55"#), Some(56));
+        assert_eq!(both(r#""resolvers";r=9;t=55"#), Some(7));
+    }
+}
