@@ -10,5 +10,7 @@ mod hub;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 
+mod differential;
 mod fixtures;
 mod local_hub;
+mod properties;
