@@ -12,10 +12,12 @@ mod models;
 
 mod bad_input;
 mod cli;
+mod differential;
 mod documented;
 mod fixtures;
 mod floors;
 mod local_hub;
+mod properties;
 mod requests;
 mod sources;
 mod support;

@@ -1,0 +1,188 @@
+//! Over generated and damaged headers, our verdict is that of the `safetensors` crate, but for a
+//! short list of differences that are meant.
+//!
+//! Each difference of the list says by what in a header it is recognized. It excuses a verdict only
+//! if the same tensors, listed without it, have the same verdict from both.
+
+mod allowed;
+mod damage;
+mod reading;
+mod tree;
+mod verdict;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
+
+use hf_meta::safetensors::HeaderError;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+
+use self::allowed::{ALLOWED, Allowed};
+use self::damage::{Change, Pick, bytes, changes, listing};
+use self::reading::Reading;
+use self::tree::{Fields, Header, Node};
+use self::verdict::{Verdicts, whole};
+
+const CASES: u32 = 8_000;
+
+/// The kinds of errors that a header can have, and those that a file can have beside them.
+const REFUSALS_OF_HEADERS: usize = 13;
+const REFUSALS_OF_FILES: usize = REFUSALS_OF_HEADERS + 5;
+
+/// A valid header, and what is then done to it.
+#[derive(Clone, Debug)]
+struct Case {
+    header: Header,
+    of_header: Vec<(Change<Fields>, Pick)>,
+    of_text: Vec<(Change<Vec<u8>>, Pick)>,
+    of_file: Vec<(Change<Vec<u8>>, Pick)>,
+}
+
+impl Case {
+    fn any() -> impl Strategy<Value = Self> {
+        let undamaged = || Just(Vec::new());
+        let of_header = changes(listing::OF_HEADER, 2);
+        let of_text = prop_oneof![2 => undamaged(), 1 => changes(bytes::OF_TEXT, 2)];
+        let of_file = prop_oneof![2 => undamaged(), 1 => changes(bytes::OF_FILE, 1)];
+        (tree::header(), of_header, of_text, of_file).prop_map(
+            |(header, of_header, of_text, of_file)| Self { header, of_header, of_text, of_file },
+        )
+    }
+
+    fn text(&self) -> Vec<u8> {
+        let mut fields = self.header.fields.clone();
+        apply(&self.of_header, &mut fields);
+        let mut text = Node::Object(fields).to_string().into_bytes();
+        apply(&self.of_text, &mut text);
+        text
+    }
+
+    fn file(&self, text: &[u8]) -> Vec<u8> {
+        let mut file = whole(text, &vec![0; self.header.data_length]);
+        apply(&self.of_file, &mut file);
+        file
+    }
+}
+
+fn apply<T>(changes: &[(Change<T>, Pick)], to: &mut T) {
+    for (change, pick) in changes {
+        change(to, pick);
+    }
+}
+
+/// What the cases came to, so that a run in which little happened fails.
+#[derive(Debug, Default)]
+struct Tally {
+    accepted: u32,
+    /// The kinds of our errors.
+    refusals: HashSet<Discriminant<HeaderError>>,
+    /// Per allowed difference, how often one reader accepted and the other did not, by it alone.
+    differed: [u32; ALLOWED.len()],
+}
+
+impl Tally {
+    fn add(&mut self, verdicts: &Verdicts, differences: &[usize]) {
+        self.accepted += u32::from(verdicts.ours.is_ok() && verdicts.reference.is_ok());
+        self.refusals.extend(verdicts.ours.as_ref().err().map(discriminant));
+        if let [at] = *differences {
+            let one_accepts = verdicts.ours.is_ok() != verdicts.reference.is_ok();
+            self.differed[at] += u32::from(one_accepts);
+        }
+    }
+
+    fn assert_enough(&self, kinds: usize) {
+        assert!(self.accepted > CASES / 4, "{self:?}");
+        assert!(self.refusals.len() >= kinds, "{self:?}");
+    }
+
+    /// Fails for a difference that never made one, of those that `could`.
+    fn assert_needed(&self, could: fn(&Allowed) -> bool) {
+        for (allowed, met) in ALLOWED.iter().zip(self.differed) {
+            let is_needed = met > 0 || !could(allowed);
+            assert!(is_needed, "never met: {} ({})", allowed.what, allowed.reason);
+        }
+    }
+}
+
+fn differences_of_header(json: &[u8]) -> Result<(Verdicts, Vec<usize>), String> {
+    let verdicts = Verdicts::of_header(json);
+    let differences = verdicts.differences(json, Verdicts::of_header)?;
+    Ok((verdicts, differences))
+}
+
+fn differences_of_file(file: &[u8]) -> Result<(Verdicts, Vec<usize>), String> {
+    let verdicts = Verdicts::of_file(file);
+    let (header, data) = halves(file);
+    let differences =
+        verdicts.differences(header, |header| Verdicts::of_file(&whole(header, data)))?;
+    Ok((verdicts, differences))
+}
+
+/// The header and the data of a file; both empty where its first bytes make no sense.
+fn halves(file: &[u8]) -> (&[u8], &[u8]) {
+    let parts = file.split_first_chunk().and_then(|(prefix, rest)| {
+        rest.split_at_checked(u64::from_le_bytes(*prefix).try_into().ok()?)
+    });
+    parts.unwrap_or_default()
+}
+
+/// Whether the size of the file is a number: the reference adds it up unchecked.
+fn can_be_read_whole(header: &[u8]) -> bool {
+    let end = Reading::of(header).map_or(0, |header| header.data_end());
+    end.checked_add(1 << 32).is_some()
+}
+
+/// Whether a file can be made that is accepted but for this difference.
+fn fits_in_memory(allowed: &Allowed) -> bool {
+    let fits = |json: &&str| Reading::of(json.as_bytes()).unwrap().data_end() < 1 << 20;
+    allowed.examples.iter().any(fits)
+}
+
+fn check(case: &Case, headers: &mut Tally, files: &mut Tally) -> Result<(), String> {
+    let text = case.text();
+    let shown = || String::from_utf8_lossy(&text);
+    let (verdicts, differences) =
+        differences_of_header(&text).map_err(|error| format!("header {}: {error}", shown()))?;
+    headers.add(&verdicts, &differences);
+    let file = case.file(&text);
+    if can_be_read_whole(halves(&file).0) {
+        let (verdicts, differences) = differences_of_file(&file)
+            .map_err(|error| format!("file of header {}: {error}", shown()))?;
+        files.add(&verdicts, &differences);
+    }
+    Ok(())
+}
+
+#[test]
+fn verdicts_differ_by_nothing_but_what_is_allowed() {
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::XorShift);
+    let tallies = RefCell::new((Tally::default(), Tally::default()));
+    let found = TestRunner::new_with_rng(config, rng).run(&Case::any(), |case| {
+        let (headers, files) = &mut *tallies.borrow_mut();
+        check(&case, headers, files).map_err(TestCaseError::fail)
+    });
+    assert!(found.is_ok(), "{}", found.unwrap_err());
+    let (headers, files) = tallies.into_inner();
+    headers.assert_enough(REFUSALS_OF_HEADERS);
+    files.assert_enough(REFUSALS_OF_FILES);
+    headers.assert_needed(|_| true);
+    files.assert_needed(fits_in_memory);
+}
+
+#[test]
+fn each_allowed_difference_by_example() {
+    for (at, allowed) in ALLOWED.iter().enumerate() {
+        for header in allowed.examples {
+            let (verdicts, differences) = differences_of_header(header.as_bytes()).unwrap();
+            assert_eq!(differences, [at], "{header}: {}", allowed.what);
+            assert_eq!(
+                verdicts.ours.is_err(),
+                allowed.refusal.is_some(),
+                "{header}: {}",
+                allowed.what
+            );
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What can be done to a header: to its structure, to its text, and to the file that it is in.
+
+pub(super) mod bytes;
+mod entry;
+pub(super) mod listing;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::tree::{Fields, Node, quoted};
+
+/// Which of the many places, and which of the many values.
+#[derive(Clone, Debug)]
+pub(super) struct Pick {
+    place: Index,
+    part: Index,
+    value: Index,
+    change: Index,
+}
+
+/// One change; it changes nothing where there is nothing that it could change.
+pub(super) type Change<T> = fn(&mut T, &Pick);
+
+/// Some changes out of many, at most so many of them.
+pub(super) fn changes<T: 'static>(
+    among: &'static [Change<T>],
+    most: usize,
+) -> impl Strategy<Value = Vec<(Change<T>, Pick)>> {
+    proptest::collection::vec((select(among), pick()), 0..=most)
+}
+
+fn pick() -> impl Strategy<Value = Pick> {
+    any::<[Index; 4]>().prop_map(|[place, part, value, change]| Pick { place, part, value, change })
+}
+
+fn one<T>(index: Index, among: &mut [T]) -> Option<&mut T> {
+    (!among.is_empty()).then(|| index.get_mut(among))
+}
+
+fn value_of<'a>(fields: &'a mut Fields, name: &str) -> Option<&'a mut Node> {
+    let name = quoted(name);
+    fields.iter_mut().find(|(field, _)| *field == name).map(|(_, value)| value)
+}
+
+fn number(node: &Node) -> Option<u64> {
+    match node {
+        Node::Token(text) => text.parse().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,208 @@
+//! What either reader says of a header or of a file, and whether they say the same.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hf_meta::SafetensorsFileHeader;
+use hf_meta::safetensors::{HeaderError, HeaderLength};
+use safetensors::SafeTensors;
+use safetensors::tensor::{Metadata, SafeTensorError};
+
+use super::allowed::ALLOWED;
+use super::reading::Reading;
+
+/// What is wrong with a file that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    NoPrefix,
+    OverLimit,
+    PastEnd,
+    /// The header is not JSON of the kind that a header is.
+    Text,
+    /// The header breaks a rule of the tensors.
+    Tensors,
+    FileSize,
+}
+
+/// The verdicts on one header or file.
+#[derive(Debug)]
+pub(super) struct Verdicts {
+    pub(super) ours: Result<SafetensorsFileHeader, HeaderError>,
+    pub(super) reference: Result<Metadata, Stage>,
+}
+
+impl Verdicts {
+    pub(super) fn of_header(json: &[u8]) -> Self {
+        // Without the file, all of the reference's errors are of one kind.
+        let stage = || Self::of_file(&whole(json, &[])).stages().1;
+        let reference = serde_json::from_slice(json);
+        Self {
+            ours: SafetensorsFileHeader::from_json(json),
+            reference: reference.map_err(|_| stage().unwrap()),
+        }
+    }
+
+    pub(super) fn of_file(file: &[u8]) -> Self {
+        let reference = SafeTensors::read_metadata(file);
+        Self {
+            ours: read(file),
+            reference: reference.map(|(_, metadata)| metadata).map_err(|error| stage_of(&error)),
+        }
+    }
+
+    /// What is wrong by us and by the reference; `None` where nothing is.
+    pub(super) fn stages(&self) -> (Option<Stage>, Option<Stage>) {
+        (self.ours.as_ref().err().map(stage), self.reference.as_ref().err().copied())
+    }
+
+    /// Whether the verdicts are the same, and where they are to accept, what was read.
+    fn agree(&self) -> bool {
+        match (&self.ours, &self.reference) {
+            (Ok(ours), Ok(reference)) => is_same(ours, reference),
+            _ => self.stages().0 == self.stages().1,
+        }
+    }
+
+    /// The differences between the verdicts, as places in [`ALLOWED`]; an error where one is not
+    /// explained by them. `again` gives the verdicts when only the header is another.
+    pub(super) fn differences(
+        &self,
+        header: &[u8],
+        again: impl Fn(&[u8]) -> Self,
+    ) -> Result<Vec<usize>, String> {
+        let reading = Reading::of(header);
+        if let Ok(ours) = &self.ours {
+            let reading = reading.as_ref().ok_or("we accept what cannot be read")?;
+            keeps_what_stands_there(ours, reading)?;
+        }
+        if self.agree() {
+            return Ok(Vec::new());
+        }
+        let reading = reading.ok_or_else(|| format!("the verdicts differ: {self:?}"))?;
+        let undisputed = again(reading.undisputed().as_bytes());
+        match self.excuses(&reading, &undisputed) {
+            Some(excuses) if undisputed.agree() => Ok(excuses),
+            _ => Err(format!("no allowed difference: {self:?}, without it {undisputed:?}")),
+        }
+    }
+
+    /// The allowed differences that the header has, if they explain who says what: a reader that
+    /// none of them is about must say the same of the undisputed header, and where it is us that
+    /// they are about, our error must be theirs.
+    fn excuses(&self, reading: &Reading, undisputed: &Self) -> Option<Vec<usize>> {
+        let present: Vec<_> =
+            (0..ALLOWED.len()).filter(|&at| (ALLOWED[at].present)(reading)).collect();
+        let (refusals, others): (Vec<_>, Vec<_>) =
+            present.iter().map(|&at| ALLOWED[at].refusal).partition(Option::is_some);
+        let (ours, reference) = self.stages();
+        let is_ours = match &self.ours {
+            Err(error) => refusals.into_iter().flatten().any(|refusal| refusal(error)),
+            Ok(_) => false,
+        };
+        let ours_stays = is_ours || ours == undisputed.stages().0;
+        let reference_stays = !others.is_empty() || reference == undisputed.stages().1;
+        (!present.is_empty() && ours_stays && reference_stays).then_some(present)
+    }
+}
+
+/// A file with this header and data.
+pub(super) fn whole(header: &[u8], data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header, data].concat()
+}
+
+/// Reads a whole file with the parts that are public.
+fn read(file: &[u8]) -> Result<SafetensorsFileHeader, HeaderError> {
+    let size = file.len() as u64;
+    let length = HeaderLength::from_prefix(file, size, HeaderLength::DEFAULT_LIMIT)?;
+    let [start, end] = [length.range().start, length.range().end].map(|at| at.try_into().unwrap());
+    let header = SafetensorsFileHeader::from_json(&file[start..end])?;
+    header.check_file_size(size).map(|()| header)
+}
+
+fn stage(error: &HeaderError) -> Stage {
+    match error {
+        HeaderError::FileTooShort { .. } => Stage::NoPrefix,
+        HeaderError::OverLimit { .. } | HeaderError::NotSafetensors { .. } => Stage::OverLimit,
+        HeaderError::PastEndOfFile { .. } => Stage::PastEnd,
+        HeaderError::FileSize { .. } => Stage::FileSize,
+        HeaderError::Empty
+        | HeaderError::NotAnObject { .. }
+        | HeaderError::NotUtf8 { .. }
+        | HeaderError::NulPadding { .. }
+        | HeaderError::Json { .. }
+        | HeaderError::Entry { .. } => Stage::Text,
+        _ => Stage::Tensors,
+    }
+}
+
+fn stage_of(error: &SafeTensorError) -> Stage {
+    match error {
+        SafeTensorError::HeaderTooSmall => Stage::NoPrefix,
+        SafeTensorError::HeaderTooLarge => Stage::OverLimit,
+        SafeTensorError::InvalidHeaderLength => Stage::PastEnd,
+        SafeTensorError::MetadataIncompleteBuffer => Stage::FileSize,
+        SafeTensorError::InvalidHeader(_) | SafeTensorError::InvalidHeaderDeserialization(_) => {
+            Stage::Text
+        }
+        _ => Stage::Tensors,
+    }
+}
+
+/// Whether both read the same tensors, the same metadata, the same length, and count the same.
+fn is_same(ours: &SafetensorsFileHeader, reference: &Metadata) -> bool {
+    let theirs = reference.tensors();
+    let metadata =
+        ours.metadata().map(|pairs| pairs.clone().into_iter().collect::<HashMap<_, _>>());
+    ours.tensors().len() == theirs.len()
+        && ours.tensors().all(|(name, tensor)| {
+            theirs.get(name).is_some_and(|their| {
+                let (begin, end) = their.data_offsets;
+                tensor.dtype.as_str() == format!("{:?}", their.dtype)
+                    && tensor.shape == wide(&their.shape)
+                    && tensor.data_offsets == (begin as u64, end as u64)
+            })
+        })
+        && metadata == *reference.metadata()
+        && ours.data_length() == reference.data_len() as u64
+        && counts(ours) == recount(reference)
+}
+
+fn wide(shape: &[usize]) -> Vec<u64> {
+    shape.iter().map(|&length| length as u64).collect()
+}
+
+/// Tensors, parameters, scalars and bytes by the name of the dtype.
+type Counts = BTreeMap<String, [u64; 4]>;
+
+fn counts(header: &SafetensorsFileHeader) -> Counts {
+    let rows = header.parameter_count().rows().map(|(dtype, count)| {
+        (dtype.to_string(), [count.tensors, count.parameters, count.scalars, count.bytes])
+    });
+    rows.collect()
+}
+
+fn recount(reference: &Metadata) -> Counts {
+    let mut counts = Counts::new();
+    for tensor in reference.tensors().values() {
+        let elements: u64 = wide(&tensor.shape).iter().product();
+        let scalars = u64::from(tensor.shape.is_empty());
+        let bytes = (tensor.data_offsets.1 - tensor.data_offsets.0) as u64;
+        let row = counts.entry(format!("{:?}", tensor.dtype)).or_default();
+        for (sum, part) in row.iter_mut().zip([1, elements - scalars, scalars, bytes]) {
+            *sum += part;
+        }
+    }
+    counts
+}
+
+/// Whether an accepted header has what the file lists, in its order.
+fn keeps_what_stands_there(ours: &SafetensorsFileHeader, file: &Reading) -> Result<(), String> {
+    let kept = ours.tensors().map(|(name, tensor)| {
+        (name, tensor.dtype.as_str(), tensor.shape.as_slice(), tensor.data_offsets)
+    });
+    let listed = file.tensors.iter().map(|(name, entry)| {
+        (name.as_str(), entry.dtype.as_str(), entry.shape.as_slice(), entry.data_offsets)
+    });
+    let metadata = file.metadata.as_ref().map(|pairs| pairs.iter().cloned().collect());
+    let is_kept = kept.eq(listed) && ours.metadata() == metadata.as_ref();
+    if is_kept { Ok(()) } else { Err(format!("{ours:?} is not what {file:?} lists")) }
+}

@@ -1,0 +1,35 @@
+//! What holds whatever the input: no panic, errors of bounded length, and values that survive being
+//! written and read again.
+
+mod addresses;
+mod hostile;
+mod values;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same cases in every run, and no files written where one fails.
+fn config(cases: u32) -> Config {
+    Config {
+        cases,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(0x5afe_7e45),
+        ..Config::default()
+    }
+}
+
+/// Whether a path stays in the folder it is joined to, by the rules of any system.
+fn stays_inside(path: &str) -> bool {
+    !path.contains(['\\', ':'])
+        && !path.contains(char::is_control)
+        && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// A name that is safe, or not quite.
+fn shard_name() -> impl Strategy<Value = String> {
+    let pieces = ["a", "7b", "..", ".", "/", "\\", ":", "%2e%2e", "\0", "\u{85}", "ü", "C:", " "];
+    let pieces: Vec<_> = pieces.into_iter().map(str::to_owned).collect();
+    vec(select(pieces), 0..5).prop_map(|pieces| format!("{}x.safetensors", pieces.concat()))
+}
