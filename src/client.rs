@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::http::{Credential, Http, RetryPolicy, Timeouts};
+use reqwest::header::HeaderValue;
+
+use crate::http::{AddressPolicy, Http, RetryPolicy, Settings, Timeouts};
 use crate::hub::{Endpoint, RepoId};
 use crate::load::Limits;
 use crate::model::{Context, Model};
@@ -84,6 +86,8 @@ impl Client {
 pub struct ClientBuilder {
     endpoint: String,
     token: Option<String>,
+    user_agent: Option<String>,
+    addresses: AddressPolicy,
     proxy_from_env: bool,
     timeouts: Timeouts,
     retry: RetryPolicy,
@@ -96,6 +100,8 @@ impl Default for ClientBuilder {
         Self {
             endpoint: Endpoint::HUGGING_FACE.to_owned(),
             token: None,
+            user_agent: None,
+            addresses: AddressPolicy::default(),
             proxy_from_env: false,
             timeouts: Timeouts {
                 connect: Duration::from_secs(10),
@@ -123,6 +129,19 @@ impl ClientBuilder {
     /// The token that goes to the endpoint's origin, and to no other.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
+        self
+    }
+
+    /// What to say of the program that uses this library, such as `badges/1.0`. It follows our own
+    /// `hf-meta/<version>` in `User-Agent`.
+    pub fn user_agent(mut self, program: impl Into<String>) -> Self {
+        self.user_agent = Some(program.into());
+        self
+    }
+
+    /// Which addresses may be asked; [`AddressPolicy::Any`] by default.
+    pub fn addresses(mut self, policy: AddressPolicy) -> Self {
+        self.addresses = policy;
         self
     }
 
@@ -185,19 +204,45 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// When the endpoint is no address of a Hub, when the token could not stand in a header, and when
-    /// TLS cannot be set up.
+    /// When the endpoint is no address of a Hub, when the token or the name of the program could not
+    /// stand in a header, and when TLS cannot be set up.
     pub fn build(self) -> Result<Client, Error> {
         let endpoint =
             Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
-        let bearer = |token: &str| Credential::bearer(endpoint.origin(), token).ok_or(Error::Token);
-        let credential = self.token.as_deref().map(bearer).transpose()?;
-        let http = Http::new(self.timeouts, self.retry, self.proxy_from_env, credential)
-            .map_err(|error| Error::Setup { source: error.into() })?;
-        let context =
-            Context { http, endpoint, limits: self.limits, call_timeout: self.call_timeout };
+        let token = self.token.as_deref().map(bearer).transpose()?;
+        let settings = Settings {
+            endpoint: endpoint.url().clone(),
+            token,
+            user_agent: user_agent(self.user_agent.as_deref())?,
+            addresses: self.addresses,
+            proxy_from_env: self.proxy_from_env,
+            timeouts: self.timeouts,
+            retry: self.retry,
+        };
+        let http = Http::new(settings).map_err(|error| Error::Setup { source: error.into() })?;
+        let context = Context {
+            http,
+            endpoint,
+            notices: Arc::default(),
+            limits: self.limits,
+            call_timeout: self.call_timeout,
+        };
         Ok(Client { context: Arc::new(context) })
     }
+}
+
+/// The header that carries a token, which no log of headers shows.
+fn bearer(token: &str) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Token)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// This library, and who uses it.
+fn user_agent(user: Option<&str>) -> Result<HeaderValue, Error> {
+    let library = concat!("hf-meta/", env!("CARGO_PKG_VERSION"));
+    let agent = user.map_or_else(|| library.to_owned(), |user| format!("{library} {user}"));
+    HeaderValue::from_str(&agent).map_err(|_| Error::UserAgent)
 }
 
 /// The token is left out, and what of the endpoint is a password.
@@ -206,6 +251,8 @@ impl std::fmt::Debug for ClientBuilder {
         f.debug_struct("ClientBuilder")
             .field("endpoint", &Endpoint::parse(&self.endpoint))
             .field("token", &self.token.is_some())
+            .field("user_agent", &self.user_agent)
+            .field("addresses", &self.addresses)
             .field("proxy_from_env", &self.proxy_from_env)
             .field("timeouts", &self.timeouts)
             .field("retry", &self.retry)

@@ -27,6 +27,8 @@ pub enum Error {
     /// The token itself is left out.
     #[error("the token holds characters that no token has")]
     Token,
+    #[error("the name of the program holds characters that no header may hold")]
+    UserAgent,
     #[error("the HTTP client could not be set up")]
     Setup { source: Box<dyn std::error::Error + Send + Sync> },
     #[error("repository `{repo}` not found, or not open to this reader")]
@@ -105,6 +107,6 @@ impl Error {
     /// Whether the call was wrong before anything was asked for.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Source(_) | Self::Endpoint { .. } | Self::Token)
+        matches!(self, Self::Source(_) | Self::Endpoint { .. } | Self::Token | Self::UserAgent)
     }
 }

@@ -16,7 +16,7 @@ mod store;
 
 pub use client::{Client, ClientBuilder};
 pub use error::Error;
-pub use http::{HttpError, RangeError, RetryPolicy, SafeUrl, TransportKind};
+pub use http::{AddressPolicy, HttpError, RangeError, RetryPolicy, SafeUrl, TransportKind};
 pub use hub::{
     CommitSha, Endpoint, EndpointError, IdError, Refusal, RefusalKind, RepoId, RepoKind, Revision,
 };

@@ -98,16 +98,30 @@ enum Found {
 impl Load {
     pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
         let (started, meter) = (Instant::now(), Meter::default());
-        match self.find(&meter).await? {
+        let (load, found) = self.find_with_or_without_token(&meter).await?;
+        match found {
             Found::File { path, start } => {
-                let reader = Reader::new(self, start.commit, started, meter);
+                let reader = Reader::new(load, start.commit, started, meter);
                 reader.single(path, &start.value).await
             }
             Found::Index { path, json } => {
-                let reader = Reader::new(self, json.commit, started, meter);
+                let reader = Reader::new(load, json.commit, started, meter);
                 reader.sharded(path, &json.value).await
             }
         }
+    }
+
+    /// A public repo needs no token, and one that has expired must not keep its owner from it.
+    async fn find_with_or_without_token(mut self, meter: &Meter) -> Result<(Self, Found), Error> {
+        let error = match self.find(meter).await {
+            Err(error @ Error::BadToken { .. }) => error,
+            found => return found.map(|found| (self, found)),
+        };
+        let Some(store) = self.store.anonymous() else { return Err(error) };
+        self.store = store;
+        let Ok(found) = self.find(meter).await else { return Err(error) };
+        tracing::warn!("the token is not valid; reading without it");
+        Ok((self, found))
     }
 
     async fn find(&self, meter: &Meter) -> Result<Found, Error> {

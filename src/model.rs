@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::error::Error;
 use crate::http::Http;
-use crate::hub::Endpoint;
+use crate::hub::{Endpoint, Notices};
 use crate::load::{Limits, Load, OnProgress, Progress, Target};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::safetensors::RepoPath;
@@ -21,6 +21,7 @@ use crate::store::Store;
 pub(crate) struct Context {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
+    pub(crate) notices: Arc<Notices>,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
 }
@@ -82,12 +83,15 @@ impl Model {
         let source = self.source.clone()?;
         let (store, target) = match &source {
             Source::Repo { repo, revision, path } => {
-                let (http, endpoint) = (self.context.http.clone(), self.context.endpoint.clone());
-                let revision = revision.clone().unwrap_or_default();
-                (
-                    Store::Hub { http, endpoint, repo: repo.clone(), revision },
-                    Target::of(path.clone()),
-                )
+                let Context { http, endpoint, notices, .. } = &*self.context;
+                let store = Store::Hub {
+                    http: http.clone(),
+                    endpoint: endpoint.clone(),
+                    repo: repo.clone(),
+                    revision: revision.clone().unwrap_or_default(),
+                    notices: Arc::clone(notices),
+                };
+                (store, Target::of(path.clone()))
             }
             Source::Url(url) => {
                 let file = file_of(url)?;

@@ -2,20 +2,21 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use url::Url;
 
 use crate::disk;
 use crate::error::Error;
 use crate::http::{Chunk, Failure, Http, HttpError, Meter, SafeUrl, Trail};
-use crate::hub::{CommitSha, Endpoint, Refusal, RefusalKind, RepoId, Revision};
+use crate::hub::{CommitSha, Endpoint, Notices, Refusal, RefusalKind, RepoId, Revision};
 use crate::safetensors::RepoPath;
 
 /// A folder of files that are named by their path in it.
 #[derive(Clone, Debug)]
 pub(crate) enum Store {
     /// A revision of a repo on a Hub.
-    Hub { http: Http, endpoint: Endpoint, repo: RepoId, revision: Revision },
+    Hub { http: Http, endpoint: Endpoint, repo: RepoId, revision: Revision, notices: Arc<Notices> },
     /// The folder of a file on any server; `url` is that file.
     Web { http: Http, url: Url, file: RepoPath },
     /// A local folder.
@@ -40,7 +41,7 @@ impl Store {
             Place::Web(http, url) => http
                 .range(&url, range, meter)
                 .await
-                .map(|(chunk, trail)| Fetched { value: chunk, commit: commit(&trail) })
+                .map(|(chunk, trail)| self.fetched(chunk, &trail))
                 .map_err(|failure| self.explain(path, failure)),
             Place::Disk(file) => disk::range(&file, range, meter)
                 .await
@@ -60,7 +61,7 @@ impl Store {
             Place::Web(http, url) => http
                 .whole(&url, limit, meter)
                 .await
-                .map(|(bytes, trail)| Fetched { value: bytes, commit: commit(&trail) })
+                .map(|(bytes, trail)| self.fetched(bytes, &trail))
                 .map_err(|failure| self.explain(path, failure)),
             Place::Disk(file) => disk::whole(&file, limit, meter)
                 .await
@@ -78,6 +79,16 @@ impl Store {
         self
     }
 
+    /// The same store, read without the token that it was read with; `None` if there was none.
+    pub(crate) fn anonymous(&self) -> Option<Self> {
+        let mut store = self.clone();
+        if let Self::Hub { http, .. } = &mut store {
+            *http = http.anonymous()?;
+            return Some(store);
+        }
+        None
+    }
+
     /// What to call a file of this store in an error.
     pub(crate) fn name(&self, path: &RepoPath) -> String {
         match self {
@@ -89,12 +100,20 @@ impl Store {
 
     fn at(&self, path: &RepoPath) -> Place<'_> {
         match self {
-            Self::Hub { http, endpoint, repo, revision } => {
+            Self::Hub { http, endpoint, repo, revision, .. } => {
                 Place::Web(http, endpoint.resolve(repo, revision, path))
             }
             Self::Web { http, url, file } => Place::Web(http, sibling(url, file, path)),
             Self::Disk { folder } => Place::Disk(folder.join(path.as_str())),
         }
+    }
+
+    /// What was read, with what the Hub says of it on the way.
+    fn fetched<T>(&self, value: T, trail: &Trail) -> Fetched<T> {
+        if let Self::Hub { notices, .. } = self {
+            notices.pass_on(trail.header("x-hf-warning"));
+        }
+        Fetched { value, commit: commit(trail) }
     }
 
     /// What an HTTP error means for a file of this store.

@@ -45,6 +45,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOKEN", help = TOKEN_HELP)]
     pub(crate) token: Option<String>,
 
+    /// Say on stderr what is tried again and waited for; twice, say it of every request
+    #[arg(long, short, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
     /// How often a request that failed is made again, where it may pass [default: 4]
     #[arg(long, value_name = "TIMES")]
     pub(crate) retries: Option<u8>,

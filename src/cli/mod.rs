@@ -2,6 +2,7 @@
 //! or a server reaches a terminal unescaped.
 
 mod args;
+mod log;
 mod progress;
 mod render;
 mod report;
@@ -44,8 +45,10 @@ fn run(args: &Args) -> io::Result<Outcome> {
             return Ok(Outcome::from(&error));
         }
     };
+    let bars = Bars::default();
+    log::init(args.verbose, &bars);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(read_all(args, &client))
+    runtime.block_on(read_all(args, &client, &bars))
 }
 
 fn client(args: &Args) -> Result<Client, Error> {
@@ -66,8 +69,7 @@ fn client(args: &Args) -> Result<Client, Error> {
 }
 
 /// Reads all repos side by side, and prints them in the order in which they were asked for.
-async fn read_all(args: &Args, client: &Client) -> io::Result<Outcome> {
-    let bars = Bars::default();
+async fn read_all(args: &Args, client: &Client, bars: &Bars) -> io::Result<Outcome> {
     let reads = args.repos.iter().map(|repo| {
         let bar = bars.add(repo);
         async move {

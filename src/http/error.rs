@@ -8,6 +8,7 @@ use reqwest::Response;
 use reqwest::header::HeaderMap;
 use thiserror::Error;
 
+use super::address::AddressError;
 use super::{SafeUrl, wait};
 
 /// Why bytes could not be had over HTTP.
@@ -32,6 +33,9 @@ pub enum HttpError {
     /// A redirect that is not followed.
     #[error("`{url}` redirects {reason}")]
     Redirect { url: SafeUrl, reason: &'static str },
+    /// A host that the [`AddressPolicy`](crate::AddressPolicy) does not allow.
+    #[error("the address of `{url}` is not public")]
+    Address { url: SafeUrl },
     #[error("`{url}` has more than {limit} bytes")]
     OverLimit { url: SafeUrl, limit: u64 },
 }
@@ -95,6 +99,9 @@ impl ResponseHeaders {
 
 impl HttpError {
     pub(super) fn transport(url: SafeUrl, error: reqwest::Error) -> Self {
+        if causes(&error).any(<dyn StdError>::is::<AddressError>) {
+            return Self::Address { url };
+        }
         let kind = if is_about_certificate(&error) {
             TransportKind::Certificate
         } else if error.is_timeout() {
@@ -130,7 +137,10 @@ impl HttpError {
             Self::Status { status: 403, is_redirected, .. } => *is_redirected,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
             Self::Range { source, .. } => matches!(source, RangeError::Length { .. }),
-            Self::Busy { .. } | Self::Redirect { .. } | Self::OverLimit { .. } => false,
+            Self::Busy { .. }
+            | Self::Redirect { .. }
+            | Self::Address { .. }
+            | Self::OverLimit { .. } => false,
         }
     }
 
@@ -149,15 +159,20 @@ impl HttpError {
 }
 
 fn is_about_certificate(error: &reqwest::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
+    causes(error).any(|cause| {
         // An error of TLS reaches us inside one of IO.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let tls = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if matches!(tls, Some(rustls::Error::InvalidCertificate(_))) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+        matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+    })
+}
+
+/// An error's causes, the nearest first.
+fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    let mut next = error.source();
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
 }

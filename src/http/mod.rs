@@ -5,6 +5,7 @@
 //! serves only the range it was signed for and must not be kept, and because the token may go to one
 //! origin only.
 
+mod address;
 mod body;
 mod error;
 mod gate;
@@ -19,13 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::url::{Origin, Url};
+use ::url::Url;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
-use reqwest::{Certificate, Response, StatusCode, redirect::Policy};
+use reqwest::{Certificate, RequestBuilder, Response, StatusCode, redirect::Policy};
 use tokio::time::Instant;
 
+use address::{Guard, GuardedResolver};
 use gate::Gate;
 
+pub use address::AddressPolicy;
 pub(crate) use error::ResponseHeaders;
 pub use error::{HttpError, RangeError, TransportKind};
 pub(crate) use retry::Failure;
@@ -38,6 +41,20 @@ pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     pub(crate) read: Duration,
     pub(crate) request: Duration,
+}
+
+/// What an HTTP client is to be like.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The server that the token is for, and whose kind of address is allowed.
+    pub(crate) endpoint: Url,
+    pub(crate) token: Option<HeaderValue>,
+    pub(crate) user_agent: HeaderValue,
+    pub(crate) addresses: AddressPolicy,
+    /// Whether proxies are those of the environment, else none.
+    pub(crate) proxy_from_env: bool,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) retry: RetryPolicy,
 }
 
 /// A part of a file, or all of it up to its end when it ends inside what was asked for.
@@ -75,22 +92,6 @@ impl Meter {
     }
 }
 
-/// A token and the one origin it may go to.
-#[derive(Clone, Debug)]
-pub(crate) struct Credential {
-    origin: Origin,
-    value: HeaderValue,
-}
-
-impl Credential {
-    /// A bearer token for an origin; `None` when the token cannot stand in a header.
-    pub(crate) fn bearer(origin: Origin, token: &str) -> Option<Self> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
-        value.set_sensitive(true);
-        Some(Self { origin, value })
-    }
-}
-
 /// The headers of every answer on the way, the last one's last.
 #[derive(Debug, Default)]
 pub(crate) struct Trail(Vec<HeaderMap>);
@@ -106,41 +107,27 @@ impl Trail {
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: reqwest::Client,
-    credential: Option<Credential>,
-    request_timeout: Duration,
-    retry: RetryPolicy,
+    guard: Arc<Guard>,
     gate: Arc<Gate>,
+    settings: Arc<Settings>,
 }
 
 impl Http {
-    /// A client. Proxies are those of the environment if `proxy_from_env`, else none.
-    pub(crate) fn new(
-        timeouts: Timeouts,
-        retry: RetryPolicy,
-        proxy_from_env: bool,
-        credential: Option<Credential>,
-    ) -> Result<Self, reqwest::Error> {
-        let builder = || {
-            let builder = reqwest::Client::builder()
-                .user_agent(concat!("hf-meta/", env!("CARGO_PKG_VERSION")))
-                .redirect(Policy::none())
-                .retry(reqwest::retry::never())
-                .connect_timeout(timeouts.connect)
-                .read_timeout(timeouts.read)
-                // Another crate of the build may have turned these on, and a range that was inflated
-                // behind our back is not the range that was asked for.
-                .no_gzip()
-                .no_brotli()
-                .no_zstd()
-                .no_deflate();
-            if proxy_from_env { builder } else { builder.no_proxy() }
-        };
+    pub(crate) fn new(settings: Settings) -> Result<Self, reqwest::Error> {
+        let guard = Guard::new(settings.addresses, &settings.endpoint);
         // A machine without certificates, as small container images are, gives no verifier; Mozilla's
         // roots, which are part of the program, then stand in.
-        let client =
-            builder().build().or_else(|_| builder().tls_certs_only(bundled_roots()).build())?;
-        let gate = Arc::default();
-        Ok(Self { client, credential, request_timeout: timeouts.request, retry, gate })
+        let client = builder(&settings, &guard)
+            .build()
+            .or_else(|_| builder(&settings, &guard).tls_certs_only(bundled_roots()).build())?;
+        Ok(Self { client, guard, gate: Arc::default(), settings: Arc::new(settings) })
+    }
+
+    /// The same client, its connections and waits shared, without its token; `None` if it has none.
+    pub(crate) fn anonymous(&self) -> Option<Self> {
+        self.settings.token.as_ref()?;
+        let settings = Settings { token: None, ..Settings::clone(&self.settings) };
+        Some(Self { settings: Arc::new(settings), ..self.clone() })
     }
 
     /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
@@ -150,7 +137,7 @@ impl Http {
         range: &Range<u64>,
         meter: &Meter,
     ) -> Result<(Chunk, Trail), Failure> {
-        let mut attempts = self.retry.attempts_at(url, &self.gate);
+        let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
             match self.try_range(url, range, meter).await {
                 Ok(read) => return Ok(read),
@@ -166,7 +153,7 @@ impl Http {
         limit: u64,
         meter: &Meter,
     ) -> Result<(Vec<u8>, Trail), Failure> {
-        let mut attempts = self.retry.attempts_at(url, &self.gate);
+        let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
             match self.try_whole(url, limit, meter).await {
                 Ok(read) => return Ok(read),
@@ -225,7 +212,7 @@ impl Http {
         }
     }
 
-    /// Sends one request, when the server may be asked.
+    /// Sends one request, once the server may be asked.
     async fn send(
         &self,
         url: Url,
@@ -233,28 +220,60 @@ impl Http {
         meter: &Meter,
     ) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
-        let credential = self.credential.as_ref().filter(|credential| credential.origin == origin);
-        let mut request = self.client.get(url).timeout(self.request_timeout);
-        request = request.header(ACCEPT_ENCODING, "identity");
-        if let Some(range) = range {
-            request = request.header(RANGE, format!("bytes={}-{}", range.start, range.end - 1));
+        if !self.guard.allows(&url) {
+            return Err(HttpError::Address { url: safe_url });
         }
-        if let Some(credential) = credential {
-            request = request.header(AUTHORIZATION, credential.value.clone());
-        }
-        let pass = self.gate.pass(&origin, self.retry.longest_elapsed).await;
+        let pass = self.gate.pass(&origin, self.settings.retry.longest_elapsed).await;
         pass.map_err(|wait| HttpError::Busy { url: safe_url.clone(), wait })?;
         meter.count_request();
         let started = Instant::now();
-        let answer =
-            request.send().await.map_err(|error| HttpError::transport(safe_url.clone(), error));
-        let status = answer.as_ref().ok().map(|response| response.status().as_u16());
-        tracing::debug!(url = %safe_url, ?range, status, elapsed = ?started.elapsed(), "answered");
-        if let Ok(Some(wait)) = answer.as_ref().map(|response| wait::quota(response.headers())) {
+        let answer = self.request(url, range).send().await;
+        let elapsed = started.elapsed();
+        let response = answer.map_err(|error| HttpError::transport(safe_url.clone(), error))?;
+        let status = response.status().as_u16();
+        tracing::debug!(url = %safe_url, ?range, status, ?elapsed, "answered");
+        if let Some(wait) = wait::quota(response.headers()) {
             self.gate.close(&origin, wait);
         }
-        answer
+        Ok(response)
     }
+
+    fn request(&self, url: Url, range: Option<&Range<u64>>) -> RequestBuilder {
+        let is_endpoint = url.origin() == self.settings.endpoint.origin();
+        let token = self.settings.token.as_ref().filter(|_| is_endpoint);
+        let request = self.client.get(url).timeout(self.settings.timeouts.request);
+        let request = request.header(ACCEPT_ENCODING, "identity");
+        let request = match range {
+            Some(range) => {
+                request.header(RANGE, format!("bytes={}-{}", range.start, range.end - 1))
+            }
+            None => request,
+        };
+        match token {
+            Some(token) => request.header(AUTHORIZATION, token.clone()),
+            None => request,
+        }
+    }
+}
+
+fn builder(settings: &Settings, guard: &Arc<Guard>) -> reqwest::ClientBuilder {
+    let builder = reqwest::Client::builder()
+        .user_agent(settings.user_agent.clone())
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never())
+        .connect_timeout(settings.timeouts.connect)
+        .read_timeout(settings.timeouts.read)
+        // Another crate of the build may have turned these on, and a range that was inflated behind our
+        // back is not the range that was asked for.
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate();
+    let builder = match settings.addresses {
+        AddressPolicy::Public => builder.dns_resolver(GuardedResolver(Arc::clone(guard))),
+        AddressPolicy::Any => builder,
+    };
+    if settings.proxy_from_env { builder } else { builder.no_proxy() }
 }
 
 fn bundled_roots() -> impl Iterator<Item = Certificate> {

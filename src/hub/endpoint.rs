@@ -57,6 +57,11 @@ impl Endpoint {
         self.0.origin()
     }
 
+    /// The URL itself, with its password if it has one.
+    pub(crate) fn url(&self) -> &Url {
+        &self.0
+    }
+
     /// The path under which this Hub is, without a slash at its end.
     pub(crate) fn path(&self) -> &str {
         self.0.path().trim_end_matches('/')

@@ -3,8 +3,10 @@
 
 mod endpoint;
 mod ids;
+mod notice;
 mod refusal;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub(crate) use notice::Notices;
 pub use refusal::{Refusal, RefusalKind};

@@ -256,7 +256,7 @@ async fn what_the_hub_refuses() {
             Some("hf_outsider"),
             "access to `org/gated` is restricted to readers who were granted it",
         ),
-        ("org/open", Some("hf_wrong"), "the token is not valid"),
+        ("org/private", Some("hf_wrong"), "the token is not valid"),
         ("org/disabled", None, "access to `org/disabled/model.safetensors` is denied"),
         (
             "org/empty",

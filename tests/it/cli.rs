@@ -180,7 +180,7 @@ fn errors_say_what_to_do_next() {
             format!("accept its conditions at {endpoint}/org/gated,"),
         ),
         (
-            &["org/gated", "--token", "x"],
+            &["org/gated", "--token", "hf_old"],
             "error: the token is not valid",
             format!("{endpoint}/settings/tokens"),
         ),

@@ -116,6 +116,16 @@ async fn the_token_goes_to_the_hub_alone() {
 }
 
 #[tokio::test]
+async fn a_public_repo_is_read_in_spite_of_a_bad_token() {
+    let hub = LocalHub::start([support::sharded("org/open")]).unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).token("hf_old").build().unwrap();
+    let parsed = client.model("org/open").parse_safetensors_metadata().await.unwrap();
+    assert_eq!(parsed.parameter_count().total(), 2);
+    let with_token = hub.log().iter().filter(|entry| entry.authorization.is_some()).count();
+    assert_eq!(with_token, 2, "the two requests that find the weights, and no other");
+}
+
+#[tokio::test]
 async fn requests_say_who_asks_and_want_bytes_as_they_are() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     support::parse(&hub, "org/model").await.unwrap();
