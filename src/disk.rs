@@ -7,7 +7,7 @@ use std::path::Path;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use crate::http::{Chunk, Meter};
+use crate::read::{Chunk, Meter};
 
 /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
 pub(crate) async fn range(path: &Path, range: &Range<u64>, meter: &Meter) -> Result<Chunk> {

@@ -13,9 +13,9 @@ impl ClientBuilder {
     /// |---|---|
     /// | `HF_ENDPOINT` | the endpoint |
     /// | `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN` | the token |
-    /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME`, else in `~/.cache/huggingface` | the file that holds the token |
+    /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME`, else in `huggingface` in `XDG_CACHE_HOME`, else in `~/.cache/huggingface` | the file that holds the token |
     /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | that none of these tokens is used |
-    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in either case | the proxies |
+    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in either case | the proxies, of HTTP |
     pub fn from_env() -> Self {
         let builder = Self::default().proxy_from_env(true);
         let builder = match text("HF_ENDPOINT") {
@@ -34,6 +34,16 @@ fn text(variable: &str) -> Option<String> {
     Some(env::var(variable).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// A variable that is set to a path, from the home folder where it starts with `~`.
+fn path(variable: &str) -> Option<PathBuf> {
+    let text = text(variable)?;
+    match text.strip_prefix('~') {
+        Some("") => env::home_dir(),
+        Some(rest) if rest.starts_with(['/', '\\']) => Some(env::home_dir()?.join(&rest[1..])),
+        _ => Some(text.into()),
+    }
+}
+
 fn token() -> Option<String> {
     if text("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some_and(|value| is_true(&value)) {
         return None;
@@ -43,24 +53,15 @@ fn token() -> Option<String> {
 
 /// What `huggingface-cli login` has left.
 fn token_of_file() -> Option<String> {
-    let path = match text("HF_TOKEN_PATH") {
-        Some(path) => PathBuf::from(path),
-        None => home()?.join("token"),
-    };
+    let path = path("HF_TOKEN_PATH").or_else(|| Some(home()?.join("token")))?;
     let token = std::fs::read_to_string(path).ok()?;
     Some(token.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
 /// The folder of the Hub's tools.
 fn home() -> Option<PathBuf> {
-    if let Some(home) = text("HF_HOME") {
-        return Some(home.into());
-    }
-    let cache = match text("XDG_CACHE_HOME") {
-        Some(cache) => PathBuf::from(cache),
-        None => env::home_dir()?.join(".cache"),
-    };
-    Some(cache.join("huggingface"))
+    let cache = || path("XDG_CACHE_HOME").or_else(|| Some(env::home_dir()?.join(".cache")));
+    path("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
 }
 
 fn is_true(value: &str) -> bool {

@@ -6,9 +6,11 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::http::HttpError;
-use crate::hub::{EndpointError, Refusal, RepoId, Revision};
+use crate::hub::{CommitSha, EndpointError, Refusal, RepoId, Revision};
 use crate::safetensors::{HeaderError, IndexError};
 use crate::source::SourceError;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a call gave no result.
 ///
@@ -30,7 +32,7 @@ pub enum Error {
     #[error("the name of the program holds characters that no header may hold")]
     UserAgent,
     #[error("the HTTP client could not be set up")]
-    Setup { source: Box<dyn std::error::Error + Send + Sync> },
+    Setup { source: BoxError },
     #[error("repository `{repo}` not found, or not open to this reader")]
     RepoNotFound { repo: RepoId, source: Box<Refusal> },
     #[error("revision `{revision}` not found in `{repo}`")]
@@ -42,19 +44,27 @@ pub enum Error {
     #[error("access to `{file}` is denied")]
     Forbidden { file: String, source: Box<Refusal> },
     #[error("`{file}` not found")]
-    FileNotFound { file: String, source: Box<dyn std::error::Error + Send + Sync> },
+    FileNotFound { file: String, source: BoxError },
     #[error("no safetensors weights in `{place}`: neither `{single}` nor `{index}` is there")]
-    NoSafetensors { place: String, single: String, index: String },
+    NoSafetensors { place: String, single: String, index: String, source: BoxError },
     #[error("`{file}` is not a valid safetensors file")]
     Header { file: String, source: HeaderError },
     #[error("`{file}` is not a valid index of its shards")]
     Index { file: String, source: IndexError },
     #[error("`{file}` has more than {limit} bytes")]
     TooLarge { file: String, limit: u64 },
+    #[error("the headers up to that of `{file}` have more than {limit} bytes together")]
+    TooManyHeaders { file: String, limit: u64 },
+    /// A server that does not keep to the commit that it was asked for.
+    #[error("asked for `{file}` of commit {pinned}, got that of {found}")]
+    OtherCommit { file: String, pinned: CommitSha, found: CommitSha },
     #[error("`{file}` changed while it was read: it had {before} bytes, then {after}")]
     Changed { file: String, before: u64, after: u64 },
     #[error("failed to fetch `{file}`{}", tries(*attempts, *elapsed))]
     Fetch { file: String, attempts: usize, elapsed: Duration, source: Box<HttpError> },
+    /// A status that tells nothing of the repo or of the reader, such as a rate limit.
+    #[error("failed to fetch `{file}`{}", tries(*attempts, *elapsed))]
+    Refused { file: String, attempts: usize, elapsed: Duration, source: Box<Refusal> },
     #[error("failed to read `{file}`")]
     Read { file: String, source: io::Error },
     #[error("the call took longer than {} s", limit.as_secs_f64())]
@@ -101,7 +111,13 @@ impl Error {
     /// Whether the files themselves are wrong. Reading them again gives the same.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
-        matches!(self, Self::Header { .. } | Self::Index { .. } | Self::TooLarge { .. })
+        matches!(
+            self,
+            Self::Header { .. }
+                | Self::Index { .. }
+                | Self::TooLarge { .. }
+                | Self::TooManyHeaders { .. }
+        )
     }
 
     /// Whether the call was wrong before anything was asked for.

@@ -10,13 +10,16 @@ mod json;
 mod load;
 mod model;
 mod parse;
+mod read;
 pub mod safetensors;
 mod source;
 mod store;
 
 pub use client::{Client, ClientBuilder};
 pub use error::Error;
-pub use http::{AddressPolicy, HttpError, RangeError, RetryPolicy, SafeUrl, TransportKind};
+pub use http::{
+    AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
+};
 pub use hub::{
     CommitSha, Endpoint, EndpointError, IdError, Refusal, RefusalKind, RepoId, RepoKind, Revision,
 };

@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use futures::future::join;
+use futures::future::{Either, select};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::error::Error;
-use crate::http::{Chunk, Meter};
 use crate::hub::CommitSha;
 use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
+use crate::read::{Chunk, Meter};
 use crate::safetensors::{
     Finding, HeaderLength, PREFIX_LENGTH, ParameterCount, RepoPath, SafetensorsFileHeader,
     SafetensorsIndexJson, agreement,
@@ -48,8 +50,13 @@ impl fmt::Debug for OnProgress {
 /// Bounds of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// Bytes of one header.
     pub(crate) header: u64,
+    /// Bytes of all headers together.
+    pub(crate) headers: u64,
+    /// Bytes of an index.
     pub(crate) index: u64,
+    /// Shards that are read side by side.
     pub(crate) concurrency: usize,
 }
 
@@ -106,7 +113,7 @@ impl Load {
             }
             Found::Index { path, json } => {
                 let reader = Reader::new(load, json.commit, started, meter);
-                reader.sharded(path, &json.value).await
+                reader.sharded(path, json.value).await
             }
         }
     }
@@ -126,36 +133,46 @@ impl Load {
 
     async fn find(&self, meter: &Meter) -> Result<Found, Error> {
         match &self.target {
-            Target::File(path) => {
-                let start = self.store.range(path, &PREFIX, meter).await?;
-                Ok(Found::File { path: path.clone(), start })
-            }
-            Target::Index(path) => {
-                let json = self.store.whole(path, self.limits.index, meter).await?;
-                Ok(Found::Index { path: path.clone(), json })
-            }
+            Target::File(path) => self.find_file(path, meter).await,
+            Target::Index(path) => self.find_index(path, meter).await,
             Target::Folder(folder) => self.search(folder.as_ref(), meter).await,
         }
     }
 
     /// Asks for both names at once: which of them a repo has is not known before, and asking for one
-    /// after the other would cost every sharded repo a round trip.
+    /// after the other would cost every sharded repo a round trip. Where both are there the single file
+    /// is the one that loaders take, and the index is not waited for.
     async fn search(&self, folder: Option<&RepoPath>, meter: &Meter) -> Result<Found, Error> {
         let [single, index] = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
-        let start = self.store.range(&single, &PREFIX, meter);
-        let json = self.store.whole(&index, self.limits.index, meter);
-        match join(start, json).await {
-            (Ok(start), _) => Ok(Found::File { path: single, start }),
-            (Err(Error::FileNotFound { .. }), Ok(json)) => Ok(Found::Index { path: index, json }),
-            (Err(Error::FileNotFound { .. }), Err(Error::FileNotFound { .. })) => {
-                Err(Error::NoSafetensors {
-                    place: self.source.clone(),
-                    single: single.to_string(),
-                    index: index.to_string(),
-                })
-            }
-            (Err(Error::FileNotFound { .. }), Err(error)) | (Err(error), _) => Err(error),
-        }
+        let file = pin!(self.find_file(&single, meter));
+        let shards = pin!(self.find_index(&index, meter));
+        let found = match select(file, shards).await {
+            Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
+            Either::Left((file, _)) => file,
+            Either::Right((shards, file)) => match file.await {
+                Err(Error::FileNotFound { .. }) => shards,
+                file => file,
+            },
+        };
+        found.map_err(|error| match error {
+            Error::FileNotFound { source, .. } => Error::NoSafetensors {
+                place: self.source.clone(),
+                single: single.to_string(),
+                index: index.to_string(),
+                source,
+            },
+            other => other,
+        })
+    }
+
+    async fn find_file(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
+        let start = self.store.range(path, &PREFIX, meter).await?;
+        Ok(Found::File { path: path.clone(), start })
+    }
+
+    async fn find_index(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
+        let json = self.store.whole(path, self.limits.index, meter).await?;
+        Ok(Found::Index { path: path.clone(), json })
     }
 }
 
@@ -168,6 +185,7 @@ struct Reader {
     on_progress: Option<OnProgress>,
     started: Instant,
     meter: Meter,
+    header_bytes: AtomicU64,
 }
 
 impl Reader {
@@ -182,6 +200,7 @@ impl Reader {
             on_progress,
             started,
             meter,
+            header_bytes: AtomicU64::new(0),
         }
     }
 
@@ -192,14 +211,19 @@ impl Reader {
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let header = self.rest(&path, start).await?;
         let (count, declared) = (header.parameter_count().clone(), header.declared_total());
-        let findings = agreement::check_declared_total(declared, &count).into_iter().collect();
+        let findings = agreement::check_count(&count, declared);
         let facts = self.facts(header.file_size(), count, declared, findings);
         Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, facts }))
     }
 
-    async fn sharded(self, path: RepoPath, json: &[u8]) -> Result<SafetensorsParseFromRepo, Error> {
+    async fn sharded(
+        self,
+        path: RepoPath,
+        json: Vec<u8>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
-        let index = SafetensorsIndexJson::from_json(json).map_err(wrong)?;
+        let index = SafetensorsIndexJson::from_json(&json).map_err(wrong)?;
+        drop(json);
         let headers = self.headers(&path, index.shards()).await?;
         let (count, findings) = agreement::check(&index, &headers).map_err(wrong)?;
         let bytes =
@@ -232,17 +256,18 @@ impl Reader {
     }
 
     async fn header(&self, path: &RepoPath) -> Result<SafetensorsFileHeader, Error> {
-        let start = self.store.range(path, &PREFIX, &self.meter).await?;
-        self.rest(path, &start.value).await
+        let start = self.read(path, &PREFIX).await?;
+        self.rest(path, &start).await
     }
 
     /// Reads and checks the header of a file of which the first bytes are known.
     async fn rest(&self, path: &RepoPath, start: &Chunk) -> Result<SafetensorsFileHeader, Error> {
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let file_size = start.file_size;
-        let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header)
-            .map_err(wrong)?;
-        let json = self.store.range(path, &length.range(), &self.meter).await?.value;
+        let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
+        let range = length.map_err(wrong)?.range();
+        self.take_from_budget(path, range.end - range.start)?;
+        let json = self.read(path, &range).await?;
         if json.file_size != file_size {
             let (before, after) = (file_size, json.file_size);
             return Err(Error::Changed { file: self.store.name(path), before, after });
@@ -252,13 +277,39 @@ impl Reader {
         Ok(header)
     }
 
+    /// Reads a range of a file of the commit.
+    async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<Chunk, Error> {
+        let Fetched { value, commit } = self.store.range(path, range, &self.meter).await?;
+        match (&self.commit, commit) {
+            (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
+                file: self.store.name(path),
+                pinned: pinned.clone(),
+                found,
+            }),
+            _ => Ok(value),
+        }
+    }
+
+    /// Counts a header before it is read: many that are each within their limit are too much together.
+    fn take_from_budget(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
+        let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
+        let limit = self.limits.headers;
+        if before.saturating_add(length) > limit {
+            return Err(Error::TooManyHeaders { file: self.store.name(path), limit });
+        }
+        Ok(())
+    }
+
     fn facts(
         self,
         bytes_total: u64,
         parameter_count: ParameterCount,
         declared_total: Option<u64>,
-        findings: Vec<Finding>,
+        mut findings: Vec<Finding>,
     ) -> Facts {
+        if self.commit.is_none() && self.store.has_commits() {
+            findings.push(Finding::NotPinned);
+        }
         let cost = Cost {
             requests: self.meter.requests(),
             bytes_read: self.meter.bytes(),

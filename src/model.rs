@@ -58,7 +58,8 @@ impl Model {
         self
     }
 
-    /// Calls a function after each shard that is read.
+    /// Calls a function after each shard that is read; never for weights in a single file. The function
+    /// is called on the way and must not block.
     pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(OnProgress(Arc::new(tell)));
         self
@@ -125,7 +126,7 @@ async fn on_disk(path: &Path) -> Result<(Store, Target), Error> {
         return Ok((Store::Disk { folder: path.to_owned() }, Target::Folder(None)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let target = Target::of_file(name.parse().map_err(SourceError::from)?);
+    let target = Target::of_file(RepoPath::of_local(&name));
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok((Store::Disk { folder }, target))
 }

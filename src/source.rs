@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use thiserror::Error;
 use url::Url;
 
+use crate::http::SafeUrl;
 use crate::hub::{Endpoint, IdError, RepoId, Revision};
 use crate::safetensors::{PathError, RepoPath};
 
@@ -24,19 +25,22 @@ const HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 /// | `hf://org/name@revision/path` | a file or a folder in it |
 /// | `https://huggingface.co/org/name[/tree\|/blob\|/resolve\|/raw/revision[/path]]` | the same |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
-/// | `./folder`, `/folder`, `~/folder`, `x.safetensors`, `x.safetensors.index.json`, `file://…` | a local file or folder |
+/// | `./folder`, `/folder`, `x.safetensors`, `x.safetensors.index.json`, `file://…` | a local file or folder |
 ///
 /// A bare `name` or `org/name` is never a local folder, so that what it means does not depend on
-/// where it is said; write `./name` for a folder.
+/// where it is said; write `./name` for a folder. The page of a file that is not weights, such as a
+/// README, names its repo.
+///
+/// `Display` gives a text that names the same, but for the secrets of a URL.
 ///
 /// ```
 /// use hf_meta::Source;
 ///
-/// let pasted: Source = "https://huggingface.co/bigscience/bloom/blob/main/config.json".parse()?;
-/// assert_eq!(pasted.to_string(), "bigscience/bloom@main/config.json");
+/// let pasted: Source = "https://huggingface.co/bigscience/bloom/tree/main/7b".parse()?;
+/// assert_eq!(pasted.to_string(), "hf://bigscience/bloom@main/7b");
 /// # Ok::<(), hf_meta::SourceError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
     /// A repo on the Hub.
@@ -91,20 +95,17 @@ impl Source {
     /// When the text names none, with the part of it that is wrong.
     pub fn parse(text: &str, endpoint: &Endpoint) -> Result<Self, SourceError> {
         let text = text.trim();
-        match text.split_once("://") {
-            Some(("hf", rest)) => parse_hf(rest),
-            Some(("file", _)) => parse_file(text),
-            Some(("http" | "https", _)) => parse_url(text, endpoint),
-            Some(_) => {
-                Err(SourceError::Url { reason: "its scheme is not hf, https, http or file" })
-            }
-            None if is_local(text) => Ok(Self::Local(expand_home(text))),
-            None => parse_repo(text),
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return if is_local(text) { Ok(Self::Local(text.into())) } else { parse_repo(text) };
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "hf" => parse_hf(rest),
+            "file" => parse_file(text),
+            "http" | "https" => parse_url(text, endpoint),
+            _ => Err(SourceError::Url { reason: "its scheme is not hf, https, http or file" }),
         }
     }
-}
 
-impl Source {
     /// The same repo at another revision.
     pub(crate) fn with_revision(self, revision: &str) -> Result<Self, SourceError> {
         match self {
@@ -144,35 +145,40 @@ impl From<RepoId> for Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // All that would be read as something else: control characters are in neither part.
+        let encoded = |text: &str| text.replace('%', "%25");
         match self {
-            Self::Repo { repo, revision, path } => {
-                write!(f, "{repo}")?;
-                revision.iter().try_for_each(|revision| write!(f, "@{revision}"))?;
-                path.iter().try_for_each(|path| write!(f, "/{path}"))
+            Self::Repo { repo, revision: None, path: None } => repo.fmt(f),
+            Self::Repo { repo, revision: Some(revision), path: None } => {
+                write!(f, "{repo}@{revision}")
             }
-            Self::Url(url) => crate::http::SafeUrl::from(url).fmt(f),
+            Self::Repo { repo, revision, path: Some(path) } => {
+                // Before a path, a revision is one part, and one-part names need one.
+                let revision = revision.clone().unwrap_or_default();
+                let revision = encoded(revision.as_str()).replace('/', "%2F");
+                write!(f, "hf://{repo}@{revision}/{}", encoded(path.as_str()))
+            }
+            Self::Url(url) => SafeUrl::from(url).fmt(f),
             Self::Local(path) => path.display().fmt(f),
         }
     }
 }
 
-/// Whether a text without a scheme is a local path: by its start, or by the name of its file.
-fn is_local(text: &str) -> bool {
-    let starts = ["/", "./", "../", "~/", ".\\", "..\\", "\\"];
-    let drive = text.as_bytes().get(1) == Some(&b':');
-    matches!(text, "." | ".." | "~")
-        || drive
-        || starts.iter().any(|start| text.starts_with(start))
-        || text.ends_with(".safetensors")
-        || text.ends_with(".safetensors.index.json")
+/// As `Display`, so without the secrets of a URL.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({self})")
+    }
 }
 
-fn expand_home(text: &str) -> PathBuf {
-    match (text.strip_prefix('~'), std::env::home_dir()) {
-        (Some(""), Some(home)) => home,
-        (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
-        _ => PathBuf::from(text),
-    }
+/// Whether a text without a scheme is a local path: by its start, or by the name of its file.
+fn is_local(text: &str) -> bool {
+    let starts = ["/", "./", "../", "~", ".\\", "..\\", "\\"];
+    let is_on_a_drive = text.as_bytes().get(1) == Some(&b':');
+    matches!(text, "." | "..")
+        || is_on_a_drive
+        || starts.iter().any(|start| text.starts_with(start))
+        || is_weights(text)
 }
 
 fn parse_file(text: &str) -> Result<Source, SourceError> {
@@ -194,35 +200,45 @@ fn parse_repo(text: &str) -> Result<Source, SourceError> {
 /// one part with a path needs the `@`.
 fn parse_hf(text: &str) -> Result<Source, SourceError> {
     let text = text.strip_prefix("models/").unwrap_or(text).trim_end_matches('/');
-    if let Some((repo, rest)) = text.split_once('@') {
-        let (revision, path) = split_revision(rest);
-        return repo_source(repo, Some(revision), path);
+    let (name, path) = split_after(text, 2 + kind_parts(text));
+    // Behind the name an `@` is a character like any other.
+    if !name.contains('@') {
+        return repo_source(name, None, path);
     }
-    let (repo, path) = split_after(text, 2 + kind_parts(text));
-    repo_source(repo, None, path)
+    let (repo, rest) = text.split_once('@').unwrap_or((text, ""));
+    let (revision, path) = split_revision(rest);
+    repo_source(repo, Some(revision), path)
 }
 
 /// A URL of a repo on a Hub, else of a file.
 fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let url = Url::parse(text).map_err(|_| SourceError::Url { reason: "it is malformed" })?;
-    let Some(path) = hub_path(&url, endpoint) else {
-        return Ok(Source::Url(url));
-    };
-    let path = path.trim_matches('/');
-    let name_parts = 2 + usize::from(path.starts_with("datasets/") || path.starts_with("spaces/"));
-    // The page of a model with a name of one part is `/gpt2`, its files are `/gpt2/tree/main`.
-    let is_view = |part: Option<&str>| matches!(part, Some("tree" | "blob" | "resolve" | "raw"));
-    let name_parts =
-        if is_view(path.split('/').nth(name_parts - 1)) { name_parts - 1 } else { name_parts };
-    let (repo, rest) = split_after(path, name_parts);
-    match rest.map(|rest| rest.split_once('/').unwrap_or((rest, ""))) {
-        Some((view, rest)) if is_view(Some(view)) && !rest.is_empty() => {
+    match hub_path(&url, endpoint) {
+        Some(path) => parse_page(path.trim_matches('/')),
+        None => Ok(Source::Url(url)),
+    }
+}
+
+/// A page of a repo: `org/name`, then a view, a revision and a path.
+fn parse_page(page: &str) -> Result<Source, SourceError> {
+    let is_view = |part: &str| matches!(part, "tree" | "blob" | "resolve" | "raw");
+    let longest = 2 + kind_parts(page);
+    // The files of a model whose name has one part are at `/gpt2/tree/main`.
+    let has_short_name = page.split('/').nth(longest - 1).is_some_and(is_view);
+    let (repo, rest) = split_after(page, longest - usize::from(has_short_name));
+    match rest.and_then(|rest| rest.split_once('/')) {
+        Some((view, rest)) if is_view(view) => {
             let (revision, path) = split_revision(rest);
-            repo_source(repo, Some(revision), path)
+            let names_weights = |path: &&str| view == "tree" || is_weights(path);
+            repo_source(repo, Some(revision), path.filter(names_weights))
         }
         // Other pages of a repo, such as its discussions, name the repo.
         _ => repo_source(repo, None, None),
     }
+}
+
+fn is_weights(path: &str) -> bool {
+    path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json")
 }
 
 /// How many parts stand before the name of a repo that is not a model.
@@ -291,12 +307,16 @@ mod tests {
             ("bigscience/bloom@refs/pr/1", "bigscience/bloom@refs/pr/1"),
             ("datasets/org/name", "datasets/org/name"),
             ("hf://gpt2", "gpt2"),
-            ("hf://gpt2@main/model.safetensors", "gpt2@main/model.safetensors"),
-            ("hf://org/name/7b/x.safetensors", "org/name/7b/x.safetensors"),
-            ("hf://org/name@refs/pr/1/7b", "org/name@refs/pr/1/7b"),
-            ("hf://org/name@refs%2Fpr%2F1/7b/", "org/name@refs/pr/1/7b"),
+            ("hf://gpt2@main/model.safetensors", "hf://gpt2@main/model.safetensors"),
+            ("hf://org/name/7b/x.safetensors", "hf://org/name@main/7b/x.safetensors"),
+            ("hf://org/name@refs/pr/1/7b", "hf://org/name@refs%2Fpr%2F1/7b"),
+            ("hf://org/name@refs%2Fpr%2F1/7b/", "hf://org/name@refs%2Fpr%2F1/7b"),
+            ("hf://org/name/a@b.safetensors", "hf://org/name@main/a@b.safetensors"),
+            ("hf://org/name@a%2Fb/50%25.safetensors", "hf://org/name@a%2Fb/50%25.safetensors"),
+            ("HTTPS://huggingface.co/gpt2", "gpt2"),
+            ("https://huggingface.co/org/name/blob/main/README.md", "org/name@main"),
             ("hf://models/org/name", "org/name"),
-            ("hf://datasets/org/name/x.safetensors", "datasets/org/name/x.safetensors"),
+            ("hf://datasets/org/name/x.safetensors", "hf://datasets/org/name@main/x.safetensors"),
             ("https://huggingface.co/gpt2", "gpt2"),
             ("https://huggingface.co/gpt2/", "gpt2"),
             ("https://hf.co/org/name", "org/name"),
@@ -305,25 +325,33 @@ mod tests {
             ("https://huggingface.co/gpt2/tree/main", "gpt2@main"),
             ("https://huggingface.co/org/name/tree", "org/name"),
             ("https://huggingface.co/org/name/tree/main", "org/name@main"),
-            ("https://huggingface.co/org/name/tree/main/7b/1", "org/name@main/7b/1"),
-            ("https://huggingface.co/org/name/tree/refs%2Fpr%2F1/7b", "org/name@refs/pr/1/7b"),
+            ("https://huggingface.co/org/name/tree/main/7b/1", "hf://org/name@main/7b/1"),
+            (
+                "https://huggingface.co/org/name/tree/refs%2Fpr%2F1/7b",
+                "hf://org/name@refs%2Fpr%2F1/7b",
+            ),
             (
                 "https://huggingface.co/org/name/blob/main/x%20y.safetensors",
-                "org/name@main/x y.safetensors",
+                "hf://org/name@main/x y.safetensors",
             ),
             (
                 "https://huggingface.co/org/name/resolve/main/x.safetensors?download=true",
-                "org/name@main/x.safetensors",
+                "hf://org/name@main/x.safetensors",
             ),
             (
                 "https://huggingface.co/datasets/org/name/blob/main/x.safetensors",
-                "datasets/org/name@main/x.safetensors",
+                "hf://datasets/org/name@main/x.safetensors",
             ),
         ];
         for (text, shown) in cases {
             let source: Source = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert!(matches!(source, Source::Repo { .. }), "{text}");
             assert_eq!(source.to_string(), shown, "{text}");
+            let again: Source = shown.parse().unwrap();
+            assert_eq!(
+                (again.clone().with_revision("x"), again.to_string()),
+                (source.with_revision("x"), shown.to_owned())
+            );
         }
     }
 
@@ -358,14 +386,12 @@ mod tests {
 
     #[test]
     fn local_paths() {
-        let home = std::env::home_dir().unwrap();
         let cases = [
             (".", PathBuf::from(".")),
             ("./gpt2", PathBuf::from("./gpt2")),
             ("/models/gpt2", PathBuf::from("/models/gpt2")),
             ("model.safetensors", PathBuf::from("model.safetensors")),
             ("a/b/model.safetensors.index.json", PathBuf::from("a/b/model.safetensors.index.json")),
-            ("~/gpt2", home.join("gpt2")),
             ("file:///models/gpt%202", PathBuf::from("/models/gpt 2")),
         ];
         for (text, path) in cases {
@@ -390,7 +416,7 @@ mod tests {
             "ftp://x/y",
             "https://",
             "https://huggingface.co",
-            "https://huggingface.co/org/name/blob/main/..%2Fx",
+            "https://huggingface.co/org/name/blob/main/..%2Fx.safetensors",
             "s3://bucket/x",
             "file://x",
         ];

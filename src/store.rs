@@ -3,13 +3,15 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use url::Url;
 
 use crate::disk;
 use crate::error::Error;
-use crate::http::{Chunk, Failure, Http, HttpError, Meter, SafeUrl, Trail};
+use crate::http::{Failure, Http, HttpError, SafeUrl, Trail};
 use crate::hub::{CommitSha, Endpoint, Notices, Refusal, RefusalKind, RepoId, Revision};
+use crate::read::{Chunk, Meter};
 use crate::safetensors::RepoPath;
 
 /// A folder of files that are named by their path in it.
@@ -71,6 +73,11 @@ impl Store {
         }
     }
 
+    /// Whether its files are of commits.
+    pub(crate) fn has_commits(&self) -> bool {
+        matches!(self, Self::Hub { .. })
+    }
+
     /// The same store, with its branch or tag replaced by the commit that it was found to be.
     pub(crate) fn pinned(mut self, commit: Option<&CommitSha>) -> Self {
         if let (Self::Hub { revision, .. }, Some(commit)) = (&mut self, commit) {
@@ -123,25 +130,41 @@ impl Store {
         if let HttpError::OverLimit { limit, .. } = error {
             return Error::TooLarge { file, limit };
         }
-        let Some((kind, refusal)) =
-            Refusal::of(&error).and_then(|refusal| Some((refusal.kind()?, refusal)))
-        else {
+        let Some(refusal) = Refusal::of(&error).map(Box::new) else {
             return Error::Fetch { file, attempts, elapsed, source: Box::new(error) };
         };
-        let source = Box::new(refusal);
-        match (kind, self) {
-            (RefusalKind::EntryNotFound, _) => Error::FileNotFound { file, source },
-            (RefusalKind::RepoNotFound, Self::Hub { repo, .. }) => {
+        self.interpret(file, refusal, attempts, elapsed)
+    }
+
+    /// What a refusal means for a file of this store. Only a Hub has repos and revisions.
+    fn interpret(
+        &self,
+        file: String,
+        source: Box<Refusal>,
+        attempts: usize,
+        elapsed: Duration,
+    ) -> Error {
+        use RefusalKind::{
+            BadToken, EntryNotFound, Forbidden, Gated, RepoNotFound, RevisionNotFound,
+        };
+        match (source.kind(), self) {
+            (None, _) => Error::Refused { file, attempts, elapsed, source },
+            (Some(EntryNotFound), _) => Error::FileNotFound { file, source },
+            (Some(RepoNotFound), Self::Hub { repo, .. }) => {
                 Error::RepoNotFound { repo: repo.clone(), source }
             }
-            (RefusalKind::RevisionNotFound, Self::Hub { repo, revision, .. }) => {
-                Error::RevisionNotFound { repo: repo.clone(), revision: revision.clone(), source }
+            (Some(RevisionNotFound), Self::Hub { repo, revision, .. }) => {
+                let (repo, revision) = (repo.clone(), revision.clone());
+                Error::RevisionNotFound { repo, revision, source }
             }
-            (RefusalKind::Gated, Self::Hub { repo, .. }) => {
-                Error::Gated { repo: repo.clone(), source }
+            (Some(Gated), Self::Hub { repo, .. }) => Error::Gated { repo: repo.clone(), source },
+            (Some(BadToken), Self::Hub { .. }) => Error::BadToken { source },
+            (Some(RepoNotFound | RevisionNotFound), _) if source.status == 404 => {
+                Error::FileNotFound { file, source }
             }
-            (RefusalKind::BadToken, Self::Hub { .. }) => Error::BadToken { source },
-            _ => Error::Forbidden { file, source },
+            (Some(Forbidden | BadToken | Gated | RepoNotFound | RevisionNotFound), _) => {
+                Error::Forbidden { file, source }
+            }
         }
     }
 }

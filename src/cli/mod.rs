@@ -2,23 +2,27 @@
 //! or a server reaches a terminal unescaped.
 
 mod args;
+mod asked;
+mod columns;
+mod json;
 mod log;
 mod progress;
 mod render;
 mod report;
 mod text;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use futures::stream::{self, StreamExt};
 use hf_meta::{
-    Client, ClientBuilder, Error, Model, RetryPolicy, SafetensorsParseFromRepo, Source, Summary,
+    Client, ClientBuilder, Error, Model, RetryPolicy, SafetensorsParseFromRepo, Summary,
 };
 
 use self::args::Args;
-use self::progress::Bars;
+use self::asked::Asked;
+use self::progress::{Bar, Bars};
 use self::report::Outcome;
 
 /// Repositories that are read side by side. Each of them reads many shards side by side.
@@ -41,7 +45,7 @@ fn run(args: &Args) -> io::Result<Outcome> {
     let client = match client(args) {
         Ok(client) => client,
         Err(error) => {
-            anstream::stderr().write_all(report::error("", &error, &<_>::default()).as_bytes())?;
+            anstream::stderr().write_all(report::setup_error(&error).as_bytes())?;
             return Ok(Outcome::from(&error));
         }
     };
@@ -69,34 +73,37 @@ fn client(args: &Args) -> Result<Client, Error> {
 }
 
 /// Reads all repos side by side, and prints them in the order in which they were asked for.
+///
+/// Each is read in a task of its own: a reader of our output that pauses must not stop the reading of
+/// answers, whose deadlines pass meanwhile.
 async fn read_all(args: &Args, client: &Client, bars: &Bars) -> io::Result<Outcome> {
-    let reads = args.repos.iter().map(|repo| {
-        let bar = bars.add(repo);
+    let reads = args.repos.iter().map(|asked| {
+        let asked = Asked::new(asked, client.endpoint());
+        let (bar, model) = (bars.add(&asked.shown), model(args, client, &asked));
         async move {
-            let updates = bar.clone();
-            let parsed = match model(args, client, repo) {
-                Ok(model) => {
-                    model
-                        .on_progress(move |done| updates.update(done))
-                        .parse_safetensors_metadata()
-                        .await
-                }
-                Err(error) => Err(error),
-            };
-            bar.finish();
-            (repo, parsed)
+            let parsed = tokio::spawn(read(model, bar)).await;
+            parsed.map(|parsed| (asked, parsed)).map_err(io::Error::other)
         }
     });
     let mut reads = stream::iter(reads).buffered(REPOS_AT_ONCE);
     let mut outcome = Outcome::Fine;
-    while let Some((repo, parsed)) = reads.next().await {
-        outcome = outcome.max(bars.suspend(|| print(args, client, repo, &parsed))?);
+    while let Some(read) = reads.next().await {
+        let (asked, parsed) = read?;
+        outcome = outcome.max(bars.suspend(|| print(args, client, &asked, &parsed))?);
     }
     Ok(outcome)
 }
 
-fn model(args: &Args, client: &Client, repo: &str) -> Result<Model, Error> {
-    let mut model = client.source(Source::parse(repo, client.endpoint())?);
+async fn read(model: Result<Model, Error>, bar: Bar) -> Result<SafetensorsParseFromRepo, Error> {
+    let updates = bar.clone();
+    let model = model.map(|model| model.on_progress(move |progress| updates.update(progress)));
+    let parsed = async { model?.parse_safetensors_metadata().await }.await;
+    bar.finish();
+    parsed
+}
+
+fn model(args: &Args, client: &Client, asked: &Asked) -> Result<Model, Error> {
+    let mut model = client.source(asked.source.clone()?);
     if let Some(revision) = &args.revision {
         model = model.revision(revision);
     }
@@ -109,33 +116,43 @@ fn model(args: &Args, client: &Client, repo: &str) -> Result<Model, Error> {
 fn print(
     args: &Args,
     client: &Client,
-    repo: &str,
+    asked: &Asked,
     parsed: &Result<SafetensorsParseFromRepo, Error>,
 ) -> io::Result<Outcome> {
     let (notes, outcome) = match parsed {
         Ok(parsed) => {
-            let mut stdout = anstream::stdout().lock();
-            stdout.write_all(show(args, parsed)?.as_bytes())?;
-            stdout.flush()?;
-            (report::findings(repo, &parsed.facts().findings), Outcome::Fine)
+            show(args, parsed)?;
+            (report::findings(asked, &parsed.facts().findings), Outcome::Fine)
         }
-        Err(error) => (report::error(repo, error, client.endpoint()), Outcome::from(error)),
+        Err(error) => {
+            let is_one_of_many = args.repos.len() > 1;
+            let report = report::error(asked, is_one_of_many, error, client.endpoint());
+            (report, Outcome::from(error))
+        }
     };
     anstream::stderr().write_all(notes.as_bytes())?;
     Ok(outcome)
 }
 
-fn show(args: &Args, parsed: &SafetensorsParseFromRepo) -> io::Result<String> {
+fn show(args: &Args, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
     let view = args.view;
-    Ok(if view.json && args.summary {
-        serde_json::to_string(&Summary(parsed))? + "\n"
-    } else if view.json {
-        serde_json::to_string(parsed)? + "\n"
-    } else if view.tensors {
-        render::tensors(parsed, args.filter.as_ref())
+    if view.json {
+        // What strips colours for other readers would take bytes out of JSON, too.
+        let mut stdout = BufWriter::new(io::stdout().lock());
+        if args.summary {
+            json::write(&mut stdout, &Summary(parsed))?;
+        } else {
+            json::write(&mut stdout, parsed)?;
+        }
+        return stdout.flush();
+    }
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    if view.tensors {
+        render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
     } else if view.metadata {
-        render::metadata(parsed)
+        render::metadata(&mut stdout, parsed)?;
     } else {
-        render::counts(parsed) + "\n"
-    })
+        render::counts(&mut stdout, parsed)?;
+    }
+    stdout.flush()
 }

@@ -1,42 +1,42 @@
 //! A result as text for people.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::io::{self, Write};
 
 use anstyle::Style;
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use hf_meta::safetensors::DtypeCount;
-use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo};
+use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo};
 
+use super::columns::Columns;
 use super::text::{bytes, counted, escape, shape, share, thousands};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
 /// The parameters per dtype, what they add up to, and what it took to know.
-pub(crate) fn counts(parsed: &SafetensorsParseFromRepo) -> String {
+pub(crate) fn counts(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
     let count = parsed.parameter_count();
     let totals = count.totals();
     let mut rows: Vec<_> = count.rows().collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.parameters));
-    let mut table = table(&["dtype", "parameters", "bytes", "share"]);
-    for (dtype, row) in rows {
-        table.add_row(figures(&escape(dtype.as_str()), row, totals));
+    let mut cells = vec![["dtype", "parameters", "bytes", "share"].map(str::to_owned)];
+    cells.extend(rows.iter().map(|(dtype, row)| figures(dtype.as_str(), row, totals)));
+    if rows.len() > 1 {
+        cells.push(figures("total", totals, totals));
     }
-    if count.rows().len() > 1 {
-        table.add_row(figures("total", totals, totals));
+    let mut columns = Columns::new([false, true, true, true]);
+    for row in &cells {
+        columns.fit(row);
     }
-    let mut text =
-        format!("{BOLD}{}{BOLD:#}\n{}\n", escape(&parsed.facts().source), table.trim_fmt());
-    let _ = writeln!(text, "{}", contents(parsed));
-    let _ = writeln!(text, "{DIM}{}{DIM:#}", cost(parsed));
-    text
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    cells.iter().try_for_each(|row| columns.write(out, row))?;
+    writeln!(out, "{}", contents(parsed))?;
+    writeln!(out, "{DIM}{}{DIM:#}\n", cost(parsed))
 }
 
-fn figures(name: &str, row: &DtypeCount, totals: &DtypeCount) -> Vec<Cell> {
+fn figures(name: &str, row: &DtypeCount, totals: &DtypeCount) -> [String; 4] {
     let share = share(row.parameters, totals.parameters);
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    vec![Cell::new(name), right(thousands(row.parameters)), right(bytes(row.bytes)), right(share)]
+    [escape(name), thousands(row.parameters), bytes(row.bytes), share]
 }
 
 /// How many files and tensors there are, and of which commit.
@@ -46,14 +46,13 @@ fn contents(parsed: &SafetensorsParseFromRepo) -> String {
         SafetensorsParseFromRepo::Single(_) => "1 file".to_owned(),
         SafetensorsParseFromRepo::Sharded(shards) => counted(shards.headers.len() as u64, "shard"),
     };
-    let mut text = format!("{files}, {}", counted(totals.tensors, "tensor"));
-    if totals.scalars > 0 {
-        let _ = write!(text, " ({} not counted)", counted(totals.scalars, "scalar"));
-    }
-    if let Some(commit) = &parsed.facts().commit {
-        let _ = write!(text, ", commit {commit}");
-    }
-    text
+    let scalars = match totals.scalars {
+        0 => String::new(),
+        scalars => format!(" ({} not counted)", counted(scalars, "scalar")),
+    };
+    let commit = parsed.facts().commit.as_ref();
+    let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
+    format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
 }
 
 fn cost(parsed: &SafetensorsParseFromRepo) -> String {
@@ -66,41 +65,57 @@ fn cost(parsed: &SafetensorsParseFromRepo) -> String {
     }
 }
 
-/// Every tensor that the filter lets through, one a line.
-pub(crate) fn tensors(parsed: &SafetensorsParseFromRepo, filter: Option<&glob::Pattern>) -> String {
-    let mut table = table(&["name", "dtype", "shape", "bytes", "shard"]);
-    for (path, header) in parsed.files() {
+/// Every tensor that the filter lets through, one a line, written as it is made: there may be very
+/// many.
+pub(crate) fn tensors(
+    out: &mut impl Write,
+    parsed: &SafetensorsParseFromRepo,
+    filter: Option<&glob::Pattern>,
+) -> io::Result<()> {
+    let header = ["name", "dtype", "shape", "bytes", "shard"].map(str::to_owned);
+    let files: Vec<_> = parsed.files().collect();
+    let rows = || {
         let wanted = |name: &str| filter.is_none_or(|filter| filter.matches(name));
-        for (name, tensor) in header.tensors().filter(|(name, _)| wanted(name)) {
-            table.add_row([
-                Cell::new(escape(name)),
-                Cell::new(escape(tensor.dtype.as_str())),
-                Cell::new(shape(&tensor.shape)),
-                Cell::new(thousands(tensor.byte_length())).set_alignment(CellAlignment::Right),
-                Cell::new(escape(path.as_str())),
-            ]);
-        }
-    }
-    table.trim_fmt() + "\n"
+        files.iter().flat_map(move |(path, header)| {
+            let tensors = header.tensors().filter(move |(name, _)| wanted(name));
+            tensors.map(move |(name, tensor)| tensor_row(name, tensor, path))
+        })
+    };
+    let mut columns = Columns::new([false, false, false, true, false]);
+    columns.fit(&header);
+    rows().for_each(|row| columns.fit(&row));
+    columns.write(out, &header)?;
+    rows().try_for_each(|row| columns.write(out, &row))
+}
+
+fn tensor_row(name: &str, tensor: &TensorInfo, path: &RepoPath) -> [String; 5] {
+    [
+        escape(name),
+        escape(tensor.dtype.as_str()),
+        shape(&tensor.shape),
+        thousands(tensor.byte_length()),
+        escape(path.as_str()),
+    ]
 }
 
 /// The metadata of the files: that of an index, then what every shard says, said once.
-pub(crate) fn metadata(parsed: &SafetensorsParseFromRepo) -> String {
-    let mut text = format!("{BOLD}{}{BOLD:#}\n", escape(&parsed.facts().source));
+pub(crate) fn metadata(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
     if let SafetensorsParseFromRepo::Sharded(shards) = parsed {
         for (key, value) in shards.index.metadata().into_iter().flatten() {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let _ = writeln!(text, "{} = {}", escape(key), escape(&value));
+            writeln!(out, "{} = {}", escape(key), escape(&value))?;
         }
     }
+    let files = parsed.files().count();
     for ((key, value), paths) in by_entry(parsed.files()) {
-        let _ = write!(text, "{} = {}", escape(key), escape(value));
-        if paths.len() < parsed.files().count() {
-            let _ = write!(text, "  {DIM}({}){DIM:#}", escape(&paths.join(", ")));
+        write!(out, "{} = {}", escape(key), escape(value))?;
+        if paths.len() < files {
+            write!(out, "  {DIM}({}){DIM:#}", escape(&paths.join(", ")))?;
         }
-        text.push('\n');
+        writeln!(out)?;
     }
-    text
+    Ok(())
 }
 
 /// Each key and value of the files' metadata with the files that say so.
@@ -114,18 +129,4 @@ fn by_entry<'a>(
         }
     }
     entries
-}
-
-/// An empty table with these columns, two spaces apart.
-fn table(columns: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(columns.iter().map(|name| {
-        let figures = matches!(*name, "parameters" | "bytes" | "share");
-        let alignment = if figures { CellAlignment::Right } else { CellAlignment::Left };
-        Cell::new(name).set_alignment(alignment)
-    }));
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
 }

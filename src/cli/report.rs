@@ -5,8 +5,9 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use hf_meta::safetensors::{Finding, HeaderError, Impostor};
-use hf_meta::{Endpoint, Error, HttpError, TransportKind};
+use hf_meta::{Endpoint, Error, HttpError, Source, TransportKind};
 
+use super::asked::Asked;
 use super::text::escape;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -44,37 +45,61 @@ impl From<&Error> for Outcome {
     }
 }
 
-/// An error with its causes, and what to do about it.
-pub(crate) fn error(asked: &str, error: &Error, endpoint: &Endpoint) -> String {
-    let mut said = vec![error.to_string()];
-    if matches!(error, Error::Source(_)) {
-        said.insert(0, format!("`{asked}` names nothing that can be read"));
+/// An error of a repo with its causes, and what to do about it. Where several were asked for, it says
+/// which of them it is about.
+pub(crate) fn error(
+    asked: &Asked,
+    is_one_of_many: bool,
+    error: &Error,
+    endpoint: &Endpoint,
+) -> String {
+    let mut said: Vec<_> = std::iter::once(error.to_string()).chain(causes(error)).collect();
+    if asked.source.is_err() {
+        said.insert(0, format!("`{}` names nothing that can be read", asked.shown));
+    } else if is_one_of_many {
+        said[0] = format!("{}: {}", asked.shown, said[0]);
     }
-    let causes = causes(error);
-    // Between what we say and what the system says are only the layers of the HTTP library.
-    let shown = causes.first().into_iter().chain(causes.iter().skip(1).last());
-    said.extend(shown.map(ToString::to_string));
+    let hints = hint(asked, error, endpoint).into_iter().chain(local_hint(asked, error));
+    block(&said, hints)
+}
+
+/// An error before anything was asked for.
+pub(crate) fn setup_error(error: &Error) -> String {
+    let said: Vec<_> = std::iter::once(error.to_string()).chain(causes(error)).collect();
+    let hint = match error {
+        Error::Endpoint { .. } => {
+            Some("give --endpoint or HF_ENDPOINT a URL such as https://huggingface.co")
+        }
+        Error::Token => Some("give --token or HF_TOKEN the token alone, hf_…"),
+        _ => None,
+    };
+    block(&said, hint.map(str::to_owned).into_iter())
+}
+
+fn block(said: &[String], hints: impl Iterator<Item = String>) -> String {
     let mut lines = vec![format!("{RED}error{RED:#}: {}", escape(&said[0]))];
     lines.extend(said[1..].iter().map(|cause| format!("  caused by: {}", escape(cause))));
-    let hints = hint(error, endpoint).into_iter().chain(local_hint(asked, error));
     lines.extend(hints.map(|hint| format!("  {BOLD}help{BOLD:#}: {}", escape(&hint))));
     lines.join("\n") + "\n"
 }
 
-/// Why an error came about, the root cause last.
-fn causes(error: &Error) -> Vec<&dyn StdError> {
+/// Why an error came about: what we say of it, and the root cause. Between the two are only the
+/// layers of the HTTP library.
+fn causes(error: &Error) -> Vec<String> {
     let mut causes = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {
-        causes.push(cause);
+        causes.truncate(1);
+        causes.push(cause.to_string());
         next = cause.source();
     }
     causes
 }
 
 /// What is odd about files whose counts are right.
-pub(crate) fn findings(asked: &str, findings: &[Finding]) -> String {
-    let warn = |text: &str| format!("{YELLOW}warning{YELLOW:#}: {}: {text}\n", escape(asked));
+pub(crate) fn findings(asked: &Asked, findings: &[Finding]) -> String {
+    let shown = escape(&asked.shown);
+    let warn = |text: &str| format!("{YELLOW}warning{YELLOW:#}: {shown}: {text}\n");
     let shown = findings.iter().take(MOST_FINDINGS);
     let mut text: String = shown.map(|finding| warn(&escape(&finding.to_string()))).collect();
     if let more @ 1.. = findings.len().saturating_sub(MOST_FINDINGS) {
@@ -84,13 +109,11 @@ pub(crate) fn findings(asked: &str, findings: &[Finding]) -> String {
 }
 
 /// What to do about an error.
-fn hint(error: &Error, endpoint: &Endpoint) -> Option<String> {
+fn hint(asked: &Asked, error: &Error, endpoint: &Endpoint) -> Option<String> {
     Some(match error {
-        Error::Source(_) => "what can be asked for is in `hf-meta --help`".to_owned(),
-        Error::Endpoint { .. } => {
-            "give --endpoint or HF_ENDPOINT a URL such as https://huggingface.co".to_owned()
+        Error::Source(_) if asked.source.is_err() => {
+            "what can be asked for is in `hf-meta --help`".to_owned()
         }
-        Error::Token => "give --token or HF_TOKEN the token alone, hf_…".to_owned(),
         Error::RepoNotFound { .. } => "check the spelling; if the repository is private, give a \
              token that may read it to --token or HF_TOKEN"
             .to_owned(),
@@ -101,38 +124,58 @@ fn hint(error: &Error, endpoint: &Endpoint) -> Option<String> {
             "accept its conditions at {endpoint}/{repo}, then give a token of that account to \
              --token or HF_TOKEN"
         ),
-        Error::BadToken { .. } => format!(
-            "make a new token at {endpoint}/settings/tokens; a public repository needs none: set \
-             HF_HUB_DISABLE_IMPLICIT_TOKEN=1"
-        ),
-        Error::NoSafetensors { .. } => {
-            "if its weights have other names, name one of them, in a repository by --path"
-                .to_owned()
-        }
+        Error::BadToken { .. } => format!("make a new token at {endpoint}/settings/tokens"),
+        Error::NoSafetensors { .. } | Error::FileNotFound { .. } => files_hint(asked, endpoint)?,
         Error::Header { source, .. } if is_pointer(source) => {
             "the file itself is elsewhere; in a clone, `git lfs pull` fetches it".to_owned()
         }
-        Error::Fetch { source, .. } if is_unreachable(source) => format!(
-            "is {endpoint} reachable from here? a proxy is taken from https_proxy, another Hub \
-             from --endpoint or HF_ENDPOINT"
-        ),
-        Error::DeadlineExceeded { .. } => "give it more seconds by --timeout".to_owned(),
-        _ => return None,
+        error if error.is_malformed() => {
+            "the files themselves are wrong; only their author can mend that".to_owned()
+        }
+        error => return passing_hint(error),
     })
 }
 
+/// What to do about an error that is not about what was asked for, but about getting it.
+fn passing_hint(error: &Error) -> Option<String> {
+    let text = match error {
+        Error::Refused { source, .. } if source.status == 429 => {
+            "readers with a token may ask more often: --token or HF_TOKEN"
+        }
+        Error::Refused { .. } | Error::Changed { .. } | Error::OtherCommit { .. } => {
+            "try again later"
+        }
+        Error::Fetch { source, .. } => match &**source {
+            HttpError::Transport { kind: TransportKind::Connect, .. } => {
+                "is that server reachable from here? a proxy is taken from https_proxy, another Hub \
+                 from --endpoint or HF_ENDPOINT"
+            }
+            HttpError::Transport { kind: TransportKind::Certificate, .. } => {
+                "certificates are those of the system; SSL_CERT_FILE names others"
+            }
+            HttpError::Transport { .. } | HttpError::Busy { .. } => "try again later",
+            _ => return None,
+        },
+        Error::DeadlineExceeded { .. } => "give it more seconds by --timeout",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Where to look for other names; a bare web server answers everything as if the file were missing.
+fn files_hint(asked: &Asked, endpoint: &Endpoint) -> Option<String> {
+    let page = asked.page(endpoint)?;
+    Some(format!("its files are listed at {page}; give the path of one of them to --path"))
+}
+
 /// A bare name is never a local folder, which may surprise in a folder full of models.
-fn local_hint(asked: &str, error: &Error) -> Option<String> {
+fn local_hint(asked: &Asked, error: &Error) -> Option<String> {
     let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
-    let is_bare = asked.starts_with(|c: char| c.is_ascii_alphanumeric());
-    (is_missing && is_bare && Path::new(asked).exists())
-        .then(|| format!("for the local file or folder of that name, write ./{asked}"))
+    let is_repo = matches!(asked.source, Ok(Source::Repo { .. }));
+    (is_missing && is_repo && Path::new(&asked.shown).exists())
+        .then(|| format!("for the local file or folder of that name, write ./{}", asked.shown))
 }
 
 fn is_pointer(error: &HeaderError) -> bool {
     matches!(error, HeaderError::NotSafetensors { impostor: Impostor::GitLfsPointer })
-}
-
-fn is_unreachable(error: &HttpError) -> bool {
-    matches!(error, HttpError::Transport { kind: TransportKind::Connect, .. })
 }

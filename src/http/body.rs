@@ -4,7 +4,8 @@ use bytes::Bytes;
 use reqwest::Response;
 
 use super::range::Part;
-use super::{HttpError, Meter, RangeError, SafeUrl};
+use super::{HttpError, RangeError, SafeUrl};
+use crate::read::Meter;
 
 /// The most that is set aside before the first byte has come, whatever the headers promise.
 const FIRST_ALLOCATION: u64 = 1 << 16;

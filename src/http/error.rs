@@ -86,14 +86,20 @@ pub enum RangeError {
     Encoded,
 }
 
-/// The headers of an answer, for the floor above to read its own from.
-#[derive(Debug)]
+/// The headers of an answer. Their values are not shown by `Debug`: some are secrets.
 pub struct ResponseHeaders(Box<HeaderMap>);
 
 impl ResponseHeaders {
     /// The value of a header, if there is one and it is text.
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.to_str().ok()
+    }
+}
+
+impl std::fmt::Debug for ResponseHeaders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
     }
 }
 

@@ -17,7 +17,6 @@ mod wait;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::url::Url;
@@ -28,9 +27,10 @@ use tokio::time::Instant;
 use address::{Guard, GuardedResolver};
 use gate::Gate;
 
+use crate::read::{Chunk, Meter};
+
 pub use address::AddressPolicy;
-pub(crate) use error::ResponseHeaders;
-pub use error::{HttpError, RangeError, TransportKind};
+pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
 pub(crate) use retry::Failure;
 pub use retry::RetryPolicy;
 pub use url::SafeUrl;
@@ -55,41 +55,6 @@ pub(crate) struct Settings {
     pub(crate) proxy_from_env: bool,
     pub(crate) timeouts: Timeouts,
     pub(crate) retry: RetryPolicy,
-}
-
-/// A part of a file, or all of it up to its end when it ends inside what was asked for.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) bytes: Vec<u8>,
-    /// The size of the whole file in bytes.
-    pub(crate) file_size: u64,
-}
-
-/// What a call has cost so far.
-#[derive(Debug, Default)]
-pub(crate) struct Meter {
-    requests: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Meter {
-    /// Requests sent, those that redirects led to among them.
-    pub(crate) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of bodies received.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    fn count_request(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_bytes(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
 }
 
 /// The headers of every answer on the way, the last one's last.

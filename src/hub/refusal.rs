@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use crate::http::{HttpError, ResponseHeaders};
+use crate::http::{HttpError, ResponseHeaders, SafeUrl};
 use crate::safetensors::clip;
 
 /// An answer of the Hub that is not the file, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
+    /// Who answered.
+    pub url: SafeUrl,
     /// The HTTP status.
     pub status: u16,
     /// `X-Error-Code`, such as `GatedRepo`.
@@ -17,6 +19,8 @@ pub struct Refusal {
     pub message: Option<String>,
     /// The name of this request in the Hub's logs, for a report to its operators.
     pub request_id: Option<String>,
+    /// Whether another server answered than the one that was asked, such as the CDN.
+    pub(crate) is_redirected: bool,
 }
 
 /// What a refusal is about.
@@ -40,11 +44,13 @@ pub enum RefusalKind {
 impl Refusal {
     /// The Hub's words on an answer; `None` when no status came.
     pub(crate) fn of(error: &HttpError) -> Option<Self> {
-        let HttpError::Status { status, headers, .. } = error else {
+        let HttpError::Status { url, status, headers, is_redirected } = error else {
             return None;
         };
         let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
         Some(Self {
+            url: url.clone(),
+            is_redirected: *is_redirected,
             status: *status,
             code: text(headers, "x-error-code"),
             message: text(headers, "x-error-message"),
@@ -66,6 +72,8 @@ impl Refusal {
             _ => {}
         }
         match self.status {
+            // A status of the CDN is about the exchange, not about the repo or its reader.
+            _ if self.is_redirected => None,
             401 if self.message.as_deref()
                 == Some("Invalid credentials in Authorization header") =>
             {
@@ -86,7 +94,7 @@ fn text(headers: &ResponseHeaders, name: &str) -> Option<String> {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server answered with status {}", self.status)?;
+        write!(f, "`{}` answered with status {}", self.url, self.status)?;
         if let Some(code) = &self.code {
             write!(f, " ({code})")?;
         }
@@ -128,8 +136,13 @@ mod tests {
         ];
         for (status, code, message, kind) in cases {
             let [code, message] = [code, message].map(|text| text.map(str::to_owned));
-            let refusal = Refusal { status, code, message, request_id: None };
+            let url = SafeUrl::from(&url::Url::parse("https://hub.example/a/b").unwrap());
+            let is_redirected = false;
+            let refusal = Refusal { url, status, code, message, request_id: None, is_redirected };
             assert_eq!(refusal.kind(), kind, "{refusal}");
+            let has_code = refusal.code.is_some();
+            let elsewhere = Refusal { is_redirected: true, ..refusal };
+            assert_eq!(elsewhere.kind().is_some(), has_code, "{elsewhere}");
         }
     }
 }

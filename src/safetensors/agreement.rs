@@ -13,6 +13,9 @@ use super::{
     IndexError, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, clip,
 };
 
+/// The most findings of a kind that are listed one by one.
+const MOST_FINDINGS: usize = 1_000;
+
 /// Something odd that leaves the counts right.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -27,6 +30,12 @@ pub enum Finding {
     TotalSize { declared: u64, found: u64 },
     /// `total_parameters` of the index or the metadata is not the count.
     TotalParameters { declared: u64, found: u64 },
+    /// Tensors have a dtype of unknown width, so their sizes could not be checked.
+    UnknownDtype { dtype: String, tensors: u64 },
+    /// The server did not say of which commit its files are, so they could be of several.
+    NotPinned,
+    /// There is more of the kind of the finding before.
+    More { findings: u64 },
 }
 
 impl fmt::Display for Finding {
@@ -42,8 +51,16 @@ impl fmt::Display for Finding {
                 write!(f, "the index declares {declared} bytes of tensors, but they have {found}")
             }
             Self::TotalParameters { declared, found } => {
-                write!(f, "the file declares {declared} parameters, but they are {found}")
+                write!(f, "the file declares {declared} parameters, but has {found}")
             }
+            Self::UnknownDtype { dtype, tensors } => {
+                write!(
+                    f,
+                    "dtype `{dtype}` is not known; the sizes of its tensors ({tensors}) are not checked"
+                )
+            }
+            Self::NotPinned => f.write_str("the server does not say of which commit its files are"),
+            Self::More { findings } => write!(f, "{findings} more of that kind"),
         }
     }
 }
@@ -67,19 +84,36 @@ pub fn check(
     if let Some(declared) = index.total_size().filter(|&declared| declared != bytes) {
         findings.push(Finding::TotalSize { declared, found: bytes });
     }
-    findings.extend(check_declared_total(index.declared_total(), &count));
+    findings.extend(check_count(&count, index.declared_total()));
     Ok((count, findings))
 }
 
-/// Holds the total that a file claims of itself against the count.
+/// What is odd about a count by itself, and beside the total that the file claims.
 ///
 /// Both ways of counting scalars are taken as right: the writers of the claim differ.
 #[must_use]
-pub fn check_declared_total(declared: Option<u64>, count: &ParameterCount) -> Option<Finding> {
+pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding> {
+    let unknown = count.rows().filter(|(dtype, _)| dtype.bits().is_none());
+    let unknown = unknown.map(|(dtype, row)| Finding::UnknownDtype {
+        dtype: clip(dtype.as_str()),
+        tensors: row.tensors,
+    });
     let (found, scalars) = (count.total(), count.totals().scalars);
-    let declared = declared
-        .filter(|&declared| declared != found && Some(declared) != found.checked_add(scalars))?;
-    Some(Finding::TotalParameters { declared, found })
+    let is_wrong =
+        |&declared: &u64| declared != found && Some(declared) != found.checked_add(scalars);
+    let wrong =
+        declared.filter(is_wrong).map(|declared| Finding::TotalParameters { declared, found });
+    bounded(unknown).into_iter().chain(wrong).collect()
+}
+
+/// The first findings, and how many more there are: a file may give cause for as many as it likes.
+fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    let mut listed: Vec<_> = findings.by_ref().take(MOST_FINDINGS).collect();
+    match findings.count() as u64 {
+        0 => {}
+        more => listed.push(Finding::More { findings: more }),
+    }
+    listed
 }
 
 /// Holds every tensor of every shard against the index, and the other way round.
@@ -87,26 +121,27 @@ fn check_places(
     index: &SafetensorsIndexJson,
     headers: &[(RepoPath, SafetensorsFileHeader)],
 ) -> Result<Vec<Finding>, IndexError> {
-    let mut findings = Vec::new();
     let mut places: HashMap<&str, &RepoPath> = HashMap::with_capacity(index.weight_map().len());
     for (path, header) in headers {
         for (tensor, _) in header.tensors() {
             if let Some(first) = places.insert(tensor, path) {
                 return Err(IndexError::InTwoShards {
                     tensor: clip(tensor),
-                    first: first.to_string(),
-                    second: path.to_string(),
+                    first: clip(first.as_str()),
+                    second: clip(path.as_str()),
                 });
             }
-            findings.extend(check_place(index, tensor, path));
         }
     }
-    match index.weight_map().find(|(tensor, _)| !places.contains_key(tensor)) {
-        Some((tensor, shard)) => {
-            Err(IndexError::Missing { tensor: clip(tensor), shard: shard.to_string() })
-        }
-        None => Ok(findings),
+    if let Some((tensor, shard)) =
+        index.weight_map().find(|(tensor, _)| !places.contains_key(tensor))
+    {
+        return Err(IndexError::Missing { tensor: clip(tensor), shard: clip(shard.as_str()) });
     }
+    let tensors = headers
+        .iter()
+        .flat_map(|(path, header)| header.tensors().map(move |(tensor, _)| (tensor, path)));
+    Ok(bounded(tensors.filter_map(|(tensor, path)| check_place(index, tensor, path))))
 }
 
 fn check_place(index: &SafetensorsIndexJson, tensor: &str, path: &RepoPath) -> Option<Finding> {
@@ -114,10 +149,10 @@ fn check_place(index: &SafetensorsIndexJson, tensor: &str, path: &RepoPath) -> O
         Some(indexed) if indexed == path => None,
         Some(indexed) => Some(Finding::OtherShard {
             tensor: clip(tensor),
-            indexed: indexed.to_string(),
-            found: path.to_string(),
+            indexed: clip(indexed.as_str()),
+            found: clip(path.as_str()),
         }),
-        None => Some(Finding::NotInIndex { tensor: clip(tensor), shard: path.to_string() }),
+        None => Some(Finding::NotInIndex { tensor: clip(tensor), shard: clip(path.as_str()) }),
     }
 }
 
@@ -162,6 +197,23 @@ mod tests {
         );
         let extra = Finding::NotInIndex { tensor: "z".to_owned(), shard: b.to_owned() };
         assert_eq!(verdict(&["x"], &["y", "z"], INDEX), Ok(vec![extra]));
+    }
+
+    #[test]
+    fn findings_have_an_end() {
+        let names: Vec<_> = (0..MOST_FINDINGS + 7).map(|n| n.to_string()).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).chain(["x"]).collect();
+        let findings = verdict(&names, &["y"], INDEX).unwrap();
+        assert_eq!(findings.len(), MOST_FINDINGS + 1);
+        assert_eq!(findings.last(), Some(&Finding::More { findings: 7 }));
+    }
+
+    #[test]
+    fn unknown_dtypes_are_found() {
+        let json = br#"{"w":{"dtype":"NEW3","shape":[2],"data_offsets":[0,1]}}"#;
+        let header = SafetensorsFileHeader::from_json(json).unwrap();
+        let unknown = Finding::UnknownDtype { dtype: "NEW3".to_owned(), tensors: 1 };
+        assert_eq!(check_count(header.parameter_count(), Some(2)), [unknown]);
     }
 
     #[test]

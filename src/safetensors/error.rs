@@ -32,7 +32,7 @@ pub enum HeaderError {
     Json { message: String },
     #[error("tensor `{tensor}` is not a valid entry: {message}")]
     Entry { tensor: String, message: String },
-    #[error("tensor `{tensor}` stands twice in the header")]
+    #[error("tensor `{tensor}` occurs twice in the header")]
     DuplicateTensor { tensor: String },
     #[error("tensor `{tensor}` ends at byte {end}, before it begins at byte {begin}")]
     ReversedOffsets { tensor: String, begin: u64, end: u64 },
@@ -46,6 +46,8 @@ pub enum HeaderError {
         "tensor `{tensor}` has {elements} elements of {dtype}, which is {expected} bytes, but spans {found}"
     )]
     Size { tensor: String, dtype: Dtype, elements: u64, expected: u64, found: u64 },
+    #[error("tensor `{tensor}` has {elements} elements of {dtype}, too many for its {found} bytes")]
+    Implausible { tensor: String, dtype: Dtype, elements: u64, found: u64 },
     #[error(
         "tensor `{tensor}` begins at byte {begin} of the data; the bytes from {expected} on belong to no tensor"
     )]
@@ -54,8 +56,16 @@ pub enum HeaderError {
         "tensor `{tensor}` begins at byte {begin} of the data, inside a tensor that ends at {expected}"
     )]
     Overlap { tensor: String, begin: u64, expected: u64 },
-    #[error("by its header the file has {expected} bytes, but it has {found}")]
-    FileSize { expected: u64, found: u64 },
+    #[error(
+        "by its header the file ends with {} at byte {expected}, but it has {found} bytes",
+        last(tensor.as_deref())
+    )]
+    FileSize { tensor: Option<String>, expected: u64, found: u64 },
+}
+
+/// The tensor that a file ends with, or its header where it has no data.
+fn last(tensor: Option<&str>) -> String {
+    tensor.map_or_else(|| "its header".to_owned(), |tensor| format!("tensor `{tensor}`"))
 }
 
 /// What a file that is not safetensors is instead, as far as its first eight bytes tell.
@@ -77,7 +87,7 @@ impl Impostor {
     pub(super) fn recognize(start: &[u8]) -> Option<Self> {
         match start.trim_ascii_start() {
             [b'v', b'e', b'r', b's', b'i', b'o', b'n', b' ', ..] => Some(Self::GitLfsPointer),
-            [b'<', b'!' | b'h' | b'H' | b'?', ..] => Some(Self::Markup),
+            [b'<', ..] => Some(Self::Markup),
             [b'P', b'K', 3, 4, ..] => Some(Self::Zip),
             [b'G', b'G', b'U', b'F', ..] => Some(Self::Gguf),
             _ => None,
@@ -113,7 +123,7 @@ pub enum IndexError {
     NoWeightMap,
     #[error("the `weight_map` of the index is empty")]
     EmptyWeightMap,
-    #[error("tensor `{tensor}` stands twice in the index")]
+    #[error("tensor `{tensor}` occurs twice in the index")]
     DuplicateTensor { tensor: String },
     #[error("the index puts tensor `{tensor}` into a shard with an unsafe name")]
     UnsafeShardName { tensor: String, source: PathError },

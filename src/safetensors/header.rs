@@ -14,8 +14,8 @@ const METADATA: &str = "__metadata__";
 
 /// The checked header of one safetensors file.
 ///
-/// Serializes to the JSON it came from: tensors in the order of the file, which is neither that of
-/// their names nor that of their data.
+/// Serializes to the JSON it came from, less fields that the format does not know: tensors in the order
+/// of the file, which is neither that of their names nor that of their data.
 ///
 /// ```
 /// use hf_meta::SafetensorsFileHeader;
@@ -40,9 +40,10 @@ impl SafetensorsFileHeader {
     /// distinct, each tensor's shape and dtype fill exactly its span of bytes, and the spans cover
     /// the data from its first byte on, without hole or overlap.
     ///
-    /// Differs from the `safetensors` crate in this: an unknown dtype is kept (and its size not
-    /// checked), a shape with a 0 never overflows, duplicate names and duplicate metadata keys are
-    /// refused, an entry is an object and not an array, and white space before the `{` is refused.
+    /// Differs from the `safetensors` crate in this: an unknown dtype is kept (of its size only the
+    /// least is checked), a shape with a 0 never overflows, and fields that the format does not know
+    /// are passed over unread; duplicate names, duplicate metadata keys, an array in place of an entry,
+    /// an object in place of a dtype, white space before the `{` and counts beyond 64 bits are refused.
     ///
     /// # Errors
     ///
@@ -78,8 +79,14 @@ impl SafetensorsFileHeader {
         if expected == file_size {
             Ok(())
         } else {
-            Err(HeaderError::FileSize { expected, found: file_size })
+            Err(HeaderError::FileSize { tensor: self.last_tensor(), expected, found: file_size })
         }
+    }
+
+    /// The tensor whose data comes last.
+    fn last_tensor(&self) -> Option<String> {
+        let last = self.tensors().max_by_key(|(_, tensor)| tensor.data_offsets)?;
+        Some(clip(last.0))
     }
 
     /// The `__metadata__` of the file; `None` when it has none, or `null`.
@@ -262,7 +269,7 @@ impl<'de> Visitor<'de> for Metadata {
         let mut metadata = BTreeMap::new();
         while let Some((key, value)) = map.next_entry::<String, String>()? {
             if metadata.insert(key, value).is_some() {
-                return Err(A::Error::custom("a key of `__metadata__` stands twice"));
+                return Err(A::Error::custom("a key of `__metadata__` occurs twice"));
             }
         }
         Ok(Some(metadata))

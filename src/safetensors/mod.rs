@@ -1,8 +1,9 @@
 //! The safetensors format: pure functions from bytes to checked values.
 //!
 //! Nothing here knows of files, of HTTP or of the Hub, and nothing is async. A value of
-//! [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if every rule that one file can
-//! show was checked; what two files must agree on is checked in [`agreement`].
+//! [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if every rule that its own bytes
+//! can show was checked. That a file ends where its header says is checked where its size is known,
+//! and what two files must agree on in [`agreement`].
 //!
 //! The rules are those of the [format] and of its reference implementation, the `safetensors` crate.
 //! Where ours differ, the difference is stated at the rule, with its reason.
@@ -23,7 +24,7 @@ mod text;
 
 pub use agreement::Finding;
 pub use count::{DtypeCount, ParameterCount};
-pub use dtype::Dtype;
+pub use dtype::{Dtype, UnknownDtype};
 pub use error::{HeaderError, Impostor, IndexError};
 pub use header::SafetensorsFileHeader;
 pub use index::SafetensorsIndexJson;

@@ -43,6 +43,11 @@ impl RepoPath {
         self.0.split('/')
     }
 
+    /// The name of a local file as it was given; whoever names a file of their own is no stranger.
+    pub(crate) fn of_local(name: &str) -> Self {
+        Self(name.into())
+    }
+
     /// Another path, taken as relative to the folder that this file is in.
     pub(crate) fn sibling(&self, other: &Self) -> Self {
         match self.0.rsplit_once('/') {

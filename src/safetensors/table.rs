@@ -11,7 +11,7 @@ pub(super) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// The table, or the first name that stands twice.
+    /// The table, or the first name that occurs twice.
     pub(super) fn new(entries: Vec<(String, T)>) -> Result<Self, String> {
         let mut by_name: Box<[usize]> = (0..entries.len()).collect();
         by_name.sort_unstable_by_key(|&at| &entries[at].0);

@@ -46,7 +46,8 @@ impl TensorInfo {
 
     /// Holds shape and dtype against the span of the data offsets.
     ///
-    /// A dtype of unknown width passes: only its author knows how many bytes it takes.
+    /// Of a dtype of unknown width only its author knows how many bytes it takes, but no element is in
+    /// less than a bit, and so no count is larger than its file allows.
     pub(super) fn check(&self, name: &str) -> Result<(), HeaderError> {
         let (begin, end) = self.data_offsets;
         if end < begin {
@@ -55,7 +56,7 @@ impl TensorInfo {
         let overflow = || HeaderError::Overflow { tensor: clip(name) };
         let elements = self.elements().ok_or_else(overflow)?;
         let Some(width) = self.dtype.bits() else {
-            return Ok(());
+            return self.check_plausible(name, elements, end - begin);
         };
         let bits = elements.checked_mul(width).ok_or_else(overflow)?;
         if !bits.is_multiple_of(8) {
@@ -75,6 +76,14 @@ impl TensorInfo {
             });
         }
         Ok(())
+    }
+
+    fn check_plausible(&self, name: &str, elements: u64, found: u64) -> Result<(), HeaderError> {
+        if elements.div_ceil(8) <= found {
+            return Ok(());
+        }
+        let (tensor, dtype) = (clip(name), self.dtype.clone());
+        Err(HeaderError::Implausible { tensor, dtype, elements, found })
     }
 }
 

@@ -103,7 +103,10 @@ async fn revisions_and_names_that_need_encoding() {
     let model = support::client(&hub).model("datasets/org/set").revision("refs/pr/1").path(path);
     let parsed = model.parse_safetensors_metadata().await.unwrap();
     assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), commit);
-    assert_eq!(parsed.facts().source, format!("datasets/org/set@refs/pr/1/{path}"));
+    assert_eq!(
+        parsed.facts().source,
+        "hf://datasets/org/set@refs%2Fpr%2F1/a [b]^|+%2525 ü/x.safetensors"
+    );
 }
 
 #[tokio::test]

@@ -26,6 +26,13 @@ pub(crate) fn head(header: &str) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()
 }
 
+/// A file with this header and so many bytes of data.
+pub(crate) fn file(header: &str, data: u64) -> File {
+    let head = head(header);
+    let size = head.len() as u64 + data;
+    File::cut(head, size)
+}
+
 /// A file of `U8` tensors, one byte each, of these names.
 pub(crate) fn weights(tensors: &[&str]) -> File {
     let entry = |(at, name): (usize, &&str)| {

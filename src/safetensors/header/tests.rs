@@ -41,7 +41,7 @@ fn valid_oddities() {
         r#"{"__metadata__":{"format":"pt"}}"#,
         r#"{"s":{"dtype":"F16","shape":[],"data_offsets":[0,2]}}"#,
         r#"{"e":{"dtype":"F16","shape":[0,9],"data_offsets":[0,0]},"f":{"dtype":"F16","shape":[0],"data_offsets":[0,0]}}"#,
-        r#"{"x":{"dtype":"NEW3","shape":[5],"data_offsets":[0,2]}}"#,
+        r#"{"x":{"dtype":"NEW3","shape":[16],"data_offsets":[0,2]}}"#,
         r#"{"x":{"dtype":"F4","shape":[6],"data_offsets":[0,3],"extra":[{}]}}"#,
     ];
     for json in cases {
@@ -95,6 +95,15 @@ fn broken_spans() {
         (
             one("[3]", "F4", 2),
             HeaderError::PartialByte { tensor: tensor(), dtype: Dtype::F4, elements: 3 },
+        ),
+        (
+            one("[17]", "NEW3", 2),
+            HeaderError::Implausible {
+                tensor: tensor(),
+                dtype: "NEW3".into(),
+                elements: 17,
+                found: 2,
+            },
         ),
         (one("[9223372036854775808,2]", "F32", 0), huge()),
         (one("[9223372036854775808]", "F32", 0), huge()),
@@ -176,7 +185,7 @@ fn the_file_ends_where_the_data_does() {
     for found in [0, size - 1, size + 1] {
         assert_eq!(
             header.check_file_size(found),
-            Err(HeaderError::FileSize { expected: size, found })
+            Err(HeaderError::FileSize { tensor: Some("a".to_owned()), expected: size, found })
         );
     }
 }

@@ -122,6 +122,9 @@ fn broken_json() {
         r#"{"weight_map":null}"#.to_owned(),
         r#"{"weight_map":{},"weight_map":{}}"#.to_owned(),
         r#"{"metadata":{},"metadata":{},"weight_map":{"w":"a.safetensors"}}"#.to_owned(),
+        r#"{"metadata":{"total_size":1,"total_size":2},"weight_map":{"w":"a.safetensors"}}"#
+            .to_owned(),
+        r#"{"dtype":"a","dtype":"b","weight_map":{"w":"a.safetensors"}}"#.to_owned(),
         r#"{"metadata":[],"weight_map":{"w":"a.safetensors"}}"#.to_owned(),
         format!(r#"{{"metadata":{{{}}},"weight_map":{{"w":"a.safetensors"}}}}"#, many.join(",")),
         format!(r#"{{"x":{}"#, "[".repeat(1_000_000)),

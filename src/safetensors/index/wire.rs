@@ -65,6 +65,9 @@ impl<'de> Visitor<'de> for &mut Listing {
                 }
                 Key::Metadata => metadata = Some(map.next_value_seed(Metadata)?),
                 Key::WeightMap => self.tensors = Some(map.next_value_seed(WeightMap::new(self))?),
+                Key::Dtype if self.dtype.is_some() => {
+                    return Err(A::Error::duplicate_field("dtype"));
+                }
                 Key::Dtype => self.dtype = map.next_value::<Plain>()?.text(),
                 Key::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -171,9 +174,10 @@ impl<'de> Visitor<'de> for Metadata {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut metadata = Map::new();
-        while let Some((key, Plain(value))) = map.next_entry()? {
-            if let Some(value) = value {
-                metadata.insert(key, value);
+        while let Some((key, Plain(value))) = map.next_entry::<String, _>()? {
+            let twice = value.is_some_and(|value| metadata.insert(key, value).is_some());
+            if twice {
+                return Err(A::Error::custom("a key of `metadata` occurs twice"));
             }
             if metadata.len() > MAX_METADATA {
                 return Err(A::Error::custom("`metadata` has more than 1,000 entries"));

@@ -54,7 +54,7 @@ pub(super) const ALLOWED: [Allowed; 9] = [
         refusal: None,
     },
     Allowed {
-        what: "a name that stands twice is refused",
+        what: "a name that occurs twice is refused",
         reason: "the crate keeps the last and forgets the other, so that one is not counted",
         examples: &[
             r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#,
@@ -64,11 +64,11 @@ pub(super) const ALLOWED: [Allowed; 9] = [
         refusal: Some(|error| matches!(error, HeaderError::DuplicateTensor { .. })),
     },
     Allowed {
-        what: "a key of `__metadata__` that stands twice is refused",
+        what: "a key of `__metadata__` that occurs twice is refused",
         reason: "the crate keeps the last, others the first: readers would see different files",
         examples: &[r#"{"__metadata__":{"a":"1","a":"2"}}"#],
         present: |header| repeats(header.metadata.iter().flatten().map(|(key, _)| key)),
-        refusal: Some(|error| json_error(error, "stands twice")),
+        refusal: Some(|error| json_error(error, "occurs twice")),
     },
     Allowed {
         what: "an entry that is an array is refused",

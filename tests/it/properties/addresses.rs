@@ -35,6 +35,6 @@ proptest! {
         let source: Source = address.parse().unwrap();
         let is_repo = matches!(source, Source::Repo { .. });
         prop_assert!(is_repo, "{address}");
-        prop_assert_eq!(format!("hf://{source}").parse(), Ok(source));
+        prop_assert_eq!(source.to_string().parse(), Ok(source));
     }
 }

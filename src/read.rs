@@ -1,0 +1,38 @@
+//! What reading a range gives, wherever it is read from, and what it costs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A part of a file, or all of it up to its end when it ends inside what was asked for.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: Vec<u8>,
+    /// The size of the whole file in bytes.
+    pub(crate) file_size: u64,
+}
+
+/// What a call has cost so far.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Meter {
+    /// Requests sent, those that redirects led to among them.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of files and of bodies read.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
