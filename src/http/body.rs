@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use reqwest::Response;
 
+use super::decode::{DecodeError, Decoder};
 use super::range::Part;
 use super::{HttpError, RangeError, SafeUrl};
 use crate::read::Meter;
@@ -35,26 +36,26 @@ pub(super) async fn part(
     Ok(bytes)
 }
 
-/// Reads a whole body of at most `limit` bytes.
+/// Reads a whole file of at most `limit` bytes, whether it comes compressed or not.
 pub(super) async fn whole(
     mut response: Response,
     limit: u64,
     meter: &Meter,
 ) -> Result<Vec<u8>, HttpError> {
-    let expected = response.content_length();
-    let mut bytes = buffer(expected.unwrap_or(0));
-    let over =
-        |response: &Response| HttpError::OverLimit { url: SafeUrl::from(response.url()), limit };
-    if expected.is_some_and(|expected| expected > limit) {
-        return Err(over(&response));
+    let url = response.url().clone();
+    let broken = |source| HttpError::range(&url, source);
+    let failed = |error| match error {
+        DecodeError::OverLimit => HttpError::OverLimit { url: SafeUrl::from(&url), limit },
+        DecodeError::Broken => broken(RangeError::Undecodable),
+    };
+    if response.content_length().is_some_and(|expected| expected > limit) {
+        return Err(failed(DecodeError::OverLimit));
     }
-    while let Some(chunk) = next(&mut response, meter).await? {
-        if length(&bytes).saturating_add(length(&chunk)) > limit {
-            return Err(over(&response));
-        }
-        bytes.extend_from_slice(&chunk);
+    let mut decoder = Decoder::new(response.headers(), limit).map_err(broken)?;
+    while let Some(piece) = next(&mut response, meter).await? {
+        decoder.take(&piece).map_err(failed)?;
     }
-    Ok(bytes)
+    decoder.finish().map_err(failed)
 }
 
 /// The next piece of a body; `None` at its end.

@@ -82,8 +82,10 @@ pub enum RangeError {
     Length { expected: u64, found: u64 },
     #[error("expected {expected} bytes, got more")]
     TooLong { expected: u64 },
-    #[error("the body is encoded, though `identity` was asked for")]
+    #[error("the body is encoded in a way that was not asked for")]
     Encoded,
+    #[error("the compressed body is broken")]
+    Undecodable,
 }
 
 /// The headers of an answer. Their values are not shown by `Debug`: some are secrets.
@@ -142,7 +144,9 @@ impl HttpError {
             // the Hub then signs again (xet-core #897).
             Self::Status { status: 403, is_redirected, .. } => *is_redirected,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
-            Self::Range { source, .. } => matches!(source, RangeError::Length { .. }),
+            Self::Range { source, .. } => {
+                matches!(source, RangeError::Length { .. } | RangeError::Undecodable)
+            }
             Self::Busy { .. }
             | Self::Redirect { .. }
             | Self::Address { .. }

@@ -7,6 +7,7 @@
 
 mod address;
 mod body;
+mod decode;
 mod error;
 mod gate;
 mod range;
@@ -153,8 +154,6 @@ impl Http {
         if response.status() != StatusCode::OK {
             return Err(HttpError::status(url, &response));
         }
-        range::check_encoding(response.headers())
-            .map_err(|source| HttpError::range(response.url(), source))?;
         Ok((body::whole(response, limit, meter).await?, trail))
     }
 
@@ -207,12 +206,11 @@ impl Http {
         let is_endpoint = url.origin() == self.settings.endpoint.origin();
         let token = self.settings.token.as_ref().filter(|_| is_endpoint);
         let request = self.client.get(url).timeout(self.settings.timeouts.request);
-        let request = request.header(ACCEPT_ENCODING, "identity");
         let request = match range {
-            Some(range) => {
-                request.header(RANGE, format!("bytes={}-{}", range.start, range.end - 1))
-            }
-            None => request,
+            Some(range) => request
+                .header(RANGE, format!("bytes={}-{}", range.start, range.end - 1))
+                .header(ACCEPT_ENCODING, "identity"),
+            None => request.header(ACCEPT_ENCODING, "gzip"),
         };
         match token {
             Some(token) => request.header(AUTHORIZATION, token.clone()),

@@ -36,7 +36,7 @@ pub(super) fn check(
 }
 
 /// Refuses a body that is not the file's own bytes.
-pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
+fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
             Err(RangeError::Encoded)
