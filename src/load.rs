@@ -1,23 +1,20 @@
-//! The call itself: find the weights, read every header, hold them against each other, count.
+//! The call itself: find the weights, then read every header and count.
+
+mod reader;
 
 use std::fmt;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures::future::{Either, select};
-use futures::stream::{self, StreamExt, TryStreamExt};
 
+use self::reader::Reader;
 use crate::error::Error;
-use crate::hub::CommitSha;
-use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
+use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
-use crate::safetensors::{
-    Finding, HeaderLength, PREFIX_LENGTH, ParameterCount, RepoPath, SafetensorsFileHeader,
-    SafetensorsIndexJson, agreement,
-};
+use crate::safetensors::{PREFIX_LENGTH, RepoPath};
 use crate::store::{Fetched, Store};
 
 /// The bytes of a file that hold the length of its header.
@@ -173,156 +170,5 @@ impl Load {
     async fn find_index(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
         let json = self.store.whole(path, self.limits.index, meter).await?;
         Ok(Found::Index { path: path.clone(), json })
-    }
-}
-
-/// Reads headers of one commit.
-struct Reader {
-    source: String,
-    store: Store,
-    commit: Option<CommitSha>,
-    limits: Limits,
-    on_progress: Option<OnProgress>,
-    started: Instant,
-    meter: Meter,
-    header_bytes: AtomicU64,
-}
-
-impl Reader {
-    /// A reader that stays with the commit of the call's first answer, whatever becomes of the branch.
-    fn new(load: Load, commit: Option<CommitSha>, started: Instant, meter: Meter) -> Self {
-        let Load { source, store, limits, on_progress, .. } = load;
-        Self {
-            source,
-            store: store.pinned(commit.as_ref()),
-            commit,
-            limits,
-            on_progress,
-            started,
-            meter,
-            header_bytes: AtomicU64::new(0),
-        }
-    }
-
-    async fn single(
-        self,
-        path: RepoPath,
-        start: &Chunk,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let header = self.rest(&path, start).await?;
-        let (count, declared) = (header.parameter_count().clone(), header.declared_total());
-        let findings = agreement::check_count(&count, declared);
-        let facts = self.facts(header.file_size(), count, declared, findings);
-        Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, facts }))
-    }
-
-    async fn sharded(
-        self,
-        path: RepoPath,
-        json: Vec<u8>,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let wrong = |source| Error::Index { file: self.store.name(&path), source };
-        let index = SafetensorsIndexJson::from_json(&json).map_err(wrong)?;
-        drop(json);
-        let headers = self.headers(&path, index.shards()).await?;
-        let (count, findings) = agreement::check(&index, &headers).map_err(wrong)?;
-        let bytes =
-            headers.iter().map(|(_, header)| header.file_size()).fold(0, u64::saturating_add);
-        let facts = self.facts(bytes, count, index.declared_total(), findings);
-        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
-    }
-
-    /// The headers of all shards, read side by side, in the order of the shards.
-    async fn headers(
-        &self,
-        index: &RepoPath,
-        shards: &[RepoPath],
-    ) -> Result<Vec<(RepoPath, SafetensorsFileHeader)>, Error> {
-        let total = shards.len();
-        let reads = shards.iter().cloned().enumerate().map(|(rank, shard)| {
-            let path = index.sibling(&shard);
-            async move { self.header(&path).await.map(|header| (rank, shard, header)) }
-        });
-        let mut headers = Vec::with_capacity(total);
-        let mut reads = stream::iter(reads).buffer_unordered(self.limits.concurrency);
-        while let Some(header) = reads.try_next().await? {
-            headers.push(header);
-            if let Some(OnProgress(tell)) = &self.on_progress {
-                tell(Progress { done: headers.len(), total });
-            }
-        }
-        headers.sort_unstable_by_key(|(rank, ..)| *rank);
-        Ok(headers.into_iter().map(|(_, shard, header)| (shard, header)).collect())
-    }
-
-    async fn header(&self, path: &RepoPath) -> Result<SafetensorsFileHeader, Error> {
-        let start = self.read(path, &PREFIX).await?;
-        self.rest(path, &start).await
-    }
-
-    /// Reads and checks the header of a file of which the first bytes are known.
-    async fn rest(&self, path: &RepoPath, start: &Chunk) -> Result<SafetensorsFileHeader, Error> {
-        let wrong = |source| Error::Header { file: self.store.name(path), source };
-        let file_size = start.file_size;
-        let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
-        let range = length.map_err(wrong)?.range();
-        self.take_from_budget(path, range.end - range.start)?;
-        let json = self.read(path, &range).await?;
-        if json.file_size != file_size {
-            let (before, after) = (file_size, json.file_size);
-            return Err(Error::Changed { file: self.store.name(path), before, after });
-        }
-        let header = SafetensorsFileHeader::from_json(&json.bytes).map_err(wrong)?;
-        header.check_file_size(file_size).map_err(wrong)?;
-        Ok(header)
-    }
-
-    /// Reads a range of a file of the commit.
-    async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<Chunk, Error> {
-        let Fetched { value, commit } = self.store.range(path, range, &self.meter).await?;
-        match (&self.commit, commit) {
-            (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
-                file: self.store.name(path),
-                pinned: pinned.clone(),
-                found,
-            }),
-            _ => Ok(value),
-        }
-    }
-
-    /// Counts a header before it is read: many that are each within their limit are too much together.
-    fn take_from_budget(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
-        let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
-        let limit = self.limits.headers;
-        if before.saturating_add(length) > limit {
-            return Err(Error::TooManyHeaders { file: self.store.name(path), limit });
-        }
-        Ok(())
-    }
-
-    fn facts(
-        self,
-        bytes_total: u64,
-        parameter_count: ParameterCount,
-        declared_total: Option<u64>,
-        mut findings: Vec<Finding>,
-    ) -> Facts {
-        if self.commit.is_none() && self.store.has_commits() {
-            findings.push(Finding::NotPinned);
-        }
-        let cost = Cost {
-            requests: self.meter.requests(),
-            bytes_read: self.meter.bytes(),
-            bytes_total,
-            elapsed: self.started.elapsed(),
-        };
-        Facts {
-            source: self.source,
-            commit: self.commit,
-            parameter_count,
-            declared_total,
-            findings,
-            cost,
-        }
     }
 }

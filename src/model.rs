@@ -95,7 +95,7 @@ impl Model {
                 (store, Target::of(path.clone()))
             }
             Source::Url(url) => {
-                let file = file_of(url)?;
+                let file = file_of(url);
                 let target = Target::of_file(file.clone());
                 (Store::Web { http: self.context.http.clone(), url: url.clone(), file }, target)
             }
@@ -112,10 +112,10 @@ impl Model {
 }
 
 /// The name of the file that a URL leads to.
-fn file_of(url: &Url) -> Result<RepoPath, SourceError> {
+fn file_of(url: &Url) -> RepoPath {
     let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
     let name = percent_decode_str(name).decode_utf8_lossy();
-    Ok(name.parse()?)
+    RepoPath::trusted(&name)
 }
 
 /// A local folder, or a file in one.
@@ -126,7 +126,7 @@ async fn on_disk(path: &Path) -> Result<(Store, Target), Error> {
         return Ok((Store::Disk { folder: path.to_owned() }, Target::Folder(None)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let target = Target::of_file(RepoPath::of_local(&name));
+    let target = Target::of_file(RepoPath::trusted(&name));
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok((Store::Disk { folder }, target))
 }

@@ -43,8 +43,8 @@ impl RepoPath {
         self.0.split('/')
     }
 
-    /// The name of a local file as it was given; whoever names a file of their own is no stranger.
-    pub(crate) fn of_local(name: &str) -> Self {
+    /// The name of a file as its reader gave it, who is no stranger to be guarded against.
+    pub(crate) fn trusted(name: &str) -> Self {
         Self(name.into())
     }
 
