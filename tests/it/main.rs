@@ -14,6 +14,7 @@ mod bad_input;
 mod cli;
 mod differential;
 mod documented;
+mod faults;
 mod fixtures;
 mod floors;
 mod local_hub;
