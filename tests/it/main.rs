@@ -20,6 +20,7 @@ mod floors;
 mod local_hub;
 mod properties;
 mod requests;
+mod resilience;
 mod sources;
 mod support;
 #[cfg(target_os = "linux")]

@@ -94,9 +94,9 @@ impl LocalHub {
         self.site.faults.set(rule);
     }
 
-    /// How many connections clients hold to either server.
-    pub fn open_connections(&self) -> usize {
-        self.site.open_connections.load(Ordering::Relaxed)
+    /// How many connections clients hold to one of the servers.
+    pub fn open_connections(&self, host: Host) -> usize {
+        self.site.open_connections(host).load(Ordering::Relaxed)
     }
 
     /// Lets a branch point to another commit, as a push does.

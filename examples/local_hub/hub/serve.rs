@@ -27,7 +27,7 @@ pub async fn listen(listener: TcpListener, host: Host, site: Arc<Site>) {
 }
 
 async fn connection(stream: TcpStream, host: Host, site: Arc<Site>) {
-    let _open = Open::count(&site.open_connections);
+    let _open = Open::count(site.open_connections(host));
     let service = service_fn(|request| respond(&site, host, &request));
     let http = auto::Builder::new(TokioExecutor::new());
     // Neither a client that hangs up nor one that speaks no HTTP is anything to report.

@@ -37,7 +37,7 @@ pub struct Site {
     pub cdn: Cdn,
     pub log: Log,
     pub faults: Faults,
-    pub open_connections: AtomicUsize,
+    open_connections: [AtomicUsize; 2],
     repos: Mutex<HashMap<String, Repo>>,
     callers: HashMap<String, Caller>,
     base_path: String,
@@ -51,13 +51,19 @@ impl Site {
             cdn: Cdn::new(cdn_origin),
             log: Log::default(),
             faults: Faults::default(),
-            open_connections: AtomicUsize::new(0),
+            open_connections: [const { AtomicUsize::new(0) }; 2],
             repos: Mutex::new(builder.repos),
             callers: builder.callers,
             base_path: builder.base_path,
             is_mirror: builder.is_mirror,
             answered: AtomicU64::new(0),
         }
+    }
+
+    /// How many connections a server has open.
+    pub fn open_connections(&self, host: Host) -> &AtomicUsize {
+        let [hub, cdn] = &self.open_connections;
+        if host == Host::Hub { hub } else { cdn }
     }
 
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) -> bool {
