@@ -1,6 +1,7 @@
 //! The local Hub answers as the real one does, over real sockets.
 
 mod errors;
+mod faults;
 mod files;
 mod repos;
 

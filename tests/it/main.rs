@@ -14,11 +14,13 @@ mod bad_input;
 mod cli;
 mod differential;
 mod documented;
+mod faults;
 mod fixtures;
 mod floors;
 mod local_hub;
 mod properties;
 mod requests;
+mod resilience;
 mod sources;
 mod support;
 #[cfg(target_os = "linux")]

@@ -14,6 +14,8 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use super::file::File;
+use super::flow::{Flow, Opening};
+use super::log::Sent;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -23,6 +25,10 @@ pub struct Answer {
     pub headers: HeaderMap,
     pub file: File,
     pub range: Range<u64>,
+    /// How many bytes the headers promise; without it, the end of the body is told by its framing.
+    pub length: Option<u64>,
+    pub opening: Opening,
+    pub flow: Flow,
 }
 
 impl Answer {
@@ -46,7 +52,15 @@ impl Answer {
     }
 
     fn part(status: StatusCode, file: &File, range: Range<u64>) -> Self {
-        let answer = Self { status, headers: HeaderMap::new(), file: file.clone(), range };
+        let answer = Self {
+            status,
+            headers: HeaderMap::new(),
+            file: file.clone(),
+            length: Some(range.end - range.start),
+            range,
+            opening: Opening::Prompt,
+            flow: Flow::Steady,
+        };
         answer.with(ACCEPT_RANGES, "bytes")
     }
 
@@ -60,14 +74,17 @@ impl Answer {
     }
 
     /// The answer to a `HEAD` keeps every header and has no body.
-    pub fn into_response(self, method: &Method) -> Response<Body> {
+    pub fn into_response(self, method: &Method, counter: Sent) -> Response<Body> {
         let Range { start, end } = self.range;
         let sent = if method == Method::HEAD { start..start } else { start..end };
-        let body = StreamBody::new(self.file.read(sent).map_ok(Frame::data)).boxed_unsync();
-        let mut response = Response::new(body);
+        let flow = if method == Method::HEAD { Flow::Steady } else { self.flow };
+        let bytes = flow.read(self.file, sent).inspect_ok(move |bytes| counter.add(bytes.len()));
+        let mut response = Response::new(StreamBody::new(bytes.map_ok(Frame::data)).boxed_unsync());
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
-        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
+        if let Some(length) = self.length {
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
         response
     }
 }

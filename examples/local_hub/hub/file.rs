@@ -21,6 +21,7 @@ pub struct File {
     stored: Stored,
     stored_size: u64,
     size: u64,
+    is_on_cdn: bool,
     digest: Digest,
 }
 
@@ -43,6 +44,7 @@ impl File {
             digest: Digest::of((&head, size)),
             stored_size: head.len() as u64,
             size: size.max(head.len() as u64),
+            is_on_cdn: false,
             stored: Stored::Memory(head),
         }
     }
@@ -59,8 +61,19 @@ impl File {
             digest: Digest::of((path, size, stored_size, metadata.modified().ok())),
             stored_size,
             size: size.map_or(stored_size, |size| size.max(stored_size)),
+            is_on_cdn: false,
             stored: Stored::Disk(path.to_owned()),
         })
+    }
+
+    /// The same file, kept outside git whatever its name.
+    #[must_use]
+    pub fn on_cdn(self) -> Self {
+        Self { is_on_cdn: true, ..self }
+    }
+
+    pub fn is_on_cdn(&self) -> bool {
+        self.is_on_cdn
     }
 
     pub fn size(&self) -> u64 {
@@ -109,7 +122,8 @@ async fn read_disk(
     }))
 }
 
-fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
+/// So many zeros.
+pub fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
     let chunk = move |start| Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]);
     (0..count).step_by(CHUNK).map(chunk)
 }

@@ -1,20 +1,24 @@
 //! The record of what clients asked for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderName, RANGE, USER_AGENT};
 use hyper::{Method, Request};
 
 /// Which of the two servers a request came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     Hub,
     Cdn,
 }
 
 /// A request and the status it was answered with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Logged {
+    /// When it came.
+    pub at: Instant,
     pub host: Host,
     pub method: Method,
     /// As it came, percent-encoding and base path included.
@@ -24,7 +28,24 @@ pub struct Logged {
     pub authorization: Option<String>,
     pub user_agent: Option<String>,
     pub accept_encoding: Option<String>,
+    /// 0 where no answer was begun.
     pub status: u16,
+    /// Bytes of the body that were handed to the connection so far.
+    pub sent: Sent,
+}
+
+/// A count that goes on while the body is sent.
+#[derive(Clone, Debug, Default)]
+pub struct Sent(Arc<AtomicU64>);
+
+impl Sent {
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 impl Logged {
@@ -35,6 +56,7 @@ impl Logged {
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         Self {
+            at: Instant::now(),
             host,
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
@@ -44,6 +66,7 @@ impl Logged {
             user_agent: header(USER_AGENT),
             accept_encoding: header(ACCEPT_ENCODING),
             status: 0,
+            sent: Sent::default(),
         }
     }
 }

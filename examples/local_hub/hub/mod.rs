@@ -2,9 +2,10 @@
 //!
 //! It answers as the real one does where that matters to a client that reads files in ranges: redirects with the
 //! metadata on the first hop, signed URLs that serve one range, errors by code, pinned commits. Every request is
-//! logged.
+//! logged, and any answer can be spoiled by a [`Fault`].
 //!
-//! Invariants: what a request is answered depends on its [`Logged`] form and on the repos alone ([`Site::answer`]);
+//! Invariants: what a request is answered depends on its [`Logged`] form, the repos and the faults alone
+//! ([`Site::answer`]);
 //! nothing in a request can stop the server; a body is never held in memory beyond what the repo's author stored.
 
 #![allow(
@@ -17,8 +18,11 @@
 mod answer;
 mod cdn;
 mod digest;
+mod fault;
 mod file;
+mod flow;
 mod folder;
+mod gzip;
 mod log;
 mod names;
 mod refusal;
@@ -31,10 +35,12 @@ use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
+pub use fault::{Fault, WrongRange};
 pub use file::File;
 pub use folder::load_folder;
 pub use log::{Host, Logged};
@@ -82,6 +88,17 @@ impl LocalHub {
         self.site.log.clear();
     }
 
+    /// Puts faults on answers from now on, instead of those of an earlier call. The rule gets each request and how
+    /// many before it asked the same server for the same path and range since then.
+    pub fn inject(&self, rule: impl Fn(&Logged, usize) -> Option<Fault> + Send + Sync + 'static) {
+        self.site.faults.set(rule);
+    }
+
+    /// How many connections clients hold to one of the servers.
+    pub fn open_connections(&self, host: Host) -> usize {
+        self.site.open_connections(host).load(Ordering::Relaxed)
+    }
+
     /// Lets a branch point to another commit, as a push does.
     ///
     /// # Panics
@@ -107,6 +124,7 @@ pub struct Builder {
     repos: HashMap<String, Repo>,
     callers: HashMap<String, Caller>,
     base_path: String,
+    is_mirror: bool,
     port: u16,
 }
 
@@ -143,6 +161,12 @@ impl Builder {
     #[must_use]
     pub fn base_path(self, path: &str) -> Self {
         Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
+    }
+
+    /// Says what it knows of a file only on the answer with the bytes, as some mirrors do.
+    #[must_use]
+    pub fn mirror(self) -> Self {
+        Self { is_mirror: true, ..self }
     }
 
     /// A port for the Hub instead of any free one; the CDN always takes a free one.

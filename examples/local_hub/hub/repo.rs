@@ -18,6 +18,7 @@ enum Access {
 #[derive(Clone)]
 pub struct Repo {
     id: String,
+    former_ids: Vec<String>,
     access: Access,
     /// The commit that [`Repo::file`] adds to.
     current: String,
@@ -30,6 +31,7 @@ impl Repo {
     pub fn new(id: &str) -> Self {
         let repo = Self {
             id: id.to_owned(),
+            former_ids: Vec::new(),
             access: Access::Public,
             current: String::new(),
             references: HashMap::new(),
@@ -76,6 +78,18 @@ impl Repo {
     #[must_use]
     pub fn disabled(self) -> Self {
         Self { access: Access::Disabled, ..self }
+    }
+
+    /// Had this id before it was renamed, and is still found by it.
+    #[must_use]
+    pub fn formerly(mut self, id: &str) -> Self {
+        self.former_ids.push(id.to_owned());
+        self
+    }
+
+    /// Whether this other id leads here: a former one, or a misspelled case.
+    pub fn is_also(&self, id: &str) -> bool {
+        self.id.eq_ignore_ascii_case(id) || self.former_ids.iter().any(|former| former == id)
     }
 
     pub fn id(&self) -> &str {

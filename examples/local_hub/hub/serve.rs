@@ -1,8 +1,8 @@
 //! From sockets to requests and back, in HTTP/1.1 or HTTP/2 as the client speaks.
 
-use std::convert::Infallible;
-use std::future::ready;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -12,6 +12,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::answer::Body;
+use super::flow::Opening;
 use super::log::{Host, Logged};
 use super::site::Site;
 
@@ -26,18 +27,41 @@ pub async fn listen(listener: TcpListener, host: Host, site: Arc<Site>) {
 }
 
 async fn connection(stream: TcpStream, host: Host, site: Arc<Site>) {
-    let service = service_fn(|request| ready(Ok::<_, Infallible>(respond(&site, host, &request))));
+    let _open = Open::count(site.open_connections(host));
+    let service = service_fn(|request| respond(&site, host, &request));
     let http = auto::Builder::new(TokioExecutor::new());
     // Neither a client that hangs up nor one that speaks no HTTP is anything to report.
     let _ = stream.set_nodelay(true);
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Answers before anything is awaited, so that the log keeps the order of arrival.
-fn respond<B>(site: &Site, host: Host, request: &Request<B>) -> Response<Body> {
+/// A connection, counted as long as it is open.
+struct Open<'a>(&'a AtomicUsize);
+
+impl<'a> Open<'a> {
+    fn count(connections: &'a AtomicUsize) -> Self {
+        connections.fetch_add(1, Ordering::Relaxed);
+        Self(connections)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Decides on the answer before anything is awaited, so that the log keeps the order of arrival.
+fn respond<B>(
+    site: &Site,
+    host: Host,
+    request: &Request<B>,
+) -> impl Future<Output = io::Result<Response<Body>>> + use<B> {
     let mut logged = Logged::received(host, request);
     let answer = site.answer(&logged);
-    logged.status = answer.status.as_u16();
+    let opening = answer.opening;
+    logged.status = if opening == Opening::Prompt { answer.status.as_u16() } else { 0 };
+    let response = answer.into_response(request.method(), logged.sent.clone());
     site.log.push(logged);
-    answer.into_response(request.method())
+    opening.pass(response)
 }

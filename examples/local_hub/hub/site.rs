@@ -1,7 +1,7 @@
 //! What the two servers know, and how they answer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{CONTENT_TYPE, ETAG, LOCATION};
@@ -11,6 +11,7 @@ use serde_json::json;
 use super::Builder;
 use super::answer::Answer;
 use super::cdn::Cdn;
+use super::fault::Faults;
 use super::file::File;
 use super::log::{Host, Log, Logged};
 use super::names::{
@@ -35,9 +36,12 @@ pub enum Caller {
 pub struct Site {
     pub cdn: Cdn,
     pub log: Log,
+    pub faults: Faults,
+    open_connections: [AtomicUsize; 2],
     repos: Mutex<HashMap<String, Repo>>,
     callers: HashMap<String, Caller>,
     base_path: String,
+    is_mirror: bool,
     answered: AtomicU64,
 }
 
@@ -46,11 +50,20 @@ impl Site {
         Self {
             cdn: Cdn::new(cdn_origin),
             log: Log::default(),
+            faults: Faults::default(),
+            open_connections: [const { AtomicUsize::new(0) }; 2],
             repos: Mutex::new(builder.repos),
             callers: builder.callers,
             base_path: builder.base_path,
+            is_mirror: builder.is_mirror,
             answered: AtomicU64::new(0),
         }
+    }
+
+    /// How many connections a server has open.
+    pub fn open_connections(&self, host: Host) -> &AtomicUsize {
+        let [hub, cdn] = &self.open_connections;
+        if host == Host::Hub { hub } else { cdn }
     }
 
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) -> bool {
@@ -60,12 +73,17 @@ impl Site {
     }
 
     /// Turns a request into the description of a response. Everything that either server says comes from here, so
-    /// this is the place to make one misbehave.
+    /// this is the place where one is made to misbehave.
     pub fn answer(&self, request: &Logged) -> Answer {
         let number = self.answered.fetch_add(1, Ordering::Relaxed);
         let answer = match request.host {
             Host::Hub => show_rate_limit(self.answer_as_hub(request), number),
             Host::Cdn => self.answer_as_cdn(request),
+        };
+        let answer = if self.is_mirror { metadata_last(answer, request) } else { answer };
+        let answer = match self.faults.next(request) {
+            Some(fault) => fault.put_on(answer, request),
+            None => answer,
         };
         answer.with(X_REQUEST_ID, format!("Root=1-{number:08x}"))
     }
@@ -96,8 +114,13 @@ impl Site {
     fn serve(&self, request: &Logged, route: &Route) -> Result<Answer, Refusal> {
         let caller = self.caller(request)?;
         let repos = self.repos();
-        let visible = repos.get(&route.repo).filter(|repo| repo.is_visible_to(caller));
-        let repo = visible.ok_or(Refusal::RepoNotFound { caller })?;
+        let visible = || repos.values().filter(|repo| repo.is_visible_to(caller));
+        let Some(repo) = visible().find(|repo| repo.id() == route.repo) else {
+            let meant = visible().find(|repo| repo.is_also(&route.repo));
+            let meant = meant.ok_or(Refusal::RepoNotFound { caller })?;
+            let path = request.path.replacen(&route.repo, meant.id(), 1);
+            return Ok(redirect(StatusCode::TEMPORARY_REDIRECT, &path));
+        };
         if route.action != Action::Info {
             repo.admit(caller)?;
         }
@@ -142,6 +165,22 @@ impl Site {
     }
 }
 
+/// Moves what the Hub says of a file from the redirect to the answer with the bytes, as some mirrors do.
+fn metadata_last(mut answer: Answer, request: &Logged) -> Answer {
+    if answer.status.is_redirection() {
+        for name in [X_REPO_COMMIT, X_LINKED_SIZE, X_LINKED_ETAG] {
+            answer.headers.remove(name);
+        }
+    }
+    match request.host {
+        Host::Cdn => match Route::parse_place(&request.path) {
+            Some(route) => answer.with(X_REPO_COMMIT, route.revision),
+            None => answer,
+        },
+        Host::Hub => answer,
+    }
+}
+
 /// The limit is shown and not enforced, so what remains never comes down to the 0 that tells clients to wait.
 fn show_rate_limit(answer: Answer, number: u64) -> Answer {
     let remaining = QUOTA - number % QUOTA;
@@ -153,7 +192,9 @@ fn show_rate_limit(answer: Answer, number: u64) -> Answer {
 /// Whether the file is kept outside git: weights, and anything that was cut because it is too long to store.
 fn is_large(file: &File, path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
-    file.is_cut() || ["safetensors", "bin", "gguf", "onnx", "pt"].contains(&extension)
+    file.is_cut()
+        || file.is_on_cdn()
+        || ["safetensors", "bin", "gguf", "onnx", "pt"].contains(&extension)
 }
 
 fn redirect(status: StatusCode, url: &str) -> Answer {

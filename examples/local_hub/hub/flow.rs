@@ -1,0 +1,99 @@
+//! How an answer is sent: the pace of its bytes, and whether they come at all.
+
+use std::future::pending;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future;
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+
+use super::file::{File, zeros};
+use super::gzip::gzip;
+
+/// What happens before the headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Nothing.
+    Prompt,
+    /// They never come.
+    Stalled,
+    /// The connection is closed.
+    Closed,
+}
+
+impl Opening {
+    pub async fn pass<T>(self, response: T) -> io::Result<T> {
+        match self {
+            Self::Prompt => Ok(response),
+            Self::Stalled => pending().await,
+            Self::Closed => Err(ErrorKind::ConnectionReset.into()),
+        }
+    }
+}
+
+/// What becomes of the bytes of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// They are sent as fast as they are taken.
+    Steady,
+    /// After so many of them the connection is closed.
+    Broken { after: u64 },
+    /// After so many of them no more come.
+    Stalled { after: u64 },
+    /// They come one at a time, so far apart.
+    Trickle { every: Duration },
+    /// So many zeros follow them.
+    Padded { by: u64 },
+    /// Zeros follow them without end.
+    Endless,
+    /// They are compressed.
+    Gzip,
+}
+
+type Bytestream = BoxStream<'static, io::Result<Bytes>>;
+
+impl Flow {
+    /// A range of a file, as it is sent.
+    pub fn read(self, file: File, range: Range<u64>) -> Bytestream {
+        let first = |count: u64| range.start..range.end.min(range.start + count);
+        match self {
+            Self::Steady => file.read(range).boxed(),
+            Self::Broken { after } => file.read(first(after)).chain(broken()).boxed(),
+            Self::Stalled { after } => file.read(first(after)).chain(stream::pending()).boxed(),
+            Self::Trickle { every } => trickle(file.read(range).boxed(), every),
+            Self::Padded { by } => file.read(range).chain(stream::iter(zeros(by).map(Ok))).boxed(),
+            Self::Endless => file.read(range).chain(stream::iter(zeros(u64::MAX).map(Ok))).boxed(),
+            Self::Gzip => stream::once(async move {
+                let bytes = file.read(range).try_fold(Vec::new(), |bytes, more| {
+                    future::ready(Ok([&bytes[..], &more[..]].concat()))
+                });
+                Ok(Bytes::from(gzip(&bytes.await?)))
+            })
+            .boxed(),
+        }
+    }
+}
+
+/// An error in place of more bytes, which closes the connection. What came before it is sent first: an
+/// idle moment is when the server flushes.
+fn broken() -> Bytestream {
+    stream::once(async {
+        tokio::task::yield_now().await;
+        Err(ErrorKind::ConnectionReset.into())
+    })
+    .boxed()
+}
+
+fn trickle(bytes: Bytestream, every: Duration) -> Bytestream {
+    let single =
+        |chunk: Bytes| stream::iter((0..chunk.len()).map(move |at| Ok(chunk.slice(at..=at))));
+    let singles = bytes.map_ok(single).try_flatten();
+    singles
+        .and_then(move |byte| async move {
+            tokio::time::sleep(every).await;
+            Ok(byte)
+        })
+        .boxed()
+}

@@ -1,0 +1,185 @@
+//! The faults of the matrix.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio::net::TcpSocket;
+
+use super::cell::Hop;
+use crate::hub::{Fault, WrongRange};
+
+/// A fault at one of the two answers of a read.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) hop: Hop,
+    pub(super) fault: Fault,
+    pub(super) wait: Wait,
+    pub(super) waste: Waste,
+}
+
+/// What a call waits for, beside its own delays.
+#[derive(Clone, Copy)]
+pub(super) enum Wait {
+    Nothing,
+    /// A time that the server names.
+    Asked,
+    /// A deadline.
+    Deadline,
+}
+
+/// The most that is read of one spoiled answer in vain.
+#[derive(Clone, Copy)]
+pub(super) enum Waste {
+    Bytes(u64),
+    /// What the HTTP library reads at a time.
+    Buffer,
+}
+
+impl Waste {
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Buffer => 512 << 10,
+        }
+    }
+}
+
+impl fmt::Display for Waste {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes} B"),
+            Self::Buffer => f.write_str("a buffer"),
+        }
+    }
+}
+
+use Hop::{First, Last};
+
+fn row(name: &'static str, hop: Hop, fault: Fault) -> Row {
+    Row { name, hop, fault, wait: Wait::Nothing, waste: Waste::Bytes(0) }
+}
+
+impl Row {
+    fn wastes(self, waste: Waste) -> Self {
+        Self { waste, ..self }
+    }
+
+    fn waits(self, wait: Wait) -> Self {
+        Self { wait, ..self }
+    }
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    [statuses(), waits(), ranges(), bodies(), connections(), redirects()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn status(code: u16, headers: &[(&'static str, &str)]) -> Fault {
+    Fault::Status(code, headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect())
+}
+
+fn statuses() -> Vec<Row> {
+    let gated = [("x-error-code", "GatedRepo")];
+    vec![
+        row("408", First, status(408, &[])),
+        row("500", First, status(500, &[])),
+        row("500", Last, status(500, &[])),
+        row("501", First, status(501, &[])),
+        row("502", Last, status(502, &[])),
+        row("503", Last, status(503, &[])),
+        row("504", First, status(504, &[])),
+        row("400", First, status(400, &[])),
+        row("401 `GatedRepo`", First, status(401, &gated)),
+        row("403", First, status(403, &[])),
+        row("403", Last, status(403, &[])),
+        row("204", Last, status(204, &[])),
+        row("304", Last, status(304, &[])),
+    ]
+}
+
+fn waits() -> Vec<Row> {
+    let past = "Sat, 01 Jan 2000 00:00:00 GMT";
+    let empty = r#""resolvers";r=0;t=3600"#;
+    let nearly = r#""resolvers";r=9;t=3600"#;
+    vec![
+        row("429", First, status(429, &[])),
+        row("429, `Retry-After: 0`", Last, status(429, &[("retry-after", "0")])),
+        row("429, `Retry-After` a past date", First, status(429, &[("retry-after", past)])),
+        row("429, `Retry-After: 3600`", First, status(429, &[("retry-after", "3600")]))
+            .waits(Wait::Asked),
+        row("429, r=9 t=3600", First, status(429, &[("ratelimit", nearly)])),
+        row("429, r=0 t=3600", First, status(429, &[("ratelimit", empty)])).waits(Wait::Asked),
+        row("503, `Retry-After: 0`", First, status(503, &[("retry-after", "0")])),
+        row("fine, r=0 t=3600", First, Fault::Header("ratelimit", empty.to_owned()))
+            .waits(Wait::Asked),
+        row("`X-HF-Warning`", First, Fault::Header("x-hf-warning", "a; b".to_owned())),
+    ]
+}
+
+fn ranges() -> Vec<Row> {
+    let range = |name, wrong| row(name, Last, Fault::ContentRange(wrong));
+    let unsatisfiable = |says_size| Fault::Unsatisfiable { says_size };
+    let whole = |is_chunked| Fault::WholeFile { is_chunked };
+    vec![
+        row("200, the whole file", Last, whole(false)).wastes(Waste::Buffer),
+        row("200, chunked", Last, whole(true)).wastes(Waste::Buffer),
+        range("`Content-Range` shifted", WrongRange::Shifted),
+        range("`Content-Range` of another size", WrongRange::OtherSize),
+        range("`Content-Range` of no size", WrongRange::UnknownSize),
+        range("no `Content-Range`", WrongRange::Missing),
+        row("clamped range", Last, Fault::Clamped { to: 4 }),
+        row("0 bytes", Last, Fault::Truncated { to: 0 }),
+        row("3 bytes", Last, Fault::Truncated { to: 3 }),
+        row("416", Last, unsatisfiable(false)),
+        row("416 with the size", Last, unsatisfiable(true)),
+    ]
+}
+
+fn bodies() -> Vec<Row> {
+    let long = |is_chunked| Fault::Long { by: 5, is_chunked };
+    vec![
+        row("5 bytes too long", Last, long(false)).wastes(Waste::Bytes(5)),
+        row("5 bytes too long, chunked", Last, long(true)).wastes(Waste::Bytes(5)),
+        row("endless", Last, Fault::Endless).wastes(Waste::Buffer),
+        row("chunked", Last, Fault::Chunked),
+        row("gzip", Last, Fault::Gzip),
+    ]
+}
+
+fn connections() -> Vec<Row> {
+    let trickle = Fault::Trickle { every: Duration::from_millis(500) };
+    vec![
+        row("reset before the headers", First, Fault::Reset),
+        row("reset before the headers", Last, Fault::Reset),
+        row("reset after 3 bytes", Last, Fault::Broken { after: 3 }).wastes(Waste::Bytes(3)),
+        row("stall before the headers", First, Fault::Stall).waits(Wait::Deadline),
+        row("stall before the headers", Last, Fault::Stall).waits(Wait::Deadline),
+        row("stall after 3 bytes", Last, Fault::StallInBody { after: 3 })
+            .wastes(Waste::Bytes(3))
+            .waits(Wait::Deadline),
+        row("a byte every 0.5 s", Last, trickle).wastes(Waste::Bytes(4)).waits(Wait::Deadline),
+    ]
+}
+
+/// A port that is taken, and nobody listens at.
+static NOBODY: LazyLock<TcpSocket> = LazyLock::new(|| {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket
+});
+
+fn redirects() -> Vec<Row> {
+    let to = |url: &str| Fault::Redirect(302, url.to_owned());
+    let nobody = format!("http://{}/", NOBODY.local_addr().unwrap());
+    vec![
+        row("redirect to itself", Last, to("")),
+        row("redirect to `file:`", First, to("file:///etc/passwd")),
+        row("redirect to `ftp:`", Last, to("ftp://127.0.0.1/x")),
+        row("redirect to no URL", First, to("http://[")),
+        row("redirect to nobody", First, to(&nobody)),
+        row("redirect without `Location`", First, status(302, &[])),
+    ]
+}

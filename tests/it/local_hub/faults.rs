@@ -1,0 +1,131 @@
+//! What the faults look like to a reader, and other names of a repo.
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Client, Method};
+
+use super::{COMMIT, CONFIG, WEIGHTS, ask, get, get_from, hub, model};
+use crate::hub::{Fault, Host, LocalHub, WrongRange};
+
+const RANGE: [(&str, &str); 1] = [("range", "bytes=0-3")];
+
+/// Status, `Content-Range`, `Content-Length` and body of the first four bytes with a fault.
+async fn spoiled(fault: Fault) -> (u16, Option<String>, Option<String>, String) {
+    let hub = hub();
+    hub.inject(move |request, _| (request.host == Host::Cdn).then(|| fault.clone()));
+    let first = get_from(&hub, WEIGHTS, &RANGE).await;
+    let seen = get(first.location(), &RANGE).await;
+    let header = |name| seen.header(name).map(str::to_owned);
+    let body = String::from_utf8_lossy(&seen.body).into_owned();
+    (seen.status, header("content-range"), header("content-length"), body)
+}
+
+#[tokio::test]
+async fn faults_spoil_what_they_name() {
+    let range = Fault::ContentRange;
+    let long = |is_chunked| Fault::Long { by: 2, is_chunked };
+    let cases = [
+        (Fault::Header("x-hf-warning", "a; b".into()), 206, "bytes 0-3/1000", "4", "head"),
+        (Fault::Clamped { to: 2 }, 206, "bytes 0-1/1000", "2", "he"),
+        (Fault::Truncated { to: 2 }, 206, "bytes 0-3/1000", "2", "he"),
+        (Fault::Truncated { to: 0 }, 206, "bytes 0-3/1000", "0", ""),
+        (range(WrongRange::Shifted), 206, "bytes 1-4/1000", "4", "head"),
+        (range(WrongRange::OtherSize), 206, "bytes 0-3/1001", "4", "head"),
+        (range(WrongRange::UnknownSize), 206, "bytes 0-3/*", "4", "head"),
+        (range(WrongRange::Missing), 206, "", "4", "head"),
+        (Fault::Chunked, 206, "bytes 0-3/1000", "", "head"),
+        (long(false), 206, "bytes 0-3/1000", "6", "head\0\0"),
+        (long(true), 206, "bytes 0-3/1000", "", "head\0\0"),
+        (Fault::Trickle { every: Duration::from_millis(1) }, 206, "bytes 0-3/1000", "4", "head"),
+    ];
+    for (fault, status, content_range, length, body) in cases {
+        let seen = spoiled(fault.clone()).await;
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let expected = (status, some(content_range), some(length), body.to_owned());
+        assert_eq!(seen, expected, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_file_instead_of_a_part() {
+    for (is_chunked, expected) in [(false, Some("1000".to_owned())), (true, None)] {
+        let (status, range, length, body) = spoiled(Fault::WholeFile { is_chunked }).await;
+        assert_eq!((status, range, length), (200, None, expected));
+        assert_eq!((body.len(), &body[..6]), (1000, "header"));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off() {
+    let hub = hub();
+    hub.inject(|request, _| (request.host == Host::Cdn).then_some(Fault::Broken { after: 2 }));
+    let client = Client::builder().no_proxy().build().unwrap();
+    let mut response = client.get(format!("{}{WEIGHTS}", hub.endpoint())).send().await.unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap().len(), 2);
+    assert!(response.chunk().await.is_err());
+    assert_eq!(hub.log()[1].sent.bytes(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_closed_before_an_answer() {
+    let hub = hub();
+    hub.inject(|request, before| (before == 0 && request.path == CONFIG).then_some(Fault::Reset));
+    let started = Instant::now();
+    let client = Client::builder().no_proxy().retry(reqwest::retry::never()).build().unwrap();
+    let url = format!("{}{CONFIG}", hub.endpoint());
+    assert!(client.get(&url).send().await.is_err());
+    assert!(client.get(&url).send().await.is_ok());
+    let log = hub.log();
+    assert_eq!(log[0].status, 0, "no answer");
+    assert!(started <= log[0].at && log[0].at <= log[1].at);
+}
+
+#[tokio::test]
+async fn the_rule_is_told_how_often_the_same_was_asked_for() {
+    let hub = hub();
+    hub.inject(|_, before| Some(Fault::Status(500 + u16::try_from(before).unwrap(), vec![])));
+    for (path, headers, status) in [
+        (CONFIG, &[][..], 500),
+        (CONFIG, &[], 501),
+        (CONFIG, &RANGE, 500),
+        (WEIGHTS, &[], 500),
+        (CONFIG, &[], 502),
+    ] {
+        assert_eq!(get_from(&hub, path, headers).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn other_names_lead_to_the_repo_by_path_alone() {
+    let hub = LocalHub::start([model().formerly("old/name")]).unwrap();
+    for (path, expected) in [
+        ("/old/name/resolve/main/x", "/org/model/resolve/main/x"),
+        ("/ORG/Model/resolve/main/x", "/org/model/resolve/main/x"),
+        ("/api/models/old/name", "/api/models/org/model"),
+    ] {
+        let seen = get_from(&hub, path, &[]).await;
+        assert_eq!((seen.status, seen.location()), (307, expected));
+        assert_eq!(seen.header("x-repo-commit"), None);
+    }
+    assert_eq!(get_from(&hub, "/old/other/resolve/main/x", &[]).await.status, 401);
+}
+
+#[tokio::test]
+async fn nobody_learns_of_a_private_repo_by_its_former_name() {
+    let hub = LocalHub::start([model().formerly("old/name").private()]).unwrap();
+    assert_eq!(get_from(&hub, "/old/name/resolve/main/x", &[]).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_mirror_tells_of_a_file_with_its_bytes_alone() {
+    let hub = LocalHub::builder().repo(model()).mirror().start().unwrap();
+    for path in [WEIGHTS, CONFIG] {
+        let first = get_from(&hub, path, &[]).await;
+        assert_eq!(first.header("x-repo-commit").or(first.header("x-linked-size")), None);
+        let location = first.location();
+        let is_path = location.starts_with('/');
+        let url = if is_path { format!("{}{location}", hub.endpoint()) } else { location.into() };
+        let last = ask(Method::GET, &url, &[]).await;
+        assert_eq!(last.header("x-repo-commit"), Some(COMMIT));
+    }
+}

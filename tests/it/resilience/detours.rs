@@ -1,0 +1,83 @@
+//! Redirects to other hosts and other names: what is asked for is read, and the token stays at home.
+
+use hf_meta::{Client, SafetensorsParseFromRepo};
+
+use crate::hub::{Fault, Host, LocalHub};
+use crate::support;
+
+const TOKEN: &str = "hf_good";
+
+fn home() -> LocalHub {
+    LocalHub::builder().repo(support::sharded("org/model")).token(TOKEN).start().unwrap()
+}
+
+async fn parse(hub: &LocalHub, repo: &str) -> SafetensorsParseFromRepo {
+    let client = Client::builder().endpoint(hub.endpoint()).token(TOKEN).build().unwrap();
+    client.model(repo).parse_safetensors_metadata().await.unwrap()
+}
+
+/// Whether the token came with every request to the Hub, and with none to its CDN.
+fn check_token(hub: &LocalHub, is_home: bool) {
+    let log = hub.log();
+    assert!(!log.is_empty());
+    for entry in log {
+        let token = (is_home && entry.host == Host::Hub).then(|| format!("Bearer {TOKEN}"));
+        assert_eq!(entry.authorization, token, "{}", entry.path);
+    }
+}
+
+#[tokio::test]
+async fn no_redirect_takes_the_token_along() {
+    for status in [301, 302, 303, 307, 308] {
+        for scheme in ["http:", ""] {
+            let (home, elsewhere) = (home(), LocalHub::start([support::sharded("org/model")]));
+            let elsewhere = elsewhere.unwrap();
+            let origin = elsewhere.endpoint().replacen("http:", scheme, 1);
+            home.inject(move |request, _| {
+                Some(Fault::Redirect(status, format!("{origin}{}", request.path)))
+            });
+            assert_eq!(parse(&home, "org/model").await.parameter_count().total(), 2);
+            check_token(&home, true);
+            check_token(&elsewhere, false);
+        }
+    }
+}
+
+/// To another host and back: the token goes to the Hub again, and to the Hub alone.
+#[tokio::test]
+async fn a_detour_does_not_keep_the_token() {
+    let (home, elsewhere) = (home(), LocalHub::start([support::sharded("org/model")]).unwrap());
+    let (there, back) = (elsewhere.endpoint().to_owned(), home.endpoint().to_owned());
+    home.inject(move |request, before| {
+        let is_first = request.host == Host::Hub && before % 2 == 0;
+        is_first.then(|| Fault::Redirect(307, format!("{there}{}", request.path)))
+    });
+    elsewhere
+        .inject(move |request, _| Some(Fault::Redirect(307, format!("{back}{}", request.path))));
+    assert_eq!(parse(&home, "org/model").await.parameter_count().total(), 2);
+    check_token(&home, true);
+    check_token(&elsewhere, false);
+}
+
+#[tokio::test]
+async fn a_mirror_that_says_the_commit_last() {
+    let hub = LocalHub::builder().repo(support::sharded("org/model")).mirror().start().unwrap();
+    let parsed = support::parse(&hub, "org/model").await.unwrap();
+    let commit = parsed.facts().commit.as_ref().unwrap().as_str();
+    let log = hub.log();
+    let weights = |name: &str| {
+        let path = format!("/org/model/resolve/{commit}/{name}.safetensors");
+        log.iter().filter(|entry| entry.path == path).count()
+    };
+    assert_eq!((weights("a"), weights("b")), (2, 2));
+}
+
+#[tokio::test]
+async fn other_names_of_a_repo() {
+    let repo = support::sharded("org/Model").formerly("old/name");
+    let hub = LocalHub::builder().repo(repo).token(TOKEN).start().unwrap();
+    for name in ["old/name", "ORG/model", "org/Model"] {
+        assert_eq!(parse(&hub, name).await.parameter_count().total(), 2, "{name}");
+        check_token(&hub, true);
+    }
+}
