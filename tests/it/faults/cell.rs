@@ -192,7 +192,7 @@ fn check_result(parsed: &SafetensorsParseFromRepo, waste: u64, place: &str) {
 
 /// An error says of the attempts what the log says.
 fn check_attempts(error: &Error, logged: usize, place: &str) {
-    if let Error::Fetch { attempts, .. } = error {
+    if let Error::Fetch { attempts, .. } | Error::Refused { attempts, .. } = error {
         assert_eq!(*attempts, logged, "{place}");
     }
 }

@@ -6,6 +6,7 @@ use hf_meta::{Error, HttpError, RangeError, TransportKind};
 pub(super) fn name(error: &Error) -> String {
     let name = match error {
         Error::Fetch { source, .. } => return http(source),
+        Error::Refused { source, .. } => return format!("status {}", source.status),
         Error::Forbidden { .. } => "forbidden",
         Error::RepoNotFound { .. } => "repo not found",
         Error::Gated { .. } => "gated",
@@ -22,7 +23,6 @@ pub(super) fn name(error: &Error) -> String {
 
 fn http(error: &HttpError) -> String {
     let name = match error {
-        HttpError::Status { status, .. } => return format!("status {status}"),
         HttpError::Redirect { reason, .. } => return format!("redirect {reason}"),
         HttpError::Range { source, .. } => return range(source),
         HttpError::Transport { kind: TransportKind::Connect, .. } => "no connection",

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use hf_meta::{Client, Error, HttpError, RetryPolicy};
+use hf_meta::{Client, Error, RetryPolicy};
 
 use super::tireless;
 use crate::hub::{Fault, Host, LocalHub, Logged};
@@ -87,9 +87,7 @@ async fn who_comes_later_waits_too() {
     let client = client.build().unwrap();
     let error = client.model("org/model-0").revision("refused").path("model.safetensors");
     match error.parse_safetensors_metadata().await.unwrap_err() {
-        Error::Fetch { source, attempts: 1, .. } => {
-            assert!(matches!(*source, HttpError::Status { status: 429, .. }), "{source:?}");
-        }
+        Error::Refused { source, attempts: 1, .. } => assert_eq!(source.status, 429),
         other => panic!("{other:?}"),
     }
     let refused_at = hub.log().iter().map(|entry| entry.at).max().unwrap();
