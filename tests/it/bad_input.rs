@@ -24,13 +24,13 @@ async fn error_of(file: File) -> Error {
 
 const PREFIX: &str = "`org/bad/model.safetensors` is not a valid safetensors file: ";
 
-#[tokio::test]
-async fn headers() {
+/// Files that are no valid safetensors files, and why.
+pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
     let max = u64::MAX;
     let page = "<!DOCTYPE html><html><body>Please log in</body></html>";
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     let two = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"w":{"dtype":"U8","shape":[2],"data_offsets":["#;
-    let cases = [
+    vec![
         (File::whole(""), "the file has 0 bytes; a safetensors file has at least 8"),
         (File::whole("1234567"), "the file has 7 bytes; a safetensors file has at least 8"),
         (file("", 0), "the header is empty"),
@@ -106,8 +106,12 @@ async fn headers() {
             file(r#"{"__metadata__":{"format":1}}"#, 0),
             "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 27",
         ),
-    ];
-    for (file, message) in cases {
+    ]
+}
+
+#[tokio::test]
+async fn headers() {
+    for (file, message) in bad_files() {
         let error = error_of(file).await;
         assert_eq!(chain(&error), format!("{PREFIX}{message}"));
         assert!(error.is_malformed() && matches!(error, Error::Header { .. }), "{error:?}");

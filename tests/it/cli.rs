@@ -165,6 +165,25 @@ fn exit_statuses() {
     assert!(mixed.stdout.contains("org/good"), "the others are read all the same");
 }
 
+/// Whatever is wrong with a file: an error that names it, and nothing that could be taken for a result.
+#[test]
+fn nothing_of_a_broken_file_is_printed_as_data() {
+    let files = crate::bad_input::bad_files();
+    let names: Vec<_> = (0..files.len()).map(|n| format!("org/bad-{n}")).collect();
+    let repos = names.iter().zip(files);
+    let repos = repos.map(|(name, (file, _))| Repo::new(name).file("model.safetensors", file));
+    let hub = LocalHub::start(repos).unwrap();
+    for view in [&[][..], &["--json"], &["--json", "--summary"], &["--tensors"], &["--metadata"]] {
+        let args: Vec<_> = names.iter().map(String::as_str).chain(view.iter().copied()).collect();
+        let Ran { code, stdout, stderr } = run(&hub, &args);
+        assert_eq!((code, stdout.as_str()), (1, ""), "{view:?}");
+        for name in &names {
+            assert!(stderr.contains(&format!("error: {name}: `{name}/model.safetensors` is not")));
+        }
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
+}
+
 #[test]
 fn errors_say_what_to_do_next() {
     let hub = LocalHub::builder()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hf_meta::Client;
+use hf_meta::{Client, Source};
 
 use crate::hub::{Host, LocalHub, Logged, Repo};
 use crate::support;
@@ -113,6 +113,19 @@ async fn the_token_goes_to_the_hub_alone() {
     }
     assert_eq!((to_hub, to_cdn), (7, 4));
     assert!(!format!("{client:?}").contains("hf_good"));
+}
+
+#[tokio::test]
+async fn the_token_is_not_for_the_servers_of_others() {
+    let [own, foreign] =
+        [(), ()].map(|()| LocalHub::start([support::sharded("org/open")]).unwrap());
+    let client = Client::builder().endpoint(own.endpoint()).token("hf_good").build().unwrap();
+    let index = "org/open/resolve/main/model.safetensors.index.json";
+    let source: Source = format!("{}/{index}", foreign.endpoint()).parse().unwrap();
+    client.source(source).parse_safetensors_metadata().await.unwrap();
+    assert!(own.log().is_empty());
+    assert!(foreign.log().len() > 4);
+    assert!(foreign.log().iter().all(|entry| entry.authorization.is_none()));
 }
 
 #[tokio::test]
