@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpSocket;
 
-use super::cell::Hop;
+use super::cell::Hop::{self, First, Last};
 use crate::hub::{Fault, WrongRange};
 
 /// A fault at one of the two answers of a read.
@@ -53,8 +53,6 @@ impl fmt::Display for Waste {
         }
     }
 }
-
-use Hop::{First, Last};
 
 fn row(name: &'static str, hop: Hop, fault: Fault) -> Row {
     Row { name, hop, fault, wait: Wait::Nothing, waste: Waste::Bytes(0) }
