@@ -110,7 +110,7 @@ impl Default for ClientBuilder {
                 request: Duration::from_secs(60),
             },
             retry: RetryPolicy::default(),
-            call_timeout: Duration::from_secs(300),
+            call_timeout: Duration::from_secs(360),
             limits: Limits {
                 header: HeaderLength::DEFAULT_LIMIT,
                 headers: 500_000_000,
@@ -184,7 +184,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a whole call may take. 300 seconds by default.
+    /// How long a whole call may take. 360 seconds by default, enough to wait for the Hub's quota once.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
         self

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIMES")]
     pub(crate) retries: Option<u8>,
 
-    /// Seconds after which to give up on a repository [default: 300]
+    /// Seconds after which to give up on a repository [default: 360]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 }

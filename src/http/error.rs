@@ -1,7 +1,7 @@
 //! What can go wrong between a request and its bytes.
 
 use std::error::Error as StdError;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ::url::Url;
 use reqwest::Response;
@@ -24,7 +24,8 @@ pub enum HttpError {
     /// An answer with another status than was asked for.
     #[error("`{url}` answered with status {status}")]
     Status { url: SafeUrl, status: u16, is_redirected: bool, headers: ResponseHeaders },
-    /// A server that asked for a longer wait than the retries may take; it was not asked again.
+    /// A server that has asked this client for a longer wait than the retries may take; this request
+    /// was not made.
     #[error("`{url}` asks to be left alone for {} s", wait.as_secs())]
     Busy { url: SafeUrl, wait: Duration },
     /// An answer that is not the range, or not the file, that was asked for.
@@ -144,9 +145,10 @@ impl HttpError {
             // the Hub then signs again (xet-core #897).
             Self::Status { status: 403, is_redirected, .. } => *is_redirected,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
-            Self::Range { source, .. } => {
-                matches!(source, RangeError::Length { .. } | RangeError::Undecodable)
-            }
+            Self::Range { source, .. } => matches!(
+                source,
+                RangeError::Length { .. } | RangeError::TooLong { .. } | RangeError::Undecodable
+            ),
             Self::Busy { .. }
             | Self::Redirect { .. }
             | Self::Address { .. }
@@ -157,14 +159,14 @@ impl HttpError {
     /// How long the server asks to wait before the next attempt.
     pub(super) fn asked_wait(&self) -> Option<Duration> {
         match self {
-            Self::Status { headers, .. } => wait::asked(&headers.0, SystemTime::now()),
+            Self::Status { status, headers, .. } => wait::of(*status, &headers.0),
             _ => None,
         }
     }
 
-    /// Whether it is the number of requests that the server complains about.
+    /// Whether the server that was asked complains about too many requests.
     pub(super) fn is_rate_limit(&self) -> bool {
-        matches!(self, Self::Status { status: 429 | 503, .. })
+        matches!(self, Self::Status { status: 429, is_redirected: false, .. })
     }
 }
 

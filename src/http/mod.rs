@@ -196,7 +196,7 @@ impl Http {
         let response = answer.map_err(|error| HttpError::transport(safe_url.clone(), error))?;
         let status = response.status().as_u16();
         tracing::debug!(url = %safe_url, ?range, status, ?elapsed, "answered");
-        if let Some(wait) = wait::quota(response.headers()) {
+        if let Some(wait) = wait::of(status, response.headers()) {
             self.gate.close(&origin, wait);
         }
         Ok(response)

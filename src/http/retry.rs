@@ -26,14 +26,14 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// 5 attempts within 300 seconds (a window of the Hub's rate limit), the first two a quarter of a
+    /// 5 attempts within 320 seconds (a window of the Hub's rate limit has 300), the first two a quarter of a
     /// second apart, each further one twice as long, up to 10 seconds.
     fn default() -> Self {
         Self {
             attempts: 5,
             first_delay: Duration::from_millis(250),
             longest_delay: Duration::from_secs(10),
-            longest_elapsed: Duration::from_secs(300),
+            longest_elapsed: Duration::from_secs(320),
         }
     }
 }
@@ -84,6 +84,9 @@ impl fmt::Display for RetryPolicy {
     }
 }
 
+/// A wait that people should be told of.
+const LONG_WAIT: Duration = Duration::from_secs(12);
+
 /// A request that failed for good.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -125,18 +128,24 @@ impl<D: Iterator<Item = Duration>> Attempts<'_, D> {
     /// is to be none.
     pub(super) async fn after(&mut self, error: HttpError) -> Result<(), Failure> {
         self.made += 1;
+        let asked = error.asked_wait();
         let delay = self.delays.next().filter(|_| error.is_passing());
-        let wait = delay.map(|delay| error.asked_wait().unwrap_or(delay));
+        let wait = delay.map(|delay| asked.unwrap_or(delay));
         let elapsed = self.started.elapsed();
         let fits = |wait: &Duration| elapsed.saturating_add(*wait) <= self.policy.longest_elapsed;
         let Some(wait) = wait.filter(fits) else {
             return Err(Failure { error, attempts: self.made, elapsed });
         };
         let (url, attempts) = (SafeUrl::from(self.url), self.made);
-        tracing::info!(%url, attempts, ?wait, %error, "trying again");
-        if error.is_rate_limit() {
-            self.gate.close(&self.url.origin(), wait);
+        if wait > LONG_WAIT {
+            tracing::warn!(%url, ?wait, "waiting as the server asks");
         } else {
+            tracing::info!(%url, attempts, ?wait, %error, "trying again");
+        }
+        // A wait that was asked for is kept by the gate, for all requests to that server.
+        if asked.is_none() && error.is_rate_limit() {
+            self.gate.close(&self.url.origin(), wait);
+        } else if asked.is_none() {
             sleep(wait).await;
         }
         Ok(())

@@ -7,16 +7,18 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 /// How long an answer asks its readers to wait before the next request; `None` where it asks nothing.
 ///
 /// `RateLimit` says when the quota is full again, and so counts only when nothing is left of it: the
-/// Hub sends it with every answer, and a `429` with something left is about another limit.
-/// `Retry-After` is the older way to say it.
-pub(super) fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    quota(headers).or_else(|| retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now))
+/// Hub sends it with every answer, fine ones too, and a `429` with something left is about another
+/// limit. `Retry-After` is the older way to say it, and says it of an error.
+pub(super) fn of(status: u16, headers: &HeaderMap) -> Option<Duration> {
+    asked(status, headers, SystemTime::now())
 }
 
-/// How long until there is something left of the quota; `None` where there is. Holds for answers that
-/// are fine, too: the next one would not be.
-pub(super) fn quota(headers: &HeaderMap) -> Option<Duration> {
-    rate_limit(headers.get("ratelimit")?.to_str().ok()?)
+fn asked(status: u16, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    text("ratelimit").and_then(rate_limit).or_else(|| {
+        let may_pass = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
+        text(RETRY_AFTER.as_str()).filter(|_| may_pass).and_then(|text| retry_after(text, now))
+    })
 }
 
 /// The time to the next window of the longest quota of which nothing is left:
@@ -65,7 +67,7 @@ mod tests {
             use reqwest::header::{HeaderName, HeaderValue};
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
-        asked(&pairs.iter().map(pair).collect(), now).map(|wait| wait.as_secs())
+        asked(429, &pairs.iter().map(pair).collect(), now).map(|wait| wait.as_secs())
     }
 
     #[test]

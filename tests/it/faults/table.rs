@@ -93,6 +93,8 @@ fn statuses() -> Vec<Row> {
         row("401 `GatedRepo`", First, status(401, &gated)),
         row("403", First, status(403, &[])),
         row("403", Last, status(403, &[])),
+        row("401", Last, status(401, &[])),
+        row("404", Last, status(404, &[])),
         row("204", Last, status(204, &[])),
         row("304", Last, status(304, &[])),
     ]
@@ -140,7 +142,7 @@ fn bodies() -> Vec<Row> {
     let long = |is_chunked| Fault::Long { by: 5, is_chunked };
     vec![
         row("5 bytes too long", Last, long(false)).wastes(Waste::Bytes(5)),
-        row("5 bytes too long, chunked", Last, long(true)).wastes(Waste::Bytes(5)),
+        row("5 bytes too long, chunked", Last, long(true)).wastes(Waste::Bytes(128)),
         row("endless", Last, Fault::Endless).wastes(Waste::Buffer),
         row("chunked", Last, Fault::Chunked),
         // What is shorter than the envelope of gzip grows by it.
