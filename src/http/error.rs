@@ -171,12 +171,16 @@ impl HttpError {
 }
 
 fn is_about_certificate(error: &reqwest::Error) -> bool {
-    causes(error).any(|cause| {
-        // An error of TLS reaches us inside one of IO.
-        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let tls = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
-    })
+    let tls = causes(error).find_map(tls_error);
+    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+}
+
+/// An error of TLS reaches us inside one of IO, or inside several; what they wrap is not their source.
+fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    match cause.downcast_ref::<std::io::Error>() {
+        Some(error) => tls_error(error.get_ref()?),
+        None => cause.downcast_ref(),
+    }
 }
 
 /// An error's causes, the nearest first.

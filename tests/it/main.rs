@@ -10,6 +10,7 @@ mod hub;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 
+mod addresses;
 mod bad_input;
 mod cli;
 mod differential;

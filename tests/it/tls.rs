@@ -1,4 +1,4 @@
-//! HTTPS with a certificate that the system knows, and with one that it does not.
+//! HTTPS with a certificate that the system knows, and with one that it does not; HTTP/1.1 and HTTP/2.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -16,7 +16,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use crate::support::head;
 
 /// A certificate authority, and a server's certificate by it for `localhost`.
-fn certificates() -> (String, ServerConfig) {
+fn certificates(protocol: &[u8]) -> (String, ServerConfig) {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new([]).unwrap();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -26,12 +26,13 @@ fn certificates() -> (String, ServerConfig) {
     let certificate = certificate.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key)
         .unwrap();
+    config.alpn_protocols = vec![protocol.to_vec()];
     (pem, config)
 }
 
@@ -67,24 +68,34 @@ async fn server() -> MockServer {
     server
 }
 
-#[tokio::test]
-async fn certificates_are_those_of_the_system() {
+async fn check(protocol: &[u8]) {
     let server = server().await;
-    let (ca, config) = certificates();
+    let (ca, config) = certificates(protocol);
     let port = terminate(config, *server.address()).await;
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("ca.pem");
     std::fs::write(&bundle, ca).unwrap();
     for (bundle, code) in [(bundle.to_str().unwrap(), 0), ("/dev/null", 3)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-        command
-            .env_clear()
-            .env("SSL_CERT_FILE", bundle)
-            .env("SSL_CERT_DIR", folder.path().join("x"));
+        command.env_clear().env("SSL_CERT_FILE", bundle);
+        command.env("SSL_CERT_DIR", folder.path().join("x"));
         command.arg(format!("https://localhost:{port}/x.safetensors"));
         let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{stderr}");
         assert_eq!(stderr.contains("invalid peer certificate"), code != 0, "{stderr}");
+        assert!(!stderr.contains("attempts"), "{stderr}");
     }
+    let asked = server.received_requests().await.unwrap();
+    assert_eq!(asked.len(), 2);
+}
+
+#[tokio::test]
+async fn certificates_are_those_of_the_system() {
+    check(b"http/1.1").await;
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_the_server_speaks_it() {
+    check(b"h2").await;
 }
