@@ -1,0 +1,86 @@
+//! Indexes: what parses names safe shards only, is consistent, and survives being written.
+
+#![no_main]
+
+use hf_meta::{RepoPath, SafetensorsIndexJson};
+use hf_meta_fuzz::check_messages;
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+fuzz_target!(|json: &[u8]| {
+    match SafetensorsIndexJson::from_json(json) {
+        Ok(index) => {
+            check_shards(&index);
+            check_tensors(&index);
+            check_metadata(&index);
+            check_round_trip(&index);
+        }
+        Err(error) => check_messages(&error),
+    }
+});
+
+/// Shards are files beside or below the index, each listed once, in order.
+fn check_shards(index: &SafetensorsIndexJson) {
+    let shards = index.shards();
+    assert!((1..=SafetensorsIndexJson::MAX_SHARDS).contains(&shards.len()));
+    assert!(shards.is_sorted_by(|one, next| one < next));
+    for shard in shards {
+        let path = shard.as_str();
+        assert!(path.ends_with(".safetensors"), "{path}");
+        assert!(path.len() <= 1_024, "{} bytes", path.len());
+        assert!(!path.contains(['\\', ':']) && !path.contains(char::is_control), "{path:?}");
+        assert!(path.split('/').all(|part| !matches!(part, "" | "." | "..")), "{path}");
+        assert!(shard.segments().eq(path.split('/')));
+        assert_eq!(path.parse::<RepoPath>().as_ref(), Ok(shard));
+    }
+}
+
+/// Every tensor has a shard of the list, and every shard of the list a tensor.
+fn check_tensors(index: &SafetensorsIndexJson) {
+    let mut is_used = vec![false; index.shards().len()];
+    for (tensor, shard) in index.weight_map() {
+        assert_eq!(index.shard(tensor), Some(shard), "{tensor:?}");
+        let at = index.shards().binary_search(shard).expect("a shard that is not listed");
+        is_used[at] = true;
+    }
+    assert!(is_used.iter().all(|&is_used| is_used), "a shard without tensors");
+    assert!(index.weight_map().len() >= index.shards().len());
+}
+
+/// What the index claims of itself has no depth, and its totals are those that stand in it.
+fn check_metadata(index: &SafetensorsIndexJson) {
+    let metadata = index.metadata();
+    let values = metadata.into_iter().flat_map(|metadata| metadata.values());
+    assert!(!{ values }.any(|value| value.is_object() || value.is_array()));
+    let totals = [("total_size", index.total_size()), ("total_parameters", index.declared_total())];
+    for (key, total) in totals {
+        match metadata.and_then(|metadata| metadata.get(key)) {
+            Some(Value::String(text)) => assert_eq!(total, text.parse().ok()),
+            Some(Value::Number(number)) if number.is_u64() => assert_eq!(total, number.as_u64()),
+            Some(Value::Number(number)) => assert!(total.is_none() || number.is_f64()),
+            _ => assert_eq!(total, None),
+        }
+    }
+}
+
+/// An index equals itself read again, but for floats, whose last bits the parser may get wrong.
+fn check_round_trip(index: &SafetensorsIndexJson) {
+    let written = serde_json::to_vec(index).expect("an index can be written");
+    let again = SafetensorsIndexJson::from_json(&written).expect("what was written can be read");
+    if again == *index {
+        return;
+    }
+    assert!(again.weight_map().eq(index.weight_map()));
+    let pairs = |index: &SafetensorsIndexJson| index.metadata().cloned().unwrap_or_default();
+    let (one, other) = (pairs(index), pairs(&again));
+    assert!(one.keys().eq(other.keys()));
+    let mut values = one.values().zip(other.values());
+    assert!(values.all(|(one, other)| one == other || are_near(one, other)));
+    assert!(one != other, "the indexes differ outside of their metadata");
+}
+
+fn are_near(one: &Value, other: &Value) -> bool {
+    let [Value::Number(one), Value::Number(other)] = [one, other] else { return false };
+    let (Some(a), Some(b)) = (one.as_f64(), other.as_f64()) else { return false };
+    one.is_f64() && other.is_f64() && a.to_bits().abs_diff(b.to_bits()) <= 4
+}
