@@ -35,6 +35,9 @@ fn totals_in_every_spelling() {
         ("\"352494542848\"", Some(352_494_542_848)),
         ("3.52494542848e11", Some(352_494_542_848)),
         ("18446744073709551615", Some(u64::MAX)),
+        // Found by fuzzing: a parser that is off by the last bit makes others of these.
+        ("8844082180512063.0", Some(8_844_082_180_512_063)),
+        ("3210266188636.000000", Some(3_210_266_188_636)),
         ("1e300", None),
         ("0.5", None),
         ("-1", None),
@@ -51,6 +54,14 @@ fn totals_in_every_spelling() {
         parse(r#"{"metadata":null,"weight_map":{"w":"a.safetensors"}}"#).unwrap().metadata(),
         None
     );
+}
+
+/// Found by fuzzing: the last bit of a float is part of the file, too.
+#[test]
+fn floats_survive_the_round_trip() {
+    let json = r#"{"metadata":{"a":0.446744073709551535},"weight_map":{"w":"a.safetensors"}}"#;
+    let index = parse(json).unwrap();
+    assert_eq!(parse(serde_json::to_vec(&index).unwrap()), Ok(index));
 }
 
 #[test]

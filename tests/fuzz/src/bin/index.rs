@@ -63,24 +63,8 @@ fn check_metadata(index: &SafetensorsIndexJson) {
     }
 }
 
-/// An index equals itself read again, but for floats, whose last bits the parser may get wrong.
+/// An index equals itself read again.
 fn check_round_trip(index: &SafetensorsIndexJson) {
     let written = serde_json::to_vec(index).expect("an index can be written");
-    let again = SafetensorsIndexJson::from_json(&written).expect("what was written can be read");
-    if again == *index {
-        return;
-    }
-    assert!(again.weight_map().eq(index.weight_map()));
-    let pairs = |index: &SafetensorsIndexJson| index.metadata().cloned().unwrap_or_default();
-    let (one, other) = (pairs(index), pairs(&again));
-    assert!(one.keys().eq(other.keys()));
-    let mut values = one.values().zip(other.values());
-    assert!(values.all(|(one, other)| one == other || are_near(one, other)));
-    assert!(one != other, "the indexes differ outside of their metadata");
-}
-
-fn are_near(one: &Value, other: &Value) -> bool {
-    let [Value::Number(one), Value::Number(other)] = [one, other] else { return false };
-    let (Some(a), Some(b)) = (one.as_f64(), other.as_f64()) else { return false };
-    one.is_f64() && other.is_f64() && a.to_bits().abs_diff(b.to_bits()) <= 4
+    assert_eq!(SafetensorsIndexJson::from_json(&written).as_ref(), Ok(index));
 }
