@@ -135,11 +135,11 @@ async fn crafted_counts() {
     );
 }
 
-#[tokio::test]
-async fn indexes() {
+/// Indexes that are not valid, or not true of two shards with `x` and `y`, and why.
+pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
     let conflict = "{\n\"weight_map\": {\n<<<<<<< HEAD\n\"x\": \"a.safetensors\"\n=======\n}}";
     let naming = |shard: &str| support::index(&[("x", shard)]);
-    let cases = [
+    vec![
         (File::whole(conflict), "the index holds an unresolved merge conflict at line 3"),
         (File::whole("{}"), "the index has no `weight_map`"),
         (File::whole("<html>"), "the file is not an index: it starts like an HTML or XML page"),
@@ -170,8 +170,12 @@ async fn indexes() {
             support::index(&[("x", "a.safetensors"), ("z", "b.safetensors")]),
             "the index puts tensor `z` into `b.safetensors`, but no shard holds it",
         ),
-    ];
-    for (index, message) in cases {
+    ]
+}
+
+#[tokio::test]
+async fn indexes() {
+    for (index, message) in bad_indexes() {
         let repo = support::sharded("org/bad").file("model.safetensors.index.json", index);
         let hub = LocalHub::start([repo]).unwrap();
         let error = support::parse(&hub, "org/bad").await.unwrap_err();

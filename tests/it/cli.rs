@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::bad_input::{bad_files, bad_indexes};
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, head};
 
@@ -168,17 +169,25 @@ fn exit_statuses() {
 /// Whatever is wrong with a file: an error that names it, and nothing that could be taken for a result.
 #[test]
 fn nothing_of_a_broken_file_is_printed_as_data() {
-    let files = crate::bad_input::bad_files();
-    let names: Vec<_> = (0..files.len()).map(|n| format!("org/bad-{n}")).collect();
-    let repos = names.iter().zip(files);
-    let repos = repos.map(|(name, (file, _))| Repo::new(name).file("model.safetensors", file));
+    let single =
+        |(n, (file, _))| Repo::new(&format!("org/file-{n}")).file("model.safetensors", file);
+    let sharded = |(n, (index, _))| {
+        support::sharded(&format!("org/index-{n}")).file("model.safetensors.index.json", index)
+    };
+    let repos: Vec<_> = (bad_files().into_iter().enumerate().map(single))
+        .chain(bad_indexes().into_iter().enumerate().map(sharded))
+        .collect();
+    let names: Vec<_> = repos.iter().map(|repo| repo.id().to_owned()).collect();
     let hub = LocalHub::start(repos).unwrap();
     for view in [&[][..], &["--json"], &["--json", "--summary"], &["--tensors"], &["--metadata"]] {
         let args: Vec<_> = names.iter().map(String::as_str).chain(view.iter().copied()).collect();
         let Ran { code, stdout, stderr } = run(&hub, &args);
         assert_eq!((code, stdout.as_str()), (1, ""), "{view:?}");
         for name in &names {
-            assert!(stderr.contains(&format!("error: {name}: `{name}/model.safetensors` is not")));
+            assert!(
+                stderr.contains(&format!("error: {name}: `{name}/model.safetensors")),
+                "{name}"
+            );
         }
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
