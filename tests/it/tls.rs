@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use wiremock::matchers::{header, path};
@@ -98,4 +99,45 @@ async fn certificates_are_those_of_the_system() {
 #[tokio::test]
 async fn http_2_is_spoken_where_the_server_speaks_it() {
     check(b"h2").await;
+}
+
+/// A proxy that tunnels, and counts the tunnels.
+async fn proxy(tunnels: Arc<AtomicUsize>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let tunnels = Arc::clone(&tunnels);
+            tokio::spawn(async move {
+                let mut client = BufReader::new(client);
+                let mut request = String::new();
+                while !request.ends_with("\r\n\r\n") && client.read_line(&mut request).await? > 0 {}
+                let target = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                tunnels.fetch_add(1, Ordering::SeqCst);
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+                copy_bidirectional(&mut client, &mut TcpStream::connect(target).await?).await
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn https_goes_through_the_proxy_of_the_environment() {
+    let server = server().await;
+    let (ca, config) = certificates(b"http/1.1");
+    let port = terminate(config, *server.address()).await;
+    let bundle = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(bundle.path(), ca).unwrap();
+    let tunnels = Arc::new(AtomicUsize::new(0));
+    let proxy = format!("http://127.0.0.1:{}", proxy(Arc::clone(&tunnels)).await);
+    for (no_proxy, expected) in [("", 1), ("localhost", 1)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
+        command.env_clear().env("SSL_CERT_FILE", bundle.path());
+        command.env("https_proxy", &proxy).env("no_proxy", no_proxy);
+        command.arg(format!("https://localhost:{port}/x.safetensors"));
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(tunnels.load(Ordering::SeqCst), expected, "no_proxy={no_proxy}");
+    }
 }
