@@ -254,7 +254,7 @@ fn user_agent(user: Option<&str>) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(&agent).map_err(|_| Error::UserAgent)
 }
 
-/// The token is left out, and what of the endpoint is a password.
+/// The token is left out, and so is the text of an endpoint that is none: it may hold a password.
 impl std::fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientBuilder")

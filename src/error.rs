@@ -1,4 +1,4 @@
-//! The errors of a call, each with the repo and the file it is about.
+//! The errors of a call, with the repo or the file where they are about one.
 
 use std::io;
 use std::time::Duration;

@@ -25,7 +25,7 @@ const HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 /// | `hf://org/name@revision/path` | a file or a folder in it |
 /// | `https://huggingface.co/org/name[/tree\|/blob\|/resolve\|/raw/revision[/path]]` | the same |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
-/// | `./folder`, `/folder`, `x.safetensors`, `x.safetensors.index.json`, `file://…` | a local file or folder |
+/// | `./folder`, `/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
 ///
 /// A bare `name` or `org/name` is never a local folder, so that what it means does not depend on
 /// where it is said; write `./name` for a folder. The page of a file that is not weights, such as a
@@ -238,7 +238,7 @@ fn parse_page(page: &str) -> Result<Source, SourceError> {
 }
 
 fn is_weights(path: &str) -> bool {
-    path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json")
+    path.ends_with(".safetensors") || path.ends_with(".index.json")
 }
 
 /// How many parts stand before the name of a repo that is not a model.
@@ -391,6 +391,7 @@ mod tests {
             ("./gpt2", PathBuf::from("./gpt2")),
             ("/models/gpt2", PathBuf::from("/models/gpt2")),
             ("model.safetensors", PathBuf::from("model.safetensors")),
+            ("x.index.json", PathBuf::from("x.index.json")),
             ("a/b/model.safetensors.index.json", PathBuf::from("a/b/model.safetensors.index.json")),
             ("file:///models/gpt%202", PathBuf::from("/models/gpt 2")),
         ];

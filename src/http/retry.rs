@@ -26,8 +26,8 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// 5 attempts within 320 seconds (a window of the Hub's rate limit has 300), the first two a quarter of a
-    /// second apart, each further one twice as long, up to 10 seconds.
+    /// 5 attempts within 320 seconds (a window of the Hub's rate limit has 300), the first two a
+    /// quarter of a second apart, each further one twice as long, up to 10 seconds.
     fn default() -> Self {
         Self {
             attempts: 5,
@@ -137,7 +137,7 @@ impl<D: Iterator<Item = Duration>> Attempts<'_, D> {
             return Err(Failure { error, attempts: self.made, elapsed });
         };
         let (url, attempts) = (SafeUrl::from(self.url), self.made);
-        if wait > LONG_WAIT {
+        if asked.is_some_and(|asked| asked > LONG_WAIT) {
             tracing::warn!(%url, ?wait, "waiting as the server asks");
         } else {
             tracing::info!(%url, attempts, ?wait, %error, "trying again");

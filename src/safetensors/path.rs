@@ -69,7 +69,7 @@ impl RepoPath {
     }
 
     pub(crate) fn is_index(&self) -> bool {
-        self.0.ends_with(".json")
+        self.0.ends_with(".index.json")
     }
 }
 

@@ -91,6 +91,17 @@ async fn a_path_may_be_a_file_an_index_or_a_folder() {
     }
 }
 
+/// Every request for a repo's `config.json` counts as a download of the model.
+#[tokio::test]
+async fn a_path_that_is_no_weights_is_not_asked_for() {
+    let config = crate::hub::File::whole("{}");
+    let hub = LocalHub::start([support::sharded("org/model").file("config.json", config)]).unwrap();
+    let model = support::client(&hub).model("org/model").path("config.json");
+    let error = model.parse_safetensors_metadata().await.unwrap_err();
+    assert!(matches!(error, hf_meta::Error::NoSafetensors { .. }), "{error:?}");
+    assert!(hub.log().iter().all(|entry| !entry.path.ends_with("/config.json")));
+}
+
 #[tokio::test]
 async fn revisions_and_names_that_need_encoding() {
     let commit = "3".repeat(40);
