@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use crate::hub::CommitSha;
+use crate::layout::WeightSet;
 use crate::parse::{Cost, SafetensorsParseFromRepo};
 use crate::safetensors::{
     Dtype, DtypeCount, Finding, ParameterCount, RepoPath, SafetensorsFileHeader,
@@ -54,6 +55,8 @@ struct Document<'a> {
     declared_total: Option<u64>,
     filepaths: Vec<RepoPath>,
     findings: &'a [Finding],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_sets: Option<&'a [WeightSet]>,
     cost: CostDocument,
     #[serde(skip_serializing_if = "Option::is_none")]
     header: Option<&'a SafetensorsFileHeader>,
@@ -81,6 +84,7 @@ impl<'a> Document<'a> {
             declared_total: facts.declared_total,
             filepaths: parsed.filepaths(),
             findings: &facts.findings,
+            other_sets: facts.other_sets.as_deref(),
             cost: facts.cost.into(),
             header: None,
             index: None,

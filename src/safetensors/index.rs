@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use self::wire::Listing;
 use super::table::Table;
-use super::{Impostor, IndexError, RepoPath, clip};
+use super::{Impostor, IndexError, RepoPath, SafetensorsFileHeader, clip};
 
 /// The checked index of a sharded repo, `model.safetensors.index.json`.
 ///
@@ -64,6 +64,22 @@ impl SafetensorsIndexJson {
             weight_map,
             shards: listing.shards,
         })
+    }
+
+    /// The index of shards that have none, from their headers.
+    pub(crate) fn of_shards(
+        headers: &[(RepoPath, SafetensorsFileHeader)],
+    ) -> Result<Self, IndexError> {
+        let tensors = headers.iter().enumerate().flat_map(|(shard, (_, header))| {
+            header.tensors().map(move |(tensor, _)| (tensor.to_owned(), shard))
+        });
+        let weight_map = Table::new(tensors.collect()).map_err(|tensor| {
+            let mut shards = headers.iter().filter(|(_, header)| header.tensor(&tensor).is_some());
+            let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
+            IndexError::InTwoShards { first: next(), second: next(), tensor: tensor.clone() }
+        })?;
+        let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        Ok(Self { dtype: None, metadata: None, weight_map, shards })
     }
 
     /// The shards, each once, in the order of their names.

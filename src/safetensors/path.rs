@@ -69,7 +69,7 @@ impl RepoPath {
     }
 
     pub(crate) fn is_index(&self) -> bool {
-        self.0.ends_with(".index.json")
+        names_index(&self.0)
     }
 }
 
@@ -82,6 +82,13 @@ impl FromStr for RepoPath {
             Some(reason) => Err(PathError { path: clip(path), reason }),
         }
     }
+}
+
+/// Whether a path is that of an index by its name. The index of a variant has it in its name, mostly at
+/// the end: `model.safetensors.index.fp16.json`.
+pub(crate) fn names_index(path: &str) -> bool {
+    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+    file.ends_with(".index.json") || file.ends_with(".json") && file.contains(".safetensors.index.")
 }
 
 /// What keeps a text from being a plain relative path.

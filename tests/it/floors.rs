@@ -6,10 +6,10 @@ use std::path::Path;
 /// The modules of the library, from the ground up. The format knows nothing of HTTP, HTTP nothing of
 /// the Hub, the Hub nothing of a client; the command sees only what every other user sees.
 const FLOORS: [&[&str]; 10] = [
-    &["safetensors", "read"],
+    &["safetensors", "read", "layout"],
     &["http", "disk"],
     &["hub"],
-    &["source", "parse"],
+    &["source", "snapshot", "parse"],
     &["json", "error"],
     &["store"],
     &["load"],

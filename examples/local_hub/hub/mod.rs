@@ -30,6 +30,7 @@ mod repo;
 mod route;
 mod serve;
 mod site;
+mod tree;
 
 use std::collections::HashMap;
 use std::io;
@@ -119,13 +120,26 @@ impl Drop for LocalHub {
 }
 
 /// What to serve, where, and to whom.
-#[derive(Default)]
 pub struct Builder {
     repos: HashMap<String, Repo>,
     callers: HashMap<String, Caller>,
     base_path: String,
+    tree_page: usize,
     is_mirror: bool,
     port: u16,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            repos: HashMap::new(),
+            callers: HashMap::new(),
+            base_path: String::new(),
+            tree_page: 1000,
+            is_mirror: false,
+            port: 0,
+        }
+    }
 }
 
 impl Builder {
@@ -163,7 +177,14 @@ impl Builder {
         Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
     }
 
-    /// Says what it knows of a file only on the answer with the bytes, as some mirrors do.
+    /// Lists so many entries of a tree in one answer, instead of 1,000.
+    #[must_use]
+    pub fn tree_page(self, entries: usize) -> Self {
+        Self { tree_page: entries.max(1), ..self }
+    }
+
+    /// Says what it knows of a file only on the answer with the bytes, and names the real Hub in its links, as some
+    /// mirrors do.
     #[must_use]
     pub fn mirror(self) -> Self {
         Self { is_mirror: true, ..self }
@@ -183,8 +204,8 @@ impl Builder {
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (hub, hub_origin) = bind(&runtime, self.port)?;
         let (cdn, cdn_origin) = bind(&runtime, 0)?;
-        let endpoint = hub_origin + &self.base_path;
-        let site = Arc::new(Site::new(self, cdn_origin));
+        let endpoint = format!("{hub_origin}{}", self.base_path);
+        let site = Arc::new(Site::new(self, hub_origin, cdn_origin));
         runtime.spawn(serve::listen(hub, Host::Hub, Arc::clone(&site)));
         runtime.spawn(serve::listen(cdn, Host::Cdn, Arc::clone(&site)));
         Ok(LocalHub { site, endpoint, runtime: Some(runtime) })
