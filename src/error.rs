@@ -12,7 +12,7 @@ use crate::safetensors::{HeaderError, IndexError};
 use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a call gave no result.
 ///
@@ -33,6 +33,8 @@ pub enum Error {
     Token,
     #[error("the name of the program holds characters that no header may hold")]
     UserAgent,
+    #[error("no cache is known that could be read offline")]
+    NoCache,
     #[error("the HTTP client could not be set up")]
     Setup { source: BoxError },
     #[error("repository `{repo}` not found, or not open to this reader")]
@@ -168,6 +170,7 @@ impl Error {
                 | Self::Endpoint { .. }
                 | Self::Token
                 | Self::UserAgent
+                | Self::NoCache
                 | Self::Offline { .. }
         )
     }

@@ -23,8 +23,8 @@ pub use http::{
     AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
 };
 pub use hub::{
-    CommitSha, Endpoint, EndpointError, IdError, ListingError, Refusal, RefusalKind, RepoId, RepoKind,
-    Revision,
+    CommitSha, Endpoint, EndpointError, IdError, ListingError, Refusal, RefusalKind, RepoId,
+    RepoKind, Revision,
 };
 pub use json::Summary;
 pub use layout::{OtherWeights, WeightSet};

@@ -103,7 +103,10 @@ impl Snapshot {
         if self.roots.iter().any(|root| file.starts_with(root)) {
             return Ok(file);
         }
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a link that leads out of the cache"))
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is a link that leads out of the cache",
+        ))
     }
 }
 

@@ -28,6 +28,10 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "PATH")]
     pub(crate) path: Option<String>,
 
+    /// Also list the other sets of weights in each repository, for one more request
+    #[arg(long)]
+    pub(crate) sets: bool,
+
     #[command(flatten)]
     pub(crate) view: View,
 
@@ -44,6 +48,10 @@ pub(crate) struct Args {
 
     #[arg(long, value_name = "TOKEN", help = TOKEN_HELP)]
     pub(crate) token: Option<String>,
+
+    /// Ask no server; read what `hf download` has left in the cache
+    #[arg(long)]
+    pub(crate) offline: bool,
 
     /// Say on stderr what is tried again and waited for; twice, say it of every request
     #[arg(long, short, action = clap::ArgAction::Count)]
@@ -106,13 +114,15 @@ Environment:
   HF_ENDPOINT                      address of the Hub
   HF_TOKEN                         token for gated and private repositories
   HF_TOKEN_PATH, HF_HOME           where the token of `hf auth login` is
+  HF_HUB_CACHE, HF_HOME            where downloads are kept
+  HF_HUB_OFFLINE                   read from there alone
   HF_HUB_DISABLE_IMPLICIT_TOKEN    use no token but that of --token
   https_proxy, no_proxy            proxies
   NO_COLOR                         no colours
 
 Exit status:
   0  every repository was read
-  1  a repository holds no valid safetensors weights
+  1  a repository holds no valid safetensors weights, or several sets of them to choose from
   2  wrong usage
   3  the Hub refused, or the network failed";
 

@@ -69,6 +69,9 @@ fn client(args: &Args) -> Result<Client, Error> {
     if let Some(timeout) = args.timeout {
         builder = builder.call_timeout(timeout);
     }
+    if args.offline {
+        builder = builder.offline(true);
+    }
     builder.build()
 }
 
@@ -103,7 +106,7 @@ async fn read(model: Result<Model, Error>, bar: Bar) -> Result<SafetensorsParseF
 }
 
 fn model(args: &Args, client: &Client, asked: &Asked) -> Result<Model, Error> {
-    let mut model = client.source(asked.source.clone()?);
+    let mut model = client.source(asked.source.clone()?).other_sets(args.sets);
     if let Some(revision) = &args.revision {
         model = model.revision(revision);
     }

@@ -82,7 +82,12 @@ impl Endpoint {
 
     /// The URL of the first page of a listing of all files of a repo, or of those in a folder:
     /// `{endpoint}/api/models/{repo}/tree/{revision}/{folder}?recursive=true`.
-    pub(crate) fn tree(&self, repo: &RepoId, revision: &Revision, folder: Option<&RepoPath>) -> Url {
+    pub(crate) fn tree(
+        &self,
+        repo: &RepoId,
+        revision: &Revision,
+        folder: Option<&RepoPath>,
+    ) -> Url {
         let revision = utf8_percent_encode(revision.as_str(), ENCODED);
         let (kind, name) = (repo.kind().plural(), repo.name());
         let mut url = self.below(&format!("/api/{kind}/{name}/tree/{revision}"), folder);
@@ -175,7 +180,10 @@ mod tests {
         let hub = Endpoint::HUGGING_FACE;
         let cases = [
             (tree(hub, "gpt2", "main", ""), "/api/models/gpt2/tree/main"),
-            (tree(hub, "a/b", "refs/pr/1", "7b/x ?"), "/api/models/a/b/tree/refs%2Fpr%2F1/7b/x%20%3F"),
+            (
+                tree(hub, "a/b", "refs/pr/1", "7b/x ?"),
+                "/api/models/a/b/tree/refs%2Fpr%2F1/7b/x%20%3F",
+            ),
             (tree(hub, "datasets/a/b", "v1", ""), "/api/datasets/a/b/tree/v1"),
             (tree(hub, "spaces/a/b", "v1", "c"), "/api/spaces/a/b/tree/v1/c"),
         ];

@@ -58,7 +58,9 @@ fn next(page: &Url, trail: &Trail) -> Option<Url> {
 /// The query of the link with `rel="next"` in a `Link` header (RFC 8288).
 fn next_query(link: &str) -> Option<String> {
     let mut rest = link;
-    while let Some((target, after)) = rest.split_once('<').and_then(|(_, rest)| rest.split_once('>')) {
+    while let Some((target, after)) =
+        rest.split_once('<').and_then(|(_, rest)| rest.split_once('>'))
+    {
         let parameters = after.split_once('<').map_or(after, |(parameters, _)| parameters);
         let is_next = parameters.split([';', ',']).any(|parameter| {
             let (name, value) = parameter.split_once('=').unwrap_or_default();
@@ -92,7 +94,8 @@ pub(crate) async fn files(
     let mut pages = BTreeSet::new();
     let mut url = url;
     loop {
-        let (json, trail) = http.whole(&url, LONGEST_PAGE, meter).await.map_err(TreeError::Fetch)?;
+        let (json, trail) =
+            http.whole(&url, LONGEST_PAGE, meter).await.map_err(TreeError::Fetch)?;
         add(&mut files, &json).map_err(TreeError::Listing)?;
         let Some(next) = next(&url, &trail) else { return Ok((files, trail)) };
         if !pages.insert(url) || pages.contains(&next) || pages.len() >= MOST_PAGES {
@@ -125,7 +128,10 @@ mod tests {
     #[test]
     fn links() {
         let cases = [
-            (r#"<https://huggingface.co/api/models/a/b/tree/main?recursive=true&cursor=x%3D>; rel="next""#, Some("recursive=true&cursor=x%3D")),
+            (
+                r#"<https://huggingface.co/api/models/a/b/tree/main?recursive=true&cursor=x%3D>; rel="next""#,
+                Some("recursive=true&cursor=x%3D"),
+            ),
             (r#"</x?a>; rel="prev", </y?b,c;d>; title="t"; rel=next"#, Some("b,c;d")),
             (r#"</x?a>; rel="xet-auth", </y?b>; rel="last""#, None),
             (r#"</x>; rel="next""#, None),

@@ -12,8 +12,8 @@ use crate::hub::CommitSha;
 use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
 use crate::read::{Chunk, Meter};
 use crate::safetensors::{
-    Finding, HeaderLength, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
-    agreement,
+    Finding, HeaderLength, IndexError, ParameterCount, RepoPath, SafetensorsFileHeader,
+    SafetensorsIndexJson, agreement,
 };
 use crate::store::{Fetched, Store};
 
@@ -71,6 +71,33 @@ impl Reader {
         let index = SafetensorsIndexJson::from_json(&json).map_err(wrong)?;
         drop(json);
         let headers = self.headers(&path, index.shards()).await?;
+        self.sum(path, index, headers)
+    }
+
+    /// Reads shards that no index lists; what is in which of them, their headers say.
+    pub(super) async fn without_index(
+        self,
+        path: RepoPath,
+        shards: &[RepoPath],
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        if shards.len() > limit {
+            return Err(wrong(IndexError::TooManyShards { limit }));
+        }
+        let shards: Vec<_> = shards.iter().map(RepoPath::file_name).collect();
+        let headers = self.headers(&path, &shards).await?;
+        let index = SafetensorsIndexJson::of_shards(&headers).map_err(wrong)?;
+        self.sum(path, index, headers)
+    }
+
+    fn sum(
+        self,
+        path: RepoPath,
+        index: SafetensorsIndexJson,
+        headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
         let (count, findings) = agreement::check(&index, &headers).map_err(wrong)?;
         let bytes =
             headers.iter().map(|(_, header)| header.file_size()).fold(0, u64::saturating_add);
@@ -168,6 +195,7 @@ impl Reader {
             parameter_count,
             declared_total,
             findings,
+            other_sets: None,
             cost,
         }
     }

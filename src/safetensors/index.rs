@@ -75,7 +75,8 @@ impl SafetensorsIndexJson {
         });
         let weight_map = Table::new(tensors.collect()).map_err(|tensor| {
             let mut shards = headers.iter().filter(|(_, header)| header.tensor(&tensor).is_some());
-            let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
+            let mut next =
+                || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
             IndexError::InTwoShards { first: next(), second: next(), tensor: tensor.clone() }
         })?;
         let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();

@@ -64,6 +64,16 @@ impl RepoPath {
         }
     }
 
+    /// The folder that this file is in; `None` at the top.
+    pub(crate) fn folder(&self) -> Option<Self> {
+        self.0.rsplit_once('/').map(|(folder, _)| Self(folder.into()))
+    }
+
+    /// The last segment.
+    pub(crate) fn file_name(&self) -> Self {
+        Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
+    }
+
     pub(crate) fn is_safetensors(&self) -> bool {
         self.0.ends_with(".safetensors")
     }

@@ -12,7 +12,12 @@ use crate::snapshot::Snapshot;
 
 impl Store {
     /// What is missing in a cache may be in the repo all the same.
-    pub(super) fn explain_cache(&self, path: &RepoPath, snapshot: &Snapshot, error: io::Error) -> Error {
+    pub(super) fn explain_cache(
+        &self,
+        path: &RepoPath,
+        snapshot: &Snapshot,
+        error: io::Error,
+    ) -> Error {
         match Error::of_io(self.name(path), error) {
             Error::FileNotFound { file, .. } => {
                 Error::FileNotFound { file, source: snapshot.lacks_file().into() }

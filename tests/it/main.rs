@@ -18,6 +18,7 @@ mod documented;
 mod faults;
 mod fixtures;
 mod floors;
+mod layouts;
 mod local_hub;
 mod properties;
 mod requests;
