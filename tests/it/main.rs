@@ -20,6 +20,7 @@ mod fixtures;
 mod floors;
 mod layouts;
 mod local_hub;
+mod offline;
 mod properties;
 mod requests;
 mod resilience;
