@@ -66,7 +66,7 @@ pub(crate) async fn list(folder: &Path, below: Option<&RepoPath>) -> Result<Vec<
 /// The size of a file, be it behind a link; `None` if there is none.
 async fn size(path: &Path) -> Option<u64> {
     let metadata = tokio::fs::metadata(path).await.ok()?;
-    metadata.is_file().then(|| metadata.len())
+    metadata.is_file().then_some(metadata.len())
 }
 
 /// Opens a file of a known size: a pipe or a device could be read without an end.

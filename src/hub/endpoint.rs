@@ -98,11 +98,13 @@ impl Endpoint {
     /// A path below a folder of this Hub.
     fn below(&self, folder: &str, path: Option<&RepoPath>) -> Url {
         let folder = format!("{}{folder}", self.path());
-        let segments = path.into_iter().flat_map(RepoPath::segments);
-        let path: String =
-            segments.map(|segment| format!("/{}", utf8_percent_encode(segment, ENCODED))).collect();
+        let mut whole = folder.clone();
+        for segment in path.into_iter().flat_map(RepoPath::segments) {
+            whole.push('/');
+            whole.extend(utf8_percent_encode(segment, ENCODED));
+        }
         let mut url = self.0.clone();
-        url.set_path(&format!("{folder}{path}"));
+        url.set_path(&whole);
         debug_assert!(
             url.path().starts_with(&folder),
             "the types of the parts keep them inside the folder"

@@ -11,107 +11,109 @@ fn main(paths: &[&str]) -> String {
     layout("", paths).main().map_or_else(|| "-".to_owned(), |set| set.path.to_string())
 }
 
+/// What is there, and which of it is the model.
+const MODELS: [(&[&str], &str); 27] = [
+    (&[], "-"),
+    (&["model.bin", "config.json"], "-"),
+    (&["any.safetensors"], "any.safetensors"),
+    (&["a.safetensors", "b.safetensors"], "-"),
+    (&["a.safetensors", "b-00001-of-00001.safetensors"], "-"),
+    (&["deep/down/any.safetensors"], "deep/down/any.safetensors"),
+    (&["a/x.safetensors", "b/x.safetensors"], "-"),
+    (&["any.safetensors", "checkpoint-5/any.safetensors"], "any.safetensors"),
+    (
+        &["adapter_model.safetensors", "checkpoint-5/adapter_model.safetensors"],
+        "adapter_model.safetensors",
+    ),
+    (&["adapter_model.safetensors", "tokenizer.safetensors"], "adapter_model.safetensors"),
+    (&["consolidated.safetensors", "vision/model.safetensors"], "consolidated.safetensors"),
+    (&["consolidated-00001-of-00001.safetensors"], "consolidated-*-of-00001.safetensors"),
+    (
+        &["consolidated.safetensors.index.json", "consolidated-00001-of-00001.safetensors"],
+        "consolidated.safetensors.index.json",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.safetensors",
+            "vae/diffusion_pytorch_model.safetensors",
+            "text_encoder/model.safetensors",
+            "v1-5-pruned.safetensors",
+            "model_index.json",
+        ],
+        "unet/diffusion_pytorch_model.safetensors",
+    ),
+    (
+        &[
+            "transformer/diffusion_pytorch_model.safetensors.index.json",
+            "unet/diffusion_pytorch_model.safetensors",
+        ],
+        "transformer/diffusion_pytorch_model.safetensors.index.json",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.safetensors",
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/diffusion_pytorch_model.non_ema.safetensors",
+        ],
+        "unet/diffusion_pytorch_model.safetensors",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "vae/diffusion_pytorch_model.fp16.safetensors",
+        ],
+        "unet/diffusion_pytorch_model.fp16.safetensors",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/diffusion_pytorch_model.bf16.safetensors",
+        ],
+        "-",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/diffusion_pytorch_model.safetensors.index.bf16.json",
+        ],
+        "-",
+    ),
+    (&["prior/diffusion_pytorch_model.safetensors", "image_encoder/model.safetensors"], "-"),
+    (
+        &[
+            "diffusion_pytorch_model.safetensors",
+            "diffusion_pytorch_model.fp16.safetensors",
+            "other.safetensors",
+        ],
+        "diffusion_pytorch_model.safetensors",
+    ),
+    (&["model.fp16.safetensors", "onnx/x.safetensors"], "model.fp16.safetensors"),
+    (
+        &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+        "model-*-of-00002.safetensors",
+    ),
+    (
+        &[
+            "model-00001-of-00001.safetensors",
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+        ],
+        "-",
+    ),
+    (
+        &["0_StaticEmbedding/model.safetensors", "2_Dense/model.safetensors", "modules.json"],
+        "0_StaticEmbedding/model.safetensors",
+    ),
+    (&["0_StaticEmbedding/model.safetensors", "2_Dense/model.safetensors"], "-"),
+    (
+        &["adapter_model.safetensors", "adapter_model.safetensors.index.json"],
+        "adapter_model.safetensors",
+    ),
+];
+
 #[test]
 fn the_model_among_sets() {
-    let cases: [(&[&str], &str); 27] = [
-        (&[], "-"),
-        (&["model.bin", "config.json"], "-"),
-        (&["any.safetensors"], "any.safetensors"),
-        (&["a.safetensors", "b.safetensors"], "-"),
-        (&["a.safetensors", "b-00001-of-00001.safetensors"], "-"),
-        (&["deep/down/any.safetensors"], "deep/down/any.safetensors"),
-        (&["a/x.safetensors", "b/x.safetensors"], "-"),
-        (&["any.safetensors", "checkpoint-5/any.safetensors"], "any.safetensors"),
-        (
-            &["adapter_model.safetensors", "checkpoint-5/adapter_model.safetensors"],
-            "adapter_model.safetensors",
-        ),
-        (&["adapter_model.safetensors", "tokenizer.safetensors"], "adapter_model.safetensors"),
-        (&["consolidated.safetensors", "vision/model.safetensors"], "consolidated.safetensors"),
-        (&["consolidated-00001-of-00001.safetensors"], "consolidated-*-of-00001.safetensors"),
-        (
-            &["consolidated.safetensors.index.json", "consolidated-00001-of-00001.safetensors"],
-            "consolidated.safetensors.index.json",
-        ),
-        (
-            &[
-                "unet/diffusion_pytorch_model.safetensors",
-                "vae/diffusion_pytorch_model.safetensors",
-                "text_encoder/model.safetensors",
-                "v1-5-pruned.safetensors",
-                "model_index.json",
-            ],
-            "unet/diffusion_pytorch_model.safetensors",
-        ),
-        (
-            &[
-                "transformer/diffusion_pytorch_model.safetensors.index.json",
-                "unet/diffusion_pytorch_model.safetensors",
-            ],
-            "transformer/diffusion_pytorch_model.safetensors.index.json",
-        ),
-        (
-            &[
-                "unet/diffusion_pytorch_model.safetensors",
-                "unet/diffusion_pytorch_model.fp16.safetensors",
-                "unet/diffusion_pytorch_model.non_ema.safetensors",
-            ],
-            "unet/diffusion_pytorch_model.safetensors",
-        ),
-        (
-            &[
-                "unet/diffusion_pytorch_model.fp16.safetensors",
-                "vae/diffusion_pytorch_model.fp16.safetensors",
-            ],
-            "unet/diffusion_pytorch_model.fp16.safetensors",
-        ),
-        (
-            &[
-                "unet/diffusion_pytorch_model.fp16.safetensors",
-                "unet/diffusion_pytorch_model.bf16.safetensors",
-            ],
-            "-",
-        ),
-        (
-            &[
-                "unet/diffusion_pytorch_model.fp16.safetensors",
-                "unet/diffusion_pytorch_model.safetensors.index.bf16.json",
-            ],
-            "-",
-        ),
-        (&["prior/diffusion_pytorch_model.safetensors", "image_encoder/model.safetensors"], "-"),
-        (
-            &[
-                "diffusion_pytorch_model.safetensors",
-                "diffusion_pytorch_model.fp16.safetensors",
-                "other.safetensors",
-            ],
-            "diffusion_pytorch_model.safetensors",
-        ),
-        (&["model.fp16.safetensors", "onnx/x.safetensors"], "model.fp16.safetensors"),
-        (
-            &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
-            "model-*-of-00002.safetensors",
-        ),
-        (
-            &[
-                "model-00001-of-00001.safetensors",
-                "model-00001-of-00002.safetensors",
-                "model-00002-of-00002.safetensors",
-            ],
-            "-",
-        ),
-        (
-            &["0_StaticEmbedding/model.safetensors", "2_Dense/model.safetensors", "modules.json"],
-            "0_StaticEmbedding/model.safetensors",
-        ),
-        (&["0_StaticEmbedding/model.safetensors", "2_Dense/model.safetensors"], "-"),
-        (
-            &["adapter_model.safetensors", "adapter_model.safetensors.index.json"],
-            "adapter_model.safetensors",
-        ),
-    ];
-    for (paths, expected) in cases {
+    for (paths, expected) in MODELS {
         assert_eq!(main(paths), expected, "{paths:?}");
     }
 }

@@ -98,7 +98,8 @@ impl FromStr for RepoPath {
 /// the end: `model.safetensors.index.fp16.json`.
 pub(crate) fn names_index(path: &str) -> bool {
     let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
-    file.ends_with(".index.json") || file.ends_with(".json") && file.contains(".safetensors.index.")
+    file.strip_suffix(".json")
+        .is_some_and(|name| name.ends_with(".index") || name.contains(".safetensors.index."))
 }
 
 /// What keeps a text from being a plain relative path.

@@ -401,6 +401,8 @@ fn the_other_sets_of_weights() {
         "{}",
         choice.stderr
     );
+    assert!(choice.stderr.contains("holds 3 sets"), "a name that no path has is passed over");
+    assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
     let other = run(&hub, &["org/other"]);
     assert_eq!(other.code, 1);
     assert!(other.stderr.contains("is there, but GGUF (.gguf), 1 file"), "{}", other.stderr);
