@@ -72,7 +72,9 @@ fn other_sets(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Re
     let rows: Vec<_> =
         rows.map(|set| [format!("  {}", escape(set.path.as_str())), bytes(set.bytes)]).collect();
     let mut columns = Columns::new([false, true]);
-    rows.iter().for_each(|row| columns.fit(row));
+    for row in &rows {
+        columns.fit(row);
+    }
     rows.iter().try_for_each(|row| columns.write(out, row))?;
     match sets.len().saturating_sub(MOST_SETS) {
         0 => Ok(()),
@@ -103,7 +105,7 @@ pub(crate) fn tensors(
         let wanted = |name: &str| filter.is_none_or(|filter| filter.matches(name));
         files.iter().flat_map(move |(path, header)| {
             let tensors = header.tensors().filter(move |(name, _)| wanted(name));
-            tensors.map(move |(name, tensor)| tensor_row(name, tensor, path))
+            tensors.map(move |(name, tensor)| tensor_row(name, &tensor, path))
         })
     };
     let mut columns = Columns::new([false, false, false, true, false]);

@@ -84,20 +84,24 @@ struct Entry {
 }
 
 /// Every file below a folder of a repo, whose first page is at `url`. A file whose path could not be asked
-/// for is left out.
+/// for is left out, which is logged.
 pub(crate) async fn files(
     http: &Http,
     url: Url,
     meter: &Meter,
 ) -> Result<(Vec<ListedFile>, Trail), TreeError> {
-    let mut files = Vec::new();
-    let mut pages = BTreeSet::new();
+    let (mut files, mut pages, mut passed_over) = (Vec::new(), BTreeSet::new(), 0_usize);
     let mut url = url;
     loop {
         let (json, trail) =
             http.whole(&url, LONGEST_PAGE, meter).await.map_err(TreeError::Fetch)?;
-        add(&mut files, &json).map_err(TreeError::Listing)?;
-        let Some(next) = next(&url, &trail) else { return Ok((files, trail)) };
+        passed_over += add(&mut files, &json).map_err(TreeError::Listing)?;
+        let Some(next) = next(&url, &trail) else {
+            if passed_over > 0 {
+                tracing::warn!(files = passed_over, "passed over: their paths are not plain");
+            }
+            return Ok((files, trail));
+        };
         if !pages.insert(url) || pages.contains(&next) || pages.len() >= MOST_PAGES {
             return Err(TreeError::Listing(ListingError::Endless));
         }
@@ -105,20 +109,21 @@ pub(crate) async fn files(
     }
 }
 
-/// Adds the files of a page.
-fn add(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<(), ListingError> {
+/// Adds the files of a page, and says how many of them have no path that could be asked for.
+fn add(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingError> {
     let entries: Vec<Entry> =
         serde_json::from_slice(json).map_err(|source| ListingError::Json { source })?;
+    let mut passed_over = 0;
     for Entry { path, size, .. } in entries.into_iter().filter(|entry| entry.kind == "file") {
         match path.parse() {
             Ok(path) => files.push(ListedFile { path, size }),
-            Err(error) => tracing::debug!(%error, "passed over in a listing"),
+            Err(_) => passed_over += 1,
         }
     }
     if files.len() > MOST_FILES {
         return Err(ListingError::TooManyFiles { limit: MOST_FILES });
     }
-    Ok(())
+    Ok(passed_over)
 }
 
 #[cfg(test)]
@@ -150,7 +155,7 @@ mod tests {
         let page = br#"[{"type":"directory","path":"a","size":0,"oid":"x"},
             {"type":"file","path":"a/b.safetensors","size":7,"lfs":{"size":7}},
             {"type":"file","path":"a/../b","size":1},{"type":"file","path":"c"}]"#;
-        add(&mut files, page).unwrap();
+        assert_eq!(add(&mut files, page).unwrap(), 1);
         let found: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.size)).collect();
         assert_eq!(found, [("a/b.safetensors", 7), ("c", 0)]);
         for page in ["{}", "[{}]", "[", r#"[{"type":"file","path":"a","size":-1}]"#] {

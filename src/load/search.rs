@@ -66,16 +66,19 @@ impl Load {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
         let layout = Layout::of(folder, &files);
-        // A file that is listed, and was not there a moment ago, is not asked for again.
-        match layout.main().filter(|set| !missing.contains(&set.path)) {
+        match layout.main() {
+            // What is listed, and was not there a moment ago, is not asked for again.
+            Some(set) if missing.contains(&set.path) => {
+                Err(self.no_safetensors(missing, layout.others, source))
+            }
             Some(set) => {
                 let weights = load.pinned(commit.as_ref()).find_set(set, meter).await?;
                 Ok(Found { weights, other_sets: Some(layout.sets) })
             }
-            None if layout.sets.iter().any(|set| !missing.contains(&set.path)) => {
-                Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets })
+            None if layout.sets.is_empty() => {
+                Err(self.no_safetensors(missing, layout.others, source))
             }
-            None => Err(self.no_safetensors(missing, layout.others, source)),
+            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
         }
     }
 

@@ -98,8 +98,8 @@ impl FromStr for RepoPath {
 /// the end: `model.safetensors.index.fp16.json`.
 pub(crate) fn names_index(path: &str) -> bool {
     let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
-    file.strip_suffix(".json")
-        .is_some_and(|name| name.ends_with(".index") || name.contains(".safetensors.index."))
+    let is_variant = |name: &str| name.contains(".safetensors.index.");
+    file.ends_with(".index.json") || file.strip_suffix(".json").is_some_and(is_variant)
 }
 
 /// What keeps a text from being a plain relative path.
