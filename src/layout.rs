@@ -21,6 +21,16 @@ pub(crate) struct ListedFile {
     pub(crate) size: u64,
 }
 
+impl ListedFile {
+    /// Whether it is in a folder or in one of its folders; every file is in `None`.
+    pub(crate) fn is_below(&self, folder: Option<&RepoPath>) -> bool {
+        folder.is_none_or(|folder| {
+            let below = self.path.as_str().strip_prefix(folder.as_str());
+            below.is_some_and(|path| path.starts_with('/'))
+        })
+    }
+}
+
 /// Weights that belong together: those in one file, or the shards of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

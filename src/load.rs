@@ -15,7 +15,7 @@ use crate::hub::CommitSha;
 use crate::layout::{WeightSet, names_shards};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
-use crate::safetensors::{PREFIX_LENGTH, RepoPath};
+use crate::safetensors::{Finding, PREFIX_LENGTH, RepoPath};
 use crate::store::{Fetched, Store};
 
 /// The bytes of a file that hold the length of its header.
@@ -108,6 +108,15 @@ struct Found {
     weights: Weights,
     /// All sets that are there, where they had to be listed.
     other_sets: Option<Vec<WeightSet>>,
+    /// Whether they were found without a look at a listing, or by one that leaves nothing out.
+    is_whole: bool,
+}
+
+impl Found {
+    /// Weights where they were said to be.
+    fn just(weights: Weights) -> Self {
+        Self { weights, other_sets: None, is_whole: true }
+    }
 }
 
 /// One set of weights, with what is read of it so far.
@@ -131,7 +140,7 @@ impl Load {
     pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
         let (started, meter) = (Instant::now(), Meter::default());
         let (mut load, found) = self.find_with_or_without_token(&meter).await?;
-        let Found { weights, mut other_sets } = found;
+        let Found { weights, mut other_sets, is_whole } = found;
         load.store = load.store.pinned(weights.commit());
         if load.lists_sets && other_sets.is_none() {
             other_sets = load.list_sets(&meter).await?;
@@ -141,7 +150,9 @@ impl Load {
         if let Some(sets) = &mut other_sets {
             sets.retain(|set| !set.is_part_of(&read));
         }
-        parsed.facts_mut().other_sets = other_sets;
+        let facts = parsed.facts_mut();
+        facts.other_sets = other_sets;
+        facts.findings.extend((!is_whole).then_some(Finding::PartlyListed));
         Ok(parsed)
     }
 
@@ -183,13 +194,11 @@ impl Load {
 
     async fn find_file(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
         let start = self.store.range(path, &PREFIX, meter).await?;
-        let weights = Weights::File { path: path.clone(), start };
-        Ok(Found { weights, other_sets: None })
+        Ok(Found::just(Weights::File { path: path.clone(), start }))
     }
 
     async fn find_index(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
         let json = self.store.whole(path, self.limits.index, meter).await?;
-        let weights = Weights::Index { path: path.clone(), json };
-        Ok(Found { weights, other_sets: None })
+        Ok(Found::just(Weights::Index { path: path.clone(), json }))
     }
 }

@@ -4,6 +4,7 @@
 //! models--org--name/refs/main                          the commit that `main` was
 //! models--org--name/snapshots/<commit>/x.safetensors   -> ../../blobs/<hash>, or the file itself
 //! models--org--name/blobs/<hash>                       the file, or -> ../../blobs/<xx>/<xet hash>
+//! models--org--name/trees/<commit>.json                what files the commit has, downloaded or not
 //! blobs/<xx>/<xet hash>                                files that several repos share
 //! ```
 //!
@@ -11,10 +12,12 @@
 //! they stay inside the repo's folder or lead to the shared blobs; no other is made by `huggingface_hub`
 //! (2.4.0).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use thiserror::Error;
 use tokio::fs;
 
@@ -26,6 +29,9 @@ use crate::safetensors::RepoPath;
 
 /// The most bytes of a file in `refs`, which holds 40.
 const LONGEST_REF: u64 = 100;
+
+/// The most bytes of a file in `trees`, some 300 for each file of the repo.
+const LONGEST_TREE: u64 = 64_000_000;
 
 /// What a cache lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -43,6 +49,8 @@ pub struct SnapshotError {
 pub(crate) struct Snapshot {
     pub(crate) commit: CommitSha,
     folder: PathBuf,
+    /// The file that says what the commit has, if it is there.
+    tree: PathBuf,
     /// Folders that no link may lead out of.
     roots: Vec<PathBuf>,
 }
@@ -67,7 +75,8 @@ impl Snapshot {
             return Err(lacks(&folder, "is not there"));
         }
         let shared = fs::canonicalize(cache.join("blobs")).await.ok();
-        Ok(Self { commit, folder, roots: [real].into_iter().chain(shared).collect() })
+        let tree = home.join("trees").join(format!("{commit}.json"));
+        Ok(Self { commit, folder, tree, roots: [real].into_iter().chain(shared).collect() })
     }
 
     pub(crate) async fn range(
@@ -88,13 +97,37 @@ impl Snapshot {
         disk::whole(&self.file(path).await?, limit, meter).await
     }
 
-    pub(crate) async fn list(&self, below: Option<&RepoPath>) -> io::Result<Vec<ListedFile>> {
-        disk::list(&self.folder, below).await
+    /// The files of the commit, and whether these are all of it or those that were downloaded.
+    pub(crate) async fn list(
+        &self,
+        below: Option<&RepoPath>,
+    ) -> io::Result<(Vec<ListedFile>, bool)> {
+        match self.tree().await {
+            Some(files) => {
+                Ok((files.into_iter().filter(|file| file.is_below(below)).collect(), true))
+            }
+            None => Ok((disk::list(&self.folder, below).await?, false)),
+        }
+    }
+
+    /// The listing that whoever downloads a whole repo leaves behind.
+    async fn tree(&self) -> Option<Vec<ListedFile>> {
+        let json = disk::whole(&self.tree, LONGEST_TREE, &Meter::default()).await.ok()??;
+        let tree: Tree = serde_json::from_slice(&json).ok()?;
+        let file = |(path, file): (String, TreeFile)| {
+            Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
+        };
+        (tree.format_version == 1).then(|| tree.files.into_iter().filter_map(file).collect())
     }
 
     /// What to say of a file that is not there: it may be in the repo all the same.
     pub(crate) fn lacks_file(&self) -> SnapshotError {
         lacks(&self.folder, "does not hold it; only what was downloaded is there")
+    }
+
+    /// What to say of shards that are not all there.
+    pub(crate) fn lacks_shards(&self) -> SnapshotError {
+        lacks(&self.folder, "does not hold all of them; only what was downloaded is there")
     }
 
     /// The place of a file, with all links followed.
@@ -108,6 +141,18 @@ impl Snapshot {
             "it is a link that leads out of the cache",
         ))
     }
+}
+
+#[derive(Deserialize)]
+struct Tree {
+    format_version: u64,
+    files: BTreeMap<String, TreeFile>,
+}
+
+#[derive(Deserialize)]
+struct TreeFile {
+    size: u64,
+    lfs_size: Option<u64>,
 }
 
 /// The commit that a branch, a tag or another ref was.

@@ -36,6 +36,15 @@ pub(crate) struct Fetched<T> {
     pub(crate) commit: Option<CommitSha>,
 }
 
+/// The files of a store or of a folder in it.
+pub(crate) struct Listing {
+    pub(crate) files: Vec<ListedFile>,
+    /// The commit they are of, where the server says so.
+    pub(crate) commit: Option<CommitSha>,
+    /// Whether nothing that may be there is left out.
+    pub(crate) is_whole: bool,
+}
+
 impl Store {
     /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
     pub(crate) async fn range(
@@ -95,12 +104,15 @@ impl Store {
         &self,
         below: Option<&RepoPath>,
         meter: &Meter,
-    ) -> Result<Option<Fetched<Vec<ListedFile>>>, Error> {
+    ) -> Result<Option<Listing>, Error> {
         let (listed, commit) = match self {
             Self::Hub { http, endpoint, repo, revision, .. } => {
                 let first = endpoint.tree(repo, revision, below);
                 return match tree::files(http, first, meter).await {
-                    Ok((files, trail)) => Ok(Some(self.fetched(files, &trail))),
+                    Ok((files, trail)) => {
+                        let Fetched { value: files, commit } = self.fetched(files, &trail);
+                        Ok(Some(Listing { files, commit, is_whole: true }))
+                    }
                     Err(TreeError::Fetch(failure)) => self.without_listing(repo, failure),
                     Err(TreeError::Listing(source)) => {
                         Err(Error::Listing { place: repo.to_string(), source })
@@ -108,13 +120,15 @@ impl Store {
                 };
             }
             Self::Web { .. } => return Ok(None),
-            Self::Disk { folder } => (disk::list(folder, below).await, None),
+            Self::Disk { folder } => {
+                (disk::list(folder, below).await.map(|files| (files, true)), None)
+            }
             Self::Cache { snapshot, .. } => {
                 (snapshot.list(below).await, Some(snapshot.commit.clone()))
             }
         };
         match listed.map_err(|error| Error::of_io(self.folder(), error)) {
-            Ok(value) => Ok(Some(Fetched { value, commit })),
+            Ok((files, is_whole)) => Ok(Some(Listing { files, commit, is_whole })),
             Err(Error::FileNotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }

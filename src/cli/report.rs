@@ -133,6 +133,9 @@ fn hint(asked: &Asked, error: &Error, endpoint: &Endpoint) -> Option<String> {
         ),
         Error::BadToken { .. } => format!("make a new token at {endpoint}/settings/tokens"),
         Error::NotCached { repo, .. } => cache_hint(repo),
+        Error::NoSafetensors { instead, .. } if !instead.is_empty() => {
+            other_format_hint(asked, endpoint)?
+        }
         Error::NoSafetensors { source, .. } | Error::FileNotFound { source, .. } => {
             files_hint(asked, source.is::<SnapshotError>(), endpoint)?
         }
@@ -184,6 +187,15 @@ fn files_hint(asked: &Asked, is_offline: bool, endpoint: &Endpoint) -> Option<St
             Some(format!("its files are listed at {page}; give the path of one of them to --path"))
         }
     }
+}
+
+/// What becomes of weights in other formats: a bot of the Hub offers conversions as pull requests.
+fn other_format_hint(asked: &Asked, endpoint: &Endpoint) -> Option<String> {
+    let Ok(Source::Repo { repo, .. }) = &asked.source else { return None };
+    Some(format!(
+        "other formats are not read; a conversion may be offered at {endpoint}/{repo}/discussions, \
+         and is read by --revision refs/pr/N"
+    ))
 }
 
 /// How to come by what is not on this machine.

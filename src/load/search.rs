@@ -10,7 +10,7 @@ use crate::hub::{CommitSha, Refusal};
 use crate::layout::{Layout, OtherWeights, WeightSet};
 use crate::read::Meter;
 use crate::safetensors::RepoPath;
-use crate::store::Fetched;
+use crate::store::Listing;
 
 /// The names by which weights are found in most repos.
 const SINGLE: &str = "model.safetensors";
@@ -62,7 +62,7 @@ impl Load {
     ) -> Result<Found, Error> {
         let load = self.pinned(source.downcast_ref().and_then(commit_of));
         let listed = load.store.list(folder, meter).await?;
-        let Some(Fetched { value: files, commit }) = listed else {
+        let Some(Listing { files, commit, is_whole }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
         let layout = Layout::of(folder, &files);
@@ -73,7 +73,7 @@ impl Load {
             }
             Some(set) => {
                 let weights = load.pinned(commit.as_ref()).find_set(set, meter).await?;
-                Ok(Found { weights, other_sets: Some(layout.sets) })
+                Ok(Found { weights, other_sets: Some(layout.sets), is_whole })
             }
             None if layout.sets.is_empty() => {
                 Err(self.no_safetensors(missing, layout.others, source))
@@ -90,10 +90,10 @@ impl Load {
             source: "no such shards are listed".into(),
         };
         let listed = self.store.list(folder.as_ref(), meter).await?.ok_or_else(not_found)?;
-        let layout = Layout::of(folder.as_ref(), &listed.value);
+        let layout = Layout::of(folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
         let weights = self.pinned(listed.commit.as_ref()).find_set(set, meter).await?;
-        Ok(Found { weights, other_sets: None })
+        Ok(Found::just(weights))
     }
 
     /// All sets of weights beside those that are asked for; `None` where no listing is to be had.
@@ -103,7 +103,7 @@ impl Load {
         if listed.is_none() {
             tracing::warn!(source = %self.source, "its files cannot be listed");
         }
-        Ok(listed.map(|listed| Layout::of(folder, &listed.value).sets))
+        Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
     }
 
     async fn find_set(&self, set: &WeightSet, meter: &Meter) -> Result<Weights, Error> {
@@ -116,10 +116,7 @@ impl Load {
             };
             return found.map(|found| found.weights);
         }
-        let shards = set.shards().map_err(|total| {
-            let (set, found) = (self.store.name(&set.path), set.files);
-            Error::MissingShards { set, found, total }
-        })?;
+        let shards = set.shards().map_err(|total| self.store.without_shards(set, total))?;
         // A listing need not say of which commit it is; every file does.
         let first = self.store.range(&shards[0], &PREFIX, meter).await?;
         Ok(Weights::Shards { path: set.path.clone(), shards, commit: first.commit })

@@ -7,6 +7,7 @@ use super::Store;
 use crate::error::Error;
 use crate::http::{Failure, HttpError};
 use crate::hub::{Refusal, RefusalKind, RepoId};
+use crate::layout::WeightSet;
 use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
 
@@ -23,6 +24,17 @@ impl Store {
                 Error::FileNotFound { file, source: snapshot.lacks_file().into() }
             }
             other => other,
+        }
+    }
+
+    /// What it means that shards are missing.
+    pub(crate) fn without_shards(&self, set: &WeightSet, total: u32) -> Error {
+        match self {
+            Self::Cache { snapshot, .. } => Error::FileNotFound {
+                file: self.name(&set.path),
+                source: snapshot.lacks_shards().into(),
+            },
+            _ => Error::MissingShards { set: self.name(&set.path), found: set.files, total },
         }
     }
 

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use hf_meta::safetensors::Finding;
 use hf_meta::{Client, ClientBuilder, Error, SafetensorsParseFromRepo, Source};
 use tempfile::TempDir;
 
@@ -153,7 +154,40 @@ async fn repos_of_all_kinds_and_layouts() {
         offline.add(home, COMMIT, "deep/down/any.safetensors", &weights("x"), ALL[0]);
         let parsed = offline.parse(repo, "main").await.unwrap();
         assert_eq!(parsed.filepaths()[0].as_str(), "deep/down/any.safetensors", "{repo}");
+        assert_eq!(parsed.facts().findings, [Finding::PartlyListed], "{repo}");
     }
+}
+
+/// Of a pipeline, the component that happens to be there is not taken for the model.
+#[tokio::test]
+async fn what_the_commit_has_is_told_from_what_was_downloaded() {
+    let offline = Offline::new();
+    let home = "models--org--pipeline";
+    let [unet, vae] =
+        ["unet", "vae"].map(|folder| format!("{folder}/diffusion_pytorch_model.safetensors"));
+    offline.point(home, "main", COMMIT);
+    offline.add(home, COMMIT, &vae, &weights("x"), ALL[0]);
+    let tree = offline.home(home).join("trees").join(format!("{COMMIT}.json"));
+    let parse = || offline.parse("org/pipeline", "main");
+    for unknown in ["", "{", r#"{"format_version":2,"files":{}}"#] {
+        write(&tree, unknown);
+        let parsed = parse().await.unwrap();
+        assert_eq!(parsed.facts().findings, [Finding::PartlyListed], "{unknown}");
+    }
+    let files =
+        format!(r#"{{"{unet}":{{"size":9,"lfs_size":12}},"{vae}":{{"size":9,"blob_id":"x"}}}}"#);
+    write(&tree, format!(r#"{{"format_version":1,"files":{files}}}"#));
+    let error = chain(&parse().await.unwrap_err());
+    assert!(error.starts_with(&format!("`org/pipeline/{unet}` not found")), "{error}");
+    assert!(error.ends_with("only what was downloaded is there"), "{error}");
+    offline.add(home, COMMIT, &unet, &weights("u"), ALL[0]);
+    let parsed = parse().await.unwrap();
+    assert_eq!((parsed.filepaths()[0].as_str(), &*parsed.facts().findings), (&*unet, &[][..]));
+    let others = parsed.facts().other_sets.as_ref().unwrap();
+    assert_eq!((others[0].path.as_str(), others[0].bytes), (&*vae, 9));
+    let model = offline.builder().build().unwrap().model("org/pipeline").path("vae");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(parsed.filepaths()[0].as_str(), vae);
 }
 
 #[tokio::test]
@@ -167,6 +201,14 @@ async fn what_is_not_there_is_said() {
     write(&offline.home("models--org").join("secret"), COMMIT);
     offline.add(home, COMMIT, "model.safetensors.index.json", INDEX, ALL[0]);
     offline.add(home, COMMIT, "a.safetensors", &weights("x"), ALL[0]);
+    offline.add(
+        "models--org--shards",
+        COMMIT,
+        "m-00001-of-00002.safetensors",
+        &weights("x"),
+        ALL[0],
+    );
+    offline.point("models--org--shards", "main", COMMIT);
     offline.add("models--org--none", COMMIT, "config.json", b"{}", ALL[0]);
     offline.point("models--org--none", "main", COMMIT);
     let not_cached = |repo: &str, revision: &str| {
@@ -189,6 +231,12 @@ async fn what_is_not_there_is_said() {
             "main",
             "`org/part/b.safetensors` not found: `".to_owned(),
             "only what was downloaded is there",
+        ),
+        (
+            "org/shards",
+            "main",
+            "`org/shards/m-*-of-00002.safetensors` not found: `".to_owned(),
+            "does not hold all of them; only what was downloaded is there",
         ),
         (
             "org/none",

@@ -74,7 +74,6 @@ fn file_entry(path: &str, file: &File) -> Value {
     let mut entry = json!({ "type": "file", "oid": digest.sha1(), "size": size, "path": path });
     if is_large(file, path) {
         entry["lfs"] = json!({ "oid": digest.sha256(), "size": size, "pointerSize": 134 });
-        entry["xetHash"] = digest.sha256().into();
     }
     entry
 }
