@@ -70,6 +70,10 @@ pub(crate) struct View {
     #[arg(long, short)]
     pub(crate) tensors: bool,
 
+    /// Say how the parameters were counted: which tensors are unpacked, left out, or no weights
+    #[arg(long, short = 'x')]
+    pub(crate) explain: bool,
+
     /// Print the metadata that the files carry, such as ModelSpec's title and author
     #[arg(long, short)]
     pub(crate) metadata: bool,
@@ -87,6 +91,7 @@ Examples:
   hf-meta gpt2 roberta-base                     several repositories
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
 
@@ -99,6 +104,7 @@ Examples:
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
 

@@ -4,6 +4,7 @@
 mod args;
 mod asked;
 mod columns;
+mod explain;
 mod json;
 mod log;
 mod progress;
@@ -149,6 +150,8 @@ fn show(args: &Args, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
     let mut stdout = BufWriter::new(anstream::stdout().lock());
     if view.tensors {
         render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
+    } else if view.explain {
+        explain::groups(&mut stdout, parsed)?;
     } else if view.metadata {
         render::metadata(&mut stdout, parsed)?;
     } else {

@@ -40,8 +40,12 @@ impl Bookkeeping {
     /// them: some architectures learn parameters of that name.
     pub(super) fn of_suffix(suffix: &str) -> Option<Self> {
         match suffix {
-            "weight_scale" | "weight_scale_inv" | "weight_scale_2" | "weight_global_scale"
-            | "input_scale" | "input_global_scale" => Some(Self::Scale),
+            "weight_scale"
+            | "weight_scale_inv"
+            | "weight_scale_2"
+            | "weight_global_scale"
+            | "input_scale"
+            | "input_global_scale" => Some(Self::Scale),
             "weight_zero_point" | "input_zero_point" | "zero_point" => Some(Self::ZeroPoint),
             "weight_shape" => Some(Self::Shape),
             "weight_g_idx" => Some(Self::ColumnOrder),

@@ -30,7 +30,9 @@ impl Buffer {
         let mut parts = name.rsplit('.');
         let (suffix, parent) = (parts.next()?, parts.next().unwrap_or_default());
         match suffix {
-            "bias" if parent.starts_with("att") && is_mask(&info.shape) => Some(Self::AttentionMask),
+            "bias" if parent.starts_with("att") && is_mask(&info.shape) => {
+                Some(Self::AttentionMask)
+            }
             "masked_bias" | "attn_mask" | "causal_mask" => Some(Self::AttentionMask),
             "position_ids" | "token_type_ids" => Some(Self::Ids),
             "inv_freq" | "cos_cached" | "sin_cached" | "freqs_cis" => Some(Self::RotaryFrequencies),

@@ -37,9 +37,7 @@ fn is_known(suffix: &str) -> bool {
         "qweight" | "qzeros" | "g_idx" | "scales" // GPTQ, AWQ, MLX
         | "absmax" | "nested_absmax" | "quant_map" | "nested_quant_map" // bitsandbytes
     );
-    of_a_method
-        || Bookkeeping::of_suffix(suffix).is_some()
-        || suffix.starts_with("bitsandbytes__")
+    of_a_method || Bookkeeping::of_suffix(suffix).is_some() || suffix.starts_with("bitsandbytes__")
 }
 
 #[cfg(test)]

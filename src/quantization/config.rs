@@ -56,13 +56,16 @@ impl ModelConfig {
     /// When the bytes are no JSON object, and when they list more patterns or names of modules than any
     /// known model.
     pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
-        let invalid = |error: serde_json::Error| ConfigError::Json { message: clip(&error.to_string()) };
+        let invalid =
+            |error: serde_json::Error| ConfigError::Json { message: clip(&error.to_string()) };
         let model: Object = serde_json::from_slice(json).map_err(invalid)?;
         let text = model.get::<Object>("text_config");
-        let experts_are = [Some(&model), text.as_ref()].into_iter().flatten();
-        let experts_are = experts_are.filter_map(|config| Format::get(config, "expert_dtype")).next();
-        let quantization = match Quantization::read(&model, experts_are)? {
-            None => text.as_ref().map(|text| Quantization::read(text, experts_are)).transpose()?,
+        let experts = [Some(&model), text.as_ref()]
+            .into_iter()
+            .flatten()
+            .find_map(|config| Format::get(config, "expert_dtype"));
+        let quantization = match Quantization::read(&model, experts)? {
+            None => text.as_ref().map(|text| Quantization::read(text, experts)).transpose()?,
             found => Some(found),
         };
         Ok(Self { quantization: quantization.flatten(), experts: ExpertCounts::read(&model) })
@@ -144,7 +147,8 @@ mod tests {
         }
         let deep = "[".repeat(1_000_000);
         assert!(ModelConfig::from_json(deep.as_bytes()).is_err());
-        let nested = format!(r#"{{"quantization_config":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
+        let nested =
+            format!(r#"{{"quantization_config":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
         assert!(ModelConfig::from_json(nested.as_bytes()).is_ok());
     }
 }

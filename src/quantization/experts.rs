@@ -54,17 +54,17 @@ pub(super) struct ExpertCounts {
 }
 
 impl ExpertCounts {
-    /// By the names that published architectures use: Mixtral, Llama 4, gpt-oss; Qwen, OLMoE; DeepSeek,
-    /// GLM, Kimi; ERNIE, DBRX.
+    // In the order of these lists: Mixtral, Llama 4 and gpt-oss; Qwen and OLMoE; DeepSeek, GLM and Kimi;
+    // ERNIE and DBRX. Then all but the latter two; gpt-oss; Hunyuan; DBRX; ERNIE.
     const EXPERTS: [&str; 4] =
         ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
     const PER_TOKEN: [&str; 5] =
         ["num_experts_per_tok", "experts_per_token", "moe_topk", "moe_top_k", "moe_k"];
 
     pub(super) fn read(model: &Object<'_>) -> Option<Self> {
-        let text = || ["text_config", "llm_config", "ffn_config"].into_iter();
-        let inner = text().filter_map(|key| model.get::<Object>(key));
-        Self::of(model).or_else(|| inner.filter_map(|config| Self::of(&config)).next())
+        let inner = ["text_config", "llm_config", "ffn_config"];
+        let mut inner = inner.into_iter().filter_map(|key| model.get::<Object>(key));
+        Self::of(model).or_else(|| inner.find_map(|config| Self::of(&config)))
     }
 
     fn of(config: &Object<'_>) -> Option<Self> {
@@ -100,15 +100,14 @@ impl Experts {
         }
         // A part of the total, which was checked.
         self.parameters = self.parameters.saturating_add(parameters);
-        let number = place(name).and_then(|place| place.split('.').next()?.parse().ok());
-        match number {
-            Some(number) => self.numbered = self.numbered.max(u64::saturating_add(number, 1)),
-            None => {
-                let length = info.shape.first().copied();
-                self.is_unclear |= self.stacked.is_some() && self.stacked != length;
-                self.stacked = length;
-            }
+        let number = place(name).and_then(|place| place.split('.').next()?.parse::<u64>().ok());
+        if let Some(number) = number {
+            self.numbered = self.numbered.max(number.saturating_add(1));
+            return;
         }
+        let length = info.shape.first().copied();
+        self.is_unclear |= self.stacked.is_some() && self.stacked != length;
+        self.stacked = length;
     }
 
     /// The mixture, if the configuration and the tensors agree on how many experts there are.
@@ -147,8 +146,14 @@ mod tests {
     fn numbers_of_a_configuration() {
         let cases = [
             (r#"{"num_local_experts":8,"num_experts_per_tok":2}"#, Some((8, 2))),
-            (r#"{"n_routed_experts":256,"n_shared_experts":1,"num_experts_per_tok":8}"#, Some((256, 8))),
-            (r#"{"num_local_experts":32,"experts_per_token":4,"num_experts_per_tok":4}"#, Some((32, 4))),
+            (
+                r#"{"n_routed_experts":256,"n_shared_experts":1,"num_experts_per_tok":8}"#,
+                Some((256, 8)),
+            ),
+            (
+                r#"{"num_local_experts":32,"experts_per_token":4,"num_experts_per_tok":4}"#,
+                Some((32, 4)),
+            ),
             (r#"{"text_config":{"num_experts":128,"num_experts_per_tok":8}}"#, Some((128, 8))),
             (r#"{"ffn_config":{"moe_num_experts":16,"moe_top_k":4}}"#, Some((16, 4))),
             (r#"{"num_experts":8,"num_local_experts":16,"num_experts_per_tok":2}"#, None),
@@ -187,7 +192,8 @@ mod tests {
             ("h.0.mlp.shared_experts.w.weight", &[10, 3]),
         ];
         assert_eq!(mixture(&numbered), Some((1_060, 1_120)));
-        let stacked = [("h.0.mlp.experts.gate_up_proj", &[4, 5, 6][..]), ("h.1.mlp.experts.b", &[4])];
+        let stacked =
+            [("h.0.mlp.experts.gate_up_proj", &[4, 5, 6][..]), ("h.1.mlp.experts.b", &[4])];
         assert_eq!(mixture(&stacked), Some((1_062, 1_124)));
     }
 
@@ -206,11 +212,11 @@ mod tests {
         }
         assert_eq!(mixture(&[("h.0.experts.3.w", &[5])]), None, "not the same for each");
         let mut experts = Experts::default();
-        experts.add("h.experts.18446744073709551615.w", &TensorInfo {
-            dtype: Dtype::U8,
-            shape: vec![4],
-            data_offsets: (0, 4),
-        }, 4);
+        experts.add(
+            "h.experts.18446744073709551615.w",
+            &TensorInfo { dtype: Dtype::U8, shape: vec![4], data_offsets: (0, 4) },
+            4,
+        );
         assert_eq!(experts.numbered, u64::MAX);
     }
 }

@@ -80,7 +80,10 @@ mod tests {
     fn lenient_and_in_order() {
         let json = r#"{"b":1,"a":"x","c":null,"b":{"k":[1,"\u0078",null,"y"]},"d":1e999}"#;
         let object: Object = serde_json::from_str(json).unwrap();
-        assert_eq!(object.entries().map(|(key, _)| key).collect::<Vec<_>>(), ["b", "a", "c", "b", "d"]);
+        assert_eq!(
+            object.entries().map(|(key, _)| key).collect::<Vec<_>>(),
+            ["b", "a", "c", "b", "d"]
+        );
         assert_eq!(object.get::<u32>("b"), None);
         assert_eq!(object.get::<Object>("b").unwrap().strings("k"), ["x", "y"]);
         assert_eq!(object.get::<String>("a").as_deref(), Some("x"));

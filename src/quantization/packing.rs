@@ -101,8 +101,13 @@ mod tests {
 
     #[test]
     fn what_is_not_packed() {
-        let cases =
-            [(Dtype::I8, 8), (Dtype::U8, 16), (Dtype::I32, 0), (Dtype::F8_E4M3, 4), (Dtype::I64, 4)];
+        let cases = [
+            (Dtype::I8, 8),
+            (Dtype::U8, 16),
+            (Dtype::I32, 0),
+            (Dtype::F8_E4M3, 4),
+            (Dtype::I64, 4),
+        ];
         for (dtype, bits) in cases {
             assert_eq!(Packing::dense(&dtype, bits), None, "{bits} bits in {dtype}");
         }

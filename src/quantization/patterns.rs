@@ -72,7 +72,8 @@ impl Exclusions {
             return Err(ConfigError::TooManyNames { limit: MOST_BYTES });
         }
         let too_many = |_| ConfigError::TooManyNames { limit: MOST_BYTES };
-        let search = || AhoCorasick::new(plain.iter().map(|text| text.as_bytes())).map_err(too_many);
+        let search =
+            || AhoCorasick::new(plain.iter().map(|text| text.as_bytes())).map_err(too_many);
         let anywhere = if plain.is_empty() { None } else { Some(search()?) };
         Ok(Self { ignored: Targets::new(ignored)?, anywhere, wildcards })
     }

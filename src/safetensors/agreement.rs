@@ -62,7 +62,10 @@ impl fmt::Display for Finding {
                 )
             }
             Self::Config { file, message } => {
-                write!(f, "`{file}` is passed over, and packed weights are counted as stored: {message}")
+                write!(
+                    f,
+                    "`{file}` is passed over, and packed weights are counted as stored: {message}"
+                )
             }
             Self::NotPinned => f.write_str("the server does not say of which commit its files are"),
             Self::More { findings } => write!(f, "{findings} more of that kind"),
@@ -105,9 +108,9 @@ pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding
     });
     let totals = count.totals();
     let is_wrong = |declared: &u64| {
-        [totals.parameters, totals.elements].into_iter().all(|found| {
-            *declared != found && Some(*declared) != found.checked_add(totals.scalars)
-        })
+        [totals.parameters, totals.elements]
+            .into_iter()
+            .all(|found| *declared != found && Some(*declared) != found.checked_add(totals.scalars))
     };
     let found = totals.parameters;
     let wrong =

@@ -44,11 +44,7 @@ impl Unnamed {
     }
 }
 
-fn two_in_a_byte(
-    in_4bit: bool,
-    tensor: Tensor<'_>,
-    exclusions: &Exclusions,
-) -> Option<Reason> {
+fn two_in_a_byte(in_4bit: bool, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<Reason> {
     let is_packed = in_4bit && *tensor.dtype == Dtype::U8 && !exclusions.contain(tensor.name);
     Packing::times(2).filter(|_| is_packed).map(Reason::Unpacked)
 }
@@ -84,7 +80,8 @@ mod tests {
 
     #[test]
     fn eight_bits_are_one_to_a_byte() {
-        let config = r#"{"quantization_config":{"quant_method":"bitsandbytes","load_in_8bit":true}}"#;
+        let config =
+            r#"{"quantization_config":{"quant_method":"bitsandbytes","load_in_8bit":true}}"#;
         check(
             config,
             &[

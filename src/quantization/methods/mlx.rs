@@ -54,7 +54,9 @@ impl Mlx {
         let mut modules = HashMap::<&str, Seen>::new();
         for (name, info) in tensors {
             let seen = match suffix(name) {
-                "weight" if info.borrow().dtype == Dtype::U32 => Seen { weight: true, ..Seen::default() },
+                "weight" if info.borrow().dtype == Dtype::U32 => {
+                    Seen { weight: true, ..Seen::default() }
+                }
                 "scales" => Seen { scales: true, ..Seen::default() },
                 "biases" => Seen { biases: true, ..Seen::default() },
                 _ => continue,
@@ -102,7 +104,8 @@ impl Parameters {
             _ => return None,
         };
         let is_affine = mode == "affine";
-        let given = |key, default: u32| if config.has(key) { config.get(key) } else { Some(default) };
+        let given =
+            |key, default: u32| if config.has(key) { config.get(key) } else { Some(default) };
         let found = (given("bits", bits)?, given("group_size", group_size)?);
         let is_accepted = match found {
             (2..=6 | 8, 32 | 64 | 128) if is_affine => true,
@@ -253,6 +256,9 @@ mod tests {
     fn another_quantizer_is_not_taken_for_it() {
         let config = r#"{"quantization":{"quant_method":"gptq","bits":2,"group_size":64},
             "quantization_config":{"quant_method":"gptq","bits":4}}"#;
-        check(config, &[("m.qweight", Dtype::I32, "unpacked ×8"), ("m.weight", Dtype::U32, "as stored")]);
+        check(
+            config,
+            &[("m.qweight", Dtype::I32, "unpacked ×8"), ("m.weight", Dtype::U32, "as stored")],
+        );
     }
 }
