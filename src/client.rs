@@ -11,6 +11,7 @@ use crate::http::{AddressPolicy, Http, RetryPolicy, Settings, Timeouts};
 use crate::hub::{Endpoint, RepoId};
 use crate::load::Limits;
 use crate::model::{Context, Model};
+use crate::quantization::ModelConfig;
 use crate::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::source::Source;
 
@@ -118,6 +119,7 @@ impl Default for ClientBuilder {
                 header: HeaderLength::DEFAULT_LIMIT,
                 headers: 500_000_000,
                 index: SafetensorsIndexJson::DEFAULT_LIMIT,
+                config: ModelConfig::DEFAULT_LIMIT,
                 concurrency: 64,
             },
             cache: None,
@@ -225,6 +227,13 @@ impl ClientBuilder {
     /// commit that they had when they were downloaded, and URLs not at all.
     pub fn offline(mut self, yes: bool) -> Self {
         self.is_offline = yes;
+        self
+    }
+
+    /// The longest `config.json` that is read, in bytes; [`ModelConfig::DEFAULT_LIMIT`] by default. It is
+    /// asked for only where a tensor [calls for it](crate::quantization::calls_for_config).
+    pub fn config_limit(mut self, bytes: u64) -> Self {
+        self.limits.config = bytes;
         self
     }
 

@@ -11,6 +11,7 @@ mod layout;
 mod load;
 mod model;
 mod parse;
+pub mod quantization;
 mod read;
 pub mod safetensors;
 mod snapshot;

@@ -253,6 +253,22 @@ async fn what_is_not_there_is_said() {
     }
 }
 
+/// How packed weights are to be counted, only the configuration tells.
+#[tokio::test]
+async fn a_configuration_that_was_not_downloaded_is_missed() {
+    let offline = Offline::new();
+    let home = "models--org--packed";
+    offline.point(home, "main", COMMIT);
+    let header = r#"{"w.qweight":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}"#;
+    let file = [head(header), vec![0; 4]].concat();
+    offline.add(home, COMMIT, "model.safetensors", &file, ALL[0]);
+    let parsed = offline.parse("org/packed", "main").await.unwrap();
+    let findings = &parsed.facts().findings;
+    assert!(findings[0].to_string().ends_with("it was not downloaded"), "{findings:?}");
+    offline.add(home, COMMIT, "config.json", b"{}", ALL[0]);
+    assert_eq!(offline.parse("org/packed", "main").await.unwrap().facts().findings, []);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn links_do_not_lead_out_of_the_cache() {
