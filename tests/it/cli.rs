@@ -338,7 +338,7 @@ fn offline_by_flag_and_by_environment() {
         ("refs/main".to_owned(), commit.clone().into_bytes()),
         (
             format!("snapshots/{commit}/any.safetensors"),
-            head(r#"{"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#),
+            head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#),
         ),
     ] {
         std::fs::create_dir_all(hub.join(&path).parent().unwrap()).unwrap();

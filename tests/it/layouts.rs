@@ -169,7 +169,7 @@ async fn layouts_of_local_folders() {
             let file = folder.path().join(path);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             let header =
-                format!(r#"{{"{path}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}}}"#);
+                format!(r#"{{"{path}":{{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}}}"#);
             std::fs::write(file, support::head(&header)).unwrap();
         }
         let source = Source::Local(folder.path().to_owned());

@@ -70,7 +70,7 @@ impl Offline {
         let file = self.home(repo).join("snapshots").join(commit).join(path);
         #[cfg(unix)]
         {
-            let hash = format!("{:064x}", path.len() + content.len());
+            let hash = path.replace('/', "-");
             let up = "../".repeat(path.split('/').count() + 1);
             let blob = self.home(repo).join("blobs").join(&hash);
             match files {
@@ -107,7 +107,7 @@ fn link(path: &Path, to: impl AsRef<Path>) {
 
 /// A file of one tensor of one byte.
 fn weights(tensor: &str) -> Vec<u8> {
-    let header = format!(r#"{{"{tensor}":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#);
+    let header = format!(r#"{{"{tensor}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
     [head(&header), vec![0]].concat()
 }
 
