@@ -36,7 +36,7 @@ pub fn documented() -> Vec<Model> {
 /// The quantized models of which the tests of huggingface.js tell the parameters, as far as their headers are small.
 pub fn published() -> Vec<Model> {
     vec![
-        gpt_oss("openai/gpt-oss-20b", &gpt_oss::GPT_OSS_20B, 4_800_000_000),
+        gpt_oss("openai/gpt-oss-20b", &gpt_oss::GPT_OSS_20B, 5_000_000_000),
         Model::new(
             "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit",
             llama::causal_lm(Dtype::BF16, &LLAMA_8B, llama::nf4),
@@ -57,7 +57,7 @@ pub fn large() -> Vec<Model> {
 }
 
 pub fn gpt_oss_120b() -> Model {
-    gpt_oss("openai/gpt-oss-120b", &gpt_oss::GPT_OSS_120B, 4_600_000_000)
+    gpt_oss("openai/gpt-oss-120b", &gpt_oss::GPT_OSS_120B, 5_000_000_000)
 }
 
 /// The shards are numbered from 0, and the count is the last number.
@@ -97,5 +97,6 @@ pub fn kimi_k2_5() -> Model {
 pub fn deepseek_v4_pro() -> Model {
     Model::new("deepseek-ai/DeepSeek-V4-Pro", deepseek_v4::model())
         .sharded(Sharding::By(deepseek_v4::part))
+        .without_metadata()
         .document("config.json", deepseek_v4::config())
 }

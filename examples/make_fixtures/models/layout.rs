@@ -19,6 +19,8 @@ pub struct Weights {
     pub sharding: Sharding,
     pub naming: Naming,
     pub order: Order,
+    /// Whether headers say that the format is that of `PyTorch`.
+    pub has_metadata: bool,
     /// Whether an index goes with the shards.
     pub has_index: bool,
 }
@@ -81,6 +83,7 @@ impl Weights {
             sharding: Sharding::Single,
             naming: |number, count| format!("-{number:05}-of-{count:05}"),
             order: Order::Sorted,
+            has_metadata: true,
             has_index: true,
         }
     }
@@ -92,14 +95,28 @@ impl Weights {
     /// When a header cannot be written as JSON, which no architecture here can cause.
     pub fn lay_out(&self) -> serde_json::Result<Vec<Stored>> {
         let files = self.split();
-        let shards =
-            files.iter().map(|(path, tensors)| self.order.store(path.clone(), tensors.clone()));
+        let shards = files.iter().map(|(path, tensors)| self.store(path.clone(), tensors.clone()));
         let mut stored: Vec<_> = shards.collect::<Result<_, _>>()?;
         if self.has_index && !matches!(self.sharding, Sharding::Single) {
             let path = format!("{}.safetensors.index.json", self.stem);
             stored.push(Stored::json(path, &index(&files))?);
         }
         Ok(stored)
+    }
+
+    fn store(&self, path: String, mut tensors: Vec<&Tensor>) -> serde_json::Result<Stored> {
+        self.order.sort(&mut tensors);
+        let (mut entries, data) = place(&tensors);
+        if let Order::Hashed { salt } = self.order {
+            entries.sort_by_cached_key(|(name, _)| shuffle::hash(name, salt.wrapping_add(1)));
+        }
+        let mut header = serde_json::to_vec(&Header { has_metadata: self.has_metadata, entries })?;
+        if let Order::Sorted = self.order {
+            header.resize(header.len().next_multiple_of(8), b' ');
+        }
+        let head = [&(header.len() as u64).to_le_bytes(), &*header].concat();
+        let size = head.len() as u64 + data;
+        Ok(Stored { path, head, size })
     }
 
     /// Each file's path and tensors.
@@ -140,33 +157,24 @@ fn index(files: &[(String, Vec<&Tensor>)]) -> Value {
     let tensors =
         || files.iter().flat_map(|(path, tensors)| tensors.iter().map(move |t| (path, t)));
     let total: u64 = tensors().map(|(_, t)| t.bytes()).sum();
-    let map: BTreeMap<_, _> = tensors().map(|(path, t)| (&t.name, path)).collect();
-    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let map: BTreeMap<_, _> = map.into_iter().map(|(tensor, path)| (tensor, name(path))).collect();
+    let map: BTreeMap<_, _> = tensors().map(|(path, t)| (&t.name, beside_index(path))).collect();
     json!({ "metadata": { "total_size": total }, "weight_map": map })
 }
 
+/// The name of a shard, which lies in the folder of the index.
+fn beside_index(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 impl Order {
-    fn store(self, path: String, mut tensors: Vec<&Tensor>) -> serde_json::Result<Stored> {
+    /// The order of the data.
+    fn sort(self, tensors: &mut [&Tensor]) {
         match self {
-            Self::Hashed { salt } => {
-                tensors.sort_by_cached_key(|t| shuffle::hash(&t.name, salt));
-            }
+            Self::Hashed { salt } => tensors.sort_by_cached_key(|t| shuffle::hash(&t.name, salt)),
             Self::Sorted => {
                 tensors.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
             }
         }
-        let (mut entries, data) = place(&tensors);
-        if let Self::Hashed { salt } = self {
-            entries.sort_by_cached_key(|(name, _)| shuffle::hash(name, salt.wrapping_add(1)));
-        }
-        let mut header = serde_json::to_vec(&Header(entries))?;
-        if let Self::Sorted = self {
-            header.resize(header.len().next_multiple_of(8), b' ');
-        }
-        let head = [&(header.len() as u64).to_le_bytes(), &*header].concat();
-        let size = head.len() as u64 + data;
-        Ok(Stored { path, head, size })
     }
 }
 
@@ -189,13 +197,18 @@ struct Entry<'a> {
 }
 
 /// Serialized by hand because a map type would bring its own order.
-struct Header<'a>(Vec<(&'a str, Entry<'a>)>);
+struct Header<'a> {
+    has_metadata: bool,
+    entries: Vec<(&'a str, Entry<'a>)>,
+}
 
 impl Serialize for Header<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len() + 1))?;
-        map.serialize_entry("__metadata__", &json!({ "format": "pt" }))?;
-        for (name, entry) in &self.0 {
+        let mut map = serializer.serialize_map(None)?;
+        if self.has_metadata {
+            map.serialize_entry("__metadata__", &json!({ "format": "pt" }))?;
+        }
+        for (name, entry) in &self.entries {
             map.serialize_entry(name, entry)?;
         }
         map.end()

@@ -84,6 +84,11 @@ impl Model {
         self.map_weights(|weights| Weights { order: Order::Hashed { salt }, ..weights })
     }
 
+    #[must_use]
+    pub fn without_metadata(self) -> Self {
+        self.map_weights(|weights| Weights { has_metadata: false, ..weights })
+    }
+
     fn map_weights(self, change: impl Fn(Weights) -> Weights) -> Self {
         Self { weights: self.weights.into_iter().map(change).collect(), ..self }
     }
