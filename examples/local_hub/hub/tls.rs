@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
@@ -46,16 +46,19 @@ fn key() -> io::Result<KeyPair> {
     KeyPair::generate().map_err(io::Error::other)
 }
 
-/// Strict clients want to see what its key is for.
 fn authority() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new([])?;
+    params.distinguished_name.push(DnType::CommonName, "Local authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Strict clients want to see what the key is for.
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     Ok(params)
 }
 
 fn server() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(NAMES.map(str::to_owned))?;
+    // By the authority's name, it would be taken for an authority that signed itself.
+    params.distinguished_name.push(DnType::CommonName, "Local server");
     params.use_authority_key_identifier_extension = true;
     Ok(params)
 }
