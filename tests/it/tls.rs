@@ -48,6 +48,7 @@ async fn certificates_are_those_of_the_system() {
     check("http/1.1").await;
 }
 
+/// The local Hub ends a body with an empty frame there, which is not a byte too many.
 #[tokio::test]
 async fn http_2_is_spoken_where_the_server_speaks_it() {
     check("h2").await;
