@@ -171,7 +171,7 @@ fn an_index_names_every_tensor_where_it_is() {
 }
 
 #[test]
-fn no_header_follows_the_order_of_names_or_of_the_data() {
+fn no_documented_header_follows_the_order_of_names_or_of_the_data() {
     for model in models::documented() {
         for name in weights(model.repo) {
             let (text, tensors) = (header_text(model.repo, &name), tensors(model.repo, &name));
@@ -193,6 +193,53 @@ fn no_header_follows_the_order_of_names_or_of_the_data() {
             );
         }
     }
+}
+
+/// The tensors that the tests of huggingface.js look at. Each lies where everything before it in its file puts it.
+#[test]
+fn tensors_lie_where_they_do_in_their_repos() {
+    let known = [
+        (
+            "google-bert/bert-base-uncased",
+            "model.safetensors",
+            "bert.embeddings.LayerNorm.beta",
+            [0, 3072],
+        ),
+        (
+            "CompVis/stable-diffusion-v1-4",
+            "unet/diffusion_pytorch_model.safetensors",
+            "up_blocks.3.resnets.0.norm2.bias",
+            [3_409_382_416, 3_409_383_696],
+        ),
+        (
+            "Alignment-Lab-AI/ALAI-gemma-7b",
+            "7b/1/model-00004-of-00004.safetensors",
+            "model.layers.24.mlp.up_proj.weight",
+            [301_996_032, 452_990_976],
+        ),
+    ];
+    for (repo, file, tensor, span) in known {
+        assert_eq!(offsets(&tensors(repo, file)[tensor]), span, "{repo}");
+    }
+}
+
+#[test]
+fn weights_at_other_places_have_the_counts_of_theirs() {
+    // The U-Net, the VAE and the text encoder, each in two precisions.
+    let pipeline = 859_520_964 + 83_653_863 + 123_060_480;
+    let expected = json!({
+        "CompVis/stable-diffusion-v1-4": { "F32": pipeline, "F16": pipeline, "I64": 2 * 77 },
+        "sentence-transformers/LaBSE": { "F32": 470_926_848 + 590_592, "I64": 512 },
+        "Alignment-Lab-AI/ALAI-gemma-7b": { "BF16": 8_537_680_896_u64 },
+        "mistralai/Mistral-7B-v0.3": { "BF16": 2 * 7_248_023_552_u64 },
+        "example/consolidated": { "BF16": 7_248_023_552_u64 },
+        "example/shards-without-index": { "BF16": 7_248_023_552_u64 },
+        "example/lora": { "F32": 6_815_744 },
+        "example/lora-without-weights": {},
+    });
+    let counted: BTreeMap<_, _> =
+        models::layouts().iter().map(|model| (model.repo, counts(model.repo))).collect();
+    assert_eq!(json!(counted), expected);
 }
 
 /// Shards, tensors, and the bytes of the headers, of the index and of all weights together.

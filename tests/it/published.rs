@@ -1,4 +1,4 @@
-//! Quantized models of which others have told what is in them.
+//! Models of which the tests of huggingface.js tell what is in them, most of them quantized.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +38,17 @@ async fn check(model: Model, published: Published) {
 /// Of the models that are fixtures, too.
 fn fixture(repo: &str) -> Model {
     models::published().into_iter().find(|model| model.repo == repo).unwrap()
+}
+
+#[tokio::test]
+async fn bert() {
+    let published = Published {
+        files: 1,
+        tensors: 206,
+        parameters: &[("F32", 110_106_428)],
+        elements: &[("F32", 110_106_428)],
+    };
+    check(fixture("google-bert/bert-base-uncased"), published).await;
 }
 
 #[tokio::test]

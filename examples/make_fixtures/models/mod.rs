@@ -11,11 +11,13 @@
     reason = "every program that includes this module uses a part of it"
 )]
 
+mod bert;
 mod bloom;
 mod catalogue;
 mod deepseek_v3;
 mod deepseek_v4;
 mod format;
+mod gemma;
 mod gpt2;
 mod gpt_neox;
 mod gpt_oss;
@@ -25,6 +27,7 @@ mod llama;
 mod module;
 mod roberta;
 mod shuffle;
+mod stable_diffusion;
 
 use std::collections::BTreeMap;
 
