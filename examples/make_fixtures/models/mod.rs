@@ -34,8 +34,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 pub use catalogue::{
-    deepseek_r1, deepseek_v4_pro, documented, fixtures, gpt_oss_120b, kimi_k2_5, large, llama_gptq,
-    published,
+    deepseek_r1, deepseek_v4_pro, documented, fixtures, gpt_oss_120b, kimi_k2_5, large, layouts,
+    llama_gptq, published,
 };
 pub use layout::{Naming, Order, Sharding, Stored, Weights};
 pub use module::{Dtype, Module, Tensor};
