@@ -1,5 +1,5 @@
-//! `cargo run --release --example quickstart` starts a Hub on this machine, with the headers of nine
-//! models of the Hub, and asks it what is in them.
+//! `cargo run --release --example quickstart` starts a Hub on this machine, with the headers of models of
+//! the Hub, and asks it what is in nine of them.
 
 #[path = "local_hub/hub/mod.rs"]
 mod hub;
@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use hf_meta::{Client, SafetensorsParseFromRepo};
 use hub::{LocalHub, load_folder};
 
+/// The models that the documentation of the format and of its clients describes.
 const REPOS: [&str; 9] = [
     "EleutherAI/gpt-neox-20b",
     "Jean-Baptiste/camembert-ner",

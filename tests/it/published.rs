@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hf_meta::Summary;
 use serde_json::json;
 
-use crate::hub::LocalHub;
+use crate::hub::{File, LocalHub};
 use crate::models::{self, Model};
 use crate::support;
 
@@ -27,9 +27,10 @@ struct Published {
 
 /// Compares the figures with those that a client reads, which must find nothing odd about the files.
 async fn check(model: Model, published: Published) {
-    let files = model.lay_out().unwrap();
-    let index = files.iter().find(|file| file.path.ends_with(".index.json")).map_or(0, |i| i.size);
-    let hub = LocalHub::start([support::stored(&model, files)]).unwrap();
+    let repo = support::made(&model);
+    let index =
+        repo.find_file(&model.commit(), "model.safetensors.index.json").map_or(0, File::size);
+    let hub = LocalHub::start([repo]).unwrap();
     let parsed = support::parse(&hub, model.repo).await.unwrap();
     let summary = serde_json::to_value(Summary(&parsed)).unwrap();
     let elements: BTreeMap<_, _> = published.elements.iter().copied().collect();

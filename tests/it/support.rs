@@ -5,7 +5,7 @@ use std::error::Error as _;
 use hf_meta::{Client, Error, SafetensorsParseFromRepo};
 
 use crate::hub::{File, LocalHub, Repo, load_folder};
-use crate::models::{Model, Stored};
+use crate::models::Model;
 
 /// The Hub with all fixtures.
 pub(crate) fn documented() -> LocalHub {
@@ -15,12 +15,7 @@ pub(crate) fn documented() -> LocalHub {
 
 /// A repo made in memory.
 pub(crate) fn made(model: &Model) -> Repo {
-    stored(model, model.lay_out().unwrap())
-}
-
-/// A repo with these files.
-pub(crate) fn stored(model: &Model, files: Vec<Stored>) -> Repo {
-    let files = files.into_iter().map(|file| (file.path, file.head, file.size));
+    let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));
     Repo::new(model.repo).commit(&model.commit()).heads(files)
 }
 
