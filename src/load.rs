@@ -1,26 +1,24 @@
 //! The call itself: find the weights, then read every header and count.
 
 mod count;
+mod plan;
 mod reader;
 mod search;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(crate) use self::plan::Plan;
 use self::reader::Reader;
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::layout::{WeightSet, names_shards};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
-use crate::safetensors::{Finding, PREFIX_LENGTH, RepoPath};
+use crate::safetensors::{Finding, RepoPath};
 use crate::store::{Fetched, Store};
-
-/// The bytes of a file that hold the length of its header.
-const PREFIX: Range<u64> = 0..PREFIX_LENGTH;
 
 /// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
 /// rules they are counted, reads the one at the root.
@@ -104,6 +102,7 @@ pub(crate) struct Load {
     pub(crate) source: String,
     pub(crate) store: Store,
     pub(crate) target: Target,
+    pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     /// Whether the other sets of weights are listed even if the first place to look at has some.
     pub(crate) lists_sets: bool,
@@ -171,7 +170,7 @@ impl Load {
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let reader = Reader::new(self, weights.commit().cloned(), started, meter);
         match weights {
-            Weights::File { path, start } => reader.single(path, &start.value).await,
+            Weights::File { path, start } => reader.single(path, start.value).await,
             Weights::Index { path, json } => reader.sharded(path, json.value).await,
             Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await,
         }
@@ -200,7 +199,7 @@ impl Load {
     }
 
     async fn find_file(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
-        let start = self.store.range(path, &PREFIX, meter).await?;
+        let start = self.store.range(path, &self.plan.file(), meter).await?;
         Ok(Found::just(Weights::File { path: path.clone(), start }))
     }
 

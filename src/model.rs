@@ -10,7 +10,7 @@ use url::Url;
 use crate::error::Error;
 use crate::http::Http;
 use crate::hub::{Endpoint, Notices, RepoId, Revision};
-use crate::load::{Limits, Load, OnProgress, Progress, Target};
+use crate::load::{Limits, Load, OnProgress, Plan, Progress, Target};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
@@ -55,13 +55,15 @@ impl Context {
 pub struct Model {
     context: Arc<Context>,
     source: Result<Source, SourceError>,
+    plan: Plan,
     lists_sets: bool,
     on_progress: Option<OnProgress>,
 }
 
 impl Model {
     pub(crate) fn new(context: Arc<Context>, source: Result<Source, SourceError>) -> Self {
-        Self { context, source, lists_sets: false, on_progress: None }
+        let plan = Plan::default();
+        Self { context, source, plan, lists_sets: false, on_progress: None }
     }
 
     /// The branch, tag, ref or commit to read; `main` by default. Whatever it is, all shards are read
@@ -91,6 +93,17 @@ impl Model {
     /// per 1,000 files, and is not done otherwise, unless the weights had to be looked for.
     pub fn other_sets(mut self, yes: bool) -> Self {
         self.lists_sets = yes;
+        self
+    }
+
+    /// Whether to read each header in one request that is expected to hold it, where the default is two
+    /// that hold it exactly.
+    ///
+    /// Halves the requests, and reads some bytes in vain. The first range of a shard is as long as the
+    /// names of its tensors in the index let expect, at most 8 MiB; that of a single file is 64 KiB.
+    /// Where it was too short, a second one reads what is missing.
+    pub fn prefetch(mut self, prefetch: bool) -> Self {
+        self.plan = if prefetch { Plan::Prefetch } else { Plan::Exact };
         self
     }
 
@@ -137,6 +150,7 @@ impl Model {
             source: source.to_string(),
             store,
             target,
+            plan: self.plan,
             limits: self.context.limits,
             lists_sets: self.lists_sets,
             on_progress: self.on_progress.clone(),

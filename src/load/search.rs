@@ -4,12 +4,12 @@ use std::pin::pin;
 
 use futures::future::{Either, select};
 
-use super::{Found, Load, PREFIX, Weights};
+use super::{Found, Load, Weights};
 use crate::error::{BoxError, Error};
 use crate::hub::{CommitSha, Refusal};
 use crate::layout::{Layout, OtherWeights, WeightSet};
 use crate::read::Meter;
-use crate::safetensors::RepoPath;
+use crate::safetensors::{PREFIX_LENGTH, RepoPath};
 use crate::store::Listing;
 
 /// The names by which weights are found in most repos.
@@ -60,8 +60,8 @@ impl Load {
         source: BoxError,
         meter: &Meter,
     ) -> Result<Found, Error> {
-        let load = self.pinned(source.downcast_ref().and_then(commit_of));
-        let listed = load.store.list(folder, meter).await?;
+        let pinned = source.downcast_ref().and_then(commit_of);
+        let listed = self.pinned(pinned).store.list(folder, meter).await?;
         let Some(Listing { files, commit, is_whole }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
@@ -72,7 +72,7 @@ impl Load {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
             Some(set) => {
-                let weights = load.pinned(commit.as_ref()).find_set(set, meter).await?;
+                let weights = self.find_set(set, pinned.cloned().or(commit), meter).await?;
                 Ok(Found { weights, other_sets: Some(layout.sets), is_whole })
             }
             None if layout.sets.is_empty() => {
@@ -92,7 +92,7 @@ impl Load {
         let listed = self.store.list(folder.as_ref(), meter).await?.ok_or_else(not_found)?;
         let layout = Layout::of(folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
-        let weights = self.pinned(listed.commit.as_ref()).find_set(set, meter).await?;
+        let weights = self.find_set(set, listed.commit, meter).await?;
         Ok(Found::just(weights))
     }
 
@@ -106,20 +106,30 @@ impl Load {
         Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
     }
 
-    async fn find_set(&self, set: &WeightSet, meter: &Meter) -> Result<Weights, Error> {
+    /// The set, of a commit where that is known.
+    async fn find_set(
+        &self,
+        set: &WeightSet,
+        commit: Option<CommitSha>,
+        meter: &Meter,
+    ) -> Result<Weights, Error> {
+        let load = self.pinned(commit.as_ref());
         if !set.is_without_index() {
             let is_index = set.path.is_index();
             let found = if is_index {
-                self.find_index(&set.path, meter).await
+                load.find_index(&set.path, meter).await
             } else {
-                self.find_file(&set.path, meter).await
+                load.find_file(&set.path, meter).await
             };
             return found.map(|found| found.weights);
         }
         let shards = set.shards().map_err(|total| self.store.without_shards(set, total))?;
-        // A listing need not say of which commit it is; every file does.
-        let first = self.store.range(&shards[0], &PREFIX, meter).await?;
-        Ok(Weights::Shards { path: set.path.clone(), shards, commit: first.commit })
+        let commit = match commit {
+            Some(commit) => Some(commit),
+            // A listing need not say of which commit it is; every file does.
+            None => load.store.range(&shards[0], &(0..PREFIX_LENGTH), meter).await?.commit,
+        };
+        Ok(Weights::Shards { path: set.path.clone(), shards, commit })
     }
 
     fn no_safetensors(

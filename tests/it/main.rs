@@ -22,6 +22,7 @@ mod layouts;
 mod local_hub;
 mod offline;
 mod properties;
+mod published;
 mod requests;
 mod resilience;
 mod sources;

@@ -1,7 +1,7 @@
 //! What the two servers know, and how they answer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{CONTENT_TYPE, ETAG, LINK, LOCATION};
@@ -20,7 +20,11 @@ use super::names::{
 use super::refusal::Refusal;
 use super::repo::Repo;
 use super::route::{self, Action, Route};
+use super::serve::Connections;
 use super::tree;
+
+/// Entries of a tree that one answer lists.
+const TREE_PAGE: usize = 1000;
 
 /// Requests that a window of the rate limit admits.
 const QUOTA: u64 = 3000;
@@ -38,7 +42,7 @@ pub struct Site {
     pub cdn: Cdn,
     pub log: Log,
     pub faults: Faults,
-    open_connections: [AtomicUsize; 2],
+    connections: [Connections; 2],
     repos: Mutex<HashMap<String, Repo>>,
     callers: HashMap<String, Caller>,
     origin: String,
@@ -54,20 +58,19 @@ impl Site {
             cdn: Cdn::new(cdn_origin),
             log: Log::default(),
             faults: Faults::default(),
-            open_connections: [const { AtomicUsize::new(0) }; 2],
+            connections: Default::default(),
             repos: Mutex::new(builder.repos),
             callers: builder.callers,
             origin,
             base_path: builder.base_path,
-            tree_page: builder.tree_page,
+            tree_page: builder.tree_page.unwrap_or(TREE_PAGE).max(1),
             is_mirror: builder.is_mirror,
             answered: AtomicU64::new(0),
         }
     }
 
-    /// How many connections a server has open.
-    pub fn open_connections(&self, host: Host) -> &AtomicUsize {
-        let [hub, cdn] = &self.open_connections;
+    pub fn connections(&self, host: Host) -> &Connections {
+        let [hub, cdn] = &self.connections;
         if host == Host::Hub { hub } else { cdn }
     }
 
