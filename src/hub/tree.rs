@@ -162,4 +162,13 @@ mod tests {
             assert!(matches!(add(&mut files, page.as_bytes()), Err(ListingError::Json { .. })));
         }
     }
+
+    #[test]
+    fn there_is_an_end_of_files() {
+        let page = format!("[{}]", vec![r#"{"type":"file","path":"a"}"#; MOST_FILES].join(","));
+        let mut files = Vec::new();
+        assert_eq!(add(&mut files, page.as_bytes()).unwrap(), 0);
+        let more = add(&mut files, br#"[{"type":"file","path":"b"}]"#);
+        assert!(matches!(more, Err(ListingError::TooManyFiles { limit: MOST_FILES })));
+    }
 }

@@ -180,6 +180,25 @@ async fn layouts_of_local_folders() {
     }
 }
 
+/// A folder that leads back to itself would be searched for ever, and what is hidden is not the user's.
+#[cfg(unix)]
+#[tokio::test]
+async fn hidden_folders_and_links_to_folders_are_not_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = support::head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#);
+    for path in ["real/any.safetensors", ".cache/hidden.safetensors", ".hidden.safetensors"] {
+        let file = folder.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, &weights).unwrap();
+    }
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("real/loop")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.path().join("gone.safetensors")).unwrap();
+    let source = Source::Local(folder.path().to_owned());
+    let model = Client::new().unwrap().source(source);
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(paths(&parsed), (vec!["real/any.safetensors".to_owned()], Some(vec![])));
+}
+
 #[tokio::test]
 async fn shards_without_an_index_have_one_made_of_their_headers() {
     let shards = ["x/m-00001-of-00002.safetensors", "x/m-00002-of-00002.safetensors"];
