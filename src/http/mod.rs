@@ -10,6 +10,8 @@ mod body;
 mod decode;
 mod error;
 mod gate;
+#[cfg(test)]
+pub(crate) mod properties;
 mod range;
 mod redirect;
 mod retry;
