@@ -27,4 +27,5 @@ mod support;
 #[cfg(target_os = "linux")]
 // Elsewhere the system keeps its certificates where a test must not put its own.
 mod tls;
+mod traces;
 mod wire;

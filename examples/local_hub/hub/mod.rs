@@ -33,7 +33,7 @@ mod site;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -125,6 +125,7 @@ pub struct Builder {
     callers: HashMap<String, Caller>,
     base_path: String,
     is_mirror: bool,
+    is_on_ipv6: bool,
     port: u16,
 }
 
@@ -169,6 +170,12 @@ impl Builder {
         Self { is_mirror: true, ..self }
     }
 
+    /// Listens at `[::1]` instead of `127.0.0.1`.
+    #[must_use]
+    pub fn ipv6(self) -> Self {
+        Self { is_on_ipv6: true, ..self }
+    }
+
     /// A port for the Hub instead of any free one; the CDN always takes a free one.
     #[must_use]
     pub fn port(self, port: u16) -> Self {
@@ -181,8 +188,12 @@ impl Builder {
     pub fn start(self) -> io::Result<LocalHub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let (hub, hub_origin) = bind(&runtime, self.port)?;
-        let (cdn, cdn_origin) = bind(&runtime, 0)?;
+        let address: IpAddr = match self.is_on_ipv6 {
+            true => Ipv6Addr::LOCALHOST.into(),
+            false => Ipv4Addr::LOCALHOST.into(),
+        };
+        let (hub, hub_origin) = bind(&runtime, (address, self.port).into())?;
+        let (cdn, cdn_origin) = bind(&runtime, (address, 0).into())?;
         let endpoint = hub_origin + &self.base_path;
         let site = Arc::new(Site::new(self, cdn_origin));
         runtime.spawn(serve::listen(hub, Host::Hub, Arc::clone(&site)));
@@ -192,8 +203,8 @@ impl Builder {
 }
 
 /// A listener on loopback that belongs to the runtime, and its origin.
-fn bind(runtime: &Runtime, port: u16) -> io::Result<(TcpListener, String)> {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+fn bind(runtime: &Runtime, address: SocketAddr) -> io::Result<(TcpListener, String)> {
+    let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let origin = format!("http://{}", listener.local_addr()?);
     let _context = runtime.enter();

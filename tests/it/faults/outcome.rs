@@ -30,6 +30,7 @@ fn http(error: &HttpError) -> String {
         HttpError::Transport { kind: TransportKind::Interrupted, .. } => "interrupted",
         HttpError::Busy { .. } => "busy",
         HttpError::OverLimit { .. } => "over limit",
+        HttpError::Address { .. } => "not public",
         other => return format!("{other:?}"),
     };
     name.to_owned()
