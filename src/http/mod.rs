@@ -222,6 +222,10 @@ fn builder(settings: &Settings, guard: &Arc<Guard>) -> reqwest::ClientBuilder {
         .retry(reqwest::retry::never())
         .connect_timeout(settings.timeouts.connect)
         .read_timeout(settings.timeouts.read)
+        // All requests to a server share one connection of HTTP/2, the next attempt at one that timed out
+        // too. If nothing moves on it any more, it must be found dead before the read is given up.
+        .http2_keep_alive_interval(settings.timeouts.read / 2)
+        .http2_keep_alive_timeout(settings.timeouts.read / 4)
         // Another crate of the build may have turned these on, and a range that was inflated behind our
         // back is not the range that was asked for.
         .no_gzip()

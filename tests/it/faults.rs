@@ -3,7 +3,7 @@
 //! What is expected is in [`MATRIX`], a table for readers, too, which says what its columns are.
 
 mod cell;
-mod outcome;
+pub(crate) mod outcome;
 mod spent;
 mod table;
 

@@ -18,6 +18,8 @@ mod documented;
 mod faults;
 mod fixtures;
 mod floors;
+#[cfg(target_os = "linux")]
+mod http2;
 mod local_hub;
 mod properties;
 mod requests;

@@ -17,7 +17,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use crate::support::head;
 
 /// A certificate authority, and a server's certificate by it for `localhost`.
-fn certificates(protocol: &[u8]) -> (String, ServerConfig) {
+pub(crate) fn certificates(protocol: &[u8]) -> (String, ServerConfig) {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new([]).unwrap();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -117,7 +117,7 @@ async fn a_whole_file_serves_for_its_start_but_not_for_more() {
 /// The length of this header starts like markup, and is none.
 #[tokio::test]
 async fn a_file_is_not_taken_for_a_page_by_its_first_byte() {
-    let header = format!("{:60}", HEADER);
+    let header = format!("{HEADER:60}");
     let file = head(&header);
     assert_eq!(file[0], b'<');
     let whole = ResponseTemplate::new(200).set_body_bytes(file);

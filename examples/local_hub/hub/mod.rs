@@ -188,10 +188,8 @@ impl Builder {
     pub fn start(self) -> io::Result<LocalHub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let address: IpAddr = match self.is_on_ipv6 {
-            true => Ipv6Addr::LOCALHOST.into(),
-            false => Ipv4Addr::LOCALHOST.into(),
-        };
+        let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        let address: IpAddr = if self.is_on_ipv6 { v6 } else { v4 };
         let (hub, hub_origin) = bind(&runtime, (address, self.port).into())?;
         let (cdn, cdn_origin) = bind(&runtime, (address, 0).into())?;
         let endpoint = hub_origin + &self.base_path;

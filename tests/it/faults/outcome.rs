@@ -3,7 +3,7 @@
 use hf_meta::{Error, HttpError, RangeError, TransportKind};
 
 /// The name of an error.
-pub(super) fn name(error: &Error) -> String {
+pub(crate) fn name(error: &Error) -> String {
     let name = match error {
         Error::Fetch { source, .. } => return http(source),
         Error::Refused { source, .. } => return format!("status {}", source.status),
