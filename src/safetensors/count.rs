@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Dtype, TensorInfo};
+use super::Dtype;
+use super::tensor::Entry;
 
 /// What the tensors of one dtype amount to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,9 +22,9 @@ pub struct DtypeCount {
 }
 
 impl DtypeCount {
-    fn of(tensor: &TensorInfo) -> Option<Self> {
+    fn of(tensor: &Entry<'_>) -> Option<Self> {
         let elements = tensor.elements()?;
-        let scalars = u64::from(tensor.is_scalar());
+        let scalars = u64::from(tensor.shape.is_empty());
         Some(Self {
             tensors: 1,
             parameters: elements - scalars,
@@ -87,8 +88,8 @@ impl ParameterCount {
     }
 
     /// Adds a tensor; `None`, and nothing changed, when a sum leaves 64 bits.
-    pub(super) fn add(&mut self, tensor: &TensorInfo) -> Option<()> {
-        self.add_row(&tensor.dtype, DtypeCount::of(tensor)?)
+    pub(super) fn add(&mut self, tensor: &Entry<'_>) -> Option<()> {
+        self.add_row(tensor.dtype, DtypeCount::of(tensor)?)
     }
 
     /// Adds another count; `None` when a sum leaves 64 bits.
@@ -99,8 +100,10 @@ impl ParameterCount {
     fn add_row(&mut self, dtype: &Dtype, count: DtypeCount) -> Option<()> {
         // The total bounds every row, so the check on it is the check on all.
         self.total = self.total.checked_add(count)?;
-        let row = self.by_dtype.entry(dtype.clone()).or_default();
-        *row = row.checked_add(count)?;
+        match self.by_dtype.get_mut(dtype) {
+            Some(row) => *row = row.checked_add(count)?,
+            None => drop(self.by_dtype.insert(dtype.clone(), count)),
+        }
         Some(())
     }
 }
@@ -109,20 +112,17 @@ impl ParameterCount {
 mod tests {
     use super::*;
 
-    fn tensor(dtype: &str, shape: &[u64], bytes: u64) -> TensorInfo {
-        TensorInfo { dtype: dtype.into(), shape: shape.to_vec(), data_offsets: (0, bytes) }
-    }
-
-    fn count(tensors: &[TensorInfo]) -> Option<ParameterCount> {
+    fn count(tensors: &[(&str, &[u64], u64)]) -> Option<ParameterCount> {
         let mut count = ParameterCount::default();
-        tensors.iter().try_for_each(|tensor| count.add(tensor)).map(|()| count)
+        for &(dtype, shape, bytes) in tensors {
+            count.add(&Entry { dtype: &dtype.into(), shape, data_offsets: (0, bytes) })?;
+        }
+        Some(count)
     }
 
     #[test]
     fn scalars_stand_apart() {
-        let found =
-            count(&[tensor("F16", &[], 2), tensor("F16", &[3, 4], 24), tensor("I64", &[], 8)])
-                .unwrap();
+        let found = count(&[("F16", &[], 2), ("F16", &[3, 4], 24), ("I64", &[], 8)]).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F16, 12)]);
         assert_eq!(
             *found.totals(),
@@ -133,15 +133,14 @@ mod tests {
 
     #[test]
     fn an_empty_tensor_is_listed_with_nothing() {
-        let found = count(&[tensor("F32", &[0, 5], 0)]).unwrap();
+        let found = count(&[("F32", &[0, 5], 0)]).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F32, 0)]);
     }
 
     #[test]
     fn sums_do_not_wrap() {
-        let half = tensor("?", &[1 << 63], 0);
-        assert!(count(std::slice::from_ref(&half)).is_some());
-        assert_eq!(count(&[half.clone(), half.clone()]), None);
+        let half: (&str, &[u64], u64) = ("?", &[1 << 63], 0);
+        assert_eq!(count(&[half, half]), None);
         let one = count(&[half]).unwrap();
         assert_eq!(one.clone().merge(&one), None);
     }

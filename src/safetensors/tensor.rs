@@ -3,7 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
+};
 
 use super::{Dtype, HeaderError, clip};
 
@@ -25,11 +28,7 @@ impl TensorInfo {
     /// `None` when it does not fit in 64 bits.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {
-        // A 0 decides whatever stands around it, so that `[0, n]` and `[n, 0]` are the same number.
-        if self.shape.contains(&0) {
-            return Some(0);
-        }
-        self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length))
+        elements(&self.shape)
     }
 
     /// The number of bytes between the data offsets.
@@ -42,6 +41,38 @@ impl TensorInfo {
     #[must_use]
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for TensorInfo {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut shape = Vec::new();
+        let (dtype, data_offsets) = Entry::seed(&mut shape).deserialize(deserializer)?;
+        Ok(Self { dtype, shape, data_offsets })
+    }
+}
+
+/// A tensor as it is read: what [`TensorInfo`] says, in borrowed memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) dtype: &'a Dtype,
+    pub(crate) shape: &'a [u64],
+    pub(crate) data_offsets: (u64, u64),
+}
+
+impl Entry<'_> {
+    /// Reads dtype and data offsets, and puts the dimensions into `shape` in place of what is there.
+    pub(super) fn seed(shape: &mut Vec<u64>) -> EntrySeed<'_> {
+        shape.clear();
+        EntrySeed(shape)
+    }
+
+    pub(super) fn elements(&self) -> Option<u64> {
+        elements(self.shape)
+    }
+
+    pub(super) fn byte_length(&self) -> u64 {
+        self.data_offsets.1.saturating_sub(self.data_offsets.0)
     }
 
     /// Holds shape and dtype against the span of the data offsets.
@@ -87,38 +118,73 @@ impl TensorInfo {
     }
 }
 
-/// By hand, because a derived implementation also takes an array in place of the object, which the
-/// format does not know.
-impl<'de> Deserialize<'de> for TensorInfo {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntryVisitor)
+/// The product of a shape.
+fn elements(shape: &[u64]) -> Option<u64> {
+    // A 0 decides whatever stands around it, so that `[0, n]` and `[n, 0]` are the same number.
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length))
+}
+
+pub(super) struct EntrySeed<'a>(&'a mut Vec<u64>);
+
+impl<'de> DeserializeSeed<'de> for EntrySeed<'_> {
+    type Value = (Dtype, (u64, u64));
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
     }
 }
 
-struct EntryVisitor;
-
-impl<'de> Visitor<'de> for EntryVisitor {
-    type Value = TensorInfo;
+impl<'de> Visitor<'de> for EntrySeed<'_> {
+    type Value = (Dtype, (u64, u64));
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with `dtype`, `shape` and `data_offsets`")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TensorInfo, A::Error> {
+    /// An array in place of the object, which a derived implementation would take, is refused.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut dtype, mut shape, mut data_offsets) = (None, None, None);
         while let Some(field) = map.next_key()? {
             match field {
                 Field::Dtype => set(&mut dtype, "dtype", map.next_value()?)?,
-                Field::Shape => set(&mut shape, "shape", map.next_value()?)?,
+                Field::Shape => {
+                    set(&mut shape, "shape", map.next_value_seed(ShapeSeed(self.0))?)?;
+                }
                 Field::DataOffsets => set(&mut data_offsets, "data_offsets", map.next_value()?)?,
                 Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(TensorInfo {
-            dtype: dtype.ok_or_else(|| A::Error::missing_field("dtype"))?,
-            shape: shape.ok_or_else(|| A::Error::missing_field("shape"))?,
-            data_offsets: data_offsets.ok_or_else(|| A::Error::missing_field("data_offsets"))?,
-        })
+        let () = shape.ok_or_else(|| A::Error::missing_field("shape"))?;
+        let dtype = dtype.ok_or_else(|| A::Error::missing_field("dtype"))?;
+        Ok((dtype, data_offsets.ok_or_else(|| A::Error::missing_field("data_offsets"))?))
+    }
+}
+
+struct ShapeSeed<'a>(&'a mut Vec<u64>);
+
+impl<'de> DeserializeSeed<'de> for ShapeSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ShapeSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the lengths of the dimensions")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(length) = seq.next_element()? {
+            self.0.push(length);
+        }
+        Ok(())
     }
 }
 
