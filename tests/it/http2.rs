@@ -5,18 +5,17 @@
 
 mod server;
 
-use std::process::Command;
 use std::time::Duration;
 
 use hf_meta::{Client, Error, RetryPolicy, Source};
 
 use self::server::{Fault, Server};
 use crate::faults::outcome;
+use crate::support;
 use crate::tls::certificates;
 
 /// Where the process inside is to put the certificate that it believes.
 const BUNDLE: &str = "SSL_CERT_FILE";
-const INSIDE: &str = "HF_META_TEST_INSIDE";
 
 /// How long a read may take.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -44,19 +43,13 @@ const EXPECTED: [(Fault, &str, &str); 13] = [
 
 #[test]
 fn every_fault_of_streams_and_connections() {
-    if std::env::var_os(INSIDE).is_some() {
+    if support::is_alone() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         return runtime.block_on(inside());
     }
     let bundle = tempfile::NamedTempFile::new().unwrap();
-    let name = concat!(module_path!(), "::every_fault_of_streams_and_connections");
-    let name = name.split_once("::").unwrap().1;
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").env(BUNDLE, bundle.path());
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let name = "http2::every_fault_of_streams_and_connections";
+    support::run_alone(name, &[(BUNDLE, bundle.path().as_os_str())]);
 }
 
 async fn inside() {

@@ -21,6 +21,8 @@ mod floors;
 #[cfg(target_os = "linux")]
 mod http2;
 mod local_hub;
+#[cfg(target_os = "linux")]
+mod memory;
 mod properties;
 mod requests;
 mod resilience;
