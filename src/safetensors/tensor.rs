@@ -61,9 +61,8 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Reads dtype and data offsets, and puts the dimensions into `shape` in place of what is there.
+    /// Reads dtype and data offsets, and adds the dimensions to `shape`.
     pub(super) fn seed(shape: &mut Vec<u64>) -> EntrySeed<'_> {
-        shape.clear();
         EntrySeed(shape)
     }
 
