@@ -65,11 +65,16 @@ impl<'a> Attempt<'a> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Takes note of the headers of an answer, which came so long after its request.
-    pub(super) fn answered(&self, url: &SafeUrl, status: u16, asked: Instant) {
+    /// Takes note of an answer.
+    pub(super) fn answered(&self, status: u16) {
         self.status.store(status, Ordering::Relaxed);
-        let (range, elapsed) = (self.range.map(shown), asked.elapsed());
-        tracing::debug!(%url, range, status, ?elapsed, "answered");
+    }
+
+    /// Says that the answer leads on.
+    pub(super) fn redirected(&self, url: &Url, to: &Url) {
+        let (url, to, range) = (SafeUrl::from(url), SafeUrl::from(to), self.range.map(shown));
+        let (status, elapsed) = (self.status(), self.started.elapsed());
+        tracing::debug!(%url, %to, range, status, ?elapsed, "redirected");
     }
 
     /// Says how the attempt ended.

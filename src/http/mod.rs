@@ -26,7 +26,6 @@ use std::time::Duration;
 use ::url::Url;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, redirect::Policy};
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use address::{Guard, GuardedResolver};
@@ -172,7 +171,10 @@ impl Http {
             let response = self.send(url, attempt).await?;
             trail.0.push(response.headers().clone());
             match redirect::target(&response, trail.0.len())? {
-                Some(next) => url = next,
+                Some(next) => {
+                    attempt.redirected(response.url(), &next);
+                    url = next;
+                }
                 None => return Ok((response, trail)),
             }
         }
@@ -187,11 +189,10 @@ impl Http {
         let pass = self.gate.pass(&origin, self.settings.retry.longest_elapsed).await;
         pass.map_err(|wait| HttpError::Busy { url: safe_url.clone(), wait })?;
         attempt.count_request();
-        let asked = Instant::now();
         let answer = self.request(url, attempt.range).send().await;
-        let response = answer.map_err(|error| HttpError::transport(safe_url.clone(), error))?;
+        let response = answer.map_err(|error| HttpError::transport(safe_url, error))?;
         let status = response.status().as_u16();
-        attempt.answered(&safe_url, status, asked);
+        attempt.answered(status);
         if let Some(wait) = wait::of(status, response.headers()) {
             self.gate.close(&origin, wait);
         }

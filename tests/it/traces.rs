@@ -57,14 +57,14 @@ async fn every_attempt_is_told_with_what_it_came_to() {
     check_events(&capture, hub.log().len());
 }
 
-/// Each answer, how each attempt ended, and what is tried again: under the attempt or the file that it is of.
+/// Each redirect, how each attempt ended, and what is tried again: under the attempt or the file that it is of.
 fn check_events(capture: &Capture, requests: usize) {
-    let counts = ["answered", "failed", "trying again", "read"].map(|what| {
+    let counts = ["redirected", "failed", "trying again", "read"].map(|what| {
         let told = capture.all(what);
         assert!(told.iter().all(|told| told.field("file") == FILE), "{told:#?}");
         told.len()
     });
-    assert_eq!(counts, [requests, 2, 2, 2]);
+    assert_eq!(counts, [requests - 4, 2, 2, 2], "each request, by what came of it");
     let bytes =
         |what| capture.all(what).iter().map(|told| told.field("bytes").to_owned()).collect();
     let (failed, read): (Vec<_>, Vec<_>) = (bytes("failed"), bytes("read"));
@@ -161,7 +161,7 @@ fn the_command_shows_lines() {
     for (flags, events) in [
         (vec![], vec![]),
         (vec!["-v"], vec!["INFO trying again"]),
-        (vec!["-vv"], vec!["DEBUG answered", "DEBUG failed", "INFO trying again", "DEBUG read"]),
+        (vec!["-vv"], vec!["DEBUG redirected", "DEBUG failed", "INFO trying again", "DEBUG read"]),
     ] {
         hub.inject(|request, before| {
             (is_for_the_prefix(request) && before == 0).then(|| Fault::Status(503, vec![]))
