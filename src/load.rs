@@ -1,5 +1,6 @@
 //! The call itself: find the weights, then read every header and count.
 
+mod count;
 mod reader;
 
 use std::fmt;
@@ -23,6 +24,10 @@ const PREFIX: Range<u64> = 0..PREFIX_LENGTH;
 /// The names by which weights are found in a repo.
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+
+/// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
+/// rules they are counted, reads the one at the root.
+const CONFIG: &str = "config.json";
 
 /// How far a call is, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,8 @@ pub(crate) struct Limits {
     pub(crate) headers: u64,
     /// Bytes of an index.
     pub(crate) index: u64,
+    /// Bytes of a configuration.
+    pub(crate) config: u64,
     /// Shards that are read side by side.
     pub(crate) concurrency: usize,
 }

@@ -79,6 +79,7 @@ Examples:
   hf-meta gpt2 roberta-base                     several repositories
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
 
@@ -91,6 +92,7 @@ Examples:
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard

@@ -5,6 +5,7 @@ mod args;
 mod asked;
 mod columns;
 mod connection;
+mod explain;
 mod json;
 mod log;
 mod progress;

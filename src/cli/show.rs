@@ -10,7 +10,7 @@ use super::args::Place;
 use super::asked::Asked;
 use super::report::Outcome;
 use super::session::Session;
-use super::{json, render, report};
+use super::{explain, json, render, report};
 
 /// Repositories that are read side by side. Each of them reads many shards side by side.
 const REPOS_AT_ONCE: usize = 4;
@@ -44,6 +44,10 @@ pub(crate) struct ShowArgs {
 /// What to show; the table of dtypes where nothing else is asked for.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one flag each; the parser sees to it that one at most is given"
+)]
 struct View {
     /// Print JSON, one document per repository and line, in the shape of huggingface.js
     #[arg(long, short)]
@@ -52,6 +56,10 @@ struct View {
     /// List every tensor: name, dtype, shape, bytes, shard
     #[arg(long, short)]
     tensors: bool,
+
+    /// Say how the parameters were counted: which tensors are unpacked, left out, or no weights
+    #[arg(long, short = 'x')]
+    explain: bool,
 
     /// Print the metadata that the files carry, such as ModelSpec's title and author
     #[arg(long, short)]
@@ -105,6 +113,8 @@ fn show(args: &ShowArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
     let mut stdout = BufWriter::new(anstream::stdout().lock());
     if view.tensors {
         render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
+    } else if view.explain {
+        explain::groups(&mut stdout, parsed)?;
     } else if view.metadata {
         render::metadata(&mut stdout, parsed)?;
     } else {

@@ -10,6 +10,7 @@ use super::{Limits, Load, OnProgress, PREFIX, Progress};
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
+use crate::quantization::Counting;
 use crate::read::{Chunk, Meter};
 use crate::safetensors::{
     Finding, HeaderLength, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
@@ -20,12 +21,12 @@ use crate::store::{Fetched, Store};
 /// Reads headers of one commit.
 pub(super) struct Reader {
     source: String,
-    store: Store,
+    pub(super) store: Store,
     commit: Option<CommitSha>,
-    limits: Limits,
+    pub(super) limits: Limits,
     on_progress: Option<OnProgress>,
     started: Instant,
-    meter: Meter,
+    pub(super) meter: Meter,
     header_bytes: AtomicU64,
 }
 
@@ -56,9 +57,9 @@ impl Reader {
         start: &Chunk,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let header = self.rest(&path, start).await?;
-        let (count, declared) = (header.parameter_count().clone(), header.declared_total());
-        let findings = agreement::check_count(&count, declared);
-        let facts = self.facts(header.file_size(), count, declared, findings);
+        let mut findings = Vec::new();
+        let counted = self.count(&[(&path, &header)], &mut findings).await?;
+        let facts = self.facts(header.file_size(), counted, header.declared_total(), findings);
         Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, facts }))
     }
 
@@ -71,10 +72,12 @@ impl Reader {
         let index = SafetensorsIndexJson::from_json(&json).map_err(wrong)?;
         drop(json);
         let headers = self.headers(&path, index.shards()).await?;
-        let (count, findings) = agreement::check(&index, &headers).map_err(wrong)?;
+        let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
+        let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
+        let counted = self.count(&files, &mut findings).await?;
         let bytes =
             headers.iter().map(|(_, header)| header.file_size()).fold(0, u64::saturating_add);
-        let facts = self.facts(bytes, count, index.declared_total(), findings);
+        let facts = self.facts(bytes, counted, index.declared_total(), findings);
         Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
     }
 
@@ -125,14 +128,18 @@ impl Reader {
 
     /// Reads a range of a file of the commit.
     async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<Chunk, Error> {
-        let Fetched { value, commit } = self.store.range(path, range, &self.meter).await?;
-        match (&self.commit, commit) {
+        self.of_commit(path, self.store.range(path, range, &self.meter).await?)
+    }
+
+    /// What was read of a file, if it is of the commit.
+    pub(super) fn of_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
+        match (&self.commit, read.commit) {
             (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
                 file: self.store.name(path),
                 pinned: pinned.clone(),
                 found,
             }),
-            _ => Ok(value),
+            _ => Ok(read.value),
         }
     }
 
@@ -149,10 +156,11 @@ impl Reader {
     fn facts(
         self,
         bytes_total: u64,
-        parameter_count: ParameterCount,
+        (parameter_count, counting): (ParameterCount, Counting),
         declared_total: Option<u64>,
         mut findings: Vec<Finding>,
     ) -> Facts {
+        findings.extend(agreement::check_count(&parameter_count, declared_total));
         if self.commit.is_none() && self.store.has_commits() {
             findings.push(Finding::NotPinned);
         }
@@ -166,6 +174,7 @@ impl Reader {
             source: self.source,
             commit: self.commit,
             parameter_count,
+            counting,
             declared_total,
             findings,
             cost,

@@ -12,7 +12,6 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use self::records::Records;
 use self::scan::{METADATA, Sink, scan};
 use super::names::Names;
-use super::tensor::Entry;
 use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
 
 /// The checked header of one safetensors file.
@@ -143,8 +142,8 @@ struct Kept {
 }
 
 impl Sink for Kept {
-    fn take(&mut self, name: &str, tensor: &Entry<'_>) -> Result<(), HeaderError> {
-        self.records.push(tensor.dtype, tensor.shape, tensor.data_offsets);
+    fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
+        self.records.push(tensor);
         let added = self.parameter_count.add(tensor);
         added.ok_or_else(|| HeaderError::Overflow { tensor: clip(name) })
     }

@@ -35,10 +35,10 @@ pub(crate) fn file(header: &str, data: u64) -> File {
     File::cut(head, size)
 }
 
-/// A file of `U8` tensors, one byte each, of these names.
+/// A file of `BOOL` tensors, one byte each and of a dtype that nothing is packed into, of these names.
 pub(crate) fn weights(tensors: &[&str]) -> File {
     let entry = |(at, name): (usize, &&str)| {
-        format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+        format!(r#""{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
     };
     let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
     let head = head(&format!("{{{}}}", entries.join(",")));

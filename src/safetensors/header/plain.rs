@@ -4,11 +4,13 @@
 //! on one line. At anything else it gives up, and the general parser, which alone says what is wrong with a header,
 //! reads it from the start.
 
+use std::mem::replace;
+
 use memchr::memchr2;
 use serde_json::Deserializer;
 
 use super::scan::{METADATA, Metadata, Scan, Sink};
-use crate::safetensors::Dtype;
+use crate::safetensors::TensorInfo;
 
 /// Hands every tensor of a header to a scan; `None` if this is not the parser for it.
 pub(super) fn read(json: &str, scan: &mut Scan<impl Sink>) -> Option<()> {
@@ -23,9 +25,9 @@ pub(super) fn read(json: &str, scan: &mut Scan<impl Sink>) -> Option<()> {
         text.expect(b':')?;
         if key != METADATA {
             scan.name(key);
-            let (dtype, data_offsets) = text.entry(scan.empty_shape())?;
-            scan.tensor(&dtype, data_offsets);
-        } else if std::mem::replace(&mut has_metadata, true) {
+            text.entry(&mut scan.entry)?;
+            scan.take();
+        } else if replace(&mut has_metadata, true) {
             return None;
         } else {
             let rest = &json[text.at..];
@@ -46,24 +48,30 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn entry(&mut self, shape: &mut Vec<u64>) -> Option<(Dtype, (u64, u64))> {
-        let (mut dtype, mut has_shape, mut data_offsets) = (None, false, None);
+    fn entry(&mut self, entry: &mut TensorInfo) -> Option<()> {
+        let (mut has_dtype, mut has_shape, mut has_offsets) = (false, false, false);
         let mut more = self.opens(b'{', b'}')?;
         while more {
             let field = self.string()?;
             self.expect(b':')?;
-            match field {
-                "dtype" if dtype.is_none() => dtype = Some(self.string()?.into()),
-                "shape" if !has_shape => {
-                    self.numbers(|length| shape.push(length))?;
-                    has_shape = true;
+            let is_twice = match field {
+                "dtype" => {
+                    entry.dtype = self.string()?.into();
+                    replace(&mut has_dtype, true)
                 }
-                "data_offsets" if data_offsets.is_none() => data_offsets = Some(self.pair()?),
+                "shape" => {
+                    self.numbers(&mut entry.shape)?;
+                    replace(&mut has_shape, true)
+                }
+                "data_offsets" => {
+                    entry.data_offsets = self.pair()?;
+                    replace(&mut has_offsets, true)
+                }
                 _ => return None,
-            }
-            more = self.goes_on(b'}')?;
+            };
+            more = self.goes_on(b'}').filter(|_| !is_twice)?;
         }
-        Some((dtype.filter(|_| has_shape)?, data_offsets?))
+        (has_dtype && has_shape && has_offsets).then_some(())
     }
 
     fn pair(&mut self) -> Option<(u64, u64)> {
@@ -77,11 +85,12 @@ impl<'a> Text<'a> {
         Some((begin, end))
     }
 
-    fn numbers(&mut self, mut each: impl FnMut(u64)) -> Option<()> {
+    fn numbers(&mut self, numbers: &mut Vec<u64>) -> Option<()> {
+        numbers.clear();
         let mut more = self.opens(b'[', b']')?;
         while more {
             self.skip_space();
-            each(self.number()?);
+            numbers.push(self.number()?);
             more = self.goes_on(b']')?;
         }
         Some(())

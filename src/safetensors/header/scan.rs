@@ -10,7 +10,7 @@ use super::spans::{Gap, Spans};
 use crate::safetensors::names::{LONGEST, NameList, Names};
 use crate::safetensors::tensor::Entry;
 use crate::safetensors::text::Text;
-use crate::safetensors::{Dtype, HeaderError, clip};
+use crate::safetensors::{HeaderError, TensorInfo, clip};
 
 /// The key that holds the file's own metadata among the tensors.
 pub(super) const METADATA: &str = "__metadata__";
@@ -32,7 +32,7 @@ pub(super) trait Sink {
     /// # Errors
     ///
     /// What makes the header one that cannot be used.
-    fn take(&mut self, name: &str, tensor: &Entry<'_>) -> Result<(), HeaderError>;
+    fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError>;
 }
 
 /// Hands every tensor to a sink, and checks every rule.
@@ -83,8 +83,8 @@ pub(super) struct Scan<S> {
     pub(super) metadata: Option<BTreeMap<String, String>>,
     names: NameList,
     spans: Spans,
-    /// The dimensions of the tensor that is being read.
-    shape: Vec<u64>,
+    /// Where the entry that is being read goes.
+    pub(super) entry: TensorInfo,
     /// Whether an error of the JSON parser is about the last name.
     is_in_entry: bool,
     /// What is wrong with the first tensor that is. It is told only if the text is all right: what is
@@ -99,7 +99,7 @@ impl<S: Sink> Scan<S> {
             metadata: None,
             names: NameList::default(),
             spans: Spans::default(),
-            shape: Vec::new(),
+            entry: TensorInfo::EMPTY,
             is_in_entry: false,
             flaw: None,
         }
@@ -110,19 +110,13 @@ impl<S: Sink> Scan<S> {
         self.names.push(name);
     }
 
-    /// Where the dimensions of the next tensor belong.
-    pub(super) fn empty_shape(&mut self) -> &mut Vec<u64> {
-        self.shape.clear();
-        &mut self.shape
-    }
-
-    /// Takes what else there is to know of the tensor of the last name and shape.
-    pub(super) fn tensor(&mut self, dtype: &Dtype, data_offsets: (u64, u64)) {
-        self.spans.push(data_offsets);
+    /// Takes the entry, which is that of the last name.
+    pub(super) fn take(&mut self) {
+        self.spans.push(self.entry.data_offsets);
         if self.flaw.is_none() {
-            let entry = Entry { dtype, shape: &self.shape, data_offsets };
             let name = self.names.last().unwrap_or_default();
-            self.flaw = entry.check(name).and_then(|()| self.sink.take(name, &entry)).err();
+            let checked = self.entry.check(name);
+            self.flaw = checked.and_then(|()| self.sink.take(name, &self.entry)).err();
         }
     }
 
@@ -174,9 +168,8 @@ impl<'de, S: Sink> Visitor<'de> for &mut Scan<S> {
         while let Some(is_tensor) = map.next_key_seed(Text(|key: &str| self.key(key)))? {
             if is_tensor {
                 self.is_in_entry = true;
-                let seed = Entry::seed(self.empty_shape());
-                let (dtype, data_offsets) = map.next_value_seed(seed)?;
-                self.tensor(&dtype, data_offsets);
+                map.next_value_seed(Entry(&mut self.entry))?;
+                self.take();
                 self.is_in_entry = false;
             } else if metadata.replace(map.next_value::<Metadata>()?.0).is_some() {
                 return Err(A::Error::duplicate_field(METADATA));
@@ -234,7 +227,7 @@ mod tests {
     struct Told(Vec<String>);
 
     impl Sink for Told {
-        fn take(&mut self, name: &str, tensor: &Entry<'_>) -> Result<(), HeaderError> {
+        fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
             self.0.push(format!("{name} {tensor:?}"));
             Ok(())
         }
