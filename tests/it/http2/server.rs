@@ -48,8 +48,8 @@ pub(super) enum Fault {
 pub(super) const COUNT: u64 = 4;
 
 fn file() -> Vec<u8> {
-    let header = r#"{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
-    [head(header), vec![0; 4]].concat()
+    let header = r#"{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}"#;
+    [head(header), vec![0; 16]].concat()
 }
 
 /// A running server, which goes on until the process ends.
