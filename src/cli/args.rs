@@ -42,6 +42,10 @@ pub(crate) struct Place {
     /// File to read, or folder to look in, inside each repository
     #[arg(long, short, value_name = "PATH")]
     pub(crate) path: Option<String>,
+
+    /// Read each header in one request instead of two, at the price of some bytes more
+    #[arg(long)]
+    pub(crate) prefetch: bool,
 }
 
 impl Args {
