@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use crate::disk;
@@ -56,6 +57,7 @@ impl Store {
         match self.at(path) {
             Place::Web(http, url) => http
                 .range(&url, range, meter)
+                .instrument(self.span(path))
                 .await
                 .map(|(chunk, trail)| self.fetched(chunk, &trail))
                 .map_err(|failure| self.explain(self.name(path), failure)),
@@ -81,6 +83,7 @@ impl Store {
         match self.at(path) {
             Place::Web(http, url) => http
                 .whole(&url, limit, meter)
+                .instrument(self.span(path))
                 .await
                 .map(|(bytes, trail)| self.fetched(bytes, &trail))
                 .map_err(|failure| self.explain(self.name(path), failure)),
@@ -108,7 +111,8 @@ impl Store {
         let (listed, commit) = match self {
             Self::Hub { http, endpoint, repo, revision, .. } => {
                 let first = endpoint.tree(repo, revision, below);
-                return match tree::files(http, first, meter).await {
+                let span = debug_span!("listing", %repo);
+                return match tree::files(http, first, meter).instrument(span).await {
                     Ok((files, trail)) => {
                         let Fetched { value: files, commit } = self.fetched(files, &trail);
                         Ok(Some(Listing { files, commit, is_whole: true }))
@@ -173,6 +177,14 @@ impl Store {
             Self::Web { url, .. } => SafeUrl::from(url).to_string(),
             Self::Disk { folder } => folder.display().to_string(),
         }
+    }
+
+    /// What all that is asked for a file is told under.
+    fn span(&self, path: &RepoPath) -> Span {
+        let Self::Hub { repo, .. } = self else {
+            return debug_span!("file", file = self.name(path));
+        };
+        debug_span!("file", %repo, file = %path)
     }
 
     fn at(&self, path: &RepoPath) -> Place<'_> {

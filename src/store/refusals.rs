@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::http::{Failure, HttpError};
 use crate::hub::{Refusal, RefusalKind, RepoId};
 use crate::layout::WeightSet;
-use crate::safetensors::RepoPath;
+use crate::safetensors::{HeaderError, HeaderLength, RepoPath};
 use crate::snapshot::Snapshot;
 
 impl Store {
@@ -58,8 +58,14 @@ impl Store {
     /// What an HTTP error means for a file of this store, by its name.
     pub(super) fn explain(&self, file: String, failure: Failure) -> Error {
         let Failure { error, attempts, elapsed } = failure;
-        if let HttpError::OverLimit { limit, .. } = error {
-            return Error::TooLarge { file, limit };
+        match &error {
+            HttpError::OverLimit { limit, .. } => return Error::TooLarge { file, limit: *limit },
+            HttpError::Range { start, .. } => {
+                if let Some(source) = impostor(start) {
+                    return Error::Header { file, source };
+                }
+            }
+            _ => {}
         }
         let Some(refusal) = Refusal::of(&error).map(Box::new) else {
             return Error::Fetch { file, attempts, elapsed, source: Box::new(error) };
@@ -98,4 +104,10 @@ impl Store {
             }
         }
     }
+}
+
+/// What the start of a body shows it to be that a server sent in place of a range.
+fn impostor(start: &[u8]) -> Option<HeaderError> {
+    let length = HeaderLength::from_prefix(start, u64::MAX, HeaderLength::DEFAULT_LIMIT);
+    length.err().filter(|error| matches!(error, HeaderError::NotSafetensors { .. }))
 }

@@ -18,8 +18,12 @@ mod documented;
 mod faults;
 mod fixtures;
 mod floors;
+#[cfg(target_os = "linux")]
+mod http2;
 mod layouts;
 mod local_hub;
+#[cfg(target_os = "linux")]
+mod memory;
 mod offline;
 mod properties;
 mod published;
@@ -30,4 +34,5 @@ mod support;
 #[cfg(target_os = "linux")]
 // Elsewhere the system keeps its certificates where a test must not put its own.
 mod tls;
+mod traces;
 mod wire;
