@@ -10,6 +10,7 @@ mod json;
 mod load;
 mod model;
 mod parse;
+pub mod quantization;
 mod read;
 pub mod safetensors;
 mod source;

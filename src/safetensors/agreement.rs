@@ -32,6 +32,8 @@ pub enum Finding {
     TotalParameters { declared: u64, found: u64 },
     /// Tensors have a dtype of unknown width, so their sizes could not be checked.
     UnknownDtype { dtype: String, tensors: u64 },
+    /// The configuration of the model cannot be used, so packed weights are counted as stored.
+    Config { file: String, message: String },
     /// The server did not say of which commit its files are, so they could be of several.
     NotPinned,
     /// There is more of the kind of the finding before.
@@ -59,13 +61,19 @@ impl fmt::Display for Finding {
                     "dtype `{dtype}` is not known; the sizes of its tensors ({tensors}) are not checked"
                 )
             }
+            Self::Config { file, message } => {
+                write!(
+                    f,
+                    "`{file}` is passed over, and packed weights are counted as stored: {message}"
+                )
+            }
             Self::NotPinned => f.write_str("the server does not say of which commit its files are"),
             Self::More { findings } => write!(f, "{findings} more of that kind"),
         }
     }
 }
 
-/// The count over all shards, and what is odd about them.
+/// What is odd about an index and its shards, other than what [`check_count`] finds.
 ///
 /// # Errors
 ///
@@ -74,7 +82,7 @@ impl fmt::Display for Finding {
 pub fn check(
     index: &SafetensorsIndexJson,
     headers: &[(RepoPath, SafetensorsFileHeader)],
-) -> Result<(ParameterCount, Vec<Finding>), IndexError> {
+) -> Result<Vec<Finding>, IndexError> {
     let mut count = ParameterCount::default();
     for (_, header) in headers {
         count.merge(header.parameter_count()).ok_or(IndexError::Overflow)?;
@@ -84,13 +92,13 @@ pub fn check(
     if let Some(declared) = index.total_size().filter(|&declared| declared != bytes) {
         findings.push(Finding::TotalSize { declared, found: bytes });
     }
-    findings.extend(check_count(&count, index.declared_total()));
-    Ok((count, findings))
+    Ok(findings)
 }
 
 /// What is odd about a count by itself, and beside the total that the file claims.
 ///
-/// Both ways of counting scalars are taken as right: the writers of the claim differ.
+/// Parameters and elements are both taken as right, with scalars or without: the writers of the claim
+/// differ.
 #[must_use]
 pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding> {
     let unknown = count.rows().filter(|(dtype, _)| dtype.bits().is_none());
@@ -98,9 +106,13 @@ pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding
         dtype: clip(dtype.as_str()),
         tensors: row.tensors,
     });
-    let (found, scalars) = (count.total(), count.totals().scalars);
-    let is_wrong =
-        |&declared: &u64| declared != found && Some(declared) != found.checked_add(scalars);
+    let totals = count.totals();
+    let is_wrong = |declared: &u64| {
+        [totals.parameters, totals.elements]
+            .into_iter()
+            .all(|found| *declared != found && Some(*declared) != found.checked_add(totals.scalars))
+    };
+    let found = totals.parameters;
     let wrong =
         declared.filter(is_wrong).map(|declared| Finding::TotalParameters { declared, found });
     bounded(unknown).into_iter().chain(wrong).collect()
@@ -173,7 +185,13 @@ mod tests {
         let index = SafetensorsIndexJson::from_json(index.as_bytes()).unwrap();
         let path = |name: &str| name.parse::<RepoPath>().unwrap();
         let headers = [(path("a.safetensors"), header(a)), (path("b.safetensors"), header(b))];
-        check(&index, &headers).map(|(_, findings)| findings)
+        let mut count = ParameterCount::default();
+        for (_, header) in &headers {
+            count.merge(header.parameter_count()).unwrap();
+        }
+        let mut findings = check(&index, &headers)?;
+        findings.extend(check_count(&count, index.declared_total()));
+        Ok(findings)
     }
 
     const INDEX: &str = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;

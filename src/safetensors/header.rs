@@ -1,5 +1,6 @@
 //! The header of one file.
 
+mod plain;
 mod records;
 mod scan;
 mod spans;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use self::records::Records;
-use self::scan::{METADATA, scan};
+use self::scan::{METADATA, Sink, scan};
 use super::names::Names;
 use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
 
@@ -51,13 +52,7 @@ impl SafetensorsFileHeader {
     ///
     /// The first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
-        let mut records = Records::default();
-        let mut parameter_count = ParameterCount::default();
-        let scanned = scan(json, |name, entry| {
-            records.push(entry.dtype, entry.shape, entry.data_offsets);
-            let added = parameter_count.add(entry);
-            added.ok_or_else(|| HeaderError::Overflow { tensor: clip(name) })
-        })?;
+        let (scanned, Kept { mut records, parameter_count }) = scan(json, Kept::default)?;
         records.shrink_to_fit();
         Ok(Self {
             metadata: scanned.metadata,
@@ -136,6 +131,21 @@ impl SafetensorsFileHeader {
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
+    }
+}
+
+/// What a header keeps of its tensors beside their names.
+#[derive(Default)]
+struct Kept {
+    records: Records,
+    parameter_count: ParameterCount,
+}
+
+impl Sink for Kept {
+    fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
+        self.records.push(tensor);
+        let added = self.parameter_count.add(tensor);
+        added.ok_or_else(|| HeaderError::Overflow { tensor: clip(name) })
     }
 }
 

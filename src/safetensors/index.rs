@@ -82,6 +82,11 @@ impl SafetensorsIndexJson {
         self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
     }
 
+    /// Every tensor with the place of its shard among the shards.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.tensors.iter().zip(self.places.iter().map(|&place| usize::from(place)))
+    }
+
     /// The shard that the index puts a tensor into.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {

@@ -24,11 +24,19 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
+    /// A place to read entries into.
+    pub(super) const EMPTY: Self =
+        Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
+
     /// The number of elements, the product of the shape: 1 for a scalar, 0 where a dimension is 0.
     /// `None` when it does not fit in 64 bits.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {
-        elements(&self.shape)
+        // A 0 decides whatever stands around it, so that `[0, n]` and `[n, 0]` are the same number.
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length))
     }
 
     /// The number of bytes between the data offsets.
@@ -41,38 +49,6 @@ impl TensorInfo {
     #[must_use]
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
-    }
-}
-
-impl<'de> Deserialize<'de> for TensorInfo {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut shape = Vec::new();
-        let (dtype, data_offsets) = Entry::seed(&mut shape).deserialize(deserializer)?;
-        Ok(Self { dtype, shape, data_offsets })
-    }
-}
-
-/// A tensor as it is read: what [`TensorInfo`] says, in borrowed memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
-    pub(crate) dtype: &'a Dtype,
-    pub(crate) shape: &'a [u64],
-    pub(crate) data_offsets: (u64, u64),
-}
-
-impl Entry<'_> {
-    /// Reads dtype and data offsets, and puts the dimensions into `shape` in place of what is there.
-    pub(super) fn seed(shape: &mut Vec<u64>) -> EntrySeed<'_> {
-        shape.clear();
-        EntrySeed(shape)
-    }
-
-    pub(super) fn elements(&self) -> Option<u64> {
-        elements(self.shape)
-    }
-
-    pub(super) fn byte_length(&self) -> u64 {
-        self.data_offsets.1.saturating_sub(self.data_offsets.0)
     }
 
     /// Holds shape and dtype against the span of the data offsets.
@@ -118,54 +94,56 @@ impl Entry<'_> {
     }
 }
 
-/// The product of a shape.
-fn elements(shape: &[u64]) -> Option<u64> {
-    // A 0 decides whatever stands around it, so that `[0, n]` and `[n, 0]` are the same number.
-    if shape.contains(&0) {
-        return Some(0);
+impl<'de> Deserialize<'de> for TensorInfo {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut tensor = Self::EMPTY;
+        deserializer.deserialize_map(Entry(&mut tensor))?;
+        Ok(tensor)
     }
-    shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length))
 }
 
-pub(super) struct EntrySeed<'a>(&'a mut Vec<u64>);
+/// Reads an entry into the place of another, whose memory it takes over.
+pub(super) struct Entry<'a>(pub(super) &'a mut TensorInfo);
 
-impl<'de> DeserializeSeed<'de> for EntrySeed<'_> {
-    type Value = (Dtype, (u64, u64));
+impl<'de> DeserializeSeed<'de> for Entry<'_> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for EntrySeed<'_> {
-    type Value = (Dtype, (u64, u64));
+impl<'de> Visitor<'de> for Entry<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with `dtype`, `shape` and `data_offsets`")
     }
 
     /// An array in place of the object, which a derived implementation would take, is refused.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (mut dtype, mut shape, mut data_offsets) = (None, None, None);
         while let Some(field) = map.next_key()? {
             match field {
                 Field::Dtype => set(&mut dtype, "dtype", map.next_value()?)?,
                 Field::Shape => {
-                    set(&mut shape, "shape", map.next_value_seed(ShapeSeed(self.0))?)?;
+                    set(&mut shape, "shape", map.next_value_seed(Shape(&mut self.0.shape))?)?;
                 }
                 Field::DataOffsets => set(&mut data_offsets, "data_offsets", map.next_value()?)?,
                 Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         let () = shape.ok_or_else(|| A::Error::missing_field("shape"))?;
-        let dtype = dtype.ok_or_else(|| A::Error::missing_field("dtype"))?;
-        Ok((dtype, data_offsets.ok_or_else(|| A::Error::missing_field("data_offsets"))?))
+        self.0.dtype = dtype.ok_or_else(|| A::Error::missing_field("dtype"))?;
+        self.0.data_offsets =
+            data_offsets.ok_or_else(|| A::Error::missing_field("data_offsets"))?;
+        Ok(())
     }
 }
 
-struct ShapeSeed<'a>(&'a mut Vec<u64>);
+struct Shape<'a>(&'a mut Vec<u64>);
 
-impl<'de> DeserializeSeed<'de> for ShapeSeed<'_> {
+impl<'de> DeserializeSeed<'de> for Shape<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -173,7 +151,7 @@ impl<'de> DeserializeSeed<'de> for ShapeSeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for ShapeSeed<'_> {
+impl<'de> Visitor<'de> for Shape<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,6 +159,7 @@ impl<'de> Visitor<'de> for ShapeSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        self.0.clear();
         while let Some(length) = seq.next_element()? {
             self.0.push(length);
         }

@@ -5,11 +5,18 @@ use std::error::Error as _;
 use hf_meta::{Client, Error, SafetensorsParseFromRepo};
 
 use crate::hub::{File, LocalHub, Repo, load_folder};
+use crate::models::Model;
 
 /// The Hub with all fixtures.
 pub(crate) fn documented() -> LocalHub {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
     LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
+}
+
+/// A repo made in memory.
+pub(crate) fn made(model: &Model) -> Repo {
+    let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));
+    Repo::new(model.repo).commit(&model.commit()).heads(files)
 }
 
 /// A client of a Hub, with the defaults.
@@ -33,10 +40,10 @@ pub(crate) fn file(header: &str, data: u64) -> File {
     File::cut(head, size)
 }
 
-/// A file of `U8` tensors, one byte each, of these names.
+/// A file of `BOOL` tensors, one byte each and of a dtype that nothing is packed into, of these names.
 pub(crate) fn weights(tensors: &[&str]) -> File {
     let entry = |(at, name): (usize, &&str)| {
-        format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+        format!(r#""{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
     };
     let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
     let head = head(&format!("{{{}}}", entries.join(",")));

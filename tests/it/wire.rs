@@ -10,7 +10,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::support::{chain, head};
 
-const HEADER: &str = r#"{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+const HEADER: &str = r#"{"w":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}}"#;
 
 /// The bytes of the whole file.
 fn file() -> Vec<u8> {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::module::{Dtype, Module, Tensor};
 use super::shuffle;
@@ -63,7 +63,7 @@ pub struct Stored {
 
 impl Stored {
     /// A file of JSON, as Python's `json.dumps(…, indent=2)` leaves it on the Hub.
-    pub fn json(path: String, value: &Value) -> serde_json::Result<Self> {
+    pub fn json(path: String, value: &impl Serialize) -> serde_json::Result<Self> {
         let mut head = serde_json::to_vec_pretty(value)?;
         head.push(b'\n');
         Ok(Self { path, size: head.len() as u64, head })
@@ -99,7 +99,7 @@ impl Weights {
         let mut stored: Vec<_> = shards.collect::<Result<_, _>>()?;
         if self.has_index && !matches!(self.sharding, Sharding::Single) {
             let path = format!("{}.safetensors.index.json", self.stem);
-            stored.push(Stored::json(path, &index(&files))?);
+            stored.push(Stored::json(path, &Index::new(&files))?);
         }
         Ok(stored)
     }
@@ -153,12 +153,25 @@ fn fill(tensors: &[Tensor], limit: u64) -> Vec<&[Tensor]> {
     tensors.chunk_by(fits).collect()
 }
 
-fn index(files: &[(String, Vec<&Tensor>)]) -> Value {
-    let tensors =
-        || files.iter().flat_map(|(path, tensors)| tensors.iter().map(move |t| (path, t)));
-    let total: u64 = tensors().map(|(_, t)| t.bytes()).sum();
-    let map: BTreeMap<_, _> = tensors().map(|(path, t)| (&t.name, beside_index(path))).collect();
-    json!({ "metadata": { "total_size": total }, "weight_map": map })
+#[derive(serde::Serialize)]
+struct Index<'a> {
+    metadata: Totals,
+    weight_map: BTreeMap<&'a str, &'a str>,
+}
+
+#[derive(serde::Serialize)]
+struct Totals {
+    total_size: u64,
+}
+
+impl<'a> Index<'a> {
+    fn new(files: &'a [(String, Vec<&Tensor>)]) -> Self {
+        let tensors =
+            || files.iter().flat_map(|(path, tensors)| tensors.iter().map(move |t| (path, t)));
+        let total_size = tensors().map(|(_, t)| t.bytes()).sum();
+        let weight_map = tensors().map(|(path, t)| (&*t.name, beside_index(path))).collect();
+        Self { metadata: Totals { total_size }, weight_map }
+    }
 }
 
 /// The name of a shard, which lies in the folder of the index.

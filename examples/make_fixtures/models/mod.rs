@@ -11,11 +11,13 @@
     reason = "every program that includes this module uses a part of it"
 )]
 
+mod bert;
 mod bloom;
 mod catalogue;
 mod deepseek_v3;
 mod deepseek_v4;
 mod format;
+mod gemma;
 mod gpt2;
 mod gpt_neox;
 mod gpt_oss;
@@ -25,14 +27,15 @@ mod llama;
 mod module;
 mod roberta;
 mod shuffle;
+mod stable_diffusion;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 pub use catalogue::{
-    deepseek_r1, deepseek_v4_pro, documented, fixtures, gpt_oss_120b, kimi_k2_5, large, llama_gptq,
-    published,
+    deepseek_r1, deepseek_v4_pro, documented, fixtures, gpt_oss_120b, kimi_k2_5, large, layouts,
+    llama_gptq, published,
 };
 pub use layout::{Naming, Order, Sharding, Stored, Weights};
 pub use module::{Dtype, Module, Tensor};

@@ -139,6 +139,15 @@ impl Module {
         numbers.fold(self, |module, n| module.child(&format!("{name}.{n}"), layer.clone()))
     }
 
+    /// The same tensors with this part of their names replaced.
+    #[must_use]
+    pub fn renamed(mut self, from: &str, to: &str) -> Self {
+        for tensor in &mut self.tensors {
+            tensor.name = tensor.name.replace(from, to);
+        }
+        self
+    }
+
     pub fn into_tensors(self) -> Vec<Tensor> {
         self.tensors
     }

@@ -15,12 +15,13 @@ pub(super) struct Records {
 const OTHER: u8 = u8::MAX;
 
 impl Records {
-    pub(super) fn push(&mut self, dtype: &Dtype, shape: &[u64], (begin, end): (u64, u64)) {
+    pub(super) fn push(&mut self, tensor: &TensorInfo) {
+        let (begin, end) = tensor.data_offsets;
         #[expect(clippy::cast_possible_truncation, reason = "a record is shorter than its JSON")]
         self.starts.push(self.bytes.len() as u32);
-        self.push_dtype(dtype);
-        self.push_number(shape.len() as u64);
-        for &length in shape {
+        self.push_dtype(&tensor.dtype);
+        self.push_number(tensor.shape.len() as u64);
+        for &length in &tensor.shape {
             self.push_number(length);
         }
         self.push_number(begin);
@@ -108,7 +109,7 @@ mod tests {
         ];
         let mut records = Records::default();
         for tensor in &tensors {
-            records.push(&tensor.dtype, &tensor.shape, tensor.data_offsets);
+            records.push(tensor);
         }
         for (at, tensor) in tensors.iter().enumerate() {
             assert_eq!(records.get(at), *tensor);

@@ -175,7 +175,7 @@ type Counts = BTreeMap<String, [u64; 4]>;
 
 fn counts(header: &SafetensorsFileHeader) -> Counts {
     let rows = header.parameter_count().rows().map(|(dtype, count)| {
-        (dtype.to_string(), [count.tensors, count.parameters, count.scalars, count.bytes])
+        (dtype.to_string(), [count.tensors, count.elements, count.scalars, count.bytes])
     });
     rows.collect()
 }

@@ -78,7 +78,7 @@ impl Cell {
 
     fn repo(self) -> Repo {
         let header = head(&format!(
-            r#"{{"w":{{"dtype":"U8","shape":[{DATA}],"data_offsets":[0,{DATA}]}}}}"#
+            r#"{{"w":{{"dtype":"BOOL","shape":[{DATA}],"data_offsets":[0,{DATA}]}}}}"#
         ));
         let size = header.len() as u64 + DATA;
         let (repo, weights) = (Repo::new(&self.id()), File::cut(header, size));

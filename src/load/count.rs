@@ -1,0 +1,59 @@
+//! Counting what the headers list, with the configuration where they call for it.
+
+use super::CONFIG;
+use super::reader::Reader;
+use crate::error::Error;
+use crate::quantization::{Counting, ModelConfig, Rules, Tally, calls_for_config};
+use crate::safetensors::{
+    Finding, HeaderError, ParameterCount, RepoPath, SafetensorsFileHeader, TensorInfo,
+};
+
+/// A file of weights by its path, and its header.
+type File<'a> = (&'a RepoPath, &'a SafetensorsFileHeader);
+
+impl Reader {
+    /// Counts the parameters of all files together.
+    pub(super) async fn count(
+        &self,
+        files: &[File<'_>],
+        findings: &mut Vec<Finding>,
+    ) -> Result<(ParameterCount, Counting), Error> {
+        let calls = tensors(files).any(|(name, info)| calls_for_config(name, &info));
+        let config = if calls { self.config(findings).await? } else { None };
+        let rules = Rules::new(config.as_ref(), tensors(files));
+        let mut tally = Tally::default();
+        for (path, header) in files {
+            for (name, info) in header.tensors() {
+                tally.add(&rules, name, &info).ok_or_else(|| Error::Header {
+                    file: self.store.name(path),
+                    source: HeaderError::overflow(name),
+                })?;
+            }
+        }
+        Ok(tally.finish(&rules, config.as_ref()))
+    }
+
+    /// The configuration of the commit. That there is none is no fault, and one that cannot be used is
+    /// no reason to withhold what the headers say; a network that fails is, for it would change the
+    /// count.
+    async fn config(&self, findings: &mut Vec<Finding>) -> Result<Option<ModelConfig>, Error> {
+        let path = RepoPath::trusted(CONFIG);
+        let message = match self.store.whole(&path, self.limits.config, &self.meter).await {
+            Ok(json) => match ModelConfig::from_json(&self.of_commit(&path, json)?) {
+                Ok(config) => return Ok(Some(config)),
+                Err(error) => error.to_string(),
+            },
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(Error::TooLarge { limit, .. }) => format!("it has more than {limit} bytes"),
+            Err(error) if error.is_denied() => "access to it is denied".to_owned(),
+            Err(error) => return Err(error),
+        };
+        findings.push(Finding::Config { file: CONFIG.to_owned(), message });
+        Ok(None)
+    }
+}
+
+/// Every tensor of every file with its name.
+fn tensors<'a>(files: &[File<'a>]) -> impl Iterator<Item = (&'a str, TensorInfo)> {
+    files.iter().flat_map(|(_, header)| header.tensors())
+}
