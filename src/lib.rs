@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod client;
+pub mod diff;
 mod disk;
 mod env;
 mod error;
@@ -14,8 +15,11 @@ mod read;
 pub mod safetensors;
 mod source;
 mod store;
+pub mod tree;
+mod verdict;
 
 pub use client::{Client, ClientBuilder};
+pub use diff::Diff;
 pub use error::Error;
 pub use http::{
     AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
@@ -31,6 +35,8 @@ pub use safetensors::{
     Dtype, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo,
 };
 pub use source::{Source, SourceError};
+pub use tree::Tree;
+pub use verdict::Verdict;
 
 /// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
 ///

@@ -16,6 +16,7 @@ use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
 use crate::safetensors::{PREFIX_LENGTH, RepoPath};
 use crate::store::{Fetched, Store};
+use crate::verdict::Verdict;
 
 /// The bytes of a file that hold the length of its header.
 const PREFIX: Range<u64> = 0..PREFIX_LENGTH;
@@ -100,19 +101,30 @@ enum Found {
 }
 
 impl Load {
+    /// Reads all headers, and ends at the first error.
     pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
+        match self.begin().await? {
+            (reader, Found::File { path, start }) => reader.single(path, &start.value).await,
+            (reader, Found::Index { path, json }) => reader.sharded(path, json.value).await,
+        }
+    }
+
+    /// Reads all headers, and goes on where one is wrong.
+    pub(crate) async fn verify(self) -> Result<Verdict, Error> {
+        Ok(match self.begin().await? {
+            (reader, Found::File { path, start }) => reader.verify_file(path, &start.value).await,
+            (reader, Found::Index { path, json }) => reader.verify_shards(path, json.value).await,
+        })
+    }
+
+    async fn begin(self) -> Result<(Reader, Found), Error> {
         let (started, meter) = (Instant::now(), Meter::default());
         let (load, found) = self.find_with_or_without_token(&meter).await?;
-        match found {
-            Found::File { path, start } => {
-                let reader = Reader::new(load, start.commit, started, meter);
-                reader.single(path, &start.value).await
-            }
-            Found::Index { path, json } => {
-                let reader = Reader::new(load, json.commit, started, meter);
-                reader.sharded(path, json.value).await
-            }
-        }
+        let commit = match &found {
+            Found::File { start, .. } => start.commit.clone(),
+            Found::Index { json, .. } => json.commit.clone(),
+        };
+        Ok((Reader::new(load, commit, started, meter), found))
     }
 
     /// A public repo needs no token, and one that has expired must not keep its owner from it.

@@ -10,8 +10,8 @@ use hf_meta::{Endpoint, Error, HttpError, Source, TransportKind};
 use super::asked::Asked;
 use super::text::escape;
 
-const RED: Style = AnsiColor::Red.on_default().bold();
-const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 const BOLD: Style = Style::new().bold();
 
 /// The most findings that are listed; the JSON has them all.

@@ -1,36 +1,140 @@
 //! `hf-meta verify`: what is wrong or odd with the weights of a repository.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
+use anstyle::{AnsiColor, Style};
 use clap::builder::NonEmptyStringValueParser;
+use hf_meta::safetensors::{Finding, Severity};
+use hf_meta::{Error, Verdict};
 
 use super::args::Place;
 use super::asked::Asked;
-use super::report::{self, Outcome};
+use super::json;
+use super::report::{self, Outcome, RED, YELLOW};
 use super::session::Session;
+use super::text::{counted, escape};
+
+const BOLD: Style = Style::new().bold();
+const CYAN: Style = AnsiColor::Cyan.on_default().bold();
+const GREEN: Style = AnsiColor::Green.on_default().bold();
+
+/// The most findings of a kind that are listed; the JSON has more.
+const MOST_OF_A_KIND: usize = 10;
 
 /// Check every shard of a repository, and its index against them
+///
+/// Reads all headers and goes on where one is wrong. Checks each against the format and the size of
+/// its file, the index against the headers, totals that are declared, and the numbers of shards; asks
+/// for config.json to see whether an output embedding is tied or lost.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_STATUS)]
 pub(crate) struct VerifyArgs {
-    /// Repository on the Hub, URL, or local file or folder, as without a command
+    /// Repository on the Hub, URL, or local file or folder
     #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
     repo: String,
 
     #[command(flatten)]
     place: Place,
+
+    /// Print the verdict as JSON
+    #[arg(long, short)]
+    json: bool,
 }
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  no error was found; there may be warnings and notes
+  1  an error was found, or there are no safetensors weights
+  2  wrong usage
+  3  the Hub refused, or the network failed: not everything was checked";
 
 pub(crate) async fn run(args: &VerifyArgs, session: &Session) -> io::Result<Outcome> {
     let asked = Asked::new(&args.repo, session.client.endpoint());
-    let call = |model: hf_meta::Model| async move { model.parse_safetensors_metadata().await };
-    let parsed = session.read(&asked, &args.place, call).await?;
-    let (text, outcome) = match &parsed {
-        Ok(parsed) => (report::findings(&asked, &parsed.facts().findings), Outcome::Fine),
+    let call = |model: hf_meta::Model| async move { model.verify().await };
+    let verdict = session.read(&asked, &args.place, call).await?;
+    session.print(|| print(args, session, &asked, &verdict))
+}
+
+fn print(
+    args: &VerifyArgs,
+    session: &Session,
+    asked: &Asked,
+    verdict: &Result<Verdict, Error>,
+) -> io::Result<Outcome> {
+    let verdict = match verdict {
+        Ok(verdict) => verdict,
         Err(error) => {
-            let report = report::error(&asked, false, error, session.client.endpoint());
-            (report, Outcome::from(error))
+            let report = report::error(asked, false, error, session.client.endpoint());
+            anstream::stderr().write_all(report.as_bytes())?;
+            return Ok(Outcome::from(error));
         }
     };
-    anstream::stderr().write_all(text.as_bytes())?;
-    Ok(outcome)
+    if args.json {
+        json::print(verdict)?;
+    } else {
+        let mut stdout = BufWriter::new(anstream::stdout().lock());
+        render(&mut stdout, verdict)?;
+        stdout.flush()?;
+    }
+    Ok(match (verdict.is_complete(), verdict.is_valid()) {
+        (false, _) => Outcome::Failed,
+        (true, false) => Outcome::NoWeights,
+        (true, true) => Outcome::Fine,
+    })
+}
+
+/// The findings by kind, then what they come to.
+fn render(out: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&verdict.source))?;
+    let is_of_a_kind = |a: &Finding, b: &Finding| {
+        matches!(b, Finding::More { .. }) || std::mem::discriminant(a) == std::mem::discriminant(b)
+    };
+    for kind in verdict.findings.chunk_by(is_of_a_kind) {
+        let label = label(kind[0].severity());
+        for finding in kind.iter().take(MOST_OF_A_KIND) {
+            writeln!(out, "{label}: {}", escape(&finding.to_string()))?;
+        }
+        if let more @ 1.. = number(kind).saturating_sub(MOST_OF_A_KIND as u64) {
+            writeln!(out, "{label}: {} of that kind", counted(more, "more finding"))?;
+        }
+    }
+    conclusion(out, verdict)
+}
+
+fn label(severity: Severity) -> String {
+    let (style, name) = match severity {
+        Severity::Error => (RED, "error"),
+        Severity::Warning => (YELLOW, "warning"),
+        Severity::Note => (CYAN, "note"),
+    };
+    format!("{style}{name}{style:#}")
+}
+
+/// How many findings there are, those among them that are not listed.
+fn number(findings: &[Finding]) -> u64 {
+    let number = |finding: &Finding| match finding {
+        Finding::More { findings } => *findings,
+        _ => 1,
+    };
+    findings.iter().map(number).sum()
+}
+
+fn conclusion(out: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
+    let of = |severity| {
+        let found = verdict.findings.iter().filter(|finding| finding.severity() == severity);
+        found.count() as u64
+    };
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let (style, word) = match (errors, verdict.is_complete()) {
+        (0, _) => (GREEN, "valid"),
+        (_, true) => (RED, "not valid"),
+        (_, false) => (RED, "not fully checked"),
+    };
+    let files = match verdict.files {
+        files if files == verdict.valid_files => counted(files as u64, "file"),
+        files => format!("{} of {}", verdict.valid_files, counted(files as u64, "file")),
+    };
+    let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
+    write!(out, "{style}{word}{style:#}: {files}, {}", counted(verdict.tensors, "tensor"))?;
+    writeln!(out, "; {errors}, {warnings}")
 }

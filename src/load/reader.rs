@@ -1,10 +1,12 @@
 //! Reading headers: all of one commit, side by side, within a budget, and held against each other.
 
+mod verify;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::{Limits, Load, OnProgress, PREFIX, Progress};
 use crate::error::Error;
@@ -78,27 +80,37 @@ impl Reader {
         Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
     }
 
-    /// The headers of all shards, read side by side, in the order of the shards.
+    /// The headers of all shards, in the order of the shards.
     async fn headers(
         &self,
         index: &RepoPath,
         shards: &[RepoPath],
     ) -> Result<Vec<(RepoPath, SafetensorsFileHeader)>, Error> {
-        let total = shards.len();
-        let reads = shards.iter().cloned().enumerate().map(|(rank, shard)| {
-            let path = index.sibling(&shard);
-            async move { self.header(&path).await.map(|header| (rank, shard, header)) }
+        let reads = self.reads(index, shards);
+        let reads = reads.map(|(rank, read)| read.map(|header| (rank, header)));
+        let mut headers: Vec<_> = reads.try_collect().await?;
+        headers.sort_unstable_by_key(|(rank, _)| *rank);
+        Ok(headers.into_iter().map(|(rank, header)| (shards[rank].clone(), header)).collect())
+    }
+
+    /// What reading the header of each shard gives, with the place of the shard, as it comes: they are
+    /// read side by side.
+    fn reads(
+        &self,
+        index: &RepoPath,
+        shards: &[RepoPath],
+    ) -> impl Stream<Item = (usize, Result<SafetensorsFileHeader, Error>)> {
+        let (total, mut done) = (shards.len(), 0);
+        let reads = shards.iter().enumerate().map(move |(rank, shard)| {
+            let path = index.sibling(shard);
+            async move { (rank, self.header(&path).await) }
         });
-        let mut headers = Vec::with_capacity(total);
-        let mut reads = stream::iter(reads).buffer_unordered(self.limits.concurrency);
-        while let Some(header) = reads.try_next().await? {
-            headers.push(header);
+        stream::iter(reads).buffer_unordered(self.limits.concurrency).inspect(move |_| {
+            done += 1;
             if let Some(OnProgress(tell)) = &self.on_progress {
-                tell(Progress { done: headers.len(), total });
+                tell(Progress { done, total });
             }
-        }
-        headers.sort_unstable_by_key(|(rank, ..)| *rank);
-        Ok(headers.into_iter().map(|(_, shard, header)| (shard, header)).collect())
+        })
     }
 
     async fn header(&self, path: &RepoPath) -> Result<SafetensorsFileHeader, Error> {
@@ -153,15 +165,8 @@ impl Reader {
         declared_total: Option<u64>,
         mut findings: Vec<Finding>,
     ) -> Facts {
-        if self.commit.is_none() && self.store.has_commits() {
-            findings.push(Finding::NotPinned);
-        }
-        let cost = Cost {
-            requests: self.meter.requests(),
-            bytes_read: self.meter.bytes(),
-            bytes_total,
-            elapsed: self.started.elapsed(),
-        };
+        findings.extend(self.not_pinned());
+        let cost = self.cost(bytes_total);
         Facts {
             source: self.source,
             commit: self.commit,
@@ -169,6 +174,19 @@ impl Reader {
             declared_total,
             findings,
             cost,
+        }
+    }
+
+    fn not_pinned(&self) -> Option<Finding> {
+        (self.commit.is_none() && self.store.has_commits()).then_some(Finding::NotPinned)
+    }
+
+    fn cost(&self, bytes_total: u64) -> Cost {
+        Cost {
+            requests: self.meter.requests(),
+            bytes_read: self.meter.bytes(),
+            bytes_total,
+            elapsed: self.started.elapsed(),
         }
     }
 }

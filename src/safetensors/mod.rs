@@ -14,22 +14,26 @@ pub mod agreement;
 mod count;
 mod dtype;
 mod error;
+mod finding;
 mod header;
 mod index;
 mod length;
+mod name;
 mod path;
 mod table;
 mod tensor;
 mod text;
 
-pub use agreement::Finding;
 pub use count::{DtypeCount, ParameterCount};
 pub use dtype::{Dtype, UnknownDtype};
 pub use error::{HeaderError, Impostor, IndexError};
+pub use finding::{Finding, Severity};
 pub use header::SafetensorsFileHeader;
 pub use index::SafetensorsIndexJson;
 pub use length::{HeaderLength, PREFIX_LENGTH};
 pub use path::{PathError, RepoPath};
 pub use tensor::TensorInfo;
 
+pub(crate) use finding::bounded;
+pub(crate) use name::{in_order, number, parts, ranges};
 pub(crate) use text::clip;

@@ -5,11 +5,12 @@ use std::path::Path;
 
 /// The modules of the library, from the ground up. The format knows nothing of HTTP, HTTP nothing of
 /// the Hub, the Hub nothing of a client; the command sees only what every other user sees.
-const FLOORS: [&[&str]; 10] = [
+const FLOORS: [&[&str]; 11] = [
     &["safetensors", "read"],
     &["http", "disk"],
     &["hub"],
     &["source", "parse"],
+    &["diff", "tree", "verdict"],
     &["json", "error"],
     &["store"],
     &["load"],
