@@ -5,6 +5,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::connection::Connection;
+use super::diff::DiffArgs;
 use super::show::ShowArgs;
 use super::verify::VerifyArgs;
 
@@ -30,10 +31,11 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Verify(VerifyArgs),
+    Diff(DiffArgs),
 }
 
 /// Which state and which part of a repository is meant.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Place {
     /// Branch, tag, ref or commit to read [default: main]
     #[arg(long, short, value_name = "REVISION")]
@@ -94,6 +96,7 @@ Examples:
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
+  hf-meta diff org/name@v1 org/name             compare two revisions
   hf-meta -- verify                             a repository that has the name of a command
 
 Environment:
@@ -106,7 +109,8 @@ Environment:
 
 Exit status:
   0  every repository was read
-  1  a repository holds no valid safetensors weights, or `verify` found an error
+  1  a repository holds no valid safetensors weights, `verify` found an error,
+     or `diff` a difference
   2  wrong usage
   3  the Hub refused, or the network failed";
 

@@ -25,6 +25,11 @@ impl<const N: usize> Columns<N> {
         }
     }
 
+    /// How many characters stand before the last column.
+    pub(crate) fn start_of_last(&self) -> usize {
+        self.widths[..N - 1].iter().map(|width| width + 2).sum()
+    }
+
     /// Writes a row, without spaces at its end.
     pub(crate) fn write(&self, out: &mut impl Write, row: &[String; N]) -> io::Result<()> {
         for (at, cell) in row.iter().enumerate() {

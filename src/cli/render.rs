@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use anstyle::Style;
 use hf_meta::safetensors::DtypeCount;
-use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo};
+use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo, Tree};
 
 use super::columns::Columns;
+use super::style::{BOLD, DIM};
 use super::text::{bytes, counted, escape, shape, share, thousands};
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+use super::tree::{self, Screen};
 
 /// The parameters per dtype, what they add up to, and what it took to know.
 pub(crate) fn counts(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
@@ -63,6 +61,17 @@ fn cost(parsed: &SafetensorsParseFromRepo) -> String {
         0 => format!("{read}, {seconds:.2} s"),
         requests => format!("{}, {read}, {seconds:.2} s", counted(requests, "request")),
     }
+}
+
+/// The modules, and what they add up to.
+pub(crate) fn tree(
+    out: &mut impl Write,
+    parsed: &SafetensorsParseFromRepo,
+    screen: Option<Screen>,
+) -> io::Result<()> {
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    tree::draw(out, &Tree::of(parsed), screen)?;
+    writeln!(out, "{}\n", contents(parsed))
 }
 
 /// Every tensor that the filter lets through, one a line, written as it is made: there may be very

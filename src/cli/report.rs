@@ -3,16 +3,12 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use anstyle::{AnsiColor, Style};
 use hf_meta::safetensors::{Finding, HeaderError, Impostor};
 use hf_meta::{Endpoint, Error, HttpError, Source, TransportKind};
 
 use super::asked::Asked;
+use super::style::{BOLD, RED, YELLOW};
 use super::text::escape;
-
-pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
-pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
-const BOLD: Style = Style::new().bold();
 
 /// The most findings that are listed; the JSON has them all.
 const MOST_FINDINGS: usize = 5;
@@ -23,8 +19,9 @@ pub(crate) enum Outcome {
     /// All went well.
     #[default]
     Fine = 0,
-    /// What was asked holds no valid weights.
-    NoWeights = 1,
+    /// The answer is no: there are no valid weights, or a command looked for faults or differences and
+    /// found some.
+    Negative = 1,
     /// The call itself was wrong.
     Usage = 2,
     /// The Hub refused, or the network failed.
@@ -38,7 +35,7 @@ impl From<&Error> for Outcome {
         if error.is_usage() {
             Self::Usage
         } else if error.is_malformed() || is_missing_file {
-            Self::NoWeights
+            Self::Negative
         } else {
             Self::Failed
         }

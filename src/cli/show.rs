@@ -10,6 +10,7 @@ use super::args::Place;
 use super::asked::Asked;
 use super::report::Outcome;
 use super::session::Session;
+use super::tree::Screen;
 use super::{json, render, report};
 
 /// Repositories that are read side by side. Each of them reads many shards side by side.
@@ -44,6 +45,10 @@ pub(crate) struct ShowArgs {
 /// What to show; the table of dtypes where nothing else is asked for.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag, and the group allows one of them"
+)]
 struct View {
     /// Print JSON, one document per repository and line, in the shape of huggingface.js
     #[arg(long, short)]
@@ -52,6 +57,10 @@ struct View {
     /// List every tensor: name, dtype, shape, bytes, shard
     #[arg(long, short)]
     tensors: bool,
+
+    /// Draw the modules as a tree, with what is repeated told once
+    #[arg(long)]
+    tree: bool,
 
     /// Print the metadata that the files carry, such as ModelSpec's title and author
     #[arg(long, short)]
@@ -103,7 +112,9 @@ fn show(args: &ShowArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
         return if args.summary { json::print(&Summary(parsed)) } else { json::print(parsed) };
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
-    if view.tensors {
+    if view.tree {
+        render::tree(&mut stdout, parsed, Screen::of_stdout())?;
+    } else if view.tensors {
         render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
     } else if view.metadata {
         render::metadata(&mut stdout, parsed)?;

@@ -2,7 +2,6 @@
 
 use std::io::{self, BufWriter, Write};
 
-use anstyle::{AnsiColor, Style};
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::safetensors::{Finding, Severity};
 use hf_meta::{Error, Verdict};
@@ -10,13 +9,10 @@ use hf_meta::{Error, Verdict};
 use super::args::Place;
 use super::asked::Asked;
 use super::json;
-use super::report::{self, Outcome, RED, YELLOW};
+use super::report::{self, Outcome};
 use super::session::Session;
-use super::text::{counted, escape};
-
-const BOLD: Style = Style::new().bold();
-const CYAN: Style = AnsiColor::Cyan.on_default().bold();
-const GREEN: Style = AnsiColor::Green.on_default().bold();
+use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
+use super::text::{counted, escape, thousands};
 
 /// The most findings of a kind that are listed; the JSON has more.
 const MOST_OF_A_KIND: usize = 10;
@@ -78,7 +74,7 @@ fn print(
     }
     Ok(match (verdict.is_complete(), verdict.is_valid()) {
         (false, _) => Outcome::Failed,
-        (true, false) => Outcome::NoWeights,
+        (true, false) => Outcome::Negative,
         (true, true) => Outcome::Fine,
     })
 }
@@ -86,19 +82,23 @@ fn print(
 /// The findings by kind, then what they come to.
 fn render(out: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&verdict.source))?;
-    let is_of_a_kind = |a: &Finding, b: &Finding| {
-        matches!(b, Finding::More { .. }) || std::mem::discriminant(a) == std::mem::discriminant(b)
-    };
-    for kind in verdict.findings.chunk_by(is_of_a_kind) {
+    for kind in kinds(verdict) {
         let label = label(kind[0].severity());
         for finding in kind.iter().take(MOST_OF_A_KIND) {
             writeln!(out, "{label}: {}", escape(&finding.to_string()))?;
         }
         if let more @ 1.. = number(kind).saturating_sub(MOST_OF_A_KIND as u64) {
-            writeln!(out, "{label}: {} of that kind", counted(more, "more finding"))?;
+            writeln!(out, "{label}: {} more of that kind; --json lists more", thousands(more))?;
         }
     }
     conclusion(out, verdict)
+}
+
+/// The findings of each kind, together with how many more there are.
+fn kinds(verdict: &Verdict) -> impl Iterator<Item = &[Finding]> {
+    verdict.findings.chunk_by(|a, b| {
+        matches!(b, Finding::More { .. }) || std::mem::discriminant(a) == std::mem::discriminant(b)
+    })
 }
 
 fn label(severity: Severity) -> String {
@@ -120,21 +120,22 @@ fn number(findings: &[Finding]) -> u64 {
 }
 
 fn conclusion(out: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
-    let of = |severity| {
-        let found = verdict.findings.iter().filter(|finding| finding.severity() == severity);
-        found.count() as u64
+    let found = |severity| {
+        let kinds = kinds(verdict).filter(|kind| kind[0].severity() == severity);
+        kinds.map(number).fold(0, u64::saturating_add)
     };
-    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let (style, word) = match (errors, verdict.is_complete()) {
-        (0, _) => (GREEN, "valid"),
-        (_, true) => (RED, "not valid"),
-        (_, false) => (RED, "not fully checked"),
+    let (style, word) = match (verdict.is_valid(), verdict.is_complete()) {
+        (true, _) => (GREEN, "valid"),
+        (false, true) => (RED, "not valid"),
+        (false, false) => (RED, "not fully checked"),
     };
-    let files = match verdict.files {
-        files if files == verdict.valid_files => counted(files as u64, "file"),
-        files => format!("{} of {}", verdict.valid_files, counted(files as u64, "file")),
+    let all = counted(verdict.files as u64, "file");
+    let files = match verdict.valid_files {
+        valid if valid == verdict.files => all,
+        valid => format!("{} of {all}", thousands(valid as u64)),
     };
-    let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
-    write!(out, "{style}{word}{style:#}: {files}, {}", counted(verdict.tensors, "tensor"))?;
-    writeln!(out, "; {errors}, {warnings}")
+    let tensors = counted(verdict.tensors, "tensor");
+    let errors = counted(found(Severity::Error), "error");
+    let warnings = counted(found(Severity::Warning), "warning");
+    writeln!(out, "{style}{word}{style:#}: {files} and {tensors} checked, {errors}, {warnings}")
 }
