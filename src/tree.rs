@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::parse::SafetensorsParseFromRepo;
-use crate::safetensors::{Dtype, in_order, number, parts, ranges};
+use crate::safetensors::{Dtype, SafetensorsFileHeader, in_order, number, parts, ranges};
 
 /// The most names that are written out where several things are alike.
 const MOST_NAMES: usize = 4;
@@ -56,7 +56,13 @@ impl Tree {
     #[must_use]
     pub fn of(parsed: &SafetensorsParseFromRepo) -> Self {
         let files: Vec<_> = parsed.files().collect();
-        let tensors = files.iter().flat_map(|(_, header)| header.tensors());
+        Self::of_headers(files.iter().map(|(_, header)| *header))
+    }
+
+    /// The tree of all tensors of some headers.
+    #[must_use]
+    pub fn of_headers<'a>(headers: impl IntoIterator<Item = &'a SafetensorsFileHeader>) -> Self {
+        let tensors = headers.into_iter().flat_map(SafetensorsFileHeader::tensors);
         let leaves = tensors.map(|(name, tensor)| Leaf {
             parts: parts(name),
             elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },

@@ -81,8 +81,11 @@ Examples:
   hf-meta gpt2 roberta-base                     several repositories
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta gpt2 --tree                           its modules
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
+  hf-meta verify bigscience/bloom               check every shard
+  hf-meta diff org/name@v1 org/name             compare two revisions
 
 More with --help.";
 
@@ -93,11 +96,12 @@ Examples:
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta gpt2 --tree                           its modules
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
   hf-meta diff org/name@v1 org/name             compare two revisions
-  hf-meta -- verify                             a repository that has the name of a command
+  hf-meta -- verify                             a repository with the name of a command
 
 Environment:
   HF_ENDPOINT                      address of the Hub

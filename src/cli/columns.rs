@@ -25,21 +25,16 @@ impl<const N: usize> Columns<N> {
         }
     }
 
-    /// How many characters stand before the last column.
-    pub(crate) fn start_of_last(&self) -> usize {
-        self.widths[..N - 1].iter().map(|width| width + 2).sum()
-    }
-
     /// Writes a row, without spaces at its end.
     pub(crate) fn write(&self, out: &mut impl Write, row: &[String; N]) -> io::Result<()> {
         for (at, cell) in row.iter().enumerate() {
             let (width, gap) = (self.widths[at], if at == 0 { "" } else { "  " });
             if self.are_figures[at] {
                 write!(out, "{gap}{cell:>width$}")?;
-            } else if at + 1 == N {
-                write!(out, "{gap}{cell}")?;
-            } else {
+            } else if at + 1 < N {
                 write!(out, "{gap}{cell:<width$}")?;
+            } else if !cell.is_empty() {
+                write!(out, "{gap}{cell}")?;
             }
         }
         writeln!(out)

@@ -193,11 +193,10 @@ fn difference(group: &ChangeGroup) -> String {
     };
     let dtypes = arrow(escape(dtype.as_str()), escape(new_dtype.as_str()));
     let shapes = arrow(shape(lengths), shape(new_lengths));
-    let files = arrow(files(&group.files_before), files(&group.files_after));
-    match group.kinds.as_slice() {
-        [ChangeKind::Moved] => files,
-        kinds if kinds.contains(&ChangeKind::Moved) => format!("{dtypes} {shapes}, {files}"),
-        _ => format!("{dtypes} {shapes}"),
+    if group.kinds == [ChangeKind::Moved] {
+        arrow(files(&group.files_before), files(&group.files_after))
+    } else {
+        format!("{dtypes} {shapes}")
     }
 }
 

@@ -15,7 +15,7 @@ use super::text::{counted, escape, shape, share, thousands};
 const BAR: usize = 10;
 
 /// Lines of a screen that are kept for the headings, the total and the prompt.
-const KEPT: usize = 6;
+const KEPT: usize = 7;
 
 /// The most tensors of a module that stand in its own row.
 const MOST_INLINE: usize = 4;
@@ -54,15 +54,14 @@ pub(crate) fn draw(out: &mut impl Write, tree: &Tree, screen: Option<Screen>) ->
         rows.push(row(name, module.tensors, module.elements, elements, bar + &branch.content()));
     });
     rows.push(row("total".to_owned(), tensors, elements, elements, String::new()));
+    if let Some(screen) = screen {
+        fit(&mut rows, screen.width);
+    }
     let mut columns = Columns::new([false, true, true, true, false]);
     for row in &rows {
         columns.fit(row);
     }
-    let room = screen.map(|screen| screen.width.saturating_sub(columns.start_of_last()));
-    for mut row in rows {
-        row[4] = cut(&row[4], room);
-        columns.write(out, &row)?;
-    }
+    rows.iter().try_for_each(|row| columns.write(out, row))?;
     plan.closing(out)
 }
 
@@ -70,14 +69,24 @@ fn row(name: String, tensors: u64, elements: u64, all: u64, tail: String) -> [St
     [name, thousands(tensors), thousands(elements), share(elements, all), tail]
 }
 
-/// A text in so many characters, where there is a limit.
-fn cut(text: &str, room: Option<usize>) -> String {
-    match room {
-        Some(room) if text.chars().count() > room => {
-            text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
-        }
-        _ => text.trim_end().to_owned(),
+/// Cuts names, then contents, to the width of a screen. Figures and bars are whole at any width.
+fn fit(rows: &mut [[String; 5]], width: usize) {
+    let widest = |rows: &[[String; 5]], at: usize| {
+        rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)
+    };
+    let figures: usize = (1..4).map(|at| widest(rows, at) + 2).sum();
+    let names = width.saturating_sub(figures + 2 + BAR).max(BAR);
+    rows.iter_mut().for_each(|row| cut(&mut row[0], names));
+    let rest = width.saturating_sub(widest(rows, 0) + figures + 2).max(BAR);
+    rows.iter_mut().for_each(|row| cut(&mut row[4], rest));
+}
+
+/// Cuts a text to so many characters.
+fn cut(text: &mut String, most: usize) {
+    if text.chars().count() > most {
+        *text = text.chars().take(most.saturating_sub(1)).chain(['…']).collect();
     }
+    text.truncate(text.trim_end().len());
 }
 
 /// A part of a whole, to the eighth of a character.
@@ -232,30 +241,4 @@ fn tensor(dtype: &Dtype, lengths: &[u64]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bars() {
-        let cases = [
-            (0, 8, "          "),
-            (8, 8, "██████████"),
-            (1, 2, "█████     "),
-            (1, u64::MAX, "▏         "),
-            (u64::MAX, u64::MAX, "██████████"),
-            (3, 16, "█▉        "),
-            (0, 0, "          "),
-        ];
-        for (part, whole, shown) in cases {
-            assert_eq!(bar(part, whole), shown, "{part} of {whole}");
-        }
-    }
-
-    #[test]
-    fn text_is_cut_where_the_screen_ends() {
-        assert_eq!(cut("BF16 [768, 768]", None), "BF16 [768, 768]");
-        assert_eq!(cut("BF16 [768, 768]", Some(15)), "BF16 [768, 768]");
-        assert_eq!(cut("BF16 [768, 768]", Some(6)), "BF16 …");
-        assert_eq!(cut("BF16", Some(0)), "…");
-    }
-}
+mod tests;

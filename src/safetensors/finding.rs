@@ -1,11 +1,11 @@
 //! What can be wrong or odd about a set of weights.
 
-use std::fmt::Display;
+use std::error::Error as StdError;
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use super::{HeaderError, IndexError};
+use super::{HeaderError, IndexError, chain};
 
 /// Something wrong or odd about a set of weights.
 ///
@@ -16,13 +16,13 @@ use super::{HeaderError, IndexError};
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum Finding {
-    #[error("`{file}` is not a valid safetensors file: {reason}")]
+    #[error("`{file}` is not a valid safetensors file: {}", chain(reason))]
     BadHeader {
         file: String,
         #[serde(serialize_with = "as_text")]
         reason: HeaderError,
     },
-    #[error("`{file}` is not a valid index: {reason}")]
+    #[error("`{file}` is not a valid index: {}", chain(reason))]
     BadIndex {
         file: String,
         #[serde(serialize_with = "as_text")]
@@ -136,6 +136,6 @@ pub(crate) fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Findin
     listed
 }
 
-fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
+fn as_text<S: Serializer>(error: &impl StdError, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&chain(error))
 }

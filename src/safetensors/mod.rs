@@ -36,4 +36,4 @@ pub use tensor::TensorInfo;
 
 pub(crate) use finding::bounded;
 pub(crate) use name::{in_order, number, parts, ranges};
-pub(crate) use text::clip;
+pub(crate) use text::{chain, clip};

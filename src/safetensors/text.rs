@@ -1,5 +1,7 @@
 //! Text from a file is as long as its author wants; in an error it has a bound.
 
+use std::error::Error;
+
 /// The longest text from a file that an error carries, in characters.
 const LONGEST: usize = 200;
 
@@ -9,6 +11,17 @@ pub(crate) fn clip(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// An error with its causes, which no message of ours repeats.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

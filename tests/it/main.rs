@@ -12,7 +12,9 @@ mod models;
 
 mod addresses;
 mod bad_input;
+mod checkpoint;
 mod cli;
+mod diff;
 mod differential;
 mod documented;
 mod faults;
@@ -27,4 +29,5 @@ mod support;
 #[cfg(target_os = "linux")]
 // Elsewhere the system keeps its certificates where a test must not put its own.
 mod tls;
+mod verify;
 mod wire;

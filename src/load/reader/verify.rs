@@ -6,7 +6,7 @@ use super::Reader;
 use crate::error::Error;
 use crate::read::Chunk;
 use crate::safetensors::{
-    Finding, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, agreement, bounded, clip,
+    Finding, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, agreement, bounded, chain, clip,
 };
 use crate::store::Fetched;
 use crate::verdict::tying::{Config, Input};
@@ -114,15 +114,4 @@ fn finding(path: &RepoPath, error: Error) -> Finding {
         Error::FileNotFound { .. } => Finding::NoFile { file },
         error => Finding::NotRead { file, reason: chain(&error) },
     }
-}
-
-/// An error with its causes.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
