@@ -76,9 +76,13 @@ fn fit(rows: &mut [[String; 5]], width: usize) {
     };
     let figures: usize = (1..4).map(|at| widest(rows, at) + 2).sum();
     let names = width.saturating_sub(figures + 2 + BAR).max(BAR);
-    rows.iter_mut().for_each(|row| cut(&mut row[0], names));
+    for row in rows.iter_mut() {
+        cut(&mut row[0], names);
+    }
     let rest = width.saturating_sub(widest(rows, 0) + figures + 2).max(BAR);
-    rows.iter_mut().for_each(|row| cut(&mut row[4], rest));
+    for row in rows {
+        cut(&mut row[4], rest);
+    }
 }
 
 /// Cuts a text to so many characters.
