@@ -10,6 +10,7 @@ use crate::http::{AddressPolicy, Http, RetryPolicy, Settings, Timeouts};
 use crate::hub::{Endpoint, RepoId};
 use crate::load::Limits;
 use crate::model::{Context, Model};
+use crate::quantization::ModelConfig;
 use crate::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::source::Source;
 
@@ -115,6 +116,7 @@ impl Default for ClientBuilder {
                 header: HeaderLength::DEFAULT_LIMIT,
                 headers: 500_000_000,
                 index: SafetensorsIndexJson::DEFAULT_LIMIT,
+                config: ModelConfig::DEFAULT_LIMIT,
                 concurrency: 64,
             },
         }
@@ -206,6 +208,13 @@ impl ClientBuilder {
     /// The longest index that is read, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
     pub fn index_limit(mut self, bytes: u64) -> Self {
         self.limits.index = bytes;
+        self
+    }
+
+    /// The longest `config.json` that is read, in bytes; [`ModelConfig::DEFAULT_LIMIT`] by default. It is
+    /// asked for only where a tensor [calls for it](crate::quantization::calls_for_config).
+    pub fn config_limit(mut self, bytes: u64) -> Self {
+        self.limits.config = bytes;
         self
     }
 

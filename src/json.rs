@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::hub::CommitSha;
 use crate::parse::{Cost, SafetensorsParseFromRepo};
+use crate::quantization::{Counting, MixtureOfExperts, RuleSet, TensorGroup};
 use crate::safetensors::{
     Dtype, DtypeCount, Finding, ParameterCount, RepoPath, SafetensorsFileHeader,
     SafetensorsIndexJson,
@@ -51,10 +52,14 @@ struct Document<'a> {
     element_count: BTreeMap<&'a Dtype, u64>,
     element_total: u64,
     scalar_count: BTreeMap<&'a Dtype, u64>,
+    buffer_count: BTreeMap<&'a Dtype, u64>,
     byte_count: BTreeMap<&'a Dtype, u64>,
     byte_total: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     declared_total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moe: Option<Moe>,
+    counting: CountingDocument<'a>,
     filepaths: Vec<RepoPath>,
     findings: &'a [Finding],
     cost: CostDocument,
@@ -76,12 +81,15 @@ impl<'a> Document<'a> {
             sharded: parsed.is_sharded(),
             parameter_count: count.iter().collect(),
             parameter_total: count.total(),
-            element_count: count.iter().collect(),
-            element_total: count.total(),
+            element_count: elements(count),
+            element_total: count.totals().elements,
             scalar_count: column(count, |row| row.scalars),
+            buffer_count: buffers(&facts.counting.groups),
             byte_count: column(count, |row| row.bytes),
             byte_total: count.totals().bytes,
             declared_total: facts.declared_total,
+            moe: facts.counting.moe.map(Moe::from),
+            counting: CountingDocument::from(&facts.counting),
             filepaths: parsed.filepaths(),
             findings: &facts.findings,
             cost: facts.cost.into(),
@@ -90,6 +98,21 @@ impl<'a> Document<'a> {
             headers: None,
         }
     }
+}
+
+/// The elements of every dtype that a tensor with dimensions has.
+fn elements(count: &ParameterCount) -> BTreeMap<&Dtype, u64> {
+    let rows = count.rows().filter(|(_, row)| row.tensors > row.scalars);
+    rows.map(|(dtype, row)| (dtype, row.elements)).collect()
+}
+
+/// Which of the parameters are in buffers.
+fn buffers(groups: &[TensorGroup]) -> BTreeMap<&Dtype, u64> {
+    let mut buffers = BTreeMap::new();
+    for group in groups.iter().filter(|group| group.buffer.is_some() && group.count.counted > 0) {
+        *buffers.entry(&group.dtype).or_insert(0) += group.count.parameters;
+    }
+    buffers
 }
 
 /// One figure of every dtype that has any of it.
@@ -108,6 +131,70 @@ struct Headers<'a>(&'a [(RepoPath, SafetensorsFileHeader)]);
 impl Serialize for Headers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(shard, header)| (shard, header)))
+    }
+}
+
+/// How the parameters were counted.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CountingDocument<'a> {
+    rules: RuleSet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    groups: Vec<Group<'a>>,
+}
+
+impl<'a> From<&'a Counting> for CountingDocument<'a> {
+    fn from(counting: &'a Counting) -> Self {
+        let groups = counting.groups.iter().map(Group::from).collect();
+        Self { rules: counting.rules, method: counting.method.as_deref(), groups }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Group<'a> {
+    dtype: &'a Dtype,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buffer: Option<String>,
+    tensors: u64,
+    elements: u64,
+    parameters: u64,
+    bytes: u64,
+}
+
+impl<'a> From<&'a TensorGroup> for Group<'a> {
+    fn from(group: &'a TensorGroup) -> Self {
+        let DtypeCount { tensors, elements, parameters, bytes, .. } = group.count;
+        let (reason, buffer) =
+            (group.reason.to_string(), group.buffer.map(|kind| kind.to_string()));
+        Self { dtype: &group.dtype, reason, buffer, tensors, elements, parameters, bytes }
+    }
+}
+
+/// The mixture of experts, by the names that huggingface.js proposes (its #2182).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Moe {
+    num_experts: u64,
+    top_k: u64,
+    per_expert: u64,
+    always_active: u64,
+    active: u64,
+    formula: &'static str,
+}
+
+impl From<MixtureOfExperts> for Moe {
+    fn from(moe: MixtureOfExperts) -> Self {
+        Self {
+            num_experts: moe.experts,
+            top_k: moe.experts_per_token,
+            per_expert: moe.per_expert,
+            always_active: moe.always_active,
+            active: moe.active(),
+            formula: "alwaysActive + topK * perExpert",
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod json;
 mod load;
 mod model;
 mod parse;
+pub mod quantization;
 mod read;
 pub mod safetensors;
 mod source;

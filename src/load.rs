@@ -1,29 +1,32 @@
 //! The call itself: find the weights, then read every header and count.
 
+mod count;
+mod plan;
 mod reader;
 
 use std::fmt;
-use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::{Either, select};
 
+pub(crate) use self::plan::Plan;
 use self::reader::Reader;
 use crate::error::Error;
 use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
-use crate::safetensors::{PREFIX_LENGTH, RepoPath};
+use crate::safetensors::RepoPath;
 use crate::store::{Fetched, Store};
 use crate::verdict::Verdict;
-
-/// The bytes of a file that hold the length of its header.
-const PREFIX: Range<u64> = 0..PREFIX_LENGTH;
 
 /// The names by which weights are found in a repo.
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+
+/// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
+/// rules they are counted, reads the one at the root.
+const CONFIG: &str = "config.json";
 
 /// How far a call is, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub(crate) struct Limits {
     pub(crate) headers: u64,
     /// Bytes of an index.
     pub(crate) index: u64,
+    /// Bytes of a configuration.
+    pub(crate) config: u64,
     /// Shards that are read side by side.
     pub(crate) concurrency: usize,
 }
@@ -90,6 +95,7 @@ pub(crate) struct Load {
     pub(crate) source: String,
     pub(crate) store: Store,
     pub(crate) target: Target,
+    pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) on_progress: Option<OnProgress>,
 }
@@ -104,7 +110,7 @@ impl Load {
     /// Reads all headers, and ends at the first error.
     pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
         match self.begin().await? {
-            (reader, Found::File { path, start }) => reader.single(path, &start.value).await,
+            (reader, Found::File { path, start }) => reader.single(path, start.value).await,
             (reader, Found::Index { path, json }) => reader.sharded(path, json.value).await,
         }
     }
@@ -112,7 +118,7 @@ impl Load {
     /// Reads all headers, and goes on where one is wrong.
     pub(crate) async fn verify(self) -> Result<Verdict, Error> {
         Ok(match self.begin().await? {
-            (reader, Found::File { path, start }) => reader.verify_file(path, &start.value).await,
+            (reader, Found::File { path, start }) => reader.verify_file(path, start.value).await,
             (reader, Found::Index { path, json }) => reader.verify_shards(path, json.value).await,
         })
     }
@@ -175,7 +181,7 @@ impl Load {
     }
 
     async fn find_file(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
-        let start = self.store.range(path, &PREFIX, meter).await?;
+        let start = self.store.range(path, &self.plan.file(), meter).await?;
         Ok(Found::File { path: path.clone(), start })
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::hub::CommitSha;
+use crate::quantization::Counting;
 use crate::safetensors::{
     Finding, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
 };
@@ -53,8 +54,10 @@ pub struct Facts {
     pub source: String,
     /// The commit that every byte is of; `None` where there are no commits.
     pub commit: Option<CommitSha>,
-    /// Parameters, scalars and bytes per dtype.
+    /// Parameters, elements, scalars and bytes per dtype.
     pub parameter_count: ParameterCount,
+    /// How the parameters were counted, tensor by tensor.
+    pub counting: Counting,
     /// The total that the file or the index claims of itself; a claim, not a count.
     pub declared_total: Option<u64>,
     /// What is odd about the files, though the counts are right.

@@ -44,6 +44,10 @@ pub(crate) struct Place {
     /// File to read, or folder to look in, inside each repository
     #[arg(long, short, value_name = "PATH")]
     pub(crate) path: Option<String>,
+
+    /// Read each header in one request instead of two, at the price of some bytes more
+    #[arg(long)]
+    pub(crate) prefetch: bool,
 }
 
 impl Args {
@@ -82,6 +86,7 @@ Examples:
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
   hf-meta gpt2 --tree                           its modules
+  hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
@@ -97,6 +102,7 @@ Examples:
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
   hf-meta gpt2 --tree                           its modules
+  hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard

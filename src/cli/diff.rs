@@ -224,6 +224,10 @@ fn figures(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
     if dtypes.len() > 1 {
         rows.push(row("total", [before.total(), after.total()], thousands));
     }
+    let elements = [before.totals().elements, after.totals().elements];
+    if elements != [before.total(), after.total()] {
+        rows.push(row("elements", elements, thousands));
+    }
     rows.push(row("bytes", [before.totals().bytes, after.totals().bytes], bytes));
     let mut columns = Columns::new([false, true, true, true]);
     for row in &rows {

@@ -6,6 +6,7 @@ mod asked;
 mod columns;
 mod connection;
 mod diff;
+mod explain;
 mod json;
 mod log;
 mod progress;

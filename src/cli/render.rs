@@ -4,37 +4,60 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use hf_meta::safetensors::DtypeCount;
-use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo, Tree};
+use hf_meta::{
+    ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo, Tree,
+};
 
 use super::columns::Columns;
+use super::explain;
 use super::style::{BOLD, DIM};
 use super::text::{bytes, counted, escape, shape, share, thousands};
 use super::tree::{self, Screen};
 
-/// The parameters per dtype, what they add up to, and what it took to know.
+/// The parameters per dtype, what they add up to, and what it took to know. Elements stand beside the
+/// parameters where they are not the same number.
 pub(crate) fn counts(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
     let count = parsed.parameter_count();
-    let totals = count.totals();
-    let mut rows: Vec<_> = count.rows().collect();
-    rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.parameters));
-    let mut cells = vec![["dtype", "parameters", "bytes", "share"].map(str::to_owned)];
-    cells.extend(rows.iter().map(|(dtype, row)| figures(dtype.as_str(), row, totals)));
-    if rows.len() > 1 {
-        cells.push(figures("total", totals, totals));
-    }
-    let mut columns = Columns::new([false, true, true, true]);
-    for row in &cells {
-        columns.fit(row);
-    }
+    let whole = count.totals().parameters;
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
-    cells.iter().try_for_each(|row| columns.write(out, row))?;
+    if count.rows().all(|(_, row)| row.parameters == row.elements) {
+        by_dtype(out, count, ["dtype", "parameters", "bytes", "share"], |name, row| {
+            let share = share(row.parameters, whole);
+            [name, thousands(row.parameters), bytes(row.bytes), share]
+        })?;
+    } else {
+        let head = ["dtype", "parameters", "elements", "bytes", "share"];
+        by_dtype(out, count, head, |name, row| {
+            let (parameters, elements) = (thousands(row.parameters), thousands(row.elements));
+            [name, parameters, elements, bytes(row.bytes), share(row.parameters, whole)]
+        })?;
+    }
+    if let Some(moe) = &parsed.facts().counting.moe {
+        writeln!(out, "{}", explain::active(moe))?;
+    }
     writeln!(out, "{}", contents(parsed))?;
     writeln!(out, "{DIM}{}{DIM:#}\n", cost(parsed))
 }
 
-fn figures(name: &str, row: &DtypeCount, totals: &DtypeCount) -> [String; 4] {
-    let share = share(row.parameters, totals.parameters);
-    [escape(name), thousands(row.parameters), bytes(row.bytes), share]
+/// A row for each dtype, those with most parameters first, and one for all of them.
+fn by_dtype<const N: usize>(
+    out: &mut impl Write,
+    count: &ParameterCount,
+    head: [&str; N],
+    cells: impl Fn(String, &DtypeCount) -> [String; N],
+) -> io::Result<()> {
+    let mut rows: Vec<_> = count.rows().collect();
+    rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.parameters));
+    let mut table = vec![head.map(str::to_owned)];
+    table.extend(rows.iter().map(|(dtype, row)| cells(escape(dtype.as_str()), row)));
+    if rows.len() > 1 {
+        table.push(cells("total".to_owned(), count.totals()));
+    }
+    let mut columns = Columns::new(std::array::from_fn(|at| at > 0));
+    for row in &table {
+        columns.fit(row);
+    }
+    table.iter().try_for_each(|row| columns.write(out, row))
 }
 
 /// How many files and tensors there are, and of which commit.
@@ -87,7 +110,7 @@ pub(crate) fn tensors(
         let wanted = |name: &str| filter.is_none_or(|filter| filter.matches(name));
         files.iter().flat_map(move |(path, header)| {
             let tensors = header.tensors().filter(move |(name, _)| wanted(name));
-            tensors.map(move |(name, tensor)| tensor_row(name, tensor, path))
+            tensors.map(move |(name, tensor)| tensor_row(name, &tensor, path))
         })
     };
     let mut columns = Columns::new([false, false, false, true, false]);

@@ -49,7 +49,7 @@ impl Session {
     }
 
     fn model(&self, asked: &Asked, place: &Place) -> Result<Model, Error> {
-        let mut model = self.client.source(asked.source.clone()?);
+        let mut model = self.client.source(asked.source.clone()?).prefetch(place.prefetch);
         if let Some(revision) = &place.revision {
             model = model.revision(revision);
         }

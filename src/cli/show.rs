@@ -11,7 +11,7 @@ use super::asked::Asked;
 use super::report::Outcome;
 use super::session::Session;
 use super::tree::Screen;
-use super::{json, render, report};
+use super::{explain, json, render, report};
 
 /// Repositories that are read side by side. Each of them reads many shards side by side.
 const REPOS_AT_ONCE: usize = 4;
@@ -47,7 +47,7 @@ pub(crate) struct ShowArgs {
 #[group(multiple = false)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a flag, and the group allows one of them"
+    reason = "one flag each; the parser sees to it that one at most is given"
 )]
 struct View {
     /// Print JSON, one document per repository and line, in the shape of huggingface.js
@@ -61,6 +61,10 @@ struct View {
     /// Draw the modules as a tree, with what is repeated told once
     #[arg(long)]
     tree: bool,
+
+    /// Say how the parameters were counted: which tensors are unpacked, left out, or no weights
+    #[arg(long, short = 'x')]
+    explain: bool,
 
     /// Print the metadata that the files carry, such as ModelSpec's title and author
     #[arg(long, short)]
@@ -116,6 +120,8 @@ fn show(args: &ShowArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
         render::tree(&mut stdout, parsed, Screen::of_stdout())?;
     } else if view.tensors {
         render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
+    } else if view.explain {
+        explain::groups(&mut stdout, parsed)?;
     } else if view.metadata {
         render::metadata(&mut stdout, parsed)?;
     } else {

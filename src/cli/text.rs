@@ -46,6 +46,16 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{}.{} EB", tenths / 10, tenths % 10)
 }
 
+/// A number of parameters as the names of models have it, in whole billions or millions: `3B`, `400M`.
+pub(crate) fn size_of_model(parameters: u64) -> String {
+    let rounded = |unit: u64| (u128::from(parameters) + u128::from(unit) / 2) / u128::from(unit);
+    match rounded(1_000_000) {
+        0 => parameters.to_string(),
+        millions @ 1..1_000 => format!("{millions}M"),
+        _ => format!("{}B", rounded(1_000_000_000)),
+    }
+}
+
 /// A part of a whole in percent.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -77,6 +87,24 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_of_models() {
+        let cases = [
+            (0, "0"),
+            (499_999, "499999"),
+            (500_000, "1M"),
+            (400_123_456, "400M"),
+            (999_499_999, "999M"),
+            (999_500_000, "1B"),
+            (3_345_678_912, "3B"),
+            (32_900_000_000, "33B"),
+            (u64::MAX, "18446744074B"),
+        ];
+        for (parameters, expected) in cases {
+            assert_eq!(size_of_model(parameters), expected);
+        }
+    }
 
     #[test]
     fn nothing_that_a_terminal_acts_on_is_left() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, Serializer};
 
-use super::column;
+use super::{column, elements};
 use crate::diff::{Change, ChangeKind, Diff, Side};
 use crate::hub::CommitSha;
 use crate::safetensors::Dtype;
@@ -51,6 +51,8 @@ struct SideDocument<'a> {
     tensors: u64,
     parameter_count: BTreeMap<&'a Dtype, u64>,
     parameter_total: u64,
+    element_count: BTreeMap<&'a Dtype, u64>,
+    element_total: u64,
     byte_count: BTreeMap<&'a Dtype, u64>,
     byte_total: u64,
 }
@@ -65,6 +67,8 @@ impl<'a> From<&'a Side> for SideDocument<'a> {
             tensors: count.totals().tensors,
             parameter_count: count.iter().collect(),
             parameter_total: count.total(),
+            element_count: elements(count),
+            element_total: count.totals().elements,
             byte_count: column(count, |row| row.bytes),
             byte_total: count.totals().bytes,
         }

@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
-use super::{Limits, Load, OnProgress, PREFIX, Progress};
+use super::{Limits, Load, OnProgress, Plan, Progress};
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
-use crate::read::{Chunk, Meter};
+use crate::quantization::Counting;
+use crate::read::{Chunk, Meter, off_the_workers};
 use crate::safetensors::{
     Finding, HeaderLength, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
     agreement,
@@ -22,12 +23,13 @@ use crate::store::{Fetched, Store};
 /// Reads headers of one commit.
 pub(super) struct Reader {
     source: String,
-    store: Store,
+    pub(super) store: Store,
     commit: Option<CommitSha>,
-    limits: Limits,
+    plan: Plan,
+    pub(super) limits: Limits,
     on_progress: Option<OnProgress>,
     started: Instant,
-    meter: Meter,
+    pub(super) meter: Meter,
     header_bytes: AtomicU64,
 }
 
@@ -39,11 +41,12 @@ impl Reader {
         started: Instant,
         meter: Meter,
     ) -> Self {
-        let Load { source, store, limits, on_progress, .. } = load;
+        let Load { source, store, plan, limits, on_progress, .. } = load;
         Self {
             source,
             store: store.pinned(commit.as_ref()),
             commit,
+            plan,
             limits,
             on_progress,
             started,
@@ -55,12 +58,12 @@ impl Reader {
     pub(super) async fn single(
         self,
         path: RepoPath,
-        start: &Chunk,
+        start: Chunk,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let header = self.rest(&path, start).await?;
-        let (count, declared) = (header.parameter_count().clone(), header.declared_total());
-        let findings = agreement::check_count(&count, declared);
-        let facts = self.facts(header.file_size(), count, declared, findings);
+        let mut findings = Vec::new();
+        let counted = self.count(&[(&path, &header)], &mut findings).await?;
+        let facts = self.facts(header.file_size(), counted, header.declared_total(), findings);
         Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, facts }))
     }
 
@@ -70,40 +73,44 @@ impl Reader {
         json: Vec<u8>,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
-        let index = SafetensorsIndexJson::from_json(&json).map_err(wrong)?;
-        drop(json);
-        let headers = self.headers(&path, index.shards()).await?;
-        let (count, findings) = agreement::check(&index, &headers).map_err(wrong)?;
+        let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
+        let index = index.await.map_err(wrong)?;
+        let headers = self.headers(&path, &index).await?;
+        let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
+        let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
+        let counted = self.count(&files, &mut findings).await?;
         let bytes =
             headers.iter().map(|(_, header)| header.file_size()).fold(0, u64::saturating_add);
-        let facts = self.facts(bytes, count, index.declared_total(), findings);
+        let facts = self.facts(bytes, counted, index.declared_total(), findings);
         Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
     }
 
     /// The headers of all shards, in the order of the shards.
     async fn headers(
         &self,
-        index: &RepoPath,
-        shards: &[RepoPath],
+        path: &RepoPath,
+        index: &SafetensorsIndexJson,
     ) -> Result<Vec<(RepoPath, SafetensorsFileHeader)>, Error> {
-        let reads = self.reads(index, shards);
+        let reads = self.reads(path, index);
         let reads = reads.map(|(rank, read)| read.map(|header| (rank, header)));
         let mut headers: Vec<_> = reads.try_collect().await?;
         headers.sort_unstable_by_key(|(rank, _)| *rank);
-        Ok(headers.into_iter().map(|(rank, header)| (shards[rank].clone(), header)).collect())
+        let named = |(rank, header): (usize, _)| (index.shards()[rank].clone(), header);
+        Ok(headers.into_iter().map(named).collect())
     }
 
     /// What reading the header of each shard gives, with the place of the shard, as it comes: they are
     /// read side by side.
     fn reads(
         &self,
-        index: &RepoPath,
-        shards: &[RepoPath],
+        path: &RepoPath,
+        index: &SafetensorsIndexJson,
     ) -> impl Stream<Item = (usize, Result<SafetensorsFileHeader, Error>)> {
-        let (total, mut done) = (shards.len(), 0);
-        let reads = shards.iter().enumerate().map(move |(rank, shard)| {
-            let path = index.sibling(shard);
-            async move { (rank, self.header(&path).await) }
+        let (total, mut done) = (index.shards().len(), 0);
+        let shards = index.shards().iter().zip(self.plan.shards(index));
+        let reads = shards.enumerate().map(move |(rank, (shard, first))| {
+            let path = path.sibling(shard);
+            async move { (rank, self.header(&path, &first).await) }
         });
         stream::iter(reads).buffer_unordered(self.limits.concurrency).inspect(move |_| {
             done += 1;
@@ -113,38 +120,68 @@ impl Reader {
         })
     }
 
-    async fn header(&self, path: &RepoPath) -> Result<SafetensorsFileHeader, Error> {
-        let start = self.read(path, &PREFIX).await?;
-        self.rest(path, &start).await
+    async fn header(
+        &self,
+        path: &RepoPath,
+        first: &Range<u64>,
+    ) -> Result<SafetensorsFileHeader, Error> {
+        let start = self.read(path, first).await?;
+        self.rest(path, start).await
     }
 
     /// Reads and checks the header of a file of which the first bytes are known.
-    async fn rest(&self, path: &RepoPath, start: &Chunk) -> Result<SafetensorsFileHeader, Error> {
+    async fn rest(&self, path: &RepoPath, start: Chunk) -> Result<SafetensorsFileHeader, Error> {
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let file_size = start.file_size;
         let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
         let range = length.map_err(wrong)?.range();
         self.take_from_budget(path, range.end - range.start)?;
-        let json = self.read(path, &range).await?;
-        if json.file_size != file_size {
-            let (before, after) = (file_size, json.file_size);
-            return Err(Error::Changed { file: self.store.name(path), before, after });
-        }
-        let header = SafetensorsFileHeader::from_json(&json.bytes).map_err(wrong)?;
+        let json = self.complete(path, start, &range).await?;
+        let header = off_the_workers(json.len(), move || SafetensorsFileHeader::from_json(&json));
+        let header = header.await.map_err(wrong)?;
         header.check_file_size(file_size).map_err(wrong)?;
         Ok(header)
     }
 
+    /// The bytes of a range of a file of which the first bytes are known; asks for what is missing.
+    async fn complete(
+        &self,
+        path: &RepoPath,
+        start: Chunk,
+        range: &Range<u64>,
+    ) -> Result<Vec<u8>, Error> {
+        let Chunk { mut bytes, file_size } = start;
+        let known = bytes.len() as u64;
+        bytes.truncate(usize::try_from(range.end).unwrap_or(usize::MAX));
+        bytes.drain(..bytes.len().min(usize::try_from(range.start).unwrap_or(usize::MAX)));
+        if known < range.end {
+            let missing = self.read(path, &(known..range.end)).await?;
+            if missing.file_size != file_size {
+                let (before, after) = (file_size, missing.file_size);
+                return Err(Error::Changed { file: self.store.name(path), before, after });
+            }
+            if bytes.is_empty() {
+                return Ok(missing.bytes);
+            }
+            bytes.extend_from_slice(&missing.bytes);
+        }
+        Ok(bytes)
+    }
+
     /// Reads a range of a file of the commit.
     async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<Chunk, Error> {
-        let Fetched { value, commit } = self.store.range(path, range, &self.meter).await?;
-        match (&self.commit, commit) {
+        self.of_commit(path, self.store.range(path, range, &self.meter).await?)
+    }
+
+    /// What was read of a file, if it is of the commit.
+    pub(super) fn of_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
+        match (&self.commit, read.commit) {
             (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
                 file: self.store.name(path),
                 pinned: pinned.clone(),
                 found,
             }),
-            _ => Ok(value),
+            _ => Ok(read.value),
         }
     }
 
@@ -161,16 +198,18 @@ impl Reader {
     fn facts(
         self,
         bytes_total: u64,
-        parameter_count: ParameterCount,
+        (parameter_count, counting): (ParameterCount, Counting),
         declared_total: Option<u64>,
         mut findings: Vec<Finding>,
     ) -> Facts {
+        findings.extend(agreement::check_count(&parameter_count, declared_total));
         findings.extend(self.not_pinned());
         let cost = self.cost(bytes_total);
         Facts {
             source: self.source,
             commit: self.commit,
             parameter_count,
+            counting,
             declared_total,
             findings,
             cost,

@@ -15,31 +15,27 @@ use super::{
 
 type Headers = [(RepoPath, SafetensorsFileHeader)];
 
-/// The count over all shards, and what is odd about them.
+/// What is odd about an index and its shards, other than what [`check_count`] finds.
 ///
 /// # Errors
 ///
 /// When the index and the headers cannot both be right about what there is to count, and when a sum
 /// leaves 64 bits.
-pub fn check(
-    index: &SafetensorsIndexJson,
-    headers: &Headers,
-) -> Result<(ParameterCount, Vec<Finding>), IndexError> {
-    let (count, findings) = survey(index, headers);
+pub fn check(index: &SafetensorsIndexJson, headers: &Headers) -> Result<Vec<Finding>, IndexError> {
+    let findings = survey(index, headers);
     match findings.first().and_then(contradiction) {
         Some(error) => Err(error),
-        None => Ok((count, findings)),
+        None => Ok(findings),
     }
 }
 
 /// What an index and the headers of its shards contradict each other in, then what is odd about them.
 ///
-/// Of shards whose header is not given nothing is said. The totals of the index are held against those
-/// of the headers only where these are given for all shards and hold just the tensors of the index;
-/// elsewhere the difference is bound to be there. The count is right where nothing found is an
-/// [error](super::Severity::Error).
+/// Of shards whose header is not given nothing is said. The size that the index declares is held against
+/// that of the tensors only where all headers are given and hold just the tensors of the index; elsewhere
+/// the difference is bound to be there.
 #[must_use]
-pub fn survey(index: &SafetensorsIndexJson, headers: &Headers) -> (ParameterCount, Vec<Finding>) {
+pub fn survey(index: &SafetensorsIndexJson, headers: &Headers) -> Vec<Finding> {
     let mut count = ParameterCount::default();
     let sum = headers.iter().try_for_each(|(_, header)| count.merge(header.parameter_count()));
     let places = Places::of(headers);
@@ -52,11 +48,8 @@ pub fn survey(index: &SafetensorsIndexJson, headers: &Headers) -> (ParameterCoun
         let (declared, found) = (index.total_size(), count.totals().bytes);
         let wrong = declared.filter(|&declared| declared != found);
         findings.extend(wrong.map(|declared| Finding::TotalSize { declared, found }));
-        findings.extend(check_count(&count, index.declared_total()));
-    } else {
-        findings.extend(check_count(&count, None));
     }
-    (count, findings)
+    findings
 }
 
 /// What makes a count wrong, as an error.
@@ -73,7 +66,8 @@ fn contradiction(finding: &Finding) -> Option<IndexError> {
 
 /// What is odd about a count by itself, and beside the total that the file claims.
 ///
-/// Both ways of counting scalars are taken as right: the writers of the claim differ.
+/// Parameters and elements are both taken as right, with scalars or without: the writers of the claim
+/// differ.
 #[must_use]
 pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding> {
     let unknown = count.rows().filter(|(dtype, _)| dtype.bits().is_none());
@@ -81,9 +75,13 @@ pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding
         dtype: clip(dtype.as_str()),
         tensors: row.tensors,
     });
-    let (found, scalars) = (count.total(), count.totals().scalars);
-    let is_wrong =
-        |&declared: &u64| declared != found && Some(declared) != found.checked_add(scalars);
+    let totals = count.totals();
+    let is_wrong = |declared: &u64| {
+        [totals.parameters, totals.elements]
+            .into_iter()
+            .all(|found| *declared != found && Some(*declared) != found.checked_add(totals.scalars))
+    };
+    let found = totals.parameters;
     let wrong =
         declared.filter(is_wrong).map(|declared| Finding::TotalParameters { declared, found });
     bounded(unknown).into_iter().chain(wrong).collect()
@@ -181,7 +179,13 @@ mod tests {
         let index = SafetensorsIndexJson::from_json(index.as_bytes()).unwrap();
         let path = |name: &str| name.parse::<RepoPath>().unwrap();
         let headers = [(path("a.safetensors"), header(a)), (path("b.safetensors"), header(b))];
-        check(&index, &headers).map(|(_, findings)| findings)
+        let mut count = ParameterCount::default();
+        for (_, header) in &headers {
+            count.merge(header.parameter_count()).unwrap();
+        }
+        let mut findings = check(&index, &headers)?;
+        findings.extend(check_count(&count, index.declared_total()));
+        Ok(findings)
     }
 
     const INDEX: &str = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{Dtype, PathError};
+use super::{Dtype, PathError, clip};
 
 /// Why a file is not a valid safetensors file.
 ///
@@ -61,6 +61,13 @@ pub enum HeaderError {
         last(tensor.as_deref())
     )]
     FileSize { tensor: Option<String>, expected: u64, found: u64 },
+}
+
+impl HeaderError {
+    /// A tensor that is too large to be counted, or with which a sum becomes so.
+    pub(crate) fn overflow(tensor: &str) -> Self {
+        Self::Overflow { tensor: clip(tensor) }
+    }
 }
 
 /// The tensor that a file ends with, or its header where it has no data.

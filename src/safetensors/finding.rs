@@ -73,9 +73,9 @@ pub enum Finding {
         "no output embedding is stored, though it is not tied to `{stored}` (`tie_word_embeddings`)"
     )]
     NoOutput { stored: String },
-    /// It was to be held against the tensors.
-    #[error("`{file}` is not used: {reason}")]
-    BadConfig { file: String, reason: String },
+    /// It may say how weights are packed, and whether embeddings are tied.
+    #[error("`{file}` is passed over, and packed weights are counted as stored: {message}")]
+    Config { file: String, message: String },
     #[error("no output embedding is stored: it is tied to `{stored}` (`tie_word_embeddings`)")]
     Tied { stored: String },
     #[error(
@@ -113,11 +113,9 @@ impl Finding {
             | Self::InTwoShards { .. }
             | Self::Missing { .. }
             | Self::Overflow => Severity::Error,
-            Self::BadConfig { .. }
-            | Self::Tied { .. }
-            | Self::TiedTwice { .. }
-            | Self::NotPinned
-            | Self::More { .. } => Severity::Note,
+            Self::Tied { .. } | Self::TiedTwice { .. } | Self::NotPinned | Self::More { .. } => {
+                Severity::Note
+            }
             _ => Severity::Warning,
         }
     }

@@ -18,9 +18,9 @@ mod finding;
 mod header;
 mod index;
 mod length;
-mod name;
+mod names;
+mod parts;
 mod path;
-mod table;
 mod tensor;
 mod text;
 
@@ -35,5 +35,5 @@ pub use path::{PathError, RepoPath};
 pub use tensor::TensorInfo;
 
 pub(crate) use finding::bounded;
-pub(crate) use name::{in_order, number, parts, ranges};
+pub(crate) use parts::{in_order, number, parts, ranges};
 pub(crate) use text::{chain, clip};

@@ -58,6 +58,11 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// What a config says; nothing where it is none, or says it in another form.
+    pub(crate) fn read(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
     /// Holds the config against the tensors of complete files, and adds what there is to say of their
     /// output embedding; where that was found missing and is tied, in place of the error.
     pub(crate) fn explain(
@@ -125,7 +130,7 @@ fn is_at_end(end: &str, name: &str) -> bool {
     name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, &TensorInfo)> {
+fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
     headers.iter().flat_map(|(_, header)| header.tensors())
 }
 

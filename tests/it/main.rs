@@ -20,8 +20,13 @@ mod documented;
 mod faults;
 mod fixtures;
 mod floors;
+#[cfg(target_os = "linux")]
+mod http2;
 mod local_hub;
+#[cfg(target_os = "linux")]
+mod memory;
 mod properties;
+mod published;
 mod requests;
 mod resilience;
 mod sources;
@@ -29,5 +34,6 @@ mod support;
 #[cfg(target_os = "linux")]
 // Elsewhere the system keeps its certificates where a test must not put its own.
 mod tls;
+mod traces;
 mod verify;
 mod wire;

@@ -1,15 +1,24 @@
 //! What several tests need.
 
 use std::error::Error as _;
+use std::ffi::OsStr;
+use std::process::Command;
 
 use hf_meta::{Client, Error, SafetensorsParseFromRepo};
 
 use crate::hub::{File, LocalHub, Repo, load_folder};
+use crate::models::Model;
 
 /// The Hub with all fixtures.
 pub(crate) fn documented() -> LocalHub {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
     LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
+}
+
+/// A repo made in memory.
+pub(crate) fn made(model: &Model) -> Repo {
+    let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));
+    Repo::new(model.repo).commit(&model.commit()).heads(files)
 }
 
 /// A client of a Hub, with the defaults.
@@ -33,10 +42,10 @@ pub(crate) fn file(header: &str, data: u64) -> File {
     File::cut(head, size)
 }
 
-/// A file of `U8` tensors, one byte each, of these names.
+/// A file of `BOOL` tensors, one byte each and of a dtype that nothing is packed into, of these names.
 pub(crate) fn weights(tensors: &[&str]) -> File {
     let entry = |(at, name): (usize, &&str)| {
-        format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+        format!(r#""{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
     };
     let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
     let head = head(&format!("{{{}}}", entries.join(",")));
@@ -60,6 +69,24 @@ pub(crate) fn sharded(repo: &str) -> Repo {
         )
         .file("a.safetensors", weights(&["x"]))
         .file("b.safetensors", weights(&["y"]))
+}
+
+/// Tells a process that it was started for one test.
+const ALONE: &str = "HF_META_TEST_ALONE";
+
+/// Runs a test of this binary in a process of its own, with these variables in its environment.
+pub(crate) fn run_alone(test: &str, env: &[(&str, &OsStr)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").envs(env.iter().copied());
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Whether this is such a process.
+pub(crate) fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
 }
 
 /// An error and its causes, as one line.

@@ -95,6 +95,7 @@ const WARNINGS: &[Defect] = &[
         &["droppedTied"],
     ),
     ("no output embedding", |set| tie(set, false), &["noOutput"]),
+    ("a config that is none", |set| set.replace("config.json", "<html>"), &["config"]),
 ];
 
 const NOTES: &[Defect] = &[
@@ -109,7 +110,6 @@ const NOTES: &[Defect] = &[
         },
         &["tiedTwice"],
     ),
-    ("a config that is none", |set| set.replace("config.json", "<html>"), &["badConfig"]),
     ("a config that says nothing of it", |set| set.replace("config.json", "{}"), &[]),
 ];
 

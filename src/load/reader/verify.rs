@@ -4,81 +4,99 @@ use futures::stream::StreamExt;
 
 use super::Reader;
 use crate::error::Error;
-use crate::read::Chunk;
+use crate::load::CONFIG;
+use crate::load::count::{call_for_config, usable};
+use crate::read::{Chunk, off_the_workers};
 use crate::safetensors::{
-    Finding, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, agreement, bounded, chain, clip,
+    Finding, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, Severity, agreement, bounded,
+    chain, clip,
 };
-use crate::store::Fetched;
-use crate::verdict::tying::{Config, Input};
+use crate::verdict::tying::{self, Input};
 use crate::verdict::{Verdict, numbering};
 
-/// The config of a model, beside its weights.
-const CONFIG: &str = "config.json";
+type Headers = [(RepoPath, SafetensorsFileHeader)];
 
-/// The most bytes of a config that are read. The longest known list thousands of labels.
-const CONFIG_LIMIT: u64 = 10_000_000;
-
-type Headers = Vec<(RepoPath, SafetensorsFileHeader)>;
+/// What the files of a set are found to be.
+struct Survey {
+    /// How many files there should be.
+    files: usize,
+    /// Those whose header can be read.
+    headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    /// The total that the set claims of itself.
+    declared: Option<u64>,
+    findings: Vec<Finding>,
+}
 
 impl Reader {
-    pub(in super::super) async fn verify_file(self, path: RepoPath, start: &Chunk) -> Verdict {
-        let (headers, mut findings) = match self.rest(&path, start).await {
-            Ok(header) => (vec![(path.clone(), header)], Vec::new()),
-            Err(error) => (Vec::new(), vec![finding(&path, error)]),
-        };
-        for (_, header) in &headers {
-            let (count, declared) = (header.parameter_count(), header.declared_total());
-            findings.extend(agreement::check_count(count, declared));
+    pub(in crate::load) async fn verify_file(self, path: RepoPath, start: Chunk) -> Verdict {
+        let mut survey =
+            Survey { files: 1, headers: Vec::new(), declared: None, findings: Vec::new() };
+        match self.rest(&path, start).await {
+            Ok(header) => {
+                survey.declared = header.declared_total();
+                survey.headers.push((path.clone(), header));
+            }
+            Err(error) => survey.findings.push(finding(&path, error)),
         }
-        self.conclude(&path, 1, &headers, findings).await
+        self.conclude(&path, survey).await
     }
 
-    pub(in super::super) async fn verify_shards(self, path: RepoPath, json: Vec<u8>) -> Verdict {
-        let index = match SafetensorsIndexJson::from_json(&json) {
-            Ok(index) => index,
+    pub(in crate::load) async fn verify_shards(self, path: RepoPath, json: Vec<u8>) -> Verdict {
+        let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
+        let survey = match index.await {
+            Ok(index) => self.survey(&path, &index).await,
             Err(reason) => {
-                let finding = Finding::BadIndex { file: clip(path.as_str()), reason };
-                return self.conclude(&path, 0, &[], vec![finding]).await;
+                let findings = vec![Finding::BadIndex { file: clip(path.as_str()), reason }];
+                Survey { files: 0, headers: Vec::new(), declared: None, findings }
             }
         };
-        drop(json);
-        let (headers, mut findings) = self.readable(&path, index.shards()).await;
-        findings.extend(agreement::survey(&index, &headers).1);
-        findings.extend(numbering::check(index.shards()));
-        self.conclude(&path, index.shards().len(), &headers, findings).await
+        self.conclude(&path, survey).await
     }
 
-    /// The headers that can be read, and why the others cannot.
-    async fn readable(&self, index: &RepoPath, shards: &[RepoPath]) -> (Headers, Vec<Finding>) {
-        let mut reads: Vec<_> = self.reads(index, shards).collect().await;
+    async fn survey(&self, path: &RepoPath, index: &SafetensorsIndexJson) -> Survey {
+        let mut reads: Vec<_> = self.reads(path, index).collect().await;
         reads.sort_unstable_by_key(|(rank, _)| *rank);
         let (mut headers, mut errors) = (Vec::with_capacity(reads.len()), Vec::new());
-        for (rank, read) in reads {
+        for (shard, (_, read)) in index.shards().iter().zip(reads) {
             match read {
-                Ok(header) => headers.push((shards[rank].clone(), header)),
-                Err(error) => errors.push(finding(&shards[rank], error)),
+                Ok(header) => headers.push((shard.clone(), header)),
+                Err(error) => errors.push(finding(shard, error)),
             }
         }
-        (headers, bounded(errors.into_iter()))
+        let mut findings = bounded(errors.into_iter());
+        findings.extend(agreement::survey(index, &headers));
+        findings.extend(numbering::check(index.shards()));
+        Survey { files: index.shards().len(), headers, declared: index.declared_total(), findings }
     }
 
-    async fn conclude(
-        self,
-        path: &RepoPath,
-        files: usize,
-        headers: &[(RepoPath, SafetensorsFileHeader)],
-        mut findings: Vec<Finding>,
-    ) -> Verdict {
-        // Of an output embedding that may be in a file that was not read nothing can be said.
-        if headers.len() == files
-            && let Some(input) = Input::find(headers)
-        {
-            match self.config(path).await {
-                Ok(Some(config)) => config.explain(&input, headers, &mut findings),
-                Ok(None) => {}
-                Err(finding) => findings.push(finding),
-            }
+    async fn conclude(self, path: &RepoPath, survey: Survey) -> Verdict {
+        let Survey { files, headers, declared, mut findings } = survey;
+        // What a file that was not read would add to the model cannot be known.
+        let input = Input::find(&headers).filter(|_| headers.len() == files && is_at_root(path));
+        let declared = declared.filter(|_| headers.len() == files && is_countable(&findings));
+        let counted: Vec<_> = headers.iter().map(|(path, header)| (path, header)).collect();
+        let mut config = None;
+        if input.is_some() || call_for_config(&counted) {
+            let read = self.config(&mut findings).await;
+            config = read.unwrap_or_else(|error| {
+                findings.push(finding(&RepoPath::trusted(CONFIG), error));
+                None
+            });
         }
+        let rules = config.as_deref().and_then(|json| usable(json, &mut findings));
+        match self.tally(&counted, rules.as_ref()) {
+            Ok((count, _)) => findings.extend(agreement::check_count(&count, declared)),
+            Err(_) if findings.contains(&Finding::Overflow) => {}
+            Err(_) => findings.insert(0, Finding::Overflow),
+        }
+        let config = config.as_deref().and_then(tying::Config::read);
+        if let (Some(input), Some(config)) = (input, config) {
+            config.explain(&input, &headers, &mut findings);
+        }
+        self.verdict(files, &headers, findings)
+    }
+
+    fn verdict(self, files: usize, headers: &Headers, mut findings: Vec<Finding>) -> Verdict {
         findings.extend(self.not_pinned());
         let sizes = headers.iter().map(|(_, header)| header.file_size());
         let cost = self.cost(sizes.fold(0, u64::saturating_add));
@@ -92,18 +110,18 @@ impl Reader {
             cost,
         }
     }
+}
 
-    /// The config beside the weights, where there is one.
-    async fn config(&self, weights: &RepoPath) -> Result<Option<Config>, Finding> {
-        let path = weights.sibling(&RepoPath::within(None, CONFIG));
-        let bad = |reason: String| Finding::BadConfig { file: clip(path.as_str()), reason };
-        let json = match self.store.whole(&path, CONFIG_LIMIT, &self.meter).await {
-            Ok(Fetched { value, .. }) => value,
-            Err(Error::FileNotFound { .. }) => return Ok(None),
-            Err(error) => return Err(bad(chain(&error))),
-        };
-        serde_json::from_slice(&json).map(Some).map_err(|error| bad(clip(&error.to_string())))
-    }
+/// Whether the config of the model is beside its weights, and not that of another one.
+fn is_at_root(path: &RepoPath) -> bool {
+    path.segments().count() == 1
+}
+
+/// Whether the tensors that were found are those that a total is declared of.
+fn is_countable(findings: &[Finding]) -> bool {
+    !findings.iter().any(|finding| {
+        finding.severity() == Severity::Error || matches!(finding, Finding::NotInIndex { .. })
+    })
 }
 
 /// What keeps a file from being read, as a finding.

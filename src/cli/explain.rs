@@ -1,0 +1,58 @@
+//! How the parameters were counted.
+
+use std::io::{self, Write};
+
+use hf_meta::SafetensorsParseFromRepo;
+use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
+
+use super::columns::Columns;
+use super::style::{BOLD, DIM};
+use super::text::{escape, size_of_model, thousands};
+
+/// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.
+pub(crate) fn groups(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
+    let (counting, totals) = (&parsed.facts().counting, parsed.parameter_count().totals());
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    let mut groups: Vec<_> = counting.groups.iter().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.count.parameters));
+    let mut table =
+        vec![["dtype", "tensors", "elements", "parameters", "counted"].map(str::to_owned)];
+    table.extend(groups.iter().map(|group| row(group)));
+    let figures = [totals.tensors, totals.elements, totals.parameters].map(thousands);
+    let [tensors, elements, parameters] = figures;
+    table.push(["total".to_owned(), tensors, elements, parameters, String::new()]);
+    let mut columns = Columns::new([false, true, true, true, false]);
+    for row in &table {
+        columns.fit(row);
+    }
+    table.iter().try_for_each(|row| columns.write(out, row))?;
+    if let Some(moe) = &counting.moe {
+        writeln!(out, "{}", active(moe))?;
+        writeln!(out, "{}", formula(moe))?;
+    }
+    let method = counting.method.as_deref();
+    let method = method.map_or_else(String::new, |method| format!(" for {}", escape(method)));
+    writeln!(out, "{DIM}by the rules of {}{method}{DIM:#}\n", counting.rules)
+}
+
+fn row(group: &TensorGroup) -> [String; 5] {
+    let count = group.count;
+    let buffer = group.buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
+    let [tensors, elements, parameters] =
+        [count.tensors, count.elements, count.parameters].map(thousands);
+    let reason = format!("{}{buffer}", group.reason);
+    [escape(group.dtype.as_str()), tensors, elements, parameters, reason]
+}
+
+/// How much of a mixture of experts works on a token, as names of models have it and exactly.
+pub(crate) fn active(moe: &MixtureOfExperts) -> String {
+    let (active, total) = (moe.active(), moe.total());
+    let name = format!("{}-A{}", size_of_model(total), size_of_model(active));
+    format!("{name}: {} parameters are active for a token", thousands(active))
+}
+
+fn formula(moe: &MixtureOfExperts) -> String {
+    let [always, active, expert] = [moe.always_active, moe.active(), moe.per_expert].map(thousands);
+    let (used, experts) = (moe.experts_per_token, moe.experts);
+    format!("{active} = {always} always + {used} of {experts} experts × {expert}")
+}

@@ -1,0 +1,222 @@
+//! Mixtures of experts: how many of the parameters work on one token.
+
+use super::object::Object;
+use crate::safetensors::TensorInfo;
+
+/// How many parameters of a mixture of experts work on one token.
+///
+/// The experts that a token is routed to are all alike, so that is
+/// `always_active + experts_per_token × per_expert`. Everything that is no routed expert is always
+/// active: embeddings, attention, routers, shared experts, and layers that only predict further tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MixtureOfExperts {
+    /// The routed experts of a layer.
+    pub experts: u64,
+    /// How many of them a token is routed to.
+    pub experts_per_token: u64,
+    /// The parameters of one expert, summed over the layers.
+    pub per_expert: u64,
+    /// The parameters that work on every token.
+    pub always_active: u64,
+}
+
+impl MixtureOfExperts {
+    /// The parameters that work on one token.
+    #[must_use]
+    pub fn active(&self) -> u64 {
+        self.always_active.saturating_add(self.experts_per_token.saturating_mul(self.per_expert))
+    }
+
+    /// All parameters.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.always_active.saturating_add(self.experts.saturating_mul(self.per_expert))
+    }
+}
+
+/// Whether a tensor is of an expert that tokens are routed to. Shared experts work on every token.
+pub(super) fn is_routed(name: &str) -> bool {
+    place(name).is_some() && !name.contains("shared_experts")
+}
+
+/// What follows the container of the experts in a name: the number of one, or the name of a tensor that
+/// holds all of them.
+fn place(name: &str) -> Option<&str> {
+    name.split_once(".experts.").map(|(_, place)| place)
+}
+
+/// The numbers of experts that a configuration gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExpertCounts {
+    experts: u64,
+    per_token: u64,
+}
+
+impl ExpertCounts {
+    // In the order of these lists: Mixtral, Llama 4 and gpt-oss; Qwen and OLMoE; DeepSeek, GLM and Kimi;
+    // ERNIE and DBRX. Then all but the latter two; gpt-oss; Hunyuan; DBRX; ERNIE.
+    const EXPERTS: [&str; 4] =
+        ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
+    const PER_TOKEN: [&str; 5] =
+        ["num_experts_per_tok", "experts_per_token", "moe_topk", "moe_top_k", "moe_k"];
+
+    pub(super) fn read(model: &Object<'_>) -> Option<Self> {
+        let inner = ["text_config", "llm_config", "ffn_config"];
+        let mut inner = inner.into_iter().filter_map(|key| model.get::<Object>(key));
+        Self::of(model).or_else(|| inner.find_map(|config| Self::of(&config)))
+    }
+
+    fn of(config: &Object<'_>) -> Option<Self> {
+        let experts = agreed(config, &Self::EXPERTS)?;
+        let per_token = agreed(config, &Self::PER_TOKEN)?;
+        (per_token <= experts).then_some(Self { experts, per_token })
+    }
+}
+
+/// The number under these keys; `None` where there is none, or where two differ.
+fn agreed(config: &Object<'_>, keys: &[&str]) -> Option<u64> {
+    let mut found = keys.iter().filter_map(|key| config.get(key)).filter(|&number| number > 0);
+    let first = found.next()?;
+    found.all(|other: u64| other == first).then_some(first)
+}
+
+/// The parameters of routed experts, and what their names and shapes tell of how many there are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Experts {
+    parameters: u64,
+    /// One more than the highest number of an expert.
+    numbered: u64,
+    /// The first dimension of the tensors that hold all experts.
+    stacked: Option<u64>,
+    is_unclear: bool,
+}
+
+impl Experts {
+    /// Adds a tensor; one that is of no routed expert changes nothing.
+    pub(super) fn add(&mut self, name: &str, info: &TensorInfo, parameters: u64) {
+        if parameters == 0 || !is_routed(name) {
+            return;
+        }
+        // A part of the total, which was checked.
+        self.parameters = self.parameters.saturating_add(parameters);
+        let number = place(name).and_then(|place| place.split('.').next()?.parse::<u64>().ok());
+        if let Some(number) = number {
+            self.numbered = self.numbered.max(number.saturating_add(1));
+            return;
+        }
+        let length = info.shape.first().copied();
+        self.is_unclear |= self.stacked.is_some() && self.stacked != length;
+        self.stacked = length;
+    }
+
+    /// The mixture, if the configuration and the tensors agree on how many experts there are.
+    pub(super) fn mixture(
+        &self,
+        counts: Option<ExpertCounts>,
+        total: u64,
+    ) -> Option<MixtureOfExperts> {
+        let ExpertCounts { experts, per_token } = counts?;
+        let agrees = |found: u64| found == experts;
+        let is_clear = self.parameters > 0
+            && !self.is_unclear
+            && (self.numbered == 0 || agrees(self.numbered))
+            && self.stacked.is_none_or(agrees)
+            && self.parameters.is_multiple_of(experts);
+        is_clear.then(|| MixtureOfExperts {
+            experts,
+            experts_per_token: per_token,
+            per_expert: self.parameters / experts,
+            always_active: total - self.parameters,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::safetensors::Dtype;
+
+    fn counts(json: &str) -> Option<(u64, u64)> {
+        let model: Object = serde_json::from_str(json).unwrap();
+        ExpertCounts::read(&model).map(|counts| (counts.experts, counts.per_token))
+    }
+
+    #[test]
+    fn numbers_of_a_configuration() {
+        let cases = [
+            (r#"{"num_local_experts":8,"num_experts_per_tok":2}"#, Some((8, 2))),
+            (
+                r#"{"n_routed_experts":256,"n_shared_experts":1,"num_experts_per_tok":8}"#,
+                Some((256, 8)),
+            ),
+            (
+                r#"{"num_local_experts":32,"experts_per_token":4,"num_experts_per_tok":4}"#,
+                Some((32, 4)),
+            ),
+            (r#"{"text_config":{"num_experts":128,"num_experts_per_tok":8}}"#, Some((128, 8))),
+            (r#"{"ffn_config":{"moe_num_experts":16,"moe_top_k":4}}"#, Some((16, 4))),
+            (r#"{"num_experts":8,"num_local_experts":16,"num_experts_per_tok":2}"#, None),
+            (r#"{"num_experts":8}"#, None),
+            (r#"{"num_experts":8,"num_experts_per_tok":9}"#, None),
+            (r#"{"num_experts":0,"num_experts_per_tok":0}"#, None),
+            (r#"{"num_experts":64,"moe_topk":[8,8]}"#, None),
+            ("{}", None),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(counts(json), expected, "{json}");
+        }
+    }
+
+    fn mixture(tensors: &[(&str, &[u64])]) -> Option<(u64, u64)> {
+        let mut experts = Experts::default();
+        let mut total = 1_000;
+        for (name, shape) in tensors {
+            let info =
+                TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) };
+            let parameters = info.elements().unwrap();
+            total += if is_routed(name) { parameters } else { 0 };
+            experts.add(name, &info, parameters);
+        }
+        let counts = ExpertCounts { experts: 4, per_token: 2 };
+        experts.mixture(Some(counts), total).map(|found| (found.active(), found.total()))
+    }
+
+    #[test]
+    fn experts_one_by_one_and_in_one_tensor() {
+        let numbered = [
+            ("h.0.mlp.experts.0.w.weight", &[10, 3][..]),
+            ("h.0.mlp.experts.1.w.weight", &[10, 3]),
+            ("h.0.mlp.experts.2.w.weight", &[10, 3]),
+            ("h.0.mlp.experts.3.w.weight", &[10, 3]),
+            ("h.0.mlp.shared_experts.w.weight", &[10, 3]),
+        ];
+        assert_eq!(mixture(&numbered), Some((1_060, 1_120)));
+        let stacked =
+            [("h.0.mlp.experts.gate_up_proj", &[4, 5, 6][..]), ("h.1.mlp.experts.b", &[4])];
+        assert_eq!(mixture(&stacked), Some((1_062, 1_124)));
+    }
+
+    #[test]
+    fn what_is_not_clear_is_left_out() {
+        let cases: [&[(&str, &[u64])]; 6] = [
+            &[],
+            &[("h.0.mlp.weight", &[4, 4])],
+            &[("h.0.experts.0.w", &[4])],
+            &[("h.0.experts.4.w", &[4])],
+            &[("h.0.experts.w", &[64, 6])],
+            &[("h.0.experts.w", &[4, 6]), ("h.0.experts.v", &[8, 6])],
+        ];
+        for tensors in cases {
+            assert_eq!(mixture(tensors), None, "{tensors:?}");
+        }
+        assert_eq!(mixture(&[("h.0.experts.3.w", &[5])]), None, "not the same for each");
+        let mut experts = Experts::default();
+        experts.add(
+            "h.experts.18446744073709551615.w",
+            &TensorInfo { dtype: Dtype::U8, shape: vec![4], data_offsets: (0, 4) },
+            4,
+        );
+        assert_eq!(experts.numbered, u64::MAX);
+    }
+}

@@ -1,0 +1,43 @@
+//! MXFP4 as gpt-oss stores it: blocks of 4-bit floats in bytes, and a byte of exponent for each block.
+
+use super::super::patterns::Exclusions;
+use super::super::{Bookkeeping, Packing, Reason};
+use super::Tensor;
+use crate::safetensors::Dtype;
+
+/// Only bytes are looked at: a learned `…_scales` of another dtype is a parameter.
+pub(super) fn judge(tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<Reason> {
+    if *tensor.dtype != Dtype::U8 {
+        return None;
+    }
+    if tensor.suffix.ends_with("_scales") {
+        return Some(Reason::Bookkeeping(Bookkeeping::Scale));
+    }
+    let is_packed = tensor.name.contains("_blocks") && !exclusions.contain(tensor.name);
+    Packing::times(2).filter(|_| is_packed).map(Reason::Unpacked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::check;
+    use crate::safetensors::Dtype;
+
+    #[test]
+    fn blocks_and_scales() {
+        let config = r#"{"quantization_config":{"quant_method":"mxfp4",
+            "modules_to_not_convert":["self_attn"]}}"#;
+        check(
+            config,
+            &[
+                ("h.0.mlp.experts.gate_up_proj_blocks", Dtype::U8, "unpacked ×2"),
+                ("h.0.mlp.experts.gate_up_proj_scales", Dtype::U8, "scale, not counted"),
+                ("h.0.mlp.experts.gate_up_proj_bias", Dtype::BF16, "as stored"),
+                ("h.0.learned_scales", Dtype::BF16, "as stored"),
+                ("h.0.mlp.experts.gate_up_proj_blocks.x", Dtype::I8, "as stored"),
+                ("h.0.mlp.scales", Dtype::U8, "as stored"),
+                ("h.0.self_attn.q_proj_blocks", Dtype::U8, "as stored"),
+                ("h.0.self_attn.q_proj_scales", Dtype::U8, "scale, not counted"),
+            ],
+        );
+    }
+}

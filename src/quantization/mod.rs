@@ -1,0 +1,44 @@
+//! How many parameters a stored tensor holds, which its shape alone does not tell.
+//!
+//! A quantized model packs several weights into one element of an integer type, and stores scales, zero
+//! points and tables beside them. What is what follows from the names and dtypes of the tensors and from
+//! what `config.json` says of the quantization. The rules are those that huggingface.js, the Hub's own
+//! counter, applies; a result names them and their version as its [`RuleSet`], because they change.
+//!
+//! Pure functions over names, dtypes and shapes, one tensor at a time: [`calls_for_config`] tells whether
+//! a configuration could change what is counted, [`Rules`] are what follows from it, and a [`Tally`] adds
+//! up by them. No pattern of a configuration is run as a regular expression, and the work on a name has a
+//! bound whatever the configuration lists.
+
+mod bookkeeping;
+mod buffer;
+mod call;
+mod config;
+mod experts;
+mod methods;
+mod object;
+mod packing;
+mod patterns;
+mod reason;
+mod rules;
+mod tally;
+
+pub use bookkeeping::Bookkeeping;
+pub use buffer::Buffer;
+pub use call::calls_for_config;
+pub use config::{ConfigError, ModelConfig};
+pub use experts::MixtureOfExperts;
+pub use packing::Packing;
+pub use reason::Reason;
+pub use rules::{RuleSet, Rules};
+pub use tally::{Counting, Tally, TensorGroup};
+
+/// The part of a tensor's name after the last dot: `weight_scale` of `h.0.mlp.weight_scale`.
+fn suffix(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, suffix)| suffix)
+}
+
+/// The part of a tensor's name before the last dot, and all of a name without one.
+fn module(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(module, _)| module)
+}

@@ -1,0 +1,208 @@
+//! Names and patterns that a configuration lists, matched without regular expressions.
+
+use std::borrow::Cow;
+
+use aho_corasick::AhoCorasick;
+
+use super::ConfigError;
+
+/// The most wildcard patterns that a configuration may list. Each is held against every packed tensor;
+/// published lists have a few dozen, or plain names, of which there may be any number.
+const MOST_WILDCARDS: usize = 256;
+
+/// The most bytes of the names in `modules_to_not_convert`.
+const MOST_BYTES: usize = 500_000;
+
+/// Modules as compressed-tensors lists them: exact names, and after `re:` regular expressions.
+///
+/// Of the latter those are understood that consist of plain text, `.*`, `\.` and the anchors, nearly all
+/// that are published; one with anything else matches nothing, as in huggingface.js. So no expression of
+/// a stranger is ever compiled or run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Targets {
+    exact: Vec<Box<str>>,
+    wildcards: Vec<Box<str>>,
+}
+
+impl Targets {
+    pub(super) fn new(texts: Vec<Cow<'_, str>>) -> Result<Self, ConfigError> {
+        let mut targets = Self::default();
+        for text in texts {
+            match text.strip_prefix("re:") {
+                Some(expression) => targets.wildcards.extend(wildcard(expression)),
+                None => targets.exact.push(text.into()),
+            }
+        }
+        bounded(&targets.wildcards)?;
+        targets.exact.sort_unstable();
+        Ok(targets)
+    }
+
+    /// How many wildcard patterns there are.
+    pub(super) fn wildcards(&self) -> usize {
+        self.wildcards.len()
+    }
+
+    pub(super) fn match_module(&self, module: &str) -> bool {
+        self.exact.binary_search_by(|exact| (**exact).cmp(module)).is_ok()
+            || self.wildcards.iter().any(|pattern| matches(pattern, module))
+    }
+}
+
+/// The modules that a quantizer left alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Exclusions {
+    ignored: Targets,
+    /// `modules_to_not_convert` as transformers reads it: text that occurs anywhere in the name. All of
+    /// it is found in one pass over the name, because lists of hundreds are common.
+    anywhere: Option<AhoCorasick>,
+    wildcards: Vec<Box<str>>,
+}
+
+impl Exclusions {
+    pub(super) fn new(
+        ignored: Vec<Cow<'_, str>>,
+        not_converted: Vec<Cow<'_, str>>,
+    ) -> Result<Self, ConfigError> {
+        let (wildcards, plain): (Vec<_>, Vec<_>) =
+            not_converted.into_iter().partition(|text| text.contains('*'));
+        let wildcards: Vec<Box<str>> = wildcards.into_iter().map(Into::into).collect();
+        bounded(&wildcards)?;
+        if plain.iter().map(|text| text.len()).sum::<usize>() > MOST_BYTES {
+            return Err(ConfigError::TooManyNames { limit: MOST_BYTES });
+        }
+        let too_many = |_| ConfigError::TooManyNames { limit: MOST_BYTES };
+        let search =
+            || AhoCorasick::new(plain.iter().map(|text| text.as_bytes())).map_err(too_many);
+        let anywhere = if plain.is_empty() { None } else { Some(search()?) };
+        Ok(Self { ignored: Targets::new(ignored)?, anywhere, wildcards })
+    }
+
+    /// Whether a tensor is of a module that is not quantized.
+    pub(super) fn contain(&self, name: &str) -> bool {
+        self.ignored.match_module(weight_module(name))
+            || self.anywhere.as_ref().is_some_and(|texts| texts.is_match(name))
+            || self.wildcards.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+/// The module of a weight: what comes before the last `.weight`, so that `x.weight_packed` is of `x`.
+pub(super) fn weight_module(name: &str) -> &str {
+    name.rfind(".weight").map_or(name, |end| &name[..end])
+}
+
+fn bounded(wildcards: &[Box<str>]) -> Result<(), ConfigError> {
+    if wildcards.len() > MOST_WILDCARDS {
+        return Err(ConfigError::TooManyPatterns { limit: MOST_WILDCARDS });
+    }
+    Ok(())
+}
+
+/// A regular expression as a wildcard pattern; `None` if it is more than that. Python's `re.match` begins
+/// at the start of the text and, without `$`, ends anywhere.
+fn wildcard(expression: &str) -> Option<Box<str>> {
+    let pattern = expression.strip_prefix('^').unwrap_or(expression);
+    let (pattern, end) = pattern.strip_suffix('$').map_or((pattern, "*"), |pattern| (pattern, ""));
+    let pattern = pattern.replace(".*", "*").replace("\\.", ".") + end;
+    let is_plain = !pattern.contains(['\\', '+', '?', '(', ')', '[', ']', '{', '}', '|', '^', '$']);
+    is_plain.then(|| pattern.into())
+}
+
+/// Whether a text is the pattern, of which each `*` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
+    let (middle, last) = rest.rsplit_once('*').map_or((None, rest), |(m, last)| (Some(m), last));
+    let inner = text.strip_prefix(first).and_then(|text| text.strip_suffix(last));
+    let Some(mut inner) = inner else { return false };
+    middle.into_iter().flat_map(|middle| middle.split('*')).all(|part| {
+        let found = inner.find(part);
+        found.map(|at| inner = &inner[at + part.len()..]).is_some()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts<'a>(texts: &[&'a str]) -> Vec<Cow<'a, str>> {
+        texts.iter().map(|text| Cow::Borrowed(*text)).collect()
+    }
+
+    #[test]
+    fn wildcards_match() {
+        let cases = [
+            ("foo", "foo", true),
+            ("foo", "foobar", false),
+            ("*.b", "a.b", true),
+            ("*.b", ".b", true),
+            ("*.b", "a.b.c", false),
+            ("a.*", "a.", true),
+            ("a.*", "b.a.c", false),
+            ("*mid*", "x.mid.y", true),
+            ("*mid*", "mid", true),
+            ("*mid*", "mi.d", false),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "aXbYc", true),
+            ("a*b*c", "aXcYb", false),
+            ("a*b*b", "ab", false),
+            ("aba*aba", "aba", false),
+            ("*", "", true),
+            ("**", "x", true),
+            ("ß*ß", "ßß", true),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn targets_match_modules() {
+        let cases = [
+            ("model.lm_head", "model.lm_head", true),
+            ("model.lm_head", "model.lm_head_2", false),
+            ("Linear", "model.layers.0.mlp.down_proj", false),
+            (r"re:.*lm_head$", "model.lm_head", true),
+            (r"re:.*lm_head$", "model.lm_head.x", false),
+            (r"re:model\.layers.*", "model.layers.0", true),
+            (r"re:model\.layers.*", "lm.model.layers.0", false),
+            (r"re:^model\.layers", "model.layers.0", true),
+            (r"re:.*mlp\.(gate|up)_proj.*", "model.mlp.gate_proj", false),
+            (r"re:(a+)+$", "aaaa", false),
+            (r"re:", "anything", true),
+        ];
+        for (target, module, expected) in cases {
+            let targets = Targets::new(texts(&[target])).unwrap();
+            assert_eq!(targets.match_module(module), expected, "{target} {module}");
+        }
+    }
+
+    #[test]
+    fn exclusions() {
+        let cases: [(&[&str], &[&str], &str, bool); 8] = [
+            (&[], &[], "model.lm_head.weight", false),
+            (&[], &["lm_head"], "model.lm_head.weight", true),
+            (&[], &["lm_head", "visual"], "model.mlp.weight", false),
+            (&[], &[""], "x", true),
+            (&[], &["*.lm_head.*"], "model.lm_head.weight", true),
+            (&[], &["lm_head*"], "model.lm_head.weight", false),
+            (&["model.lm_head"], &[], "model.lm_head.weight_packed", true),
+            (&["re:.*self_attn.*"], &[], "model.layers.0.self_attn.q_proj.weight", true),
+        ];
+        for (ignored, not_converted, name, expected) in cases {
+            let exclusions = Exclusions::new(texts(ignored), texts(not_converted)).unwrap();
+            assert_eq!(exclusions.contain(name), expected, "{ignored:?} {not_converted:?} {name}");
+        }
+    }
+
+    #[test]
+    fn lists_have_an_end() {
+        let wildcards = vec![Cow::Borrowed("re:a.*"); MOST_WILDCARDS + 1];
+        let error = ConfigError::TooManyPatterns { limit: MOST_WILDCARDS };
+        assert_eq!(Targets::new(wildcards).unwrap_err(), error);
+        let globs = vec![Cow::Borrowed("a*"); MOST_WILDCARDS + 1];
+        assert_eq!(Exclusions::new(vec![], globs).unwrap_err(), error);
+        let names = vec![Cow::Owned("x".repeat(1_000)); MOST_BYTES / 1_000 + 1];
+        let error = ConfigError::TooManyNames { limit: MOST_BYTES };
+        assert_eq!(Exclusions::new(vec![], names).unwrap_err(), error);
+    }
+}
