@@ -37,7 +37,7 @@ const ERRORS: &[Defect] = &[
         "two broken shards",
         |set| {
             *set.data(SHARD) += 1;
-            *set.data(OTHER) += 1
+            *set.data(OTHER) += 1;
         },
         &["badHeader", "badHeader"],
     ),
@@ -143,7 +143,7 @@ async fn verdict(repo: Repo) -> Verdict {
 
 /// Plants each defect, and returns what is said of it.
 async fn check(defects: &[Defect], severity: Severity) -> String {
-    let mut said = String::new();
+    let mut said = Vec::new();
     for (name, plant, kinds) in defects {
         let mut set = Checkpoint::of(BLOOM);
         plant(&mut set);
@@ -161,9 +161,9 @@ async fn check(defects: &[Defect], severity: Severity) -> String {
         assert!(verdict.is_complete(), "{name}");
         let findings: Vec<_> =
             verdict.findings.iter().map(|finding| format!("  {finding}\n")).collect();
-        said += &format!("{name}\n{}", findings.concat());
+        said.push(format!("{name}\n{}", findings.concat()));
     }
-    said
+    said.concat()
 }
 
 #[tokio::test]
