@@ -19,7 +19,6 @@ struct Published {
     bytes: [u64; 3],
     /// Parameters per dtype as huggingface.js counts them: packed weights unpacked, and what only unpacks them left
     /// out.
-    #[expect(dead_code, reason = "packed weights are counted as stored")]
     parameters: Counts,
     /// Elements per dtype, as stored.
     elements: Counts,
@@ -33,8 +32,9 @@ async fn check(model: Model, published: Published) {
     let hub = LocalHub::start([repo]).unwrap();
     let parsed = support::parse(&hub, model.repo).await.unwrap();
     let summary = serde_json::to_value(Summary(&parsed)).unwrap();
-    let elements: BTreeMap<_, _> = published.elements.iter().copied().collect();
-    assert_eq!(summary["elementCount"], json!(elements));
+    let counts = |counts: Counts| json!(counts.iter().copied().collect::<BTreeMap<_, _>>());
+    assert_eq!(summary["parameterCount"], counts(published.parameters));
+    assert_eq!(summary["elementCount"], counts(published.elements));
     assert_eq!(parsed.parameter_count().totals().tensors, published.tensors);
     assert_eq!(parsed.files().count(), published.files);
     let headers = parsed.files().map(|(_, header)| 8 + header.length()).sum();
