@@ -14,6 +14,9 @@ use super::text::{counted, escape, shape, share, thousands};
 /// The length of a bar, in characters.
 const BAR: usize = 10;
 
+/// The least room that the contents of modules are of use in, in characters.
+const LEAST_CONTENT: usize = 16;
+
 /// Lines of a screen that are kept for the headings, the total and the prompt.
 const KEPT: usize = 7;
 
@@ -79,9 +82,12 @@ fn fit(rows: &mut [[String; 5]], width: usize) {
     for row in rows.iter_mut() {
         cut(&mut row[0], names);
     }
-    let rest = width.saturating_sub(widest(rows, 0) + figures + 2).max(BAR);
+    let rest = width.saturating_sub(widest(rows, 0) + figures + 2);
     for row in rows {
-        cut(&mut row[4], rest);
+        if rest < BAR + LEAST_CONTENT {
+            row[4] = row[4].chars().take(BAR).collect();
+        }
+        cut(&mut row[4], rest.max(BAR));
     }
 }
 
@@ -173,7 +179,10 @@ impl<'a> Plan<'a> {
     ) {
         for (at, row) in rows.iter().enumerate() {
             let branch = &self.branches[*row];
-            let name = escape(&branch.module.name);
+            let mut name = escape(&branch.module.name);
+            if branch.is_closed() {
+                name.push_str(" …");
+            }
             let (name, inner) = match (guide, at + 1 == rows.len()) {
                 (None, _) => (name, String::new()),
                 (Some(guide), false) => (format!("{guide}├─ {name}"), format!("{guide}│  ")),
@@ -225,8 +234,7 @@ impl Branch<'_> {
                 let inner: Vec<_> = inner.iter().map(named).collect();
                 inner.join(", ")
             }
-            Content::Modules(_) if self.is_open => String::new(),
-            Content::Modules(_) => "…".to_owned(),
+            Content::Modules(_) => String::new(),
         }
     }
 }
