@@ -1,5 +1,8 @@
 //! The JSON form of a result: the fields of huggingface.js in its types, and ours beside them.
 
+mod diff;
+mod verdict;
+
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};

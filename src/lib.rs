@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod client;
+pub mod diff;
 mod disk;
 mod env;
 mod error;
@@ -17,8 +18,11 @@ pub mod safetensors;
 mod snapshot;
 mod source;
 mod store;
+pub mod tree;
+mod verdict;
 
 pub use client::{Client, ClientBuilder};
+pub use diff::Diff;
 pub use error::Error;
 pub use http::{
     AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
@@ -37,6 +41,8 @@ pub use safetensors::{
 };
 pub use snapshot::SnapshotError;
 pub use source::{Source, SourceError};
+pub use tree::Tree;
+pub use verdict::Verdict;
 
 /// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
 ///

@@ -19,6 +19,7 @@ use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
 use crate::safetensors::{Finding, RepoPath};
 use crate::store::{Fetched, Store};
+use crate::verdict::Verdict;
 
 /// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
 /// rules they are counted, reads the one at the root.
@@ -143,15 +144,14 @@ impl Weights {
 }
 
 impl Load {
+    /// Reads all headers, and ends at the first error.
     pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
-        let (started, meter) = (Instant::now(), Meter::default());
-        let (mut load, found) = self.find_with_or_without_token(&meter).await?;
-        let Found { weights, mut other_sets, is_whole } = found;
-        load.store = load.store.pinned(weights.commit());
-        if load.lists_sets && other_sets.is_none() {
-            other_sets = load.list_sets(&meter).await?;
-        }
-        let mut parsed = load.read(weights, started, meter).await?;
+        let (reader, Found { weights, mut other_sets, is_whole }) = self.begin().await?;
+        let mut parsed = match weights {
+            Weights::File { path, start } => reader.single(path, start.value).await?,
+            Weights::Index { path, json } => reader.sharded(path, json.value).await?,
+            Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await?,
+        };
         let read: BTreeSet<_> = parsed.filepaths().into_iter().collect();
         if let Some(sets) = &mut other_sets {
             sets.retain(|set| !set.is_part_of(&read));
@@ -162,18 +162,29 @@ impl Load {
         Ok(parsed)
     }
 
-    async fn read(
-        self,
-        weights: Weights,
-        started: Instant,
-        meter: Meter,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let reader = Reader::new(self, weights.commit().cloned(), started, meter);
-        match weights {
-            Weights::File { path, start } => reader.single(path, start.value).await,
-            Weights::Index { path, json } => reader.sharded(path, json.value).await,
-            Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await,
+    /// Reads all headers, and goes on where one is wrong.
+    pub(crate) async fn verify(self) -> Result<Verdict, Error> {
+        let (reader, Found { weights, is_whole, .. }) = self.begin().await?;
+        let mut verdict = match weights {
+            Weights::File { path, start } => reader.verify_file(path, start.value).await,
+            Weights::Index { path, json } => reader.verify_shards(path, json.value).await,
+            Weights::Shards { path, shards, .. } => {
+                reader.verify_without_index(path, &shards).await
+            }
+        };
+        verdict.findings.extend((!is_whole).then_some(Finding::PartlyListed));
+        Ok(verdict)
+    }
+
+    async fn begin(self) -> Result<(Reader, Found), Error> {
+        let (started, meter) = (Instant::now(), Meter::default());
+        let (mut load, mut found) = self.find_with_or_without_token(&meter).await?;
+        let commit = found.weights.commit().cloned();
+        load.store = load.store.pinned(commit.as_ref());
+        if load.lists_sets && found.other_sets.is_none() {
+            found.other_sets = load.list_sets(&meter).await?;
         }
+        Ok((Reader::new(load, commit, started, meter), found))
     }
 
     /// A public repo needs no token, and one that has expired must not keep its owner from it.

@@ -17,6 +17,7 @@ use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
 use crate::source::{Source, SourceError};
 use crate::store::Store;
+use crate::verdict::Verdict;
 
 /// What all the calls of a client share.
 #[derive(Debug)]
@@ -125,10 +126,26 @@ impl Model {
     /// to this reader, an answer that is not the bytes asked for, a header or an index that breaks a
     /// rule, headers that contradict their index, a deadline. See [`Error`].
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
+        self.in_time(async { self.load().await?.run().await }).await
+    }
+
+    /// Checks everything that headers can show: reads every header, and goes on where one is wrong.
+    ///
+    /// May ask for `config.json`, to tell an output embedding that was lost from one that is tied.
+    ///
+    /// # Errors
+    ///
+    /// When there is nothing to check: as [`Model::parse_safetensors_metadata`] up to the index or the
+    /// first bytes of a single file, and for the deadline. What is wrong behind that is a finding.
+    pub async fn verify(&self) -> Result<Verdict, Error> {
+        self.in_time(async { self.load().await?.verify().await }).await
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let limit = self.context.call_timeout;
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
-        let call = async { self.load().await?.run().await }.instrument(span);
+        let call = call.instrument(span);
         tokio::time::timeout(limit, call).await.map_err(|_| Error::DeadlineExceeded { limit })?
     }
 

@@ -6,7 +6,7 @@ use hf_meta::SafetensorsParseFromRepo;
 use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
 
 use super::columns::Columns;
-use super::render::{BOLD, DIM};
+use super::style::{BOLD, DIM};
 use super::text::{escape, size_of_model, thousands};
 
 /// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.

@@ -3,21 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use anstyle::Style;
 use hf_meta::safetensors::DtypeCount;
 use hf_meta::{
-    ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo,
+    ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo, Tree,
 };
 
 use super::columns::Columns;
 use super::explain;
+use super::style::{BOLD, DIM};
 use super::text::{bytes, counted, escape, shape, share, thousands};
+use super::tree::{self, Screen};
 
 /// The most other sets of weights that are listed; the JSON has them all.
 const MOST_SETS: usize = 20;
-
-pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// The parameters per dtype, what they add up to, and what it took to know. Elements stand beside the
 /// parameters where they are not the same number.
@@ -113,6 +111,17 @@ fn cost(parsed: &SafetensorsParseFromRepo) -> String {
         0 => format!("{read}, {seconds:.2} s"),
         requests => format!("{}, {read}, {seconds:.2} s", counted(requests, "request")),
     }
+}
+
+/// The modules, and what they add up to.
+pub(crate) fn tree(
+    out: &mut impl Write,
+    parsed: &SafetensorsParseFromRepo,
+    screen: Option<Screen>,
+) -> io::Result<()> {
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    tree::draw(out, &Tree::of(parsed), screen)?;
+    writeln!(out, "{}\n", contents(parsed))
 }
 
 /// Every tensor that the filter lets through, one a line, written as it is made: there may be very

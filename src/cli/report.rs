@@ -3,18 +3,14 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use anstyle::{AnsiColor, Style};
 use hf_meta::safetensors::{Finding, HeaderError, Impostor};
 use hf_meta::{
     Endpoint, Error, HttpError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
 };
 
 use super::asked::Asked;
+use super::style::{BOLD, RED, YELLOW};
 use super::text::escape;
-
-const RED: Style = AnsiColor::Red.on_default().bold();
-const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
-const BOLD: Style = Style::new().bold();
 
 /// The most findings that are listed; the JSON has them all.
 const MOST_FINDINGS: usize = 5;
@@ -28,8 +24,9 @@ pub(crate) enum Outcome {
     /// All went well.
     #[default]
     Fine = 0,
-    /// What was asked holds no valid weights.
-    NoWeights = 1,
+    /// The answer is no: there are no valid weights, or a command looked for faults or differences and
+    /// found some.
+    Negative = 1,
     /// The call itself was wrong.
     Usage = 2,
     /// The Hub refused, or the network failed.
@@ -45,7 +42,7 @@ impl From<&Error> for Outcome {
         if error.is_usage() {
             Self::Usage
         } else if error.is_malformed() || has_no_model {
-            Self::NoWeights
+            Self::Negative
         } else {
             Self::Failed
         }

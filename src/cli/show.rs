@@ -10,6 +10,7 @@ use super::args::Place;
 use super::asked::Asked;
 use super::report::Outcome;
 use super::session::Session;
+use super::tree::Screen;
 use super::{explain, json, render, report};
 
 /// Repositories that are read side by side. Each of them reads many shards side by side.
@@ -60,6 +61,10 @@ struct View {
     /// List every tensor: name, dtype, shape, bytes, shard
     #[arg(long, short)]
     tensors: bool,
+
+    /// Draw the modules as a tree, with what is repeated told once
+    #[arg(long)]
+    tree: bool,
 
     /// Say how the parameters were counted: which tensors are unpacked, left out, or no weights
     #[arg(long, short = 'x')]
@@ -116,7 +121,9 @@ fn show(args: &ShowArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
         return if args.summary { json::print(&Summary(parsed)) } else { json::print(parsed) };
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
-    if view.tensors {
+    if view.tree {
+        render::tree(&mut stdout, parsed, Screen::of_stdout())?;
+    } else if view.tensors {
         render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
     } else if view.explain {
         explain::groups(&mut stdout, parsed)?;

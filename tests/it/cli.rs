@@ -17,10 +17,10 @@ fn hf_meta(endpoint: &str) -> Command {
 }
 
 /// What a command has left behind.
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ran {
@@ -34,13 +34,13 @@ impl Ran {
     }
 
     /// The output of a command that had nothing to complain about.
-    fn data(self) -> String {
+    pub(crate) fn data(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (0, ""));
         self.stdout
     }
 }
 
-fn run(hub: &LocalHub, args: &[&str]) -> Ran {
+pub(crate) fn run(hub: &LocalHub, args: &[&str]) -> Ran {
     Ran::of(hf_meta(hub.endpoint()).args(args))
 }
 
@@ -67,6 +67,22 @@ fn tensors_through_a_filter() {
     insta::assert_snapshot!(stdout);
     let all = run(&hub, &["bigscience/bloom", "--tensors"]).data();
     assert_eq!(all.lines().count(), 1 + 845);
+}
+
+#[test]
+fn trees() {
+    let hub = support::documented();
+    let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b", "--tree"]).data();
+    insta::assert_snapshot!(stdout);
+}
+
+#[test]
+fn help() {
+    let hub = LocalHub::start([]).unwrap();
+    let calls: [&[&str]; 4] = [&["-h"], &["--help"], &["verify", "-h"], &["diff", "-h"]];
+    let texts =
+        calls.map(|args| format!("$ hf-meta {}\n{}", args.join(" "), run(&hub, args).data()));
+    insta::assert_snapshot!(texts.join("\n"));
 }
 
 #[test]
@@ -139,8 +155,12 @@ fn exit_statuses() {
         .repo(support::sharded("org/gated").gated())
         .start()
         .unwrap();
-    let cases: [(&[&str], i32); 14] = [
+    let cases: [(&[&str], i32); 18] = [
         (&["org/good"], 0),
+        (&["-v", "verify", "org/good"], 0),
+        (&["--json", "verify", "org/good"], 2),
+        (&["--", "verify"], 3),
+        (&["hf://verify"], 3),
         (&["org/empty"], 1),
         (&["org/bad"], 1),
         (&["org/good", "--path", "c.safetensors"], 1),
@@ -282,11 +302,17 @@ fn text_from_the_network_cannot_speak_to_the_terminal() {
     let header =
         r#"{"\u001b]0;owned\u0007\u202e":{"dtype":"\u001b[2J","shape":[],"data_offsets":[0,1]}}"#;
     let repo = Repo::new("org/evil").file("model.safetensors", support::file(header, 1));
-    let hub = LocalHub::start([repo]).unwrap();
-    for view in ["--tensors", "--metadata"] {
+    let other = Repo::new("org/other").file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([repo, other]).unwrap();
+    for view in ["--tensors", "--metadata", "--tree"] {
         let Ran { stdout, stderr, .. } = run(&hub, &["org/evil", view]);
         assert!(!stderr.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
         assert!(!stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
+    }
+    for args in [&["verify", "org/evil"][..], &["diff", "org/evil", "org/other"]] {
+        let Ran { stdout, .. } = run(&hub, args);
+        assert!(!stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{args:?}");
+        assert!(stdout.contains("\\u{1b}"), "{args:?}");
     }
     assert!(run(&hub, &["org/evil"]).stdout.contains("\\u{1b}[2J"));
     let json: Value = serde_json::from_str(&run(&hub, &["org/evil", "--json"]).stdout).unwrap();

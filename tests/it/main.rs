@@ -12,7 +12,9 @@ mod models;
 
 mod addresses;
 mod bad_input;
+mod checkpoint;
 mod cli;
+mod diff;
 mod differential;
 mod documented;
 mod faults;
@@ -35,4 +37,5 @@ mod support;
 // Elsewhere the system keeps its certificates where a test must not put its own.
 mod tls;
 mod traces;
+mod verify;
 mod wire;
