@@ -61,6 +61,7 @@ pub(crate) struct Args {
 /// What to show; the table of dtypes where nothing else is asked for.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct View {
     /// Print JSON, one document per repository and line, in the shape of huggingface.js
     #[arg(long, short)]

@@ -6,7 +6,7 @@ use hf_meta::SafetensorsParseFromRepo;
 use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
 
 use super::columns::Columns;
-use super::render::{BOLD, DIM};
+use super::render::BOLD;
 use super::text::{escape, size_of_model, thousands};
 
 /// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.
@@ -18,19 +18,22 @@ pub(crate) fn groups(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) ->
     let mut table =
         vec![["dtype", "tensors", "elements", "parameters", "counted"].map(str::to_owned)];
     table.extend(groups.iter().map(|group| row(group)));
+    let method = counting.method.as_deref();
+    let method = method.map_or_else(String::new, |method| format!(", for {}", escape(method)));
+    let rules = format!("by the rules of {}{method}", counting.rules);
     let figures = [totals.tensors, totals.elements, totals.parameters].map(thousands);
     let [tensors, elements, parameters] = figures;
-    table.push(["total".to_owned(), tensors, elements, parameters, String::new()]);
+    table.push(["total".to_owned(), tensors, elements, parameters, rules]);
     let mut columns = Columns::new([false, true, true, true, false]);
-    table.iter().for_each(|row| columns.fit(row));
+    for row in &table {
+        columns.fit(row);
+    }
     table.iter().try_for_each(|row| columns.write(out, row))?;
     if let Some(moe) = &counting.moe {
         writeln!(out, "{}", active(moe))?;
         writeln!(out, "{}", formula(moe))?;
     }
-    let method = counting.method.as_deref();
-    let method = method.map_or_else(String::new, |method| format!(" for {}", escape(method)));
-    writeln!(out, "{DIM}by the rules of {}{method}{DIM:#}\n", counting.rules)
+    writeln!(out)
 }
 
 fn row(group: &TensorGroup) -> [String; 5] {

@@ -14,7 +14,7 @@ use super::explain;
 use super::text::{bytes, counted, escape, shape, share, thousands};
 
 pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
+const DIM: Style = Style::new().dimmed();
 
 /// The parameters per dtype, what they add up to, and what it took to know. Elements stand beside the
 /// parameters where they are not the same number.
@@ -56,7 +56,9 @@ fn by_dtype<const N: usize>(
         table.push(cells("total".to_owned(), count.totals()));
     }
     let mut columns = Columns::new(std::array::from_fn(|at| at > 0));
-    table.iter().for_each(|row| columns.fit(row));
+    for row in &table {
+        columns.fit(row);
+    }
     table.iter().try_for_each(|row| columns.write(out, row))
 }
 

@@ -20,6 +20,7 @@ mod fixtures;
 mod floors;
 mod local_hub;
 mod properties;
+mod quantization;
 mod requests;
 mod resilience;
 mod sources;
