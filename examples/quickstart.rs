@@ -1,5 +1,5 @@
-//! `cargo run --release --example quickstart` starts a Hub on this machine, with the headers of nine
-//! models of the Hub, and asks it what is in them.
+//! `cargo run --release --example quickstart` starts a Hub on this machine, with the headers of models of
+//! the Hub, and asks it what is in nine of them.
 
 #[path = "local_hub/hub/mod.rs"]
 mod hub;
@@ -9,11 +9,23 @@ use std::io::{self, Write};
 use hf_meta::{Client, SafetensorsParseFromRepo};
 use hub::{LocalHub, load_folder};
 
+/// The models that the documentation of the format and of its clients describes.
+const REPOS: [&str; 9] = [
+    "EleutherAI/gpt-neox-20b",
+    "Jean-Baptiste/camembert-ner",
+    "bigscience/bloom",
+    "bigscience/bloom-3b",
+    "bigscience/bloom-560m",
+    "distilbert-base-german-cased",
+    "gpt2",
+    "roberta-base",
+    "roberta-large",
+];
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let repos = load_folder(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures").as_ref())?;
-    let names: Vec<_> = repos.iter().map(|repo| repo.id().to_owned()).collect();
-    let hub = LocalHub::start(repos)?;
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+    let hub = LocalHub::start(load_folder(fixtures.as_ref())?)?;
     let client = Client::builder().endpoint(hub.endpoint()).build()?;
 
     let mut stdout = io::stdout().lock();
@@ -22,9 +34,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "{:30} {:9} {:>8} {:>14}  parameters",
         "repo", "files", "requests", "bytes read"
     )?;
-    for name in names {
-        let parsed = client.model(&name).parse_safetensors_metadata().await?;
-        writeln!(stdout, "{}", row(&name, &parsed))?;
+    for name in REPOS {
+        let parsed = client.model(name).parse_safetensors_metadata().await?;
+        writeln!(stdout, "{}", row(name, &parsed))?;
     }
     Ok(())
 }

@@ -1,25 +1,23 @@
 //! The call itself: find the weights, then read every header and count.
 
 mod count;
+mod plan;
 mod reader;
 
 use std::fmt;
-use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::{Either, select};
 
+pub(crate) use self::plan::Plan;
 use self::reader::Reader;
 use crate::error::Error;
 use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
-use crate::safetensors::{PREFIX_LENGTH, RepoPath};
+use crate::safetensors::RepoPath;
 use crate::store::{Fetched, Store};
-
-/// The bytes of a file that hold the length of its header.
-const PREFIX: Range<u64> = 0..PREFIX_LENGTH;
 
 /// The names by which weights are found in a repo.
 const SINGLE: &str = "model.safetensors";
@@ -96,6 +94,7 @@ pub(crate) struct Load {
     pub(crate) source: String,
     pub(crate) store: Store,
     pub(crate) target: Target,
+    pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) on_progress: Option<OnProgress>,
 }
@@ -113,7 +112,7 @@ impl Load {
         match found {
             Found::File { path, start } => {
                 let reader = Reader::new(load, start.commit, started, meter);
-                reader.single(path, &start.value).await
+                reader.single(path, start.value).await
             }
             Found::Index { path, json } => {
                 let reader = Reader::new(load, json.commit, started, meter);
@@ -170,7 +169,7 @@ impl Load {
     }
 
     async fn find_file(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
-        let start = self.store.range(path, &PREFIX, meter).await?;
+        let start = self.store.range(path, &self.plan.file(), meter).await?;
         Ok(Found::File { path: path.clone(), start })
     }
 

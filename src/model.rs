@@ -10,7 +10,7 @@ use url::Url;
 use crate::error::Error;
 use crate::http::Http;
 use crate::hub::{Endpoint, Notices};
-use crate::load::{Limits, Load, OnProgress, Progress, Target};
+use crate::load::{Limits, Load, OnProgress, Plan, Progress, Target};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::safetensors::RepoPath;
 use crate::source::{Source, SourceError};
@@ -36,12 +36,13 @@ pub(crate) struct Context {
 pub struct Model {
     context: Arc<Context>,
     source: Result<Source, SourceError>,
+    plan: Plan,
     on_progress: Option<OnProgress>,
 }
 
 impl Model {
     pub(crate) fn new(context: Arc<Context>, source: Result<Source, SourceError>) -> Self {
-        Self { context, source, on_progress: None }
+        Self { context, source, plan: Plan::default(), on_progress: None }
     }
 
     /// The branch, tag, ref or commit to read; `main` by default. Whatever it is, all shards are read
@@ -55,6 +56,17 @@ impl Model {
     /// is searched for `model.safetensors` and `model.safetensors.index.json`.
     pub fn path(mut self, path: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
+        self
+    }
+
+    /// Whether to read each header in one request that is expected to hold it, where the default is two
+    /// that hold it exactly.
+    ///
+    /// Halves the requests, and reads some bytes in vain. The first range of a shard is as long as the
+    /// names of its tensors in the index let expect, at most 8 MiB; that of a single file is 64 KiB.
+    /// Where it was too short, a second one reads what is missing.
+    pub fn prefetch(mut self, prefetch: bool) -> Self {
+        self.plan = if prefetch { Plan::Prefetch } else { Plan::Exact };
         self
     }
 
@@ -105,6 +117,7 @@ impl Model {
             source: source.to_string(),
             store,
             target,
+            plan: self.plan,
             limits: self.context.limits,
             on_progress: self.on_progress.clone(),
         })

@@ -36,3 +36,26 @@ impl Meter {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
+
+/// The most bytes that are worked on between two reads of the network; handing over less costs more than
+/// it gains.
+const SHORT: usize = 1 << 16;
+
+/// Does work that takes the longer, the more bytes there are. Long work is done beside the threads that
+/// read answers, so that theirs arrive meanwhile.
+pub(crate) async fn off_the_workers<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes <= SHORT {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down, and with it whoever waits.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}

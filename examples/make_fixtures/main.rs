@@ -1,6 +1,7 @@
-//! Makes the headers under `fixtures/`: `cargo run --example make_fixtures -- [FOLDER] [--check]`.
+//! Makes the headers under `fixtures/`: `cargo run --example make_fixtures -- [FOLDER] [--check | --large]`.
 //!
 //! A second run changes nothing. With `--check` nothing is written; the files that would change are listed instead.
+//! With `--large` those of models too large for fixtures are made, for use with the `local_hub` example.
 
 mod models;
 
@@ -10,40 +11,43 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use models::Model;
 
 /// Make the fixture headers from descriptions of their architectures.
 #[derive(Parser)]
 struct Args {
     /// Where the repos go.
-    #[arg(default_value = "fixtures")]
+    #[arg(default_value = "fixtures", required_if_eq("large", "true"))]
     folder: PathBuf,
     /// Write nothing; list the files that would change, and exit with 1 if there are any.
     #[arg(long)]
     check: bool,
+    /// Make the models that are too large for fixtures, instead.
+    #[arg(long)]
+    large: bool,
 }
 
 fn main() -> io::Result<ExitCode> {
-    let Args { folder, check } = Args::parse();
-    let changes = changes(&folder)?;
-    for (path, content) in &changes {
-        writeln!(io::stdout(), "{}", path.display())?;
-        if !check {
-            write(path, content)?;
+    let Args { folder, check, large } = Args::parse();
+    let models = if large { models::large() } else { models::fixtures() };
+    let mut changes = 0;
+    for model in &models {
+        for (path, content) in self::changes(model, &folder)? {
+            changes += 1;
+            writeln!(io::stdout(), "{}", path.display())?;
+            if !check {
+                write(&path, &content)?;
+            }
         }
     }
-    Ok(ExitCode::from(u8::from(check && !changes.is_empty())))
+    Ok(ExitCode::from(u8::from(check && changes > 0)))
 }
 
-/// The files whose content on disk is not what the models say, with that content.
-fn changes(folder: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
-    let mut changes = Vec::new();
-    for model in models::documented() {
-        let repo = folder.join(model.repo);
-        let files = model.files()?.into_iter().map(|(name, content)| (repo.join(name), content));
-        changes
-            .extend(files.filter(|(path, content)| fs::read(path).ok().as_ref() != Some(content)));
-    }
-    Ok(changes)
+/// The files whose content on disk is not what the model says, with that content.
+fn changes(model: &Model, folder: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let repo = folder.join(model.repo);
+    let files = model.files()?.into_iter().map(|(name, content)| (repo.join(name), content));
+    Ok(files.filter(|(path, content)| fs::read(path).ok().as_ref() != Some(content)).collect())
 }
 
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {

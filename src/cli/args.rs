@@ -1,8 +1,12 @@
 //! What can be typed.
 
-use std::time::Duration;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use clap::{Parser, builder::NonEmptyStringValueParser};
+use super::connection::Connection;
+use super::show::ShowArgs;
+use super::verify::VerifyArgs;
 
 /// What is inside safetensors weights, read from their headers: kilobytes out of terabytes
 ///
@@ -10,16 +14,27 @@ use clap::{Parser, builder::NonEmptyStringValueParser};
 /// read, never weights.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
+#[command(subcommand_negates_reqs = true, override_usage = USAGE)]
 pub(crate) struct Args {
-    /// Repositories on the Hub, URLs, or local files and folders
-    ///
-    /// A repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
-    /// `hf://org/name@revision/path`), a page of it on huggingface.co, the URL of a `.safetensors`
-    /// file or an index on any server, a local file, or a local folder written with a slash
-    /// (`./folder`).
-    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) repos: Vec<String>,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
 
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// What else there is to do with a repository.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Verify(VerifyArgs),
+}
+
+/// Which state and which part of a repository is meant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
     /// Branch, tag, ref or commit to read [default: main]
     #[arg(long, short, value_name = "REVISION")]
     pub(crate) revision: Option<String>,
@@ -28,63 +43,39 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "PATH")]
     pub(crate) path: Option<String>,
 
-    #[command(flatten)]
-    pub(crate) view: View,
-
-    /// Only tensors whose name matches the pattern (`*`, `?`, `[abc]`)
-    #[arg(long, short, value_name = "GLOB", requires = "tensors", value_parser = glob::Pattern::new)]
-    pub(crate) filter: Option<glob::Pattern>,
-
-    /// Leave `header`, `index` and `headers` out of the JSON
-    #[arg(long, requires = "json")]
-    pub(crate) summary: bool,
-
-    #[arg(long, value_name = "URL", help = ENDPOINT_HELP)]
-    pub(crate) endpoint: Option<String>,
-
-    #[arg(long, value_name = "TOKEN", help = TOKEN_HELP)]
-    pub(crate) token: Option<String>,
-
-    /// Say on stderr what is tried again and waited for; twice, say it of every request
-    #[arg(long, short, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
-
-    /// How often a request that failed is made again, where it may pass [default: 4]
-    #[arg(long, value_name = "TIMES")]
-    pub(crate) retries: Option<u8>,
-
-    /// Seconds after which to give up on a repository [default: 360]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) timeout: Option<Duration>,
+    /// Read each header in one request instead of two, at the price of some bytes more
+    #[arg(long)]
+    pub(crate) prefetch: bool,
 }
 
-/// What to show; the table of dtypes where nothing else is asked for.
-#[derive(Clone, Copy, Debug, clap::Args)]
-#[group(multiple = false)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(crate) struct View {
-    /// Print JSON, one document per repository and line, in the shape of huggingface.js
-    #[arg(long, short)]
-    pub(crate) json: bool,
-
-    /// List every tensor: name, dtype, shape, bytes, shard
-    #[arg(long, short)]
-    pub(crate) tensors: bool,
-
-    /// Say how the parameters were counted: which tensors are unpacked, left out, or no weights
-    #[arg(long, short = 'x')]
-    pub(crate) explain: bool,
-
-    /// Print the metadata that the files carry, such as ModelSpec's title and author
-    #[arg(long, short)]
-    pub(crate) metadata: bool,
+impl Args {
+    /// What was typed. Ends the program where that is wrong or asks for help.
+    pub(crate) fn read() -> Self {
+        let mut command = Self::command();
+        let matches = command.get_matches_mut();
+        let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
+        match args.and_then(|args| in_order(&mut command, &matches).map(|()| args)) {
+            Ok(args) => args,
+            Err(error) => error.exit(),
+        }
+    }
 }
 
-const ENDPOINT_HELP: &str =
-    "Address of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]";
+/// An option of the call without a command would be passed over in silence before the name of one.
+fn in_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some(name) = matches.subcommand_name() else { return Ok(()) };
+    let is_typed = |arg: &&clap::Arg| {
+        matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    let misplaced = command.get_arguments().filter(|arg| !arg.is_global_set()).find(is_typed);
+    let Some(arg) = misplaced else { return Ok(()) };
+    let message = format!("what belongs to `{name}` stands behind it, but `{arg}` is before it");
+    Err(command.error(ErrorKind::ArgumentConflict, message))
+}
 
-const TOKEN_HELP: &str =
-    "Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`]";
+const USAGE: &str = "\
+hf-meta [OPTIONS] <REPO>...
+       hf-meta [OPTIONS] <COMMAND> ...";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,6 +99,8 @@ Examples:
   hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
+  hf-meta verify bigscience/bloom               check every shard
+  hf-meta -- verify                             a repository that has the name of a command
 
 Environment:
   HF_ENDPOINT                      address of the Hub
@@ -119,17 +112,9 @@ Environment:
 
 Exit status:
   0  every repository was read
-  1  a repository holds no valid safetensors weights
+  1  a repository holds no valid safetensors weights, or `verify` found an error
   2  wrong usage
   3  the Hub refused, or the network failed";
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(timeout) if !timeout.is_zero() => Ok(timeout),
-        _ => Err("not a number of seconds above 0".to_owned()),
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -137,14 +122,38 @@ mod tests {
 
     #[test]
     fn the_definition_is_consistent() {
-        <Args as clap::CommandFactory>::command().debug_assert();
+        Args::command().debug_assert();
+    }
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        let mut command = Args::command();
+        let matches = command.try_get_matches_from_mut(line.split(' '))?;
+        in_order(&mut command, &matches)?;
+        Args::from_arg_matches(&matches)
     }
 
     #[test]
-    fn timeouts() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1_500)));
-        for text in ["", "x", "0", "-1", "NaN", "inf", "1e300"] {
-            assert!(seconds(text).is_err(), "{text}");
+    fn the_first_word_alone_can_name_a_command() {
+        for line in ["hf-meta gpt2", "hf-meta gpt2 verify", "hf-meta -- verify"] {
+            assert!(parse(line).unwrap().command.is_none(), "{line}");
+        }
+        for line in [
+            "hf-meta verify gpt2",
+            "hf-meta -v verify gpt2",
+            "hf-meta --token x verify gpt2 -r main",
+            "hf-meta verify gpt2 --endpoint http://x",
+        ] {
+            assert!(parse(line).unwrap().command.is_some(), "{line}");
+        }
+        for line in ["hf-meta", "hf-meta verify", "hf-meta --json verify gpt2"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_connection_is_the_same_on_both_sides_of_a_command() {
+        for line in ["hf-meta --retries 2 verify gpt2", "hf-meta verify gpt2 --retries 2"] {
+            assert_eq!(parse(line).unwrap().connection.retries, Some(2), "{line}");
         }
     }
 }

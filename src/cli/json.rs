@@ -1,13 +1,21 @@
 //! JSON that is exact and that no terminal acts on.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
+/// Prints a value as one line of JSON. What strips colours for other readers would take bytes out of
+/// JSON, too, and is passed by.
+pub(crate) fn print(value: &impl Serialize) -> io::Result<()> {
+    let mut stdout = BufWriter::new(io::stdout().lock());
+    write(&mut stdout, value)?;
+    stdout.flush()
+}
+
 /// Writes a value as one line of JSON.
-pub(crate) fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(&mut *out, Harmless))?;
     out.write_all(b"\n")
 }

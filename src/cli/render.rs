@@ -101,7 +101,7 @@ pub(crate) fn tensors(
         let wanted = |name: &str| filter.is_none_or(|filter| filter.matches(name));
         files.iter().flat_map(move |(path, header)| {
             let tensors = header.tensors().filter(move |(name, _)| wanted(name));
-            tensors.map(move |(name, tensor)| tensor_row(name, tensor, path))
+            tensors.map(move |(name, tensor)| tensor_row(name, &tensor, path))
         })
     };
     let mut columns = Columns::new([false, false, false, true, false]);

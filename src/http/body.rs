@@ -58,13 +58,18 @@ pub(super) async fn whole(
     decoder.finish().map_err(failed)
 }
 
-/// The next piece of a body; `None` at its end.
+/// The next piece of a body; `None` at its end. Empty pieces, by which servers of HTTP/2 tell the end, are
+/// passed over: they are no bytes too many.
 async fn next(response: &mut Response, meter: &Meter) -> Result<Option<Bytes>, HttpError> {
-    let chunk = response.chunk().await;
-    let chunk =
-        chunk.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
-    meter.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
-    Ok(chunk)
+    loop {
+        let chunk = response.chunk().await;
+        let chunk =
+            chunk.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
+        meter.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
+        if chunk.as_ref().is_none_or(|piece| !piece.is_empty()) {
+            return Ok(chunk);
+        }
+    }
 }
 
 fn buffer(expected: u64) -> Vec<u8> {

@@ -18,13 +18,13 @@ impl Reader {
         files: &[File<'_>],
         findings: &mut Vec<Finding>,
     ) -> Result<(ParameterCount, Counting), Error> {
-        let calls = tensors(files).any(|(name, info)| calls_for_config(name, info));
+        let calls = tensors(files).any(|(name, info)| calls_for_config(name, &info));
         let config = if calls { self.config(findings).await? } else { None };
         let rules = Rules::new(config.as_ref(), tensors(files));
         let mut tally = Tally::default();
         for (path, header) in files {
             for (name, info) in header.tensors() {
-                tally.add(&rules, name, info).ok_or_else(|| Error::Header {
+                tally.add(&rules, name, &info).ok_or_else(|| Error::Header {
                     file: self.store.name(path),
                     source: HeaderError::overflow(name),
                 })?;
@@ -54,6 +54,6 @@ impl Reader {
 }
 
 /// Every tensor of every file with its name.
-fn tensors<'a>(files: &[File<'a>]) -> impl Iterator<Item = (&'a str, &'a TensorInfo)> {
+fn tensors<'a>(files: &[File<'a>]) -> impl Iterator<Item = (&'a str, TensorInfo)> {
     files.iter().flat_map(|(_, header)| header.tensors())
 }

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::{Limits, Load, OnProgress, PREFIX, Progress};
+use super::{Limits, Load, OnProgress, Plan, Progress};
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
 use crate::quantization::Counting;
-use crate::read::{Chunk, Meter};
+use crate::read::{Chunk, Meter, off_the_workers};
 use crate::safetensors::{
     Finding, HeaderLength, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
     agreement,
@@ -23,6 +23,7 @@ pub(super) struct Reader {
     source: String,
     pub(super) store: Store,
     commit: Option<CommitSha>,
+    plan: Plan,
     pub(super) limits: Limits,
     on_progress: Option<OnProgress>,
     started: Instant,
@@ -38,11 +39,12 @@ impl Reader {
         started: Instant,
         meter: Meter,
     ) -> Self {
-        let Load { source, store, limits, on_progress, .. } = load;
+        let Load { source, store, plan, limits, on_progress, .. } = load;
         Self {
             source,
             store: store.pinned(commit.as_ref()),
             commit,
+            plan,
             limits,
             on_progress,
             started,
@@ -54,7 +56,7 @@ impl Reader {
     pub(super) async fn single(
         self,
         path: RepoPath,
-        start: &Chunk,
+        start: Chunk,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let header = self.rest(&path, start).await?;
         let mut findings = Vec::new();
@@ -69,9 +71,9 @@ impl Reader {
         json: Vec<u8>,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
-        let index = SafetensorsIndexJson::from_json(&json).map_err(wrong)?;
-        drop(json);
-        let headers = self.headers(&path, index.shards()).await?;
+        let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
+        let index = index.await.map_err(wrong)?;
+        let headers = self.headers(&path, &index).await?;
         let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
         let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
         let counted = self.count(&files, &mut findings).await?;
@@ -84,13 +86,14 @@ impl Reader {
     /// The headers of all shards, read side by side, in the order of the shards.
     async fn headers(
         &self,
-        index: &RepoPath,
-        shards: &[RepoPath],
+        path: &RepoPath,
+        index: &SafetensorsIndexJson,
     ) -> Result<Vec<(RepoPath, SafetensorsFileHeader)>, Error> {
-        let total = shards.len();
-        let reads = shards.iter().cloned().enumerate().map(|(rank, shard)| {
-            let path = index.sibling(&shard);
-            async move { self.header(&path).await.map(|header| (rank, shard, header)) }
+        let total = index.shards().len();
+        let shards = index.shards().iter().cloned().zip(self.plan.shards(index));
+        let reads = shards.enumerate().map(|(rank, (shard, first))| {
+            let path = path.sibling(&shard);
+            async move { self.header(&path, &first).await.map(|header| (rank, shard, header)) }
         });
         let mut headers = Vec::with_capacity(total);
         let mut reads = stream::iter(reads).buffer_unordered(self.limits.concurrency);
@@ -104,26 +107,52 @@ impl Reader {
         Ok(headers.into_iter().map(|(_, shard, header)| (shard, header)).collect())
     }
 
-    async fn header(&self, path: &RepoPath) -> Result<SafetensorsFileHeader, Error> {
-        let start = self.read(path, &PREFIX).await?;
-        self.rest(path, &start).await
+    async fn header(
+        &self,
+        path: &RepoPath,
+        first: &Range<u64>,
+    ) -> Result<SafetensorsFileHeader, Error> {
+        let start = self.read(path, first).await?;
+        self.rest(path, start).await
     }
 
     /// Reads and checks the header of a file of which the first bytes are known.
-    async fn rest(&self, path: &RepoPath, start: &Chunk) -> Result<SafetensorsFileHeader, Error> {
+    async fn rest(&self, path: &RepoPath, start: Chunk) -> Result<SafetensorsFileHeader, Error> {
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let file_size = start.file_size;
         let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
         let range = length.map_err(wrong)?.range();
         self.take_from_budget(path, range.end - range.start)?;
-        let json = self.read(path, &range).await?;
-        if json.file_size != file_size {
-            let (before, after) = (file_size, json.file_size);
-            return Err(Error::Changed { file: self.store.name(path), before, after });
-        }
-        let header = SafetensorsFileHeader::from_json(&json.bytes).map_err(wrong)?;
+        let json = self.complete(path, start, &range).await?;
+        let header = off_the_workers(json.len(), move || SafetensorsFileHeader::from_json(&json));
+        let header = header.await.map_err(wrong)?;
         header.check_file_size(file_size).map_err(wrong)?;
         Ok(header)
+    }
+
+    /// The bytes of a range of a file of which the first bytes are known; asks for what is missing.
+    async fn complete(
+        &self,
+        path: &RepoPath,
+        start: Chunk,
+        range: &Range<u64>,
+    ) -> Result<Vec<u8>, Error> {
+        let Chunk { mut bytes, file_size } = start;
+        let known = bytes.len() as u64;
+        bytes.truncate(usize::try_from(range.end).unwrap_or(usize::MAX));
+        bytes.drain(..bytes.len().min(usize::try_from(range.start).unwrap_or(usize::MAX)));
+        if known < range.end {
+            let missing = self.read(path, &(known..range.end)).await?;
+            if missing.file_size != file_size {
+                let (before, after) = (file_size, missing.file_size);
+                return Err(Error::Changed { file: self.store.name(path), before, after });
+            }
+            if bytes.is_empty() {
+                return Ok(missing.bytes);
+            }
+            bytes.extend_from_slice(&missing.bytes);
+        }
+        Ok(bytes)
     }
 
     /// Reads a range of a file of the commit.

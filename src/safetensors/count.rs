@@ -55,7 +55,7 @@ impl DtypeCount {
 /// Parameters per dtype, of a file or of all files of a repo.
 ///
 /// An element is what is stored: the product of the shape counts them. A parameter is what the elements
-/// of a quantized model stand for, as the rules of quantization have it; the
+/// of a quantized model stand for, as the rules of `quantization` have it; the
 /// count of a header by itself takes each element for one. Every sum was checked when it was made, so
 /// no figure here has wrapped around.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,8 +112,10 @@ impl ParameterCount {
     pub(crate) fn add_row(&mut self, dtype: &Dtype, count: DtypeCount) -> Option<()> {
         // The total bounds every row, so the check on it is the check on all.
         self.total = self.total.checked_add(count)?;
-        let row = self.by_dtype.entry(dtype.clone()).or_default();
-        *row = row.checked_add(count)?;
+        match self.by_dtype.get_mut(dtype) {
+            Some(row) => *row = row.checked_add(count)?,
+            None => drop(self.by_dtype.insert(dtype.clone(), count)),
+        }
         Some(())
     }
 }
@@ -122,20 +124,18 @@ impl ParameterCount {
 mod tests {
     use super::*;
 
-    fn tensor(dtype: &str, shape: &[u64], bytes: u64) -> TensorInfo {
-        TensorInfo { dtype: dtype.into(), shape: shape.to_vec(), data_offsets: (0, bytes) }
-    }
-
-    fn count(tensors: &[TensorInfo]) -> Option<ParameterCount> {
+    fn count(tensors: &[(&str, &[u64], u64)]) -> Option<ParameterCount> {
         let mut count = ParameterCount::default();
-        tensors.iter().try_for_each(|tensor| count.add(tensor)).map(|()| count)
+        for &(dtype, shape, bytes) in tensors {
+            let (dtype, shape) = (dtype.into(), shape.to_vec());
+            count.add(&TensorInfo { dtype, shape, data_offsets: (0, bytes) })?;
+        }
+        Some(count)
     }
 
     #[test]
     fn scalars_stand_apart() {
-        let found =
-            count(&[tensor("F16", &[], 2), tensor("F16", &[3, 4], 24), tensor("I64", &[], 8)])
-                .unwrap();
+        let found = count(&[("F16", &[], 2), ("F16", &[3, 4], 24), ("I64", &[], 8)]).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F16, 12)]);
         assert_eq!(
             *found.totals(),
@@ -153,15 +153,14 @@ mod tests {
 
     #[test]
     fn an_empty_tensor_is_listed_with_nothing() {
-        let found = count(&[tensor("F32", &[0, 5], 0)]).unwrap();
+        let found = count(&[("F32", &[0, 5], 0)]).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F32, 0)]);
     }
 
     #[test]
     fn sums_do_not_wrap() {
-        let half = tensor("?", &[1 << 63], 0);
-        assert!(count(std::slice::from_ref(&half)).is_some());
-        assert_eq!(count(&[half.clone(), half.clone()]), None);
+        let half: (&str, &[u64], u64) = ("?", &[1 << 63], 0);
+        assert_eq!(count(&[half, half]), None);
         let one = count(&[half]).unwrap();
         assert_eq!(one.clone().merge(&one), None);
     }

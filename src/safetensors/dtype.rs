@@ -55,6 +55,23 @@ macro_rules! dtypes {
             }
         }
 
+        /// The known dtypes alone, for their places in the list.
+        #[expect(non_camel_case_types, reason = "the names are those of the format")]
+        #[expect(clippy::upper_case_acronyms, reason = "the names are those of the format")]
+        enum Known {
+            $($name,)+
+        }
+
+        impl Dtype {
+            /// The place in [`Dtype::KNOWN`].
+            pub(super) fn rank(&self) -> Option<u8> {
+                match self {
+                    $(Self::$name => Some(Known::$name as u8),)+
+                    Self::Other(_) => None,
+                }
+            }
+        }
+
         impl From<&str> for Dtype {
             fn from(name: &str) -> Self {
                 match name {
@@ -169,7 +186,8 @@ mod tests {
 
     #[test]
     fn names_survive_the_round_trip() {
-        for dtype in Dtype::KNOWN {
+        for (rank, dtype) in Dtype::KNOWN.iter().enumerate() {
+            assert_eq!(dtype.rank().map(usize::from), Some(rank));
             assert_eq!(&Dtype::from(dtype.as_str()), dtype);
             assert!(dtype.bits().is_some(), "{dtype}");
         }

@@ -1,16 +1,18 @@
 //! The header of one file.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod plain;
+mod records;
+mod scan;
+mod spans;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
+use std::collections::BTreeMap;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::table::Table;
+use self::records::Records;
+use self::scan::{METADATA, Sink, scan};
+use super::names::Names;
 use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
-
-/// The key that holds the file's own metadata among the tensors.
-const METADATA: &str = "__metadata__";
 
 /// The checked header of one safetensors file.
 ///
@@ -29,7 +31,8 @@ const METADATA: &str = "__metadata__";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsFileHeader {
     metadata: Option<BTreeMap<String, String>>,
-    tensors: Table<TensorInfo>,
+    names: Names,
+    records: Records,
     parameter_count: ParameterCount,
     length: u64,
     data_length: u64,
@@ -49,23 +52,15 @@ impl SafetensorsFileHeader {
     ///
     /// The first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
-        let listing = Listing::parse(text(json)?)?;
-        let tensors = Table::new(listing.tensors)
-            .map_err(|tensor| HeaderError::DuplicateTensor { tensor })?;
-        let mut parameter_count = ParameterCount::default();
-        for (name, tensor) in tensors.iter() {
-            tensor.check(name)?;
-            parameter_count
-                .add(tensor)
-                .ok_or_else(|| HeaderError::Overflow { tensor: clip(name) })?;
-        }
-        let data_length = contiguous_length(&tensors)?;
+        let (scanned, Kept { mut records, parameter_count }) = scan(json, Kept::default)?;
+        records.shrink_to_fit();
         Ok(Self {
-            metadata: listing.metadata,
-            tensors,
+            metadata: scanned.metadata,
+            names: scanned.names,
+            records,
             parameter_count,
             length: json.len() as u64,
-            data_length,
+            data_length: scanned.data_length,
         })
     }
 
@@ -97,14 +92,14 @@ impl SafetensorsFileHeader {
 
     /// Every tensor with its name, in the order of the file.
     #[must_use]
-    pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &TensorInfo)> {
-        self.tensors.iter()
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, TensorInfo)> {
+        self.names.iter().enumerate().map(|(at, name)| (name, self.records.get(at)))
     }
 
     /// The tensor of that name.
     #[must_use]
-    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
-        self.tensors.get(name)
+    pub fn tensor(&self, name: &str) -> Option<TensorInfo> {
+        self.names.position(name).map(|at| self.records.get(at))
     }
 
     /// Parameters, scalars and bytes per dtype.
@@ -139,6 +134,21 @@ impl SafetensorsFileHeader {
     }
 }
 
+/// What a header keeps of its tensors beside their names.
+#[derive(Default)]
+struct Kept {
+    records: Records,
+    parameter_count: ParameterCount,
+}
+
+impl Sink for Kept {
+    fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
+        self.records.push(tensor);
+        let added = self.parameter_count.add(tensor);
+        added.ok_or_else(|| HeaderError::Overflow { tensor: clip(name) })
+    }
+}
+
 impl Serialize for SafetensorsFileHeader {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -146,133 +156,9 @@ impl Serialize for SafetensorsFileHeader {
             map.serialize_entry(METADATA, metadata)?;
         }
         for (name, tensor) in self.tensors() {
-            map.serialize_entry(name, tensor)?;
+            map.serialize_entry(name, &tensor)?;
         }
         map.end()
-    }
-}
-
-/// The header as text, with the flaws that a JSON parser would only call unexpected bytes.
-fn text(json: &[u8]) -> Result<&str, HeaderError> {
-    match json.first() {
-        None => return Err(HeaderError::Empty),
-        Some(b'{') => {}
-        Some(&first) => return Err(HeaderError::NotAnObject { first }),
-    }
-    let padding = json.iter().rev().take_while(|&&byte| byte == 0).count();
-    if padding > 0 {
-        return Err(HeaderError::NulPadding { at: json.len() - padding });
-    }
-    std::str::from_utf8(json).map_err(|error| HeaderError::NotUtf8 { at: error.valid_up_to() })
-}
-
-/// The length of the data, if the spans follow each other without hole or overlap.
-fn contiguous_length(tensors: &Table<TensorInfo>) -> Result<u64, HeaderError> {
-    let mut in_data_order: Vec<_> = tensors.iter().collect();
-    in_data_order.sort_unstable_by_key(|(_, tensor)| tensor.data_offsets);
-    in_data_order.into_iter().try_fold(0, |expected, (name, tensor)| {
-        let (begin, end) = tensor.data_offsets;
-        match begin.cmp(&expected) {
-            std::cmp::Ordering::Equal => Ok(end),
-            std::cmp::Ordering::Greater => {
-                Err(HeaderError::Hole { tensor: clip(name), begin, expected })
-            }
-            std::cmp::Ordering::Less => {
-                Err(HeaderError::Overlap { tensor: clip(name), begin, expected })
-            }
-        }
-    })
-}
-
-/// What the JSON of a header lists, not yet checked.
-#[derive(Default)]
-struct Listing {
-    metadata: Option<BTreeMap<String, String>>,
-    tensors: Vec<(String, TensorInfo)>,
-    /// The key whose value is being read: what an error of the JSON parser is about.
-    current: Option<String>,
-}
-
-impl Listing {
-    fn parse(json: &str) -> Result<Self, HeaderError> {
-        let mut listing = Self::default();
-        let mut deserializer = serde_json::Deserializer::from_str(json);
-        match listing.read(&mut deserializer).and_then(|()| deserializer.end()) {
-            Ok(()) => Ok(listing),
-            Err(error) => Err(listing.describe(&error)),
-        }
-    }
-
-    fn read<'de, D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-
-    fn describe(self, error: &serde_json::Error) -> HeaderError {
-        let message = clip(&error.to_string());
-        match self.current {
-            Some(tensor) => HeaderError::Entry { tensor: clip(&tensor), message },
-            None => HeaderError::Json { message },
-        }
-    }
-}
-
-impl<'de> Visitor<'de> for &mut Listing {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a header, an object of tensors")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut metadata = None;
-        while let Some(name) = map.next_key::<String>()? {
-            if name == METADATA {
-                if metadata.replace(map.next_value_seed(Metadata)?).is_some() {
-                    return Err(A::Error::duplicate_field(METADATA));
-                }
-                continue;
-            }
-            let name = self.current.insert(name);
-            let tensor = map.next_value()?;
-            self.tensors.push((std::mem::take(name), tensor));
-            self.current = None;
-        }
-        self.metadata = metadata.flatten();
-        Ok(())
-    }
-}
-
-/// Reads `__metadata__`: strings by distinct keys, or `null`, which a published model has
-/// (vllm #50827).
-struct Metadata;
-
-impl<'de> DeserializeSeed<'de> for Metadata {
-    type Value = Option<BTreeMap<String, String>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Metadata {
-    type Value = Option<BTreeMap<String, String>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`__metadata__`, an object of strings")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut metadata = BTreeMap::new();
-        while let Some((key, value)) = map.next_entry::<String, String>()? {
-            if metadata.insert(key, value).is_some() {
-                return Err(A::Error::custom("a key of `__metadata__` occurs twice"));
-            }
-        }
-        Ok(Some(metadata))
     }
 }
 

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Map, Value};
 
 use self::wire::Listing;
-use super::table::Table;
+use super::names::{LONGEST, Names};
 use super::{Impostor, IndexError, RepoPath, clip};
 
 /// The checked index of a sharded repo, `model.safetensors.index.json`.
@@ -27,8 +27,9 @@ use super::{Impostor, IndexError, RepoPath, clip};
 pub struct SafetensorsIndexJson {
     dtype: Option<String>,
     metadata: Option<Map<String, Value>>,
-    /// Tensor to the place of its shard in `shards`: a name per shard is kept, not one per tensor.
-    weight_map: Table<usize>,
+    tensors: Names,
+    /// For each tensor the place of its shard in `shards`: a name per shard is kept, not one per tensor.
+    places: Vec<u16>,
     shards: Vec<RepoPath>,
 }
 
@@ -47,21 +48,24 @@ impl SafetensorsIndexJson {
     ///
     /// The first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
+        if json.len() > LONGEST {
+            return Err(IndexError::Json { message: "longer than 4 GiB".to_owned() });
+        }
         let mut listing = Listing::default();
         if let Err(error) = listing.read(json) {
             // A refusal of our own ends the parser's work early; its complaint then says nothing.
             return Err(listing.refusal.unwrap_or_else(|| diagnose(json, &error)));
         }
         let tensors = listing.tensors.ok_or(IndexError::NoWeightMap)?;
-        if tensors.is_empty() {
+        if tensors.len() == 0 {
             return Err(IndexError::EmptyWeightMap);
         }
-        let weight_map =
-            Table::new(tensors).map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
+        let tensors = tensors.into_names();
         Ok(Self {
             dtype: listing.dtype,
             metadata: listing.metadata,
-            weight_map,
+            tensors: tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?,
+            places: listing.places,
             shards: listing.shards,
         })
     }
@@ -75,13 +79,22 @@ impl SafetensorsIndexJson {
     /// Every tensor with the shard that the index puts it into, in the order of the index.
     #[must_use]
     pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
-        self.weight_map.iter().map(|(tensor, &shard)| (tensor, &self.shards[shard]))
+        self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
+    }
+
+    /// Every tensor with the place of its shard among the shards.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.tensors.iter().zip(self.places.iter().map(|&place| usize::from(place)))
     }
 
     /// The shard that the index puts a tensor into.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
-        self.weight_map.get(tensor).map(|&shard| &self.shards[shard])
+        self.tensors.position(tensor).map(|at| self.at(self.places[at]))
+    }
+
+    fn at(&self, place: u16) -> &RepoPath {
+        &self.shards[usize::from(place)]
     }
 
     /// The `metadata` of the index, as it stands there.
@@ -110,7 +123,7 @@ impl Serialize for SafetensorsIndexJson {
 
         impl Serialize for WeightMap<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut map = serializer.serialize_map(Some(self.0.weight_map.len()))?;
+                let mut map = serializer.serialize_map(Some(self.0.tensors.len()))?;
                 self.0
                     .weight_map()
                     .try_for_each(|(tensor, shard)| map.serialize_entry(tensor, shard))?;

@@ -17,8 +17,8 @@ mod error;
 mod header;
 mod index;
 mod length;
+mod names;
 mod path;
-mod table;
 mod tensor;
 mod text;
 

@@ -55,28 +55,27 @@ fn counts(repo: &str) -> BTreeMap<String, u64> {
     counts
 }
 
+/// The files in a folder and below it.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
+}
+
 #[test]
 fn files_on_disk_are_what_the_models_say() {
-    for model in models::documented() {
-        let files = model.files().unwrap();
-        let on_disk: BTreeSet<_> = fs::read_dir(folder(model.repo))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        assert_eq!(on_disk, files.keys().cloned().collect(), "files of {}", model.repo);
+    for model in models::fixtures() {
+        let (files, folder) = (model.files().unwrap(), folder(model.repo));
+        let on_disk: BTreeSet<_> = below(&folder).into_iter().collect();
+        assert_eq!(on_disk, files.keys().map(|name| folder.join(name)).collect());
         for (name, content) in files {
-            assert!(
-                fs::read(folder(model.repo).join(&name)).unwrap() == content,
-                "{}/{name}",
-                model.repo
-            );
+            assert!(fs::read(folder.join(&name)).unwrap() == content, "{}/{name}", model.repo);
         }
     }
 }
 
 #[test]
 fn data_has_no_holes_and_ends_with_the_file() {
-    for model in models::documented() {
+    for model in models::fixtures() {
         for (name, size) in json_of(model.repo, "hub.json")["sizes"].as_object().unwrap() {
             let mut spans: Vec<_> = tensors(model.repo, name).values().map(offsets).collect();
             spans.sort_unstable();
@@ -154,21 +153,37 @@ fn neox_keeps_masks_and_scalars_in_46_shards() {
     assert_eq!(stored("gpt_neox.layers.7.attention.masked_bias")["shape"], json!([]));
 }
 
-#[test]
-fn an_index_names_every_tensor_where_it_is() {
-    for repo in ["bigscience/bloom", "EleutherAI/gpt-neox-20b"] {
-        let found: BTreeMap<_, _> = weights(repo)
-            .into_iter()
-            .flat_map(|name| {
-                tensors(repo, &name).into_keys().map(move |tensor| (tensor, name.clone()))
-            })
-            .collect();
-        assert_eq!(json_of(repo, "model.safetensors.index.json")["weight_map"], json!(found));
-    }
+/// The tensors of the shards that an index stands beside, each with the name of its shard.
+fn found_beside(repo: &str, index: &str) -> BTreeMap<String, String> {
+    let stem = index.strip_suffix(".safetensors.index.json").unwrap();
+    let is_shard =
+        |path: &&String| path.strip_prefix(stem).is_some_and(|n| n.starts_with(['-', '_']));
+    let weights = weights(repo);
+    let shards = weights.iter().filter(is_shard).map(|path| (path, Path::new(path).file_name()));
+    shards
+        .flat_map(|(path, name)| {
+            let name = name.unwrap().to_str().unwrap();
+            tensors(repo, path).into_keys().map(move |tensor| (tensor, name.to_owned()))
+        })
+        .collect()
 }
 
 #[test]
-fn no_header_follows_the_order_of_names_or_of_the_data() {
+fn an_index_names_every_tensor_where_it_is() {
+    let mut indexes = 0;
+    for model in models::fixtures() {
+        let files = model.files().unwrap();
+        for index in files.keys().filter(|path| path.ends_with(".index.json")) {
+            indexes += 1;
+            let map = &json_of(model.repo, index)["weight_map"];
+            assert!(*map == json!(found_beside(model.repo, index)), "{}", model.repo);
+        }
+    }
+    assert_eq!(indexes, 6);
+}
+
+#[test]
+fn no_documented_header_follows_the_order_of_names_or_of_the_data() {
     for model in models::documented() {
         for name in weights(model.repo) {
             let (text, tensors) = (header_text(model.repo, &name), tensors(model.repo, &name));
@@ -190,4 +205,51 @@ fn no_header_follows_the_order_of_names_or_of_the_data() {
             );
         }
     }
+}
+
+/// The tensors that the tests of huggingface.js look at. Each lies where everything before it in its file puts it.
+#[test]
+fn tensors_lie_where_they_do_in_their_repos() {
+    let known = [
+        (
+            "google-bert/bert-base-uncased",
+            "model.safetensors",
+            "bert.embeddings.LayerNorm.beta",
+            [0, 3072],
+        ),
+        (
+            "CompVis/stable-diffusion-v1-4",
+            "unet/diffusion_pytorch_model.safetensors",
+            "up_blocks.3.resnets.0.norm2.bias",
+            [3_409_382_416, 3_409_383_696],
+        ),
+        (
+            "Alignment-Lab-AI/ALAI-gemma-7b",
+            "7b/1/model-00004-of-00004.safetensors",
+            "model.layers.24.mlp.up_proj.weight",
+            [301_996_032, 452_990_976],
+        ),
+    ];
+    for (repo, file, tensor, span) in known {
+        assert_eq!(offsets(&tensors(repo, file)[tensor]), span, "{repo}");
+    }
+}
+
+#[test]
+fn weights_at_other_places_have_the_counts_of_theirs() {
+    // The U-Net, the VAE and the text encoder, each in two precisions.
+    let pipeline = 859_520_964 + 83_653_863 + 123_060_480;
+    let expected = json!({
+        "CompVis/stable-diffusion-v1-4": { "F32": pipeline, "F16": pipeline, "I64": 2 * 77 },
+        "sentence-transformers/LaBSE": { "F32": 470_926_848 + 590_592, "I64": 512 },
+        "Alignment-Lab-AI/ALAI-gemma-7b": { "BF16": 8_537_680_896_u64 },
+        "mistralai/Mistral-7B-v0.3": { "BF16": 2 * 7_248_023_552_u64 },
+        "example/consolidated": { "BF16": 7_248_023_552_u64 },
+        "example/shards-without-index": { "BF16": 7_248_023_552_u64 },
+        "example/lora": { "F32": 6_815_744 },
+        "example/lora-without-weights": {},
+    });
+    let counted: BTreeMap<_, _> =
+        models::layouts().iter().map(|model| (model.repo, counts(model.repo))).collect();
+    assert_eq!(json!(counted), expected);
 }

@@ -20,6 +20,7 @@ mod fixtures;
 mod floors;
 mod local_hub;
 mod properties;
+mod published;
 mod quantization;
 mod requests;
 mod resilience;

@@ -1,5 +1,7 @@
 //! What a call asks for: these requests and no other, of one commit, with the token where it belongs.
 
+mod prefetch;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

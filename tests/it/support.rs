@@ -5,11 +5,18 @@ use std::error::Error as _;
 use hf_meta::{Client, Error, SafetensorsParseFromRepo};
 
 use crate::hub::{File, LocalHub, Repo, load_folder};
+use crate::models::Model;
 
 /// The Hub with all fixtures.
 pub(crate) fn documented() -> LocalHub {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
     LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
+}
+
+/// A repo made in memory.
+pub(crate) fn made(model: &Model) -> Repo {
+    let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));
+    Repo::new(model.repo).commit(&model.commit()).heads(files)
 }
 
 /// A client of a Hub, with the defaults.

@@ -23,6 +23,7 @@ mod file;
 mod flow;
 mod folder;
 mod gzip;
+mod link;
 mod log;
 mod names;
 mod refusal;
@@ -30,12 +31,14 @@ mod repo;
 mod route;
 mod serve;
 mod site;
+mod tls;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
@@ -43,15 +46,19 @@ use tokio::runtime::{self, Runtime};
 pub use fault::{Fault, WrongRange};
 pub use file::File;
 pub use folder::load_folder;
+use link::Link;
 pub use log::{Host, Logged};
 pub use repo::Repo;
+use serve::Access;
 use site::{Caller, Site};
+use tls::Tls;
 
 /// A running Hub. It stops when dropped, and works for blocking and async callers alike because it runs on a thread
 /// of its own.
 pub struct LocalHub {
     site: Arc<Site>,
     endpoint: String,
+    authority: Option<String>,
     runtime: Option<Runtime>,
 }
 
@@ -72,6 +79,11 @@ impl LocalHub {
     /// What a client takes as `HF_ENDPOINT`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// The certificate authority, in PEM, that a client of an HTTPS Hub has to believe.
+    pub fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
     }
 
     /// The origin that large files are redirected to.
@@ -96,7 +108,12 @@ impl LocalHub {
 
     /// How many connections clients hold to one of the servers.
     pub fn open_connections(&self, host: Host) -> usize {
-        self.site.open_connections(host).load(Ordering::Relaxed)
+        self.site.connections(host).open.load(Ordering::Relaxed)
+    }
+
+    /// How many connections clients have made to one of the servers.
+    pub fn connections(&self, host: Host) -> usize {
+        self.site.connections(host).made.load(Ordering::Relaxed)
     }
 
     /// Lets a branch point to another commit, as a push does.
@@ -126,6 +143,9 @@ pub struct Builder {
     base_path: String,
     is_mirror: bool,
     port: u16,
+    protocols: Vec<&'static str>,
+    round_trip: Duration,
+    bandwidth: Option<u64>,
 }
 
 impl Builder {
@@ -175,27 +195,63 @@ impl Builder {
         Self { port, ..self }
     }
 
+    /// Speaks TLS, and in it one of these protocols: `h2`, `http/1.1`.
+    #[must_use]
+    pub fn https(self, protocols: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { protocols: protocols.into_iter().collect(), ..self }
+    }
+
+    /// Puts so long a way between the clients and both servers.
+    #[must_use]
+    pub fn round_trip(self, round_trip: Duration) -> Self {
+        Self { round_trip, ..self }
+    }
+
+    /// Sends all answers through one line of so many bits per second.
+    #[must_use]
+    pub fn bandwidth(self, bits_per_second: u64) -> Self {
+        Self { bandwidth: Some(bits_per_second.max(1)), ..self }
+    }
+
     /// # Errors
     ///
     /// When no socket or thread is to be had.
     pub fn start(self) -> io::Result<LocalHub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let (hub, hub_origin) = bind(&runtime, self.port)?;
-        let (cdn, cdn_origin) = bind(&runtime, 0)?;
+        let tls = (!self.protocols.is_empty()).then(|| Tls::new(&self.protocols)).transpose()?;
+        let (acceptor, authority) = tls.map(|tls| (tls.acceptor, tls.authority)).unzip();
+        let scheme = if acceptor.is_some() { "https" } else { "http" };
+        let (hub, hub_origin) = bind(&runtime, HUB, self.port, scheme)?;
+        let (cdn, cdn_origin) = match acceptor {
+            // Where loopback has but one address, the port alone tells the servers apart.
+            Some(_) => {
+                bind(&runtime, CDN, 0, scheme).or_else(|_| bind(&runtime, HUB, 0, scheme))?
+            }
+            None => bind(&runtime, HUB, 0, scheme)?,
+        };
         let endpoint = hub_origin + &self.base_path;
+        let access = Access { link: Link::new(self.round_trip, self.bandwidth), tls: acceptor };
         let site = Arc::new(Site::new(self, cdn_origin));
-        runtime.spawn(serve::listen(hub, Host::Hub, Arc::clone(&site)));
-        runtime.spawn(serve::listen(cdn, Host::Cdn, Arc::clone(&site)));
-        Ok(LocalHub { site, endpoint, runtime: Some(runtime) })
+        runtime.spawn(serve::listen(hub, Host::Hub, access.clone(), Arc::clone(&site)));
+        runtime.spawn(serve::listen(cdn, Host::Cdn, access, Arc::clone(&site)));
+        Ok(LocalHub { site, endpoint, authority, runtime: Some(runtime) })
     }
 }
 
+const HUB: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const CDN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
 /// A listener on loopback that belongs to the runtime, and its origin.
-fn bind(runtime: &Runtime, port: u16) -> io::Result<(TcpListener, String)> {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+fn bind(
+    runtime: &Runtime,
+    address: Ipv4Addr,
+    port: u16,
+    scheme: &str,
+) -> io::Result<(TcpListener, String)> {
+    let listener = std::net::TcpListener::bind((address, port))?;
     listener.set_nonblocking(true)?;
-    let origin = format!("http://{}", listener.local_addr()?);
+    let origin = format!("{scheme}://{}", listener.local_addr()?);
     let _context = runtime.enter();
     Ok((TcpListener::from_std(listener)?, origin))
 }

@@ -63,6 +63,14 @@ impl Repo {
         self
     }
 
+    /// Files of which the beginnings are given, each with its path and its size.
+    #[must_use]
+    pub fn heads(self, files: impl IntoIterator<Item = (String, Vec<u8>, u64)>) -> Self {
+        files
+            .into_iter()
+            .fold(self, |repo, (path, head, size)| repo.file(&path, File::cut(head, size)))
+    }
+
     /// Readable to those whom its authors let in.
     #[must_use]
     pub fn gated(self) -> Self {

@@ -10,29 +10,65 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
 
 use super::answer::Body;
 use super::flow::Opening;
+use super::link::{Link, Wire};
 use super::log::{Host, Logged};
 use super::site::Site;
 
-pub async fn listen(listener: TcpListener, host: Host, site: Arc<Site>) {
+/// Requests that a client may have under way on one connection of HTTP/2, as many as `CloudFront` lets it.
+const STREAMS: u32 = 128;
+
+/// How connections reach a server.
+#[derive(Clone)]
+pub struct Access {
+    pub link: Link,
+    pub tls: Option<TlsAcceptor>,
+}
+
+pub async fn listen(listener: TcpListener, host: Host, access: Access, site: Arc<Site>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(connection(stream, host, Arc::clone(&site)))),
+            Ok((stream, _)) => {
+                site.connections(host).made.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(connection(stream, host, access.clone(), Arc::clone(&site)));
+            }
             // Out of file descriptors, most likely: some will be given back.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-async fn connection(stream: TcpStream, host: Host, site: Arc<Site>) {
-    let _open = Open::count(site.open_connections(host));
-    let service = service_fn(|request| respond(&site, host, &request));
-    let http = auto::Builder::new(TokioExecutor::new());
-    // Neither a client that hangs up nor one that speaks no HTTP is anything to report.
+/// Neither a client that hangs up nor one that speaks no TLS or no HTTP is anything to report.
+async fn connection(stream: TcpStream, host: Host, access: Access, site: Arc<Site>) {
+    let _open = Open::count(&site.connections(host).open);
     let _ = stream.set_nodelay(true);
+    let stream = access.link.carry(stream);
+    match access.tls {
+        None => serve(stream, host, &site).await,
+        Some(tls) => {
+            if let Ok(stream) = tls.accept(stream).await {
+                serve(stream, host, &site).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: impl Wire + 'static, host: Host, site: &Site) {
+    let service = service_fn(|request| respond(site, host, &request));
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http2().max_concurrent_streams(STREAMS);
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// The connections of a server.
+#[derive(Default)]
+pub struct Connections {
+    /// All since the start.
+    pub made: AtomicUsize,
+    pub open: AtomicUsize,
 }
 
 /// A connection, counted as long as it is open.

@@ -1,7 +1,7 @@
 //! What the two servers know, and how they answer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{CONTENT_TYPE, ETAG, LOCATION};
@@ -20,6 +20,7 @@ use super::names::{
 use super::refusal::Refusal;
 use super::repo::Repo;
 use super::route::{self, Action, Route};
+use super::serve::Connections;
 
 /// Requests that a window of the rate limit admits.
 const QUOTA: u64 = 3000;
@@ -37,7 +38,7 @@ pub struct Site {
     pub cdn: Cdn,
     pub log: Log,
     pub faults: Faults,
-    open_connections: [AtomicUsize; 2],
+    connections: [Connections; 2],
     repos: Mutex<HashMap<String, Repo>>,
     callers: HashMap<String, Caller>,
     base_path: String,
@@ -51,7 +52,7 @@ impl Site {
             cdn: Cdn::new(cdn_origin),
             log: Log::default(),
             faults: Faults::default(),
-            open_connections: [const { AtomicUsize::new(0) }; 2],
+            connections: Default::default(),
             repos: Mutex::new(builder.repos),
             callers: builder.callers,
             base_path: builder.base_path,
@@ -60,9 +61,8 @@ impl Site {
         }
     }
 
-    /// How many connections a server has open.
-    pub fn open_connections(&self, host: Host) -> &AtomicUsize {
-        let [hub, cdn] = &self.open_connections;
+    pub fn connections(&self, host: Host) -> &Connections {
+        let [hub, cdn] = &self.connections;
         if host == Host::Hub { hub } else { cdn }
     }
 

@@ -9,7 +9,7 @@ pub fn model(dtype: Dtype, hidden: u64, layers: u64) -> Module {
     Module::new(dtype)
         .tensor("word_embeddings.weight", &[250_880, hidden])
         .norm("word_embeddings_layernorm", hidden)
-        .layers("h", layers, &layer(dtype, hidden))
+        .layers("h", 0..layers, &layer(dtype, hidden))
         .norm("ln_f", hidden)
 }
 
@@ -21,4 +21,9 @@ fn layer(dtype: Dtype, hidden: u64) -> Module {
         .norm("post_attention_layernorm", hidden)
         .linear("mlp.dense_h_to_4h", hidden, 4 * hidden)
         .linear("mlp.dense_4h_to_h", 4 * hidden, hidden)
+}
+
+/// What a shard holds: a layer `h.k`, what precedes the layers, or what follows them.
+pub fn part(name: &str) -> &str {
+    name.strip_prefix("h.").and_then(|rest| rest.split('.').next()).unwrap_or("")
 }

@@ -13,7 +13,7 @@ pub fn model() -> Module {
     Module::new(Dtype::F32)
         .tensor("wte.weight", &[50_257, HIDDEN])
         .tensor("wpe.weight", &[POSITIONS, HIDDEN])
-        .layers("h", 12, &layer())
+        .layers("h", 0..12, &layer())
         .norm("ln_f", HIDDEN)
 }
 

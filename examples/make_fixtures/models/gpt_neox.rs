@@ -12,7 +12,7 @@ pub const SHARD_BYTES: u64 = 1_000_000_000;
 pub fn model() -> Module {
     Module::new(Dtype::F16)
         .tensor("gpt_neox.embed_in.weight", &[VOCABULARY, HIDDEN])
-        .layers("gpt_neox.layers", 44, &layer())
+        .layers("gpt_neox.layers", 0..44, &layer())
         .norm("gpt_neox.final_layer_norm", HIDDEN)
         .tensor("embed_out.weight", &[VOCABULARY, HIDDEN])
 }

@@ -1,75 +1,143 @@
 //! From tensors to files: which shard holds a tensor, where its data lies, and the bytes of each header.
 //!
-//! A header lists the tensors of its file in one hash order and their data lies in another, so neither is the order of
-//! the names nor of the other; the data has no holes, and the header is not padded.
+//! The data of a file has no holes.
 
 use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::module::{Dtype, Tensor};
-use super::{Model, shuffle};
+use super::module::{Dtype, Module, Tensor};
+use super::shuffle;
+
+/// The tensors of a model in the order of its architecture, and how they are laid out in files.
+#[derive(Clone)]
+pub struct Weights {
+    /// What the names of the files begin with, such as `model`.
+    pub stem: &'static str,
+    pub tensors: Vec<Tensor>,
+    pub sharding: Sharding,
+    pub naming: Naming,
+    pub order: Order,
+    /// Whether headers say that the format is that of `PyTorch`.
+    pub has_metadata: bool,
+    /// Whether an index goes with the shards.
+    pub has_index: bool,
+}
 
 /// How the tensors of a model are spread over files.
 #[derive(Clone, Copy)]
 pub enum Sharding {
-    /// One `model.safetensors` without an index.
+    /// One file without an index.
     Single,
-    /// `model-00001-of-N.safetensors`: the next shard begins with the tensor that would pass this many bytes.
+    /// The next shard begins with the tensor that would pass this many bytes.
     UpTo(u64),
-    /// `model_00001-of-N.safetensors`: a shard for each layer `h.k`, one for what precedes and one for what follows.
-    PerLayer,
+    /// The next shard begins where this part of the names changes.
+    By(fn(&str) -> &str),
 }
 
-/// The files of a model.
-pub struct Checkpoint {
-    pub shards: Vec<Shard>,
-    /// What `model.safetensors.index.json` says, for a sharded model.
-    pub index: Option<Value>,
+/// What the name of a shard has after the stem, by its number, from 1, and their count.
+pub type Naming = fn(usize, usize) -> String;
+
+/// The order of the tensors of a file.
+#[derive(Clone, Copy)]
+pub enum Order {
+    /// As writers did until 2023: listed in one hash order, stored in another, and the header not padded.
+    Hashed {
+        /// Decides both orders.
+        salt: u64,
+    },
+    /// As the `safetensors` crate has done since: listed and stored by dtype, then name, and the header padded to
+    /// a multiple of eight bytes.
+    Sorted,
 }
 
-/// A weights file, cut off where its data would begin.
-pub struct Shard {
+/// A file, cut off where its data would begin when it has any.
+pub struct Stored {
     pub path: String,
-    /// The header's length in 8 bytes, then the header.
+    /// The whole of a small file; the header's length in 8 bytes, then the header, of one with weights.
     pub head: Vec<u8>,
-    /// The size of the whole file, data included.
+    /// The size of the whole file.
     pub size: u64,
 }
 
-impl Model {
+impl Stored {
+    /// A file of JSON, as Python's `json.dumps(…, indent=2)` leaves it on the Hub.
+    pub fn json(path: String, value: &impl Serialize) -> serde_json::Result<Self> {
+        let mut head = serde_json::to_vec_pretty(value)?;
+        head.push(b'\n');
+        Ok(Self { path, size: head.len() as u64, head })
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.size > self.head.len() as u64
+    }
+}
+
+impl Weights {
+    /// One file, sorted.
+    pub fn new(stem: &'static str, module: Module) -> Self {
+        Self {
+            stem,
+            tensors: module.into_tensors(),
+            sharding: Sharding::Single,
+            naming: |number, count| format!("-{number:05}-of-{count:05}"),
+            order: Order::Sorted,
+            has_metadata: true,
+            has_index: true,
+        }
+    }
+
+    /// The files of the weights, and their index.
+    ///
     /// # Errors
     ///
     /// When a header cannot be written as JSON, which no architecture here can cause.
-    pub fn lay_out(&self) -> serde_json::Result<Checkpoint> {
-        let files = self.sharding.split(&self.tensors);
-        let index = match self.sharding {
-            Sharding::Single => None,
-            _ => Some(index(&files)),
+    pub fn lay_out(&self) -> serde_json::Result<Vec<Stored>> {
+        let files = self.split();
+        let shards = files.iter().map(|(path, tensors)| self.store(path.clone(), tensors.clone()));
+        let mut stored: Vec<_> = shards.collect::<Result<_, _>>()?;
+        if self.has_index && !matches!(self.sharding, Sharding::Single) {
+            let path = format!("{}.safetensors.index.json", self.stem);
+            stored.push(Stored::json(path, &Index::new(&files))?);
+        }
+        Ok(stored)
+    }
+
+    fn store(&self, path: String, mut tensors: Vec<&Tensor>) -> serde_json::Result<Stored> {
+        self.order.sort(&mut tensors);
+        let (mut entries, data) = place(&tensors);
+        if let Order::Hashed { salt } = self.order {
+            entries.sort_by_cached_key(|(name, _)| shuffle::hash(name, salt.wrapping_add(1)));
+        }
+        let mut header = serde_json::to_vec(&Header { has_metadata: self.has_metadata, entries })?;
+        if let Order::Sorted = self.order {
+            header.resize(header.len().next_multiple_of(8), b' ');
+        }
+        let head = [&(header.len() as u64).to_le_bytes(), &*header].concat();
+        let size = head.len() as u64 + data;
+        Ok(Stored { path, head, size })
+    }
+
+    /// Each file's path and tensors.
+    fn split(&self) -> Vec<(String, Vec<&Tensor>)> {
+        let groups = self.sharding.split(&self.tensors);
+        let count = groups.len();
+        let path = |n| match self.sharding {
+            Sharding::Single => format!("{}.safetensors", self.stem),
+            _ => format!("{}{}.safetensors", self.stem, (self.naming)(n + 1, count)),
         };
-        let shards = files.into_iter().map(|(path, tensors)| Shard::new(path, tensors, self.salt));
-        Ok(Checkpoint { shards: shards.collect::<Result<_, _>>()?, index })
+        let files = groups.into_iter().enumerate();
+        files.map(|(n, group)| (path(n), group.iter().collect())).collect()
     }
 }
 
 impl Sharding {
-    /// Each file's path and tensors.
-    fn split(self, tensors: &[Tensor]) -> Vec<(String, &[Tensor])> {
-        let groups: Vec<_> = match self {
+    fn split(self, tensors: &[Tensor]) -> Vec<&[Tensor]> {
+        match self {
             Self::Single => vec![tensors],
             Self::UpTo(limit) => fill(tensors, limit),
-            Self::PerLayer => tensors.chunk_by(|a, b| layer(&a.name) == layer(&b.name)).collect(),
-        };
-        let count = groups.len();
-        groups.into_iter().enumerate().map(|(n, group)| (self.path(n + 1, count), group)).collect()
-    }
-
-    fn path(self, number: usize, count: usize) -> String {
-        match self {
-            Self::Single => "model.safetensors".to_owned(),
-            Self::UpTo(_) => format!("model-{number:05}-of-{count:05}.safetensors"),
-            Self::PerLayer => format!("model_{number:05}-of-{count:05}.safetensors"),
+            Self::By(part) => tensors.chunk_by(|a, b| part(&a.name) == part(&b.name)).collect(),
         }
     }
 }
@@ -85,44 +153,53 @@ fn fill(tensors: &[Tensor], limit: u64) -> Vec<&[Tensor]> {
     tensors.chunk_by(fits).collect()
 }
 
-/// The `k` of `h.k.…`; nothing for a tensor outside the layers.
-fn layer(name: &str) -> Option<&str> {
-    name.strip_prefix("h.")?.split('.').next()
+#[derive(serde::Serialize)]
+struct Index<'a> {
+    metadata: Totals,
+    weight_map: BTreeMap<&'a str, &'a str>,
 }
 
-fn index(files: &[(String, &[Tensor])]) -> Value {
-    let tensors =
-        || files.iter().flat_map(|(path, tensors)| tensors.iter().map(move |t| (path, t)));
-    let total: u64 = tensors().map(|(_, t)| t.bytes()).sum();
-    let map: BTreeMap<_, _> = tensors().map(|(path, t)| (&t.name, path)).collect();
-    json!({ "metadata": { "total_size": total }, "weight_map": map })
+#[derive(serde::Serialize)]
+struct Totals {
+    total_size: u64,
 }
 
-impl Shard {
-    fn new(path: String, tensors: &[Tensor], salt: u64) -> serde_json::Result<Self> {
-        let (entries, data) = place(tensors, salt);
-        let header = serde_json::to_vec(&Header(entries))?;
-        let head = [&(header.len() as u64).to_le_bytes(), &*header].concat();
-        let size = head.len() as u64 + data;
-        Ok(Self { path, head, size })
+impl<'a> Index<'a> {
+    fn new(files: &'a [(String, Vec<&Tensor>)]) -> Self {
+        let tensors =
+            || files.iter().flat_map(|(path, tensors)| tensors.iter().map(move |t| (path, t)));
+        let total_size = tensors().map(|(_, t)| t.bytes()).sum();
+        let weight_map = tensors().map(|(path, t)| (&*t.name, beside_index(path))).collect();
+        Self { metadata: Totals { total_size }, weight_map }
     }
 }
 
-/// Gives every tensor its place in the data, and returns them as the header lists them, with the length of the data.
-fn place(tensors: &[Tensor], salt: u64) -> (Vec<(&str, Entry<'_>)>, u64) {
-    let mut order: Vec<_> = tensors.iter().collect();
-    order.sort_by_cached_key(|t| shuffle::hash(&t.name, salt));
+/// The name of a shard, which lies in the folder of the index.
+fn beside_index(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+impl Order {
+    /// The order of the data.
+    fn sort(self, tensors: &mut [&Tensor]) {
+        match self {
+            Self::Hashed { salt } => tensors.sort_by_cached_key(|t| shuffle::hash(&t.name, salt)),
+            Self::Sorted => {
+                tensors.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
+            }
+        }
+    }
+}
+
+/// Gives every tensor its place in the data, and returns them with the length of the data.
+fn place<'a>(tensors: &[&'a Tensor]) -> (Vec<(&'a str, Entry<'a>)>, u64) {
     let mut end = 0;
-    let mut entries: Vec<_> = order
-        .into_iter()
-        .map(|t| {
-            let start = end;
-            end += t.bytes();
-            (&*t.name, Entry { dtype: t.dtype, shape: &t.shape, data_offsets: [start, end] })
-        })
-        .collect();
-    entries.sort_by_cached_key(|(name, _)| shuffle::hash(name, salt.wrapping_add(1)));
-    (entries, end)
+    let entries = tensors.iter().map(|t| {
+        let start = end;
+        end += t.bytes();
+        (&*t.name, Entry { dtype: t.dtype, shape: &t.shape, data_offsets: [start, end] })
+    });
+    (entries.collect(), end)
 }
 
 #[derive(serde::Serialize)]
@@ -133,13 +210,18 @@ struct Entry<'a> {
 }
 
 /// Serialized by hand because a map type would bring its own order.
-struct Header<'a>(Vec<(&'a str, Entry<'a>)>);
+struct Header<'a> {
+    has_metadata: bool,
+    entries: Vec<(&'a str, Entry<'a>)>,
+}
 
 impl Serialize for Header<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len() + 1))?;
-        map.serialize_entry("__metadata__", &json!({ "format": "pt" }))?;
-        for (name, entry) in &self.0 {
+        let mut map = serializer.serialize_map(None)?;
+        if self.has_metadata {
+            map.serialize_entry("__metadata__", &json!({ "format": "pt" }))?;
+        }
+        for (name, entry) in &self.entries {
             map.serialize_entry(name, entry)?;
         }
         map.end()
@@ -148,20 +230,26 @@ impl Serialize for Header<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bloom;
     use super::*;
 
-    fn bytes(name: &str, length: u64) -> Tensor {
-        Tensor { name: name.to_owned(), dtype: Dtype::U8, shape: vec![length] }
+    /// Tensors of these names, one byte for each unit of length.
+    fn weights(tensors: &[(&str, u64)], sharding: Sharding) -> Weights {
+        let module = tensors
+            .iter()
+            .fold(Module::new(Dtype::U8), |module, (name, length)| module.tensor(name, &[*length]));
+        Weights { sharding, ..Weights::new("model", module) }
     }
 
-    fn shape_of(groups: &[(String, &[Tensor])]) -> Vec<usize> {
-        groups.iter().map(|(_, tensors)| tensors.len()).collect()
+    fn shape_of(files: &[(String, Vec<&Tensor>)]) -> Vec<usize> {
+        files.iter().map(|(_, tensors)| tensors.len()).collect()
     }
 
     #[test]
     fn a_shard_may_be_filled_to_the_limit_and_not_passed() {
-        let tensors = [bytes("a", 4), bytes("b", 6), bytes("c", 1), bytes("d", 11), bytes("e", 1)];
-        let files = Sharding::UpTo(10).split(&tensors);
+        let tensors = [("a", 4), ("b", 6), ("c", 1), ("d", 11), ("e", 1)];
+        let weights = weights(&tensors, Sharding::UpTo(10));
+        let files = weights.split();
         assert_eq!(shape_of(&files), [2, 1, 1, 1]);
         assert_eq!(files[3].0, "model-00004-of-00004.safetensors");
     }
@@ -169,18 +257,22 @@ mod tests {
     #[test]
     fn what_stands_outside_the_layers_gets_its_own_shards() {
         let tensors =
-            ["embed", "embed_norm", "h.1.a", "h.1.b", "h.10.a", "norm"].map(|name| bytes(name, 1));
-        let files = Sharding::PerLayer.split(&tensors);
-        assert_eq!(shape_of(&files), [2, 2, 1, 1]);
-        assert_eq!(files[0].0, "model_00001-of-00004.safetensors");
+            ["embed", "embed_norm", "h.1.a", "h.1.b", "h.10.a", "norm"].map(|name| (name, 1));
+        let weights = weights(&tensors, Sharding::By(bloom::part));
+        assert_eq!(shape_of(&weights.split()), [2, 2, 1, 1]);
     }
 
     #[test]
     fn a_header_is_compact_json_with_its_metadata_first() {
         let header = r#"{"__metadata__":{"format":"pt"},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
-        let length = header.len() as u64;
-        let head = [&length.to_le_bytes(), header.as_bytes()].concat();
-        let shard = Shard::new("x".to_owned(), &[bytes("a", 3)], 0).ok();
-        assert_eq!(shard.map(|shard| (shard.head, shard.size)), Some((head, 8 + length + 3)));
+        let weights = weights(&[("a", 3)], Sharding::Single);
+        for (order, padding) in [(Order::Hashed { salt: 0 }, ""), (Order::Sorted, "    ")] {
+            let header = format!("{header}{padding}");
+            let length = header.len() as u64;
+            let head = [&length.to_le_bytes(), header.as_bytes()].concat();
+            let stored = Weights { order, ..weights.clone() }.lay_out().ok();
+            let stored = stored.and_then(|mut files| files.pop());
+            assert_eq!(stored.map(|file| (file.head, file.size)), Some((head, 8 + length + 3)));
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Checkpoints made from the description of an architecture, never from downloaded weights.
 //!
-//! Three steps, all in memory: an architecture yields its [`Tensor`]s ([`module`]), a layout cuts them into shards
-//! with headers and an index ([`layout`]), and [`Model::files`] names the bytes that stand for a repo on disk.
-//! The same description always gives the same bytes.
+//! Three steps, all in memory: an architecture yields its [`Tensor`]s ([`module`], [`format`]), a layout cuts them
+//! into shards with headers and an index ([`layout`]), and [`Model::files`] names the bytes that stand for a repo on
+//! disk. The same description always gives the same bytes. Which repos there are stands in [`catalogue`].
 
 #![allow(
     dead_code,
@@ -11,67 +11,120 @@
     reason = "every program that includes this module uses a part of it"
 )]
 
+mod bert;
 mod bloom;
+mod catalogue;
+mod deepseek_v3;
+mod deepseek_v4;
+mod format;
+mod gemma;
 mod gpt2;
 mod gpt_neox;
+mod gpt_oss;
+mod kimi;
 mod layout;
+mod llama;
 mod module;
 mod roberta;
 mod shuffle;
+mod stable_diffusion;
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-pub use layout::{Checkpoint, Shard, Sharding};
+pub use catalogue::{
+    deepseek_r1, deepseek_v4_pro, documented, fixtures, gpt_oss_120b, kimi_k2_5, large, layouts,
+    llama_gptq, published,
+};
+pub use layout::{Naming, Order, Sharding, Stored, Weights};
 pub use module::{Dtype, Module, Tensor};
 
-/// A repo to make: its tensors in the order of the architecture, and how they are laid out in files.
+/// A repo to make.
 pub struct Model {
     pub repo: &'static str,
-    pub tensors: Vec<Tensor>,
-    pub sharding: Sharding,
-    /// Decides the hash orders of every header.
-    pub salt: u64,
+    pub weights: Vec<Weights>,
+    /// The small files beside the weights, such as `config.json`.
+    pub documents: Vec<(&'static str, Value)>,
 }
 
 impl Model {
-    /// A model in one file.
+    /// A model in one file, `model.safetensors`.
     pub fn new(repo: &'static str, module: Module) -> Self {
-        Self {
-            repo,
-            tensors: module.into_tensors(),
-            sharding: Sharding::Single,
-            salt: shuffle::hash(repo, 0),
-        }
+        Self::empty(repo).with(Weights::new("model", module))
+    }
+
+    /// A repo without files.
+    pub fn empty(repo: &'static str) -> Self {
+        Self { repo, weights: Vec::new(), documents: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn with(mut self, weights: Weights) -> Self {
+        self.weights.push(weights);
+        self
+    }
+
+    #[must_use]
+    pub fn document(mut self, path: &'static str, value: Value) -> Self {
+        self.documents.push((path, value));
+        self
     }
 
     #[must_use]
     pub fn sharded(self, sharding: Sharding) -> Self {
-        Self { sharding, ..self }
+        self.map_weights(|weights| Weights { sharding, ..weights })
     }
 
     #[must_use]
-    pub fn salted(self, salt: u64) -> Self {
-        Self { salt, ..self }
+    pub fn named(self, naming: Naming) -> Self {
+        self.map_weights(|weights| Weights { naming, ..weights })
     }
 
-    /// Everything a Hub needs to serve this repo, by path: heads, index, and `hub.json` with the commit and the
-    /// sizes of the files the heads were cut from.
+    /// In hash orders of this salt instead of sorted.
+    #[must_use]
+    pub fn salted(self, salt: u64) -> Self {
+        self.map_weights(|weights| Weights { order: Order::Hashed { salt }, ..weights })
+    }
+
+    #[must_use]
+    pub fn without_metadata(self) -> Self {
+        self.map_weights(|weights| Weights { has_metadata: false, ..weights })
+    }
+
+    fn map_weights(self, change: impl Fn(Weights) -> Weights) -> Self {
+        Self { weights: self.weights.into_iter().map(change).collect(), ..self }
+    }
+
+    /// The files of the repo.
     ///
     /// # Errors
     ///
     /// When a header cannot be written as JSON, which no architecture here can cause.
-    pub fn files(&self) -> serde_json::Result<BTreeMap<String, Vec<u8>>> {
-        let Checkpoint { shards, index } = self.lay_out()?;
-        let sizes: BTreeMap<_, _> = shards.iter().map(|s| (&s.path, s.size)).collect();
-        let hub = json!({ "commit": self.commit(), "sizes": sizes });
-        let mut files = BTreeMap::from([("hub.json".to_owned(), pretty(&hub)?)]);
-        if let Some(index) = index {
-            files.insert("model.safetensors.index.json".to_owned(), pretty(&index)?);
+    pub fn lay_out(&self) -> serde_json::Result<Vec<Stored>> {
+        let mut stored = Vec::new();
+        for weights in &self.weights {
+            stored.extend(weights.lay_out()?);
         }
-        files.extend(shards.into_iter().map(|s| (s.path, s.head)));
-        Ok(files)
+        for (path, value) in &self.documents {
+            stored.push(Stored::json((*path).to_owned(), value)?);
+        }
+        Ok(stored)
+    }
+
+    /// Everything a Hub needs to serve this repo, by path: the files, and `hub.json` with the commit and the sizes of
+    /// those that are cut.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::lay_out`].
+    pub fn files(&self) -> serde_json::Result<BTreeMap<String, Vec<u8>>> {
+        let stored = self.lay_out()?;
+        let cut = stored.iter().filter(|file| file.is_cut());
+        let sizes: BTreeMap<_, _> = cut.map(|file| (&file.path, file.size)).collect();
+        let about = json!({ "commit": self.commit(), "sizes": sizes });
+        let about = Stored::json("hub.json".to_owned(), &about)?;
+        Ok(stored.into_iter().chain([about]).map(|file| (file.path, file.head)).collect())
     }
 
     /// Forty hex digits made up from the repo id: these repos have no history that a true one could name.
@@ -79,30 +132,9 @@ impl Model {
         let part = |n| shuffle::hash(self.repo, n);
         format!("{:016x}{:016x}{:08x}", part(1), part(2), part(3) >> 32)
     }
-}
 
-/// The models that the documentation of the format and of its clients describes.
-pub fn documented() -> Vec<Model> {
-    let bloom = |repo, dtype, hidden, layers| Model::new(repo, bloom::model(dtype, hidden, layers));
-    vec![
-        Model::new("gpt2", gpt2::model()).salted(gpt2::SALT),
-        Model::new("roberta-base", roberta::masked_lm(&roberta::BASE)),
-        Model::new("Jean-Baptiste/camembert-ner", roberta::tagger(&roberta::CAMEMBERT, 5)),
-        Model::new("roberta-large", roberta::masked_lm(&roberta::LARGE)),
-        Model::new("distilbert-base-german-cased", roberta::distilbert(31_102)),
-        Model::new("EleutherAI/gpt-neox-20b", gpt_neox::model())
-            .sharded(Sharding::UpTo(gpt_neox::SHARD_BYTES)),
-        bloom("bigscience/bloom-560m", Dtype::F16, 1024, 24),
-        bloom("bigscience/bloom", Dtype::BF16, 14_336, 70)
-            .sharded(Sharding::PerLayer)
-            .salted(bloom::SALT),
-        bloom("bigscience/bloom-3b", Dtype::F16, 2560, 30),
-    ]
-}
-
-/// JSON as Python's `json.dumps(…, indent=2)` leaves it on the Hub.
-fn pretty(value: &serde_json::Value) -> serde_json::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec_pretty(value)?;
-    text.push(b'\n');
-    Ok(text)
+    /// The tensors of all its weights.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.weights.iter().flat_map(|weights| &weights.tensors)
+    }
 }

@@ -2,24 +2,35 @@
 //!
 //! A [`Module`] keeps its tensors in the order they were added; their names are relative until a parent takes it in.
 
+use std::ops::Range;
+
 use serde::Serialize;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+use super::format::Format;
+
+/// In the order of the `safetensors` crate, by which its files are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Dtype {
-    F32,
+    U8,
+    I8,
+    #[serde(rename = "F8_E4M3")]
+    F8E4M3,
+    #[serde(rename = "F8_E8M0")]
+    F8E8M0,
     F16,
     BF16,
+    I32,
+    F32,
     I64,
-    U8,
 }
 
 impl Dtype {
     pub fn bits(self) -> u64 {
         match self {
             Self::I64 => 64,
-            Self::F32 => 32,
+            Self::I32 | Self::F32 => 32,
             Self::F16 | Self::BF16 => 16,
-            Self::U8 => 8,
+            Self::U8 | Self::I8 | Self::F8E4M3 | Self::F8E8M0 => 8,
         }
     }
 }
@@ -32,8 +43,12 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
     pub fn bytes(&self) -> u64 {
-        self.shape.iter().product::<u64>() * self.dtype.bits() / 8
+        self.elements() * self.dtype.bits() / 8
     }
 }
 
@@ -74,13 +89,32 @@ impl Module {
         self.weight_and_bias(name, &[inputs, outputs], outputs)
     }
 
+    /// A convolution of square patches, with a bias.
+    #[must_use]
+    pub fn conv2d(self, name: &str, inputs: u64, outputs: u64, side: u64) -> Self {
+        self.weight_and_bias(name, &[outputs, inputs, side, side], outputs)
+    }
+
     #[must_use]
     pub fn norm(self, name: &str, size: u64) -> Self {
         self.weight_and_bias(name, &[size], size)
     }
 
+    /// A norm that scales and does not shift.
+    #[must_use]
+    pub fn rms_norm(self, name: &str, size: u64) -> Self {
+        self.tensor(&format!("{name}.weight"), &[size])
+    }
+
     fn weight_and_bias(self, name: &str, weight: &[u64], bias: u64) -> Self {
         self.tensor(&format!("{name}.weight"), weight).tensor(&format!("{name}.bias"), &[bias])
+    }
+
+    /// A dense layer without a bias, its weight in this format.
+    #[must_use]
+    pub fn projection(self, name: &str, format: Format, inputs: u64, outputs: u64) -> Self {
+        let weight = format.store(self.dtype, inputs, outputs);
+        self.child(name, weight)
     }
 
     /// Takes in another module's tensors under a name.
@@ -92,10 +126,26 @@ impl Module {
         self
     }
 
+    /// Takes in another module's tensors as its own.
+    #[must_use]
+    pub fn and(mut self, other: Module) -> Self {
+        self.tensors.extend(other.tensors);
+        self
+    }
+
     /// The same layer many times, as `name.0`, `name.1`, ….
     #[must_use]
-    pub fn layers(self, name: &str, count: u64, layer: &Module) -> Self {
-        (0..count).fold(self, |module, n| module.child(&format!("{name}.{n}"), layer.clone()))
+    pub fn layers(self, name: &str, numbers: Range<u64>, layer: &Module) -> Self {
+        numbers.fold(self, |module, n| module.child(&format!("{name}.{n}"), layer.clone()))
+    }
+
+    /// The same tensors with this part of their names replaced.
+    #[must_use]
+    pub fn renamed(mut self, from: &str, to: &str) -> Self {
+        for tensor in &mut self.tensors {
+            tensor.name = tensor.name.replace(from, to);
+        }
+        self
     }
 
     pub fn into_tensors(self) -> Vec<Tensor> {

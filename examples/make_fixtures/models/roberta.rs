@@ -38,7 +38,7 @@ fn encoder(&Size { vocabulary, hidden, layers }: &Size) -> Module {
         .norm("LayerNorm", hidden);
     Module::new(Dtype::F32).child("roberta.embeddings", embeddings).layers(
         "roberta.encoder.layer",
-        layers,
+        0..layers,
         &layer(hidden),
     )
 }
@@ -64,7 +64,7 @@ pub fn distilbert(vocabulary: u64) -> Module {
         .norm("LayerNorm", HIDDEN);
     Module::new(Dtype::F32)
         .child("distilbert.embeddings", embeddings)
-        .layers("distilbert.transformer.layer", 6, &distilbert_layer(HIDDEN))
+        .layers("distilbert.transformer.layer", 0..6, &distilbert_layer(HIDDEN))
         .linear("vocab_transform", HIDDEN, HIDDEN)
         .norm("vocab_layer_norm", HIDDEN)
         .tensor("vocab_projector.bias", &[vocabulary])

@@ -9,18 +9,22 @@ use serde::de::{
 use serde_json::{Map, Value};
 
 use super::SafetensorsIndexJson;
+use crate::safetensors::names::NameList;
+use crate::safetensors::text::Text;
 use crate::safetensors::{IndexError, RepoPath, clip};
 
 /// The most entries of `metadata`, the limit of huggingface.js.
 const MAX_METADATA: usize = 1_000;
 
-/// What the JSON lists: tensors by the place of their shard in `shards`.
+/// What the JSON lists: tensors, and for each of them the place of its shard in `shards`.
 #[derive(Default)]
 pub(super) struct Listing {
     pub(super) dtype: Option<String>,
     pub(super) metadata: Option<Map<String, Value>>,
-    pub(super) tensors: Option<Vec<(String, usize)>>,
+    pub(super) tensors: Option<NameList>,
+    pub(super) places: Vec<u16>,
     pub(super) shards: Vec<RepoPath>,
+    places_by_name: HashMap<Box<str>, u16>,
     /// Our own reason to stop, where it is not the parser's.
     pub(super) refusal: Option<IndexError>,
 }
@@ -40,9 +44,28 @@ impl Listing {
         let mut order: Vec<usize> = (0..self.shards.len()).collect();
         order.sort_unstable_by_key(|&place| &self.shards[place]);
         let mut ranks = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(rank, &place)| ranks[place] = rank);
-        self.tensors.iter_mut().flatten().for_each(|(_, place)| *place = ranks[*place]);
+        (0..).zip(order).for_each(|(rank, place)| ranks[place] = rank);
+        self.places.iter_mut().for_each(|place| *place = ranks[usize::from(*place)]);
         self.shards.sort_unstable();
+    }
+
+    /// The place of a shard among the shards.
+    fn place(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
+        if let Some(&place) = self.places_by_name.get(shard) {
+            return Ok(place);
+        }
+        let path: RepoPath = shard
+            .parse()
+            .map_err(|source| IndexError::UnsafeShardName { tensor: clip(tensor), source })?;
+        if !path.is_safetensors() {
+            return Err(IndexError::NotSafetensors { tensor: clip(tensor), shard: clip(shard) });
+        }
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        let place = u16::try_from(self.shards.len()).ok().filter(|&at| usize::from(at) < limit);
+        let place = place.ok_or(IndexError::TooManyShards { limit })?;
+        self.shards.push(path);
+        self.places_by_name.insert(shard.into(), place);
+        Ok(place)
     }
 }
 
@@ -64,7 +87,7 @@ impl<'de> Visitor<'de> for &mut Listing {
                     return Err(A::Error::duplicate_field("weight_map"));
                 }
                 Key::Metadata => metadata = Some(map.next_value_seed(Metadata)?),
-                Key::WeightMap => self.tensors = Some(map.next_value_seed(WeightMap::new(self))?),
+                Key::WeightMap => map.next_value_seed(WeightMap(self))?,
                 Key::Dtype if self.dtype.is_some() => {
                     return Err(A::Error::duplicate_field("dtype"));
                 }
@@ -88,65 +111,38 @@ enum Key {
 }
 
 /// Reads `weight_map`, and keeps each shard's name once.
-struct WeightMap<'a> {
-    shards: &'a mut Vec<RepoPath>,
-    places: HashMap<String, usize>,
-    refusal: &'a mut Option<IndexError>,
-}
-
-impl<'a> WeightMap<'a> {
-    fn new(listing: &'a mut Listing) -> Self {
-        Self { shards: &mut listing.shards, places: HashMap::new(), refusal: &mut listing.refusal }
-    }
-
-    /// The place of a shard among the shards.
-    fn place(&mut self, tensor: &str, shard: String) -> Result<usize, IndexError> {
-        if let Some(&place) = self.places.get(&shard) {
-            return Ok(place);
-        }
-        let path: RepoPath = shard
-            .parse()
-            .map_err(|source| IndexError::UnsafeShardName { tensor: clip(tensor), source })?;
-        if !path.is_safetensors() {
-            return Err(IndexError::NotSafetensors { tensor: clip(tensor), shard: clip(&shard) });
-        }
-        let place = self.shards.len();
-        if place == SafetensorsIndexJson::MAX_SHARDS {
-            return Err(IndexError::TooManyShards { limit: place });
-        }
-        self.shards.push(path);
-        self.places.insert(shard, place);
-        Ok(place)
-    }
-}
+struct WeightMap<'a>(&'a mut Listing);
 
 impl<'de> DeserializeSeed<'de> for WeightMap<'_> {
-    type Value = Vec<(String, usize)>;
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for WeightMap<'_> {
-    type Value = Vec<(String, usize)>;
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a `weight_map`, an object of shard names by tensor")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut tensors = Vec::new();
-        while let Some((tensor, shard)) = map.next_entry::<String, String>()? {
-            match self.place(&tensor, shard) {
-                Ok(place) => tensors.push((tensor, place)),
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self(listing) = self;
+        let mut tensors = NameList::default();
+        while map.next_key_seed(Text(|tensor: &str| tensors.push(tensor)))?.is_some() {
+            let tensor = tensors.last().unwrap_or_default();
+            match map.next_value_seed(Text(|shard: &str| listing.place(tensor, shard)))? {
+                Ok(place) => listing.places.push(place),
                 Err(refusal) => {
-                    *self.refusal = Some(refusal);
+                    listing.refusal = Some(refusal);
                     return Err(A::Error::custom("refused"));
                 }
             }
         }
-        Ok(tensors)
+        listing.tensors = Some(tensors);
+        Ok(())
     }
 }
 

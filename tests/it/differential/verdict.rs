@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hf_meta::SafetensorsFileHeader;
 use hf_meta::safetensors::{HeaderError, HeaderLength};
+use hf_meta::{SafetensorsFileHeader, TensorInfo};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, SafeTensorError};
 
@@ -196,13 +196,17 @@ fn recount(reference: &Metadata) -> Counts {
 
 /// Whether an accepted header has what the file lists, in its order.
 fn keeps_what_stands_there(ours: &SafetensorsFileHeader, file: &Reading) -> Result<(), String> {
-    let kept = ours.tensors().map(|(name, tensor)| {
-        (name, tensor.dtype.as_str(), tensor.shape.as_slice(), tensor.data_offsets)
-    });
-    let listed = file.tensors.iter().map(|(name, entry)| {
-        (name.as_str(), entry.dtype.as_str(), entry.shape.as_slice(), entry.data_offsets)
-    });
+    let mut listed = file.tensors.iter();
+    let is_listed = |(name, tensor): (&str, TensorInfo)| {
+        listed.next().is_some_and(|(listed, entry)| {
+            name == listed
+                && tensor.dtype.as_str() == entry.dtype
+                && tensor.shape == entry.shape
+                && tensor.data_offsets == entry.data_offsets
+        })
+    };
+    let are_listed = ours.tensors().all(is_listed) && listed.next().is_none();
     let metadata = file.metadata.as_ref().map(|pairs| pairs.iter().cloned().collect());
-    let is_kept = kept.eq(listed) && ours.metadata() == metadata.as_ref();
+    let is_kept = are_listed && ours.metadata() == metadata.as_ref();
     if is_kept { Ok(()) } else { Err(format!("{ours:?} is not what {file:?} lists")) }
 }

@@ -37,7 +37,7 @@ fn parsed(header: &Value) -> SafetensorsFileHeader {
     SafetensorsFileHeader::from_json(header.to_string().as_bytes()).unwrap()
 }
 
-fn listed(header: &SafetensorsFileHeader) -> Vec<(&str, &TensorInfo)> {
+fn listed(header: &SafetensorsFileHeader) -> Vec<(&str, TensorInfo)> {
     header.tensors().collect()
 }
 

@@ -70,7 +70,7 @@ fn check_counts(header: &SafetensorsFileHeader) {
     let count = header.parameter_count();
     let tensors = || header.tensors().map(|(_, tensor)| tensor);
     let scalars = || tensors().filter(|tensor| tensor.shape.is_empty()).count() as u128;
-    let parameters = tensors().map(elements).sum::<u128>() - scalars();
+    let parameters = tensors().map(|tensor| elements(&tensor)).sum::<u128>() - scalars();
     assert_eq!(u128::from(count.total()), parameters);
     assert_eq!(u128::from(count.totals().scalars), scalars());
     assert_eq!(count.totals().tensors, tensors().len() as u64);
@@ -85,7 +85,7 @@ fn check_counts(header: &SafetensorsFileHeader) {
     for (dtype, row) in count.rows() {
         assert_eq!(count.get(dtype), row.parameters);
         let of_dtype = tensors().filter(|tensor| tensor.dtype == *dtype);
-        assert_eq!(of_dtype.map(TensorInfo::byte_length).sum::<u64>(), row.bytes);
+        assert_eq!(of_dtype.map(|tensor| tensor.byte_length()).sum::<u64>(), row.bytes);
     }
 }
 

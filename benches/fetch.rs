@@ -1,0 +1,128 @@
+//! How long a cold call takes, in round trips: `cargo bench --bench fetch -- [REPO]... [--rtt 50ms]`.
+//!
+//! Each call is a new process of the command, so it begins without connections; the Hub is the local one, over TLS,
+//! Hub and CDN on two addresses, as far away as `--rtt` says. What that models stands in
+//! `examples/local_hub/hub/link.rs`. The machine's own work is in the figures, so a short way makes them worse.
+
+mod network;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use network::hub::{Host, LocalHub};
+use serde_json::Value;
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// Measure cold calls in round trips.
+#[derive(Parser)]
+struct Args {
+    /// Repos to read instead of two small and two large ones.
+    #[arg(default_values = ["gpt2", "bigscience/bloom", "deepseek-ai/DeepSeek-R1", "moonshotai/Kimi-K2.5"])]
+    repos: Vec<String>,
+    /// How far away the servers are, in milliseconds.
+    #[arg(long, value_parser = network::milliseconds, default_value = "50ms")]
+    rtt: Duration,
+    /// How often each repo is read; the median is shown.
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// Speak HTTP/1.1 instead of HTTP/2.
+    #[arg(long)]
+    http1: bool,
+    /// What cargo adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// A way to read: its name, the options of the command that choose it, and the round trips that it takes at least
+/// where the weights are one file, and where they are sharded.
+///
+/// To connect takes one round trip, TLS 1.3 one, and so does each request that has to wait for another: a small file
+/// is two of them, redirect and bytes, and so is each range of a large one.
+struct Plan(&'static str, &'static [&'static str], [u32; 2]);
+
+const PLANS: [Plan; 1] = [Plan("exact", &[], [8, 10])];
+
+/// What one call took.
+struct Call {
+    process: Duration,
+    seconds: f64,
+    is_sharded: bool,
+    requests: usize,
+    bytes: u64,
+    connections: [usize; 2],
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let protocols = if args.http1 { vec!["http/1.1"] } else { vec!["h2", "http/1.1"] };
+    let hub = LocalHub::builder().repos(network::repos(&args.repos)?);
+    let hub = hub.round_trip(args.rtt).https(protocols).start()?;
+    let folder = tempfile::tempdir()?;
+    let bundle = folder.path().join("authority.pem");
+    std::fs::write(&bundle, hub.authority().unwrap_or_default())?;
+    writeln!(
+        io::stdout(),
+        "{:26} {:9} {:>9} {:>5} {:>8} {:>9} {:>9} {:>11} {:>5} {:>5}",
+        "repo",
+        "plan",
+        "trips",
+        "floor",
+        "call",
+        "process",
+        "requests",
+        "bytes",
+        "hub",
+        "cdn"
+    )?;
+    for repo in &args.repos {
+        for plan in &PLANS {
+            let calls = (0..args.repeat.max(1)).map(|_| call(&hub, &bundle, repo, plan));
+            let calls = calls.collect::<Result<Vec<_>>>()?;
+            writeln!(io::stdout(), "{}", row(repo, plan, calls, args.rtt))?;
+        }
+    }
+    Ok(())
+}
+
+fn call(hub: &LocalHub, bundle: &PathBuf, repo: &str, plan: &Plan) -> Result<Call> {
+    hub.clear_log();
+    let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections(host));
+    let before = made();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
+    command.args([repo, "--json", "--summary"]).args(plan.1);
+    command.env("HF_ENDPOINT", hub.endpoint()).env("SSL_CERT_FILE", bundle);
+    let started = Instant::now();
+    let output = command.output()?;
+    let process = started.elapsed();
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let document: Value = serde_json::from_slice(&output.stdout)?;
+    let (log, after) = (hub.log(), made());
+    Ok(Call {
+        process,
+        seconds: document["cost"]["seconds"].as_f64().unwrap_or_default(),
+        is_sharded: document["sharded"] == true,
+        requests: log.len(),
+        bytes: log.iter().map(|request| request.sent.bytes()).sum(),
+        connections: [after[0] - before[0], after[1] - before[1]],
+    })
+}
+
+/// The call of median length.
+fn row(repo: &str, plan: &Plan, mut calls: Vec<Call>, rtt: Duration) -> String {
+    calls.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let Call { process, seconds, is_sharded, requests, bytes, connections: [hub, cdn] } =
+        calls.swap_remove(calls.len() / 2);
+    let (trips, floor) = (seconds / rtt.as_secs_f64(), plan.2[usize::from(is_sharded)]);
+    let process = process.as_secs_f64();
+    format!(
+        "{repo:26} {:9} {trips:9.2} {floor:5} {seconds:6.3} s {process:7.3} s {requests:9} {bytes:11} {hub:5} {cdn:5}",
+        plan.0
+    )
+}

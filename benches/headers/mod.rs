@@ -1,0 +1,39 @@
+//! Headers and indexes to parse, with the names of DeepSeek-R1 and Kimi-K2.5.
+
+#[path = "../../examples/make_fixtures/models/mod.rs"]
+mod models;
+
+use models::{Model, Module, Tensor};
+
+/// The header of one file with so many tensors: those of DeepSeek-R1 in the order of its architecture, again and
+/// again, with a number before the names from the second time on.
+///
+/// # Errors
+///
+/// When it cannot be written as JSON, which no architecture here can cause.
+pub(crate) fn header(tensors: usize) -> serde_json::Result<Vec<u8>> {
+    let source: Vec<_> = models::deepseek_r1().tensors().cloned().collect();
+    let copy = |copy: usize| {
+        source.iter().map(move |tensor| match copy {
+            0 => tensor.clone(),
+            _ => Tensor { name: format!("{copy}.{}", tensor.name), ..tensor.clone() },
+        })
+    };
+    let mut model = Model::new("org/large", Module::new(models::Dtype::F32));
+    model.weights[0].tensors = (0..).flat_map(copy).take(tensors).collect();
+    let file = model.lay_out()?.swap_remove(0);
+    Ok(file.head[8..].to_vec())
+}
+
+/// The index of Kimi-K2.5, as far as it is about its first so many tensors; all of them make 64 shards and 23.6 MB.
+///
+/// # Errors
+///
+/// As [`header`].
+pub(crate) fn index(tensors: usize) -> serde_json::Result<Vec<u8>> {
+    let mut model = models::kimi_k2_5();
+    model.weights[0].tensors.truncate(tensors);
+    let files = model.lay_out()?;
+    let index = files.into_iter().find(|file| file.path.ends_with(".index.json"));
+    Ok(index.map(|file| file.head).unwrap_or_default())
+}

@@ -1,0 +1,39 @@
+//! Work whose instructions `.ci/instructions` counts: `instructions WORK TIMES` does it so many times.
+//!
+//! What is before and after the work takes as many instructions each time, so two counts for two numbers of times
+//! tell what the work alone takes.
+
+mod headers;
+
+use std::env;
+use std::error::Error;
+use std::hint::black_box;
+
+use hf_meta::{SafetensorsFileHeader, SafetensorsIndexJson};
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+fn main() -> Result<()> {
+    let mut args = env::args().skip(1);
+    let work = args.next().unwrap_or_default();
+    // Without a number nothing is measured, as when `cargo bench` runs all benchmarks.
+    let times: u32 = args.next().and_then(|times| times.parse().ok()).unwrap_or_default();
+    match work.as_str() {
+        // As many tensors as a small model has, and as a shard of a large one.
+        "header-300" => repeat(times, &headers::header(300)?, SafetensorsFileHeader::from_json),
+        "header-3000" => repeat(times, &headers::header(3000)?, SafetensorsFileHeader::from_json),
+        "index-10000" => repeat(times, &headers::index(10_000)?, SafetensorsIndexJson::from_json),
+        _ => Ok(()),
+    }
+}
+
+fn repeat<T, E: Error + 'static>(
+    times: u32,
+    json: &[u8],
+    parse: impl Fn(&[u8]) -> Result<T, E>,
+) -> Result<()> {
+    for _ in 0..times {
+        drop(black_box(parse(black_box(json))?));
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! The local Hub with models of all sizes.
+
+#[path = "../../examples/local_hub/hub/mod.rs"]
+pub(crate) mod hub;
+#[path = "../../examples/make_fixtures/models/mod.rs"]
+mod models;
+
+use std::error::Error;
+use std::time::Duration;
+
+use hub::{File, Repo, load_folder};
+use models::Model;
+
+/// The repos of these names, out of the fixtures and of the models that are too large for them.
+///
+/// # Errors
+///
+/// When the fixtures cannot be read, or there is no such repo.
+pub(crate) fn repos(names: &[String]) -> Result<Vec<Repo>, Box<dyn Error>> {
+    let fixtures = load_folder(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures").as_ref())?;
+    let large = models::large();
+    let find = |name: &String| {
+        if let Some(repo) = fixtures.iter().find(|repo| repo.id() == name) {
+            return Ok(repo.clone());
+        }
+        let model = large.iter().find(|model| model.repo == name);
+        Ok(make(model.ok_or_else(|| format!("no model `{name}`"))?)?)
+    };
+    names.iter().map(find).collect()
+}
+
+fn make(model: &Model) -> serde_json::Result<Repo> {
+    let repo = Repo::new(model.repo).commit(&model.commit());
+    let files = model.lay_out()?.into_iter();
+    Ok(files.fold(repo, |repo, file| repo.file(&file.path, File::cut(file.head, file.size))))
+}
+
+/// A number of milliseconds, with or without `ms` behind it.
+///
+/// # Errors
+///
+/// When it is none.
+pub(crate) fn milliseconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.strip_suffix("ms").unwrap_or(text).parse().map(Duration::from_millis)
+}

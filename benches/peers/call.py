@@ -1,0 +1,12 @@
+"""One call of huggingface_hub, with its time as a line of JSON."""
+
+import json
+import sys
+import time
+
+from huggingface_hub import HfApi
+
+started = time.perf_counter()
+metadata = HfApi().get_safetensors_metadata(sys.argv[1])
+seconds = time.perf_counter() - started
+print(json.dumps({"seconds": seconds, "parameters": sum(metadata.parameter_count.values())}))

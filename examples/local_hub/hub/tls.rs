@@ -1,0 +1,64 @@
+//! HTTPS: a certificate authority for each Hub, and by it the certificate of both servers.
+
+use std::io;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::TlsAcceptor;
+
+/// The names by which the servers are reached.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];
+
+/// What the servers need to speak TLS, and the clients to believe them.
+pub struct Tls {
+    pub acceptor: TlsAcceptor,
+    /// The authority's certificate, in PEM.
+    pub authority: String,
+}
+
+impl Tls {
+    /// Offers these protocols of HTTP by ALPN, such as `h2`; the first that the client speaks is spoken.
+    ///
+    /// # Errors
+    ///
+    /// When there is nothing to make keys of.
+    pub fn new(protocols: &[&str]) -> io::Result<Self> {
+        let (ca, ca_key) = (authority().map_err(io::Error::other)?, key()?);
+        let authority = ca.self_signed(&ca_key).map_err(io::Error::other)?.pem();
+        let (certificate, key) = (server().map_err(io::Error::other)?, key()?);
+        let certificate = certificate.signed_by(&key, &Issuer::new(ca, ca_key));
+        let chain = vec![certificate.map_err(io::Error::other)?.der().clone()];
+        let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(io::Error::other)?;
+        let mut config =
+            ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
+                .map_err(io::Error::other)?;
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), authority })
+    }
+}
+
+fn key() -> io::Result<KeyPair> {
+    KeyPair::generate().map_err(io::Error::other)
+}
+
+fn authority() -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new([])?;
+    params.distinguished_name.push(DnType::CommonName, "Local authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Strict clients want to see what the key is for.
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    Ok(params)
+}
+
+fn server() -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(NAMES.map(str::to_owned))?;
+    // By the authority's name, it would be taken for an authority that signed itself.
+    params.distinguished_name.push(DnType::CommonName, "Local server");
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}

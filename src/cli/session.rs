@@ -1,0 +1,61 @@
+//! What every command works with: a client, and bars for what takes time.
+
+use std::future::Future;
+use std::io;
+
+use hf_meta::{Client, Error, Model};
+
+use super::args::Place;
+use super::asked::Asked;
+use super::progress::Bars;
+
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) bars: Bars,
+}
+
+impl Session {
+    /// Makes a call for what was asked for, with a bar. The inner result is that of the call.
+    ///
+    /// It runs in a task of its own: a reader of our output that pauses must not stop the reading of
+    /// answers, whose deadlines pass meanwhile.
+    pub(crate) fn read<T, F, Call>(
+        &self,
+        asked: &Asked,
+        place: &Place,
+        call: F,
+    ) -> impl Future<Output = io::Result<Result<T, Error>>> + use<T, F, Call>
+    where
+        T: Send + 'static,
+        F: FnOnce(Model) -> Call + Send + 'static,
+        Call: Future<Output = Result<T, Error>> + Send,
+    {
+        let (bar, model) = (self.bars.add(&asked.shown), self.model(asked, place));
+        async move {
+            let read = async move {
+                let updates = bar.clone();
+                let update = move |progress| updates.update(progress);
+                let result = async { call(model?.on_progress(update)).await }.await;
+                bar.finish();
+                result
+            };
+            tokio::spawn(read).await.map_err(io::Error::other)
+        }
+    }
+
+    /// Prints without a bar in between.
+    pub(crate) fn print<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bars.suspend(print)
+    }
+
+    fn model(&self, asked: &Asked, place: &Place) -> Result<Model, Error> {
+        let mut model = self.client.source(asked.source.clone()?).prefetch(place.prefetch);
+        if let Some(revision) = &place.revision {
+            model = model.revision(revision);
+        }
+        if let Some(path) = &place.path {
+            model = model.path(path);
+        }
+        Ok(model)
+    }
+}

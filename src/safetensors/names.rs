@@ -1,0 +1,116 @@
+//! Names in the order of the file, found by name.
+
+use std::ops::Range;
+
+use super::clip;
+
+/// Distinct names, one behind the other in one text: a file may hold half a million of them.
+///
+/// The sort that proves them distinct is also what finds them, so that no hasher stands between
+/// hostile names and their lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Names {
+    list: NameList,
+    by_name: Box<[u32]>,
+}
+
+/// Names that may not be distinct.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NameList {
+    text: String,
+    ends: Vec<u32>,
+}
+
+/// The longest text of names, in bytes: places in it are kept in 32 bits.
+pub(super) const LONGEST: usize = u32::MAX as usize;
+
+impl NameList {
+    /// Adds a name. All names together must be no longer than [`LONGEST`].
+    pub(super) fn push(&mut self, name: &str) {
+        self.text.push_str(name);
+        #[expect(clippy::cast_possible_truncation, reason = "no text is longer than LONGEST")]
+        self.ends.push(self.text.len() as u32);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn get(&self, at: usize) -> &str {
+        &self.text[self.range(at)]
+    }
+
+    pub(super) fn last(&self) -> Option<&str> {
+        Some(self.get(self.len().checked_sub(1)?))
+    }
+
+    /// The names, found by name from now on; or the first that occurs twice.
+    pub(super) fn into_names(mut self) -> Result<Names, String> {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
+        let mut by_name: Box<[u32]> = (0..self.len() as u32).collect();
+        // Stable, because this sort makes use of the long runs that are in order already.
+        by_name.sort_by(|&a, &b| self.get(a as usize).cmp(self.get(b as usize)));
+        let is_twice = |pair: &&[u32]| self.get(pair[0] as usize) == self.get(pair[1] as usize);
+        match by_name.windows(2).find(is_twice) {
+            Some(pair) => Err(clip(self.get(pair[0] as usize))),
+            None => Ok(Names { list: self, by_name }),
+        }
+    }
+
+    fn range(&self, at: usize) -> Range<usize> {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[at] as usize
+    }
+}
+
+impl Names {
+    /// The place of a name in the order of the file.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        let found = self.by_name.binary_search_by(|&at| self.list.get(at as usize).cmp(name));
+        found.ok().map(|rank| self.by_name[rank] as usize)
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.len()).map(|at| self.list.get(at))
+    }
+
+    pub(super) fn get(&self, at: usize) -> &str {
+        self.list.get(at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Result<Names, String> {
+        let mut list = NameList::default();
+        for name in names {
+            list.push(name);
+        }
+        list.into_names()
+    }
+
+    #[test]
+    fn keep_the_order_and_are_found() {
+        let listed = ["wte", "h.10", "h.2", ""];
+        let names = names(&listed).unwrap();
+        assert_eq!(names.iter().collect::<Vec<_>>(), listed);
+        for (at, name) in listed.into_iter().enumerate() {
+            assert_eq!(names.position(name), Some(at));
+        }
+        assert_eq!(names.position("h.1"), None);
+    }
+
+    #[test]
+    fn the_duplicate_is_named() {
+        assert_eq!(names(&["b", "a", "b"]), Err("b".to_owned()));
+        assert_eq!(names(&["", "a", ""]), Err(String::new()));
+    }
+}

@@ -1,0 +1,175 @@
+//! Models of which the tests of huggingface.js tell what is in them, most of them quantized.
+
+use std::collections::BTreeMap;
+
+use hf_meta::Summary;
+use serde_json::json;
+
+use crate::hub::{File, LocalHub};
+use crate::models::{self, Model};
+use crate::support;
+
+type Counts = &'static [(&'static str, u64)];
+
+/// What is known of a model.
+struct Published {
+    files: usize,
+    tensors: u64,
+    /// The bytes of the index, of all headers with their lengths, and of all weights.
+    bytes: [u64; 3],
+    /// Parameters per dtype as huggingface.js counts them: packed weights unpacked, and what only unpacks them left
+    /// out.
+    #[expect(dead_code, reason = "packed weights are counted as stored")]
+    parameters: Counts,
+    /// Elements per dtype, as stored.
+    elements: Counts,
+}
+
+/// Compares the figures with those that a client reads, which must find nothing odd about the files.
+async fn check(model: Model, published: Published) {
+    let repo = support::made(&model);
+    let index =
+        repo.find_file(&model.commit(), "model.safetensors.index.json").map_or(0, File::size);
+    let hub = LocalHub::start([repo]).unwrap();
+    let parsed = support::parse(&hub, model.repo).await.unwrap();
+    let summary = serde_json::to_value(Summary(&parsed)).unwrap();
+    let elements: BTreeMap<_, _> = published.elements.iter().copied().collect();
+    assert_eq!(summary["elementCount"], json!(elements));
+    assert_eq!(parsed.parameter_count().totals().tensors, published.tensors);
+    assert_eq!(parsed.files().count(), published.files);
+    let headers = parsed.files().map(|(_, header)| 8 + header.length()).sum();
+    assert_eq!([index, headers, parsed.facts().cost.bytes_total], published.bytes);
+    assert_eq!(parsed.facts().findings, []);
+}
+
+/// Of the models that are fixtures, too.
+fn fixture(repo: &str) -> Model {
+    models::published().into_iter().find(|model| model.repo == repo).unwrap()
+}
+
+#[tokio::test]
+async fn bert() {
+    let published = Published {
+        files: 1,
+        tensors: 206,
+        bytes: [0, 24_056, 440_449_768],
+        parameters: &[("F32", 110_106_428)],
+        elements: &[("F32", 110_106_428)],
+    };
+    check(fixture("google-bert/bert-base-uncased"), published).await;
+}
+
+#[tokio::test]
+async fn gpt_oss_20b() {
+    let published = Published {
+        files: 3,
+        tensors: 459,
+        bytes: [38_210, 52_640, 13_761_317_408],
+        parameters: &[("BF16", 1_804_459_584), ("U8", 19_110_297_600)],
+        elements: &[("BF16", 1_804_459_584), ("U8", 9_555_148_800 + 597_196_800)],
+    };
+    check(fixture("openai/gpt-oss-20b"), published).await;
+}
+
+#[tokio::test]
+async fn gpt_oss_120b() {
+    let published = Published {
+        files: 15,
+        tensors: 687,
+        bytes: [57_278, 78_168, 65_248_893_912],
+        parameters: &[("BF16", 2_167_371_072), ("U8", 114_661_785_600)],
+        elements: &[("BF16", 2_167_371_072), ("U8", 57_330_892_800 + 3_583_180_800)],
+    };
+    check(models::gpt_oss_120b(), published).await;
+}
+
+/// Before huggingface.js left out what unpacks the weights, it counted 8,248,929,342 here: each element twice that is
+/// in `U8`, and the others once.
+#[tokio::test]
+async fn llama_in_bitsandbytes() {
+    let published = Published {
+        files: 1,
+        tensors: 1411,
+        bytes: [0, 168_432, 5_702_746_383],
+        parameters: &[("BF16", 1_050_939_392), ("U8", 6_979_321_856)],
+        elements: &[("BF16", 1_050_939_392), ("F32", 486_912), ("U8", 3_598_751_519)],
+    };
+    check(fixture("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"), published).await;
+}
+
+#[tokio::test]
+async fn llama_in_gptq() {
+    let published = Published {
+        files: 2,
+        tensors: 1187,
+        bytes: [96_181, 132_592, 5_735_720_432],
+        parameters: &[("F16", 1_052_315_648), ("I32", 6_979_321_856)],
+        elements: &[("F16", 1_106_841_600), ("I32", 880_476_160)],
+    };
+    check(models::llama_gptq(), published).await;
+}
+
+#[tokio::test]
+async fn llama_in_compressed_tensors() {
+    let published = Published {
+        files: 8,
+        tensors: 2403,
+        bytes: [210_204, 275_848, 39_525_587_080],
+        parameters: &[("BF16", 2_102_665_216), ("I32", 68_451_041_280)],
+        elements: &[("BF16", 2_637_438_976), ("I32", 8_562_606_080), ("I64", 1120)],
+    };
+    check(fixture("RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16"), published).await;
+}
+
+/// The Hub itself shows the elements, 684,531,386,000. The files of the repo have 688,586,727,753 bytes: its writer did
+/// not sort, so the headers are longer by 3 %.
+#[tokio::test]
+async fn deepseek_r1() {
+    let published = Published {
+        files: 163,
+        tensors: 91_991,
+        bytes: [8_898_324, 11_539_400, 688_586_378_760],
+        parameters: &[("BF16", 3_918_786_560), ("F32", 15_104), ("F8_E4M3", 680_571_043_840)],
+        elements: &[("BF16", 3_918_786_560), ("F32", 41_555_600), ("F8_E4M3", 680_571_043_840)],
+    };
+    check(models::deepseek_r1(), published).await;
+}
+
+/// The index of the repo is one of 23.5 MB.
+#[tokio::test]
+async fn kimi_k2_5() {
+    let published = Published {
+        files: 64,
+        tensors: 208_550,
+        bytes: [23_597_439, 29_797_512, 595_177_990_248],
+        parameters: &[("BF16", 12_193_329_648), ("F32", 23_040), ("I32", 1_014_686_023_680)],
+        elements: &[("BF16", 43_902_267_888), ("F32", 23_040), ("I32", 126_835_891_200)],
+    };
+    check(models::kimi_k2_5(), published).await;
+}
+
+/// The files of the repo have the same 864,721,029,744 bytes.
+#[tokio::test]
+async fn deepseek_v4_pro() {
+    let published = Published {
+        files: 64,
+        tensors: 145_116,
+        bytes: [11_305_685, 16_237_048, 864_721_029_744],
+        parameters: &[
+            ("BF16", 2_816_899_328),
+            ("F32", 87_776_414),
+            ("F8_E4M3", 23_169_335_296),
+            ("I64", 2_327_040),
+            ("I8", 1_572_763_336_704),
+        ],
+        elements: &[
+            ("BF16", 2_816_899_328),
+            ("F32", 87_776_414),
+            ("F8_E4M3", 23_169_335_296),
+            ("F8_E8M0", 49_150_268_416),
+            ("I64", 2_327_040),
+            ("I8", 786_381_668_352),
+        ],
+    };
+    check(models::deepseek_v4_pro(), published).await;
+}
