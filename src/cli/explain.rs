@@ -55,5 +55,9 @@ pub(crate) fn active(moe: &MixtureOfExperts) -> String {
 fn formula(moe: &MixtureOfExperts) -> String {
     let [always, active, expert] = [moe.always_active, moe.active(), moe.per_expert].map(thousands);
     let (used, experts) = (moe.experts_per_token, moe.experts);
-    format!("{active} = {always} always + {used} of {experts} experts × {expert}")
+    let draft = match moe.draft {
+        0 => String::new(),
+        draft => format!("; {} only draft tokens ahead", thousands(draft)),
+    };
+    format!("{active} = {always} always + {used} of {experts} experts × {expert}{draft}")
 }

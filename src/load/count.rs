@@ -30,7 +30,7 @@ impl Reader {
                 })?;
             }
         }
-        Ok(tally.finish(&rules, config.as_ref()))
+        Ok(tally.finish(&rules))
     }
 
     /// The configuration of the commit. That there is none is no fault, and one that cannot be used is

@@ -75,7 +75,7 @@ async fn gpt_oss_20b() {
         bytes: [38_210, 52_640, 13_761_317_408],
         parameters: &[("BF16", 1_804_459_584), ("U8", 19_110_297_600)],
         elements: &[("BF16", 1_804_459_584), ("U8", 9_555_148_800 + 597_196_800)],
-        active: None,
+        active: Some((32, 4, 4_187_440_704)),
     };
     check(fixture("openai/gpt-oss-20b"), published).await;
 }
@@ -88,7 +88,7 @@ async fn gpt_oss_120b() {
         bytes: [57_278, 78_168, 65_248_893_912],
         parameters: &[("BF16", 2_167_371_072), ("U8", 114_661_785_600)],
         elements: &[("BF16", 2_167_371_072), ("U8", 57_330_892_800 + 3_583_180_800)],
-        active: None,
+        active: Some((128, 4, 5_711_982_912)),
     };
     check(models::gpt_oss_120b(), published).await;
 }
@@ -144,7 +144,7 @@ async fn deepseek_r1() {
         bytes: [8_898_324, 11_539_400, 688_586_378_760],
         parameters: &[("BF16", 3_918_786_560), ("F32", 15_104), ("F8_E4M3", 680_571_043_840)],
         elements: &[("BF16", 3_918_786_560), ("F32", 41_555_600), ("F8_E4M3", 680_571_043_840)],
-        active: None,
+        active: Some((256, 8, 0)),
     };
     check(models::deepseek_r1(), published).await;
 }
@@ -158,7 +158,7 @@ async fn kimi_k2_5() {
         bytes: [23_597_439, 29_797_512, 595_177_990_248],
         parameters: &[("BF16", 12_193_329_648), ("F32", 23_040), ("I32", 1_014_686_023_680)],
         elements: &[("BF16", 43_902_267_888), ("F32", 23_040), ("I32", 126_835_891_200)],
-        active: None,
+        active: Some((384, 8, 33_332_644_848)),
     };
     check(models::kimi_k2_5(), published).await;
 }
@@ -185,7 +185,7 @@ async fn deepseek_v4_pro() {
             ("I64", 2_327_040),
             ("I8", 786_381_668_352),
         ],
-        active: None,
+        active: Some((384, 6, 0)),
     };
     check(models::deepseek_v4_pro(), published).await;
 }

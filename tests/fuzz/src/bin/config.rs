@@ -59,7 +59,7 @@ fn count(config: Option<&ModelConfig>, header: &SafetensorsFileHeader) -> u64 {
     for (name, info) in tensors(header) {
         tally.add(&rules, name, &info).expect("small numbers");
     }
-    tally.finish(&rules, config).0.total()
+    tally.finish(&rules).0.total()
 }
 
 /// Groups add up to the count, no element holds more than 32 parameters, and experts are a part.
@@ -69,7 +69,7 @@ fn check_sums(config: &ModelConfig, header: &SafetensorsFileHeader) {
     for (name, info) in tensors(header) {
         tally.add(&rules, name, &info).expect("small numbers");
     }
-    let (count, counting) = tally.finish(&rules, Some(config));
+    let (count, counting) = tally.finish(&rules);
     let totals = count.totals();
     let parameters: u64 = counting.groups.iter().map(|group| group.count.parameters).sum();
     let elements: u64 = counting.groups.iter().map(|group| group.count.elements).sum();
