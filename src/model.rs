@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+use tracing::Instrument;
 use url::Url;
 
 use crate::error::Error;
@@ -88,7 +89,9 @@ impl Model {
     /// rule, headers that contradict their index, a deadline. See [`Error`].
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
         let limit = self.context.call_timeout;
-        let call = async { self.load().await?.run().await };
+        let source = self.source.as_ref().ok().map(tracing::field::display);
+        let span = tracing::info_span!("call", source);
+        let call = async { self.load().await?.run().await }.instrument(span);
         tokio::time::timeout(limit, call).await.map_err(|_| Error::DeadlineExceeded { limit })?
     }
 

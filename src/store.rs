@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use crate::disk;
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::http::{Failure, Http, HttpError, SafeUrl, Trail};
 use crate::hub::{CommitSha, Endpoint, Notices, Refusal, RefusalKind, RepoId, Revision};
 use crate::read::{Chunk, Meter};
-use crate::safetensors::RepoPath;
+use crate::safetensors::{HeaderError, HeaderLength, RepoPath};
 
 /// A folder of files that are named by their path in it.
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ impl Store {
         match self.at(path) {
             Place::Web(http, url) => http
                 .range(&url, range, meter)
+                .instrument(self.span(path))
                 .await
                 .map(|(chunk, trail)| self.fetched(chunk, &trail))
                 .map_err(|failure| self.explain(path, failure)),
@@ -62,6 +64,7 @@ impl Store {
         match self.at(path) {
             Place::Web(http, url) => http
                 .whole(&url, limit, meter)
+                .instrument(self.span(path))
                 .await
                 .map(|(bytes, trail)| self.fetched(bytes, &trail))
                 .map_err(|failure| self.explain(path, failure)),
@@ -105,6 +108,14 @@ impl Store {
         }
     }
 
+    /// What all that is asked for a file is told under.
+    fn span(&self, path: &RepoPath) -> Span {
+        let Self::Hub { repo, .. } = self else {
+            return debug_span!("file", file = self.name(path));
+        };
+        debug_span!("file", %repo, file = %path)
+    }
+
     fn at(&self, path: &RepoPath) -> Place<'_> {
         match self {
             Self::Hub { http, endpoint, repo, revision, .. } => {
@@ -127,8 +138,14 @@ impl Store {
     fn explain(&self, path: &RepoPath, failure: Failure) -> Error {
         let file = self.name(path);
         let Failure { error, attempts, elapsed } = failure;
-        if let HttpError::OverLimit { limit, .. } = error {
-            return Error::TooLarge { file, limit };
+        match &error {
+            HttpError::OverLimit { limit, .. } => return Error::TooLarge { file, limit: *limit },
+            HttpError::Range { start, .. } => {
+                if let Some(source) = impostor(start) {
+                    return Error::Header { file, source };
+                }
+            }
+            _ => {}
         }
         let Some(refusal) = Refusal::of(&error).map(Box::new) else {
             return Error::Fetch { file, attempts, elapsed, source: Box::new(error) };
@@ -167,6 +184,12 @@ impl Store {
             }
         }
     }
+}
+
+/// What the start of a body shows it to be that a server sent in place of a range.
+fn impostor(start: &[u8]) -> Option<HeaderError> {
+    let length = HeaderLength::from_prefix(start, u64::MAX, HeaderLength::DEFAULT_LIMIT);
+    length.err().filter(|error| matches!(error, HeaderError::NotSafetensors { .. }))
 }
 
 /// One file, and how to reach it.

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing::Metadata;
+use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::{self, MakeWriter};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::progress::Bars;
@@ -18,9 +19,15 @@ pub(crate) fn init(verbose: u8, bars: &Bars) {
         _ => LevelFilter::DEBUG,
     };
     let lines = fmt::layer().with_writer(Lines(bars.clone())).without_time().with_target(false);
+    // A line says all by itself; its spans would say the half of it once more.
+    let lines = lines.with_filter(filter_fn(is_event));
     let ours = Targets::new().with_target("hf_meta", level);
     // A second call finds the first one's work done.
     let _ = tracing_subscriber::registry().with(ours).with(lines).try_init();
+}
+
+fn is_event(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event()
 }
 
 /// Makes a writer for each line.

@@ -3,30 +3,34 @@
 use bytes::Bytes;
 use reqwest::Response;
 
+use super::attempt::Attempt;
 use super::decode::{DecodeError, Decoder};
 use super::range::Part;
 use super::{HttpError, RangeError, SafeUrl};
-use crate::read::Meter;
 
 /// The most that is set aside before the first byte has come, whatever the headers promise.
 const FIRST_ALLOCATION: u64 = 1 << 16;
+
+/// The most of a body that is kept to tell what it is, in bytes.
+const START: usize = 64;
 
 /// Reads a part of a body: exactly its length, and nothing after it.
 pub(super) async fn part(
     mut response: Response,
     part: &Part,
-    meter: &Meter,
+    attempt: &Attempt<'_>,
 ) -> Result<Vec<u8>, HttpError> {
     let mut bytes = buffer(part.length);
     while length(&bytes) < part.length {
-        let Some(chunk) = next(&mut response, meter).await? else {
+        let Some(chunk) = next(&mut response, attempt).await? else {
             let source = RangeError::Length { expected: part.length, found: length(&bytes) };
             return Err(HttpError::range(response.url(), source));
         };
         bytes.extend_from_slice(&chunk);
     }
     // Asking once more proves that nothing follows, and leaves the connection fit for another request.
-    if !part.more && (length(&bytes) > part.length || next(&mut response, meter).await?.is_some()) {
+    if !part.more && (length(&bytes) > part.length || next(&mut response, attempt).await?.is_some())
+    {
         return Err(HttpError::range(
             response.url(),
             RangeError::TooLong { expected: part.length },
@@ -40,7 +44,7 @@ pub(super) async fn part(
 pub(super) async fn whole(
     mut response: Response,
     limit: u64,
-    meter: &Meter,
+    attempt: &Attempt<'_>,
 ) -> Result<Vec<u8>, HttpError> {
     let url = response.url().clone();
     let broken = |source| HttpError::range(&url, source);
@@ -52,20 +56,34 @@ pub(super) async fn whole(
         return Err(failed(DecodeError::OverLimit));
     }
     let mut decoder = Decoder::new(response.headers(), limit).map_err(broken)?;
-    while let Some(piece) = next(&mut response, meter).await? {
+    while let Some(piece) = next(&mut response, attempt).await? {
         decoder.take(&piece).map_err(failed)?;
     }
     decoder.finish().map_err(failed)
 }
 
+/// The error of a body that is not the range. Where a server sent something else in place of it, with
+/// the first bytes, which may tell what that is: a page of the website, most often.
+pub(super) async fn refuse(
+    mut response: Response,
+    source: RangeError,
+    attempt: &Attempt<'_>,
+) -> HttpError {
+    let is_of_use = matches!(source, RangeError::Ignored | RangeError::UnknownLength);
+    let piece = if is_of_use { next(&mut response, attempt).await.ok().flatten() } else { None };
+    let piece = piece.unwrap_or_default();
+    let start = piece[..piece.len().min(START)].to_vec();
+    HttpError::Range { url: SafeUrl::from(response.url()), source, start }
+}
+
 /// The next piece of a body; `None` at its end. Empty pieces, by which servers of HTTP/2 tell the end, are
 /// passed over: they are no bytes too many.
-async fn next(response: &mut Response, meter: &Meter) -> Result<Option<Bytes>, HttpError> {
+async fn next(response: &mut Response, attempt: &Attempt<'_>) -> Result<Option<Bytes>, HttpError> {
     loop {
         let chunk = response.chunk().await;
         let chunk =
             chunk.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
-        meter.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
+        attempt.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
         if chunk.as_ref().is_none_or(|piece| !piece.is_empty()) {
             return Ok(chunk);
         }

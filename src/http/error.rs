@@ -30,7 +30,12 @@ pub enum HttpError {
     Busy { url: SafeUrl, wait: Duration },
     /// An answer that is not the range, or not the file, that was asked for.
     #[error("the answer of `{url}` is not what was asked for")]
-    Range { url: SafeUrl, source: RangeError },
+    Range {
+        url: SafeUrl,
+        source: RangeError,
+        /// The first bytes of the body, where they were looked at.
+        start: Vec<u8>,
+    },
     /// A redirect that is not followed.
     #[error("`{url}` redirects {reason}")]
     Redirect { url: SafeUrl, reason: &'static str },
@@ -134,7 +139,7 @@ impl HttpError {
     }
 
     pub(super) fn range(url: &Url, source: RangeError) -> Self {
-        Self::Range { url: SafeUrl::from(url), source }
+        Self::Range { url: SafeUrl::from(url), source, start: Vec::new() }
     }
 
     /// Whether the same request may well succeed a little later.

@@ -6,10 +6,13 @@
 //! origin only.
 
 mod address;
+mod attempt;
 mod body;
 mod decode;
 mod error;
 mod gate;
+#[cfg(test)]
+pub(crate) mod properties;
 mod range;
 mod redirect;
 mod retry;
@@ -23,9 +26,10 @@ use std::time::Duration;
 use ::url::Url;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, redirect::Policy};
-use tokio::time::Instant;
+use tracing::Instrument;
 
 use address::{Guard, GuardedResolver};
+use attempt::Attempt;
 use gate::Gate;
 
 use crate::read::{Chunk, Meter};
@@ -105,7 +109,9 @@ impl Http {
     ) -> Result<(Chunk, Trail), Failure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
-            match self.try_range(url, range, meter).await {
+            let attempt = attempts.begin(Some(range), meter);
+            let read = self.try_range(range, &attempt).instrument(attempt.span()).await;
+            match attempt.end(read) {
                 Ok(read) => return Ok(read),
                 Err(error) => attempts.after(error).await?,
             }
@@ -121,7 +127,9 @@ impl Http {
     ) -> Result<(Vec<u8>, Trail), Failure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
-            match self.try_whole(url, limit, meter).await {
+            let attempt = attempts.begin(None, meter);
+            let read = self.try_whole(limit, &attempt).instrument(attempt.span()).await;
+            match attempt.end(read) {
                 Ok(read) => return Ok(read),
                 Err(error) => attempts.after(error).await?,
             }
@@ -130,72 +138,61 @@ impl Http {
 
     async fn try_range(
         &self,
-        url: &Url,
         range: &Range<u64>,
-        meter: &Meter,
+        attempt: &Attempt<'_>,
     ) -> Result<(Chunk, Trail), HttpError> {
-        let (response, trail) = self.get(url, Some(range), meter).await?;
+        let (response, trail) = self.get(attempt).await?;
         let part = match range::check(range, response.status(), response.headers()) {
             Ok(Some(part)) => part,
-            Ok(None) => return Err(HttpError::status(url, &response)),
-            Err(source) => return Err(HttpError::range(response.url(), source)),
+            Ok(None) => return Err(HttpError::status(attempt.url, &response)),
+            Err(source) => return Err(body::refuse(response, source, attempt).await),
         };
-        let bytes = body::part(response, &part, meter).await?;
+        let bytes = body::part(response, &part, attempt).await?;
         Ok((Chunk { bytes, file_size: part.file_size }, trail))
     }
 
     async fn try_whole(
         &self,
-        url: &Url,
         limit: u64,
-        meter: &Meter,
+        attempt: &Attempt<'_>,
     ) -> Result<(Vec<u8>, Trail), HttpError> {
-        let (response, trail) = self.get(url, None, meter).await?;
+        let (response, trail) = self.get(attempt).await?;
         if response.status() != StatusCode::OK {
-            return Err(HttpError::status(url, &response));
+            return Err(HttpError::status(attempt.url, &response));
         }
-        Ok((body::whole(response, limit, meter).await?, trail))
+        Ok((body::whole(response, limit, attempt).await?, trail))
     }
 
     /// Sends a request and follows it to the answer that is no redirect.
-    async fn get(
-        &self,
-        url: &Url,
-        range: Option<&Range<u64>>,
-        meter: &Meter,
-    ) -> Result<(Response, Trail), HttpError> {
-        let mut url = url.clone();
+    async fn get(&self, attempt: &Attempt<'_>) -> Result<(Response, Trail), HttpError> {
+        let mut url = attempt.url.clone();
         let mut trail = Trail::default();
         loop {
-            let response = self.send(url, range, meter).await?;
+            let response = self.send(url, attempt).await?;
             trail.0.push(response.headers().clone());
             match redirect::target(&response, trail.0.len())? {
-                Some(next) => url = next,
+                Some(next) => {
+                    attempt.redirected(response.url(), &next);
+                    url = next;
+                }
                 None => return Ok((response, trail)),
             }
         }
     }
 
     /// Sends one request, once the server may be asked.
-    async fn send(
-        &self,
-        url: Url,
-        range: Option<&Range<u64>>,
-        meter: &Meter,
-    ) -> Result<Response, HttpError> {
+    async fn send(&self, url: Url, attempt: &Attempt<'_>) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
         if !self.guard.allows(&url) {
             return Err(HttpError::Address { url: safe_url });
         }
         let pass = self.gate.pass(&origin, self.settings.retry.longest_elapsed).await;
         pass.map_err(|wait| HttpError::Busy { url: safe_url.clone(), wait })?;
-        meter.count_request();
-        let started = Instant::now();
-        let answer = self.request(url, range).send().await;
-        let elapsed = started.elapsed();
-        let response = answer.map_err(|error| HttpError::transport(safe_url.clone(), error))?;
+        attempt.count_request();
+        let answer = self.request(url, attempt.range).send().await;
+        let response = answer.map_err(|error| HttpError::transport(safe_url, error))?;
         let status = response.status().as_u16();
-        tracing::debug!(url = %safe_url, ?range, status, ?elapsed, "answered");
+        attempt.answered(status);
         if let Some(wait) = wait::of(status, response.headers()) {
             self.gate.close(&origin, wait);
         }
@@ -208,7 +205,7 @@ impl Http {
         let request = self.client.get(url).timeout(self.settings.timeouts.request);
         let request = match range {
             Some(range) => request
-                .header(RANGE, format!("bytes={}-{}", range.start, range.end - 1))
+                .header(RANGE, format!("bytes={}", attempt::shown(range)))
                 .header(ACCEPT_ENCODING, "identity"),
             None => request.header(ACCEPT_ENCODING, "gzip"),
         };
@@ -226,6 +223,10 @@ fn builder(settings: &Settings, guard: &Arc<Guard>) -> reqwest::ClientBuilder {
         .retry(reqwest::retry::never())
         .connect_timeout(settings.timeouts.connect)
         .read_timeout(settings.timeouts.read)
+        // All requests to a server share one connection of HTTP/2, the next attempt at one that timed out
+        // too. If nothing moves on it any more, it must be found dead before the read is given up.
+        .http2_keep_alive_interval(settings.timeouts.read / 2)
+        .http2_keep_alive_timeout(settings.timeouts.read / 4)
         // Another crate of the build may have turned these on, and a range that was inflated behind our
         // back is not the range that was asked for.
         .no_gzip()

@@ -101,6 +101,9 @@ fn text<'a>(headers: &'a HeaderMap, name: &reqwest::header::HeaderName) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::properties::config;
+    use proptest::option;
+    use proptest::prelude::*;
 
     const PREFIX: Range<u64> = 0..8;
     const HEADER: Range<u64> = 8..108;
@@ -203,6 +206,64 @@ mod tests {
     fn other_statuses_are_for_the_caller() {
         for status in [204, 304, 401, 403, 404, 429, 500, 503] {
             assert_eq!(verdict(&PREFIX, status, &[("content-range", "bytes 0-7/500")]), Ok(None));
+        }
+    }
+
+    /// What is nearly the value of a `Content-Range`.
+    fn nearly() -> impl Strategy<Value = String> {
+        let number = prop_oneof![any::<u64>().prop_map(|n| n.to_string()), "[0-9+*-]{0,22}"];
+        let unit = prop_oneof![4 => Just("bytes ".to_owned()), 1 => "[ a-zB=]{0,7}"];
+        let joined = (unit, number.clone(), number.clone(), number)
+            .prop_map(|(unit, first, last, size)| format!("{unit}{first}-{last}/{size}"));
+        prop_oneof![joined, any::<String>()]
+    }
+
+    /// First byte, last byte and size of a part of a file, most of them small.
+    fn span() -> impl Strategy<Value = (u64, u64, u64)> {
+        let number = || prop_oneof![3 => 0_u64..200, 1 => any::<u64>()];
+        (number(), number(), number()).prop_filter_map("no part of a file", |(a, b, c)| {
+            let mut span = [a, b, c];
+            span.sort_unstable();
+            let [first, last, size] = span;
+            (last < size).then_some((first, last, size))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(config(2_000))]
+
+        #[test]
+        fn a_part_of_a_file_is_read_as_it_was_written((first, last, size) in span()) {
+            let text = format!("bytes {first}-{last}/{size}");
+            prop_assert_eq!(parse(&text), Some((first, last, size)));
+        }
+
+        #[test]
+        fn what_is_read_is_a_part_of_a_file(text in nearly()) {
+            if let Some((first, last, size)) = parse(&text) {
+                prop_assert!(first <= last && last < size);
+                prop_assert_eq!(parse(&format!("bytes {first}-{last}/{size}")), parse(&text));
+            }
+        }
+
+        #[test]
+        fn a_part_is_taken_only_if_it_was_asked_for(
+            (first, last, size) in span(),
+            other in option::of(span()),
+            beyond in prop_oneof![Just(0), 0_u64..100],
+        ) {
+            let (start, asked_last, _) = other.unwrap_or((first, last, size));
+            let asked_last = asked_last.saturating_add(beyond).min(u64::MAX - 1);
+            let range = start..asked_last + 1;
+            let text = format!("bytes {first}-{last}/{size}");
+            let headers = HeaderMap::from_iter([(CONTENT_RANGE, text.parse().unwrap())]);
+            let taken = check(&range, StatusCode::PARTIAL_CONTENT, &headers);
+            let is_right = first == start && last == asked_last.min(size - 1);
+            prop_assert_eq!(taken.is_ok(), is_right);
+            if let Ok(part) = taken {
+                let length = range.end.min(size) - start;
+                prop_assert_eq!(part, Some(Part { length, more: false, file_size: size }));
+            }
         }
     }
 }

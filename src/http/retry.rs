@@ -1,14 +1,17 @@
 //! Which failures are tried again, how often and when.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use ::url::Url;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, sleep};
 
+use super::attempt::Attempt;
 use super::gate::Gate;
 use super::{HttpError, SafeUrl};
+use crate::read::Meter;
 
 /// How often a request is made, and how long after a failure it is made again.
 ///
@@ -84,9 +87,6 @@ impl fmt::Display for RetryPolicy {
     }
 }
 
-/// A wait that people should be told of.
-const LONG_WAIT: Duration = Duration::from_secs(12);
-
 /// A request that failed for good.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -123,7 +123,12 @@ impl RetryPolicy {
     }
 }
 
-impl<D: Iterator<Item = Duration>> Attempts<'_, D> {
+impl<'a, D: Iterator<Item = Duration>> Attempts<'a, D> {
+    /// Begins the next attempt.
+    pub(super) fn begin(&self, range: Option<&'a Range<u64>>, meter: &'a Meter) -> Attempt<'a> {
+        Attempt::begin(self.made + 1, self.url, range, meter)
+    }
+
     /// Waits after a failure until it is time for the next attempt; the failure itself, where there
     /// is to be none.
     pub(super) async fn after(&mut self, error: HttpError) -> Result<(), Failure> {
@@ -137,11 +142,7 @@ impl<D: Iterator<Item = Duration>> Attempts<'_, D> {
             return Err(Failure { error, attempts: self.made, elapsed });
         };
         let (url, attempts) = (SafeUrl::from(self.url), self.made);
-        if asked.is_some_and(|asked| asked > LONG_WAIT) {
-            tracing::warn!(%url, ?wait, "waiting as the server asks");
-        } else {
-            tracing::info!(%url, attempts, ?wait, %error, "trying again");
-        }
+        tracing::info!(%url, attempts, ?wait, %error, "trying again");
         // A wait that was asked for is kept by the gate, for all requests to that server.
         if asked.is_none() && error.is_rate_limit() {
             self.gate.close(&self.url.origin(), wait);

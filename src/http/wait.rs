@@ -60,6 +60,10 @@ fn number(digits: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::properties::config;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     fn wait(pairs: &[(&'static str, &'static str)]) -> Option<u64> {
         let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
@@ -112,5 +116,53 @@ mod tests {
         let both = |quota| wait(&[("ratelimit", quota), ("retry-after", "7")]);
         assert_eq!(both(r#""resolvers";r=0;t=55"#), Some(56));
         assert_eq!(both(r#""resolvers";r=9;t=55"#), Some(7));
+    }
+
+    /// Quotas by name, what is left of each, and the seconds to its next window.
+    fn quotas_of_a_server() -> impl Strategy<Value = Vec<(String, u64, u64)>> {
+        let left = prop_oneof![Just(0), any::<u64>()];
+        let seconds = prop_oneof![0_u64..1_000, any::<u64>()];
+        vec(("[a-z ]{1,9}", left, seconds), 1..4)
+    }
+
+    proptest! {
+        #![proptest_config(config(1_000))]
+
+        #[test]
+        fn the_longest_of_the_empty_quotas_is_waited_for(
+            quotas in quotas_of_a_server(),
+            separator in select(&[";", " ; ", "; "][..]),
+            more in select(&["", ";pk=:abc:", ";q=9"][..]),
+        ) {
+            let item = |(name, left, seconds): &(String, u64, u64)| {
+                format!("\"{name}\"{separator}r={left}{more}{separator}t={seconds}")
+            };
+            let text = quotas.iter().map(item).collect::<Vec<_>>().join(", ");
+            let empty = quotas.iter().filter(|(_, left, _)| *left == 0);
+            let longest = empty.map(|(.., seconds)| seconds.saturating_add(1)).max();
+            prop_assert_eq!(rate_limit(&text), longest.map(Duration::from_secs), "{}", text);
+        }
+
+        #[test]
+        fn retry_after_is_read_as_it_was_written(seconds: u64, ahead in 0_u64..10_000_000_000) {
+            let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
+            let as_seconds = retry_after(&seconds.to_string(), now);
+            prop_assert_eq!(as_seconds, Some(Duration::from_secs(seconds)));
+            let ahead = Duration::from_secs(ahead);
+            let date = httpdate::fmt_http_date(now + ahead);
+            prop_assert_eq!(retry_after(&date, now), Some(ahead));
+            prop_assert_eq!(retry_after(&date, now + ahead + ahead), Some(Duration::ZERO));
+        }
+
+        #[test]
+        fn text_that_says_no_time_asks_for_none(
+            text in prop_oneof![any::<String>(), "[a-z\"=;, 0-9rt-]{0,40}"],
+        ) {
+            if rate_limit(&text).is_some() {
+                prop_assert!(text.contains("r=0") && text.contains("t="), "{}", text);
+            }
+            let is_number = !text.trim().is_empty() && text.trim().bytes().all(|b| b.is_ascii_digit());
+            prop_assert_eq!(retry_after(&text, SystemTime::UNIX_EPOCH).is_some(), is_number);
+        }
     }
 }

@@ -113,6 +113,11 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::properties::config;
+    use percent_encoding::percent_decode_str;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     fn resolve(endpoint: &str, repo: &str, revision: &str, path: &str) -> String {
         let endpoint = Endpoint::parse(endpoint).unwrap();
@@ -169,6 +174,47 @@ mod tests {
             "https://x/#f",
         ] {
             assert!(Endpoint::parse(text).is_err(), "{text}");
+        }
+    }
+
+    fn endpoint() -> impl Strategy<Value = &'static str> {
+        select(&[Endpoint::HUGGING_FACE, "http://[::1]:8080", "https://repo.example/api/h%20f"][..])
+    }
+
+    fn repo() -> impl Strategy<Value = RepoId> {
+        let kind = select(&["", "datasets/", "spaces/"][..]);
+        let name = "[A-Za-z0-9_]{1,9}(/[A-Za-z0-9_]{1,9}(\\.[a-z0-9]{1,3})?)?";
+        (kind, name).prop_map(|(kind, name)| format!("{kind}{name}").parse().unwrap())
+    }
+
+    /// Text with everything that means something in a URL.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![any::<String>(), "[a-z./%?#@:&=+ \\\\\\[\\]^|ü-]{1,20}", "(%2e|\\.|/|%2F){1,9}"]
+    }
+
+    fn decoded(text: &str) -> String {
+        percent_decode_str(text).decode_utf8().unwrap().into_owned()
+    }
+
+    proptest! {
+        #![proptest_config(config(2_000))]
+
+        #[test]
+        fn urls_stay_in_their_repo_and_name_what_they_were_made_of(
+            endpoint in endpoint(),
+            repo in repo(),
+            revision in text().prop_filter_map("no revision", |text| text.parse::<Revision>().ok()),
+            path in vec(text(), 1..4)
+                .prop_filter_map("no path", |parts| parts.join("/").parse::<RepoPath>().ok()),
+        ) {
+            let url = Endpoint::parse(endpoint).unwrap().resolve(&repo, &revision, &path);
+            let rest = url.as_str().strip_prefix(&format!("{endpoint}/{repo}/resolve/"));
+            let (in_revision, in_path) = rest.unwrap().split_once('/').unwrap();
+            prop_assert_eq!(decoded(in_revision), revision.as_str());
+            let segments: Vec<_> = in_path.split('/').map(decoded).collect();
+            prop_assert_eq!(segments, path.segments().collect::<Vec<_>>());
+            prop_assert!(url.query().is_none() && url.fragment().is_none());
+            prop_assert_eq!(Url::parse(url.as_str()), Ok(url));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use hf_meta::{AddressPolicy, Client, Error, HttpError, Source};
 
-use crate::hub::{Fault, LocalHub};
+use crate::hub::{Fault, Host, LocalHub};
 use crate::support;
 
 fn is_refused(error: &Error) -> bool {
@@ -14,7 +14,29 @@ async fn literals_and_names_that_lead_inside() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let port = hub.endpoint().rsplit(':').next().unwrap();
     let client = Client::builder().addresses(AddressPolicy::Public).build().unwrap();
-    for host in ["127.0.0.1", "localhost", "127.1", "0x7f000001", "[::ffff:127.0.0.1]"] {
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "127.1",
+        "127.9.9.9",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "0177.0.0.1",
+        "017700000001",
+        "%31%32%37.0.0.1",
+        "\u{ff11}27.0.0.1",
+        "0.0.0.0",
+        "0",
+        "[::]",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[0:0:0:0:0:ffff:127.0.0.1]",
+        "[64:ff9b::127.0.0.1]",
+        "[2002:7f00:1::]",
+        "[::127.0.0.1]",
+    ] {
         let file = "org/model/resolve/main/a.safetensors";
         let source: Source = format!("http://{host}:{port}/{file}").parse().unwrap();
         let error = client.source(source).parse_safetensors_metadata().await.unwrap_err();
@@ -30,13 +52,67 @@ async fn a_local_hub_may_lead_to_its_own_kind_and_no_further() {
     let client = client.build().unwrap();
     let parsed = client.model("org/model").parse_safetensors_metadata().await.unwrap();
     assert_eq!(parsed.parameter_count().total(), 2);
-    for target in
-        ["http://10.0.0.1/x", "http://169.254.169.254/latest/meta-data", "http://[fe80::1]/"]
-    {
+    for host in [
+        "10.0.0.1",
+        "167772161",
+        "0xa.1",
+        "012.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "0xa9fea9fe",
+        "2852039166",
+        "0251.0376.0251.0376",
+        "0.0.0.0",
+        "255.255.255.255",
+        "224.0.0.1",
+        "[::]",
+        "[fe80::1]",
+        "[fd00::1]",
+        "[ff02::1]",
+        "[::ffff:10.0.0.1]",
+        "[::ffff:169.254.169.254]",
+        "[::ffff:0.0.0.0]",
+        "[64:ff9b::a00:1]",
+        "[2002:a9fe:a9fe::]",
+    ] {
         hub.inject(move |request, _| {
-            request.path.ends_with("b.safetensors").then(|| Fault::Redirect(302, target.into()))
+            let to = Fault::Redirect(302, format!("http://{host}/latest/meta-data"));
+            request.path.ends_with("b.safetensors").then_some(to)
         });
         let error = client.model("org/model").parse_safetensors_metadata().await.unwrap_err();
-        assert!(is_refused(&error), "{target}: {error:?}");
+        assert!(is_refused(&error), "{host}: {error:?}");
     }
+}
+
+/// The loopback of IPv6 is of the same kind as that of IPv4, and a name is what it leads to.
+#[tokio::test]
+async fn a_local_hub_may_lead_to_its_own_kind_in_other_words() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).addresses(AddressPolicy::Public);
+    let client = client.build().unwrap();
+    for host in ["localhost", "2130706433", "0177.0.0.1", "[::ffff:127.0.0.1]"] {
+        let port = hub.endpoint().rsplit(':').next().unwrap().to_owned();
+        hub.inject(move |request, before| {
+            let to = format!("http://{host}:{port}{}", request.path);
+            (request.host == Host::Hub && before == 0).then_some(Fault::Redirect(307, to))
+        });
+        let parsed = client.model("org/model").parse_safetensors_metadata().await;
+        assert_eq!(parsed.unwrap().parameter_count().total(), 2, "{host}");
+    }
+}
+
+/// IPv6 is part of every system that this runs on; a container without it is no place to test in.
+#[tokio::test]
+async fn a_hub_at_ipv6_is_read_end_to_end() {
+    let hub = LocalHub::builder().repo(support::sharded("org/model")).ipv6().start();
+    let hub = hub.unwrap_or_else(|error| panic!("no IPv6 loopback, `[::1]`, here: {error}"));
+    assert!(hub.endpoint().starts_with("http://[::1]:") && hub.cdn().starts_with("http://[::1]:"));
+    for policy in [AddressPolicy::Any, AddressPolicy::Public] {
+        let client = Client::builder().endpoint(hub.endpoint()).addresses(policy).build().unwrap();
+        let parsed = client.model("org/model").parse_safetensors_metadata().await.unwrap();
+        assert_eq!(parsed.parameter_count().total(), 2);
+    }
+    assert_eq!(hub.log().len(), 2 * (2 + 1 + 2 * 4));
 }

@@ -18,7 +18,11 @@ mod documented;
 mod faults;
 mod fixtures;
 mod floors;
+#[cfg(target_os = "linux")]
+mod http2;
 mod local_hub;
+#[cfg(target_os = "linux")]
+mod memory;
 mod properties;
 mod published;
 mod quantization;
@@ -29,4 +33,5 @@ mod support;
 #[cfg(target_os = "linux")]
 // Elsewhere the system keeps its certificates where a test must not put its own.
 mod tls;
+mod traces;
 mod wire;

@@ -1,5 +1,6 @@
 //! Calls that end well though much goes wrong on the way, and calls that are given up.
 
+mod deadlines;
 mod detours;
 mod drops;
 mod storms;

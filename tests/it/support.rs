@@ -1,6 +1,8 @@
 //! What several tests need.
 
 use std::error::Error as _;
+use std::ffi::OsStr;
+use std::process::Command;
 
 use hf_meta::{Client, Error, SafetensorsParseFromRepo};
 
@@ -67,6 +69,24 @@ pub(crate) fn sharded(repo: &str) -> Repo {
         )
         .file("a.safetensors", weights(&["x"]))
         .file("b.safetensors", weights(&["y"]))
+}
+
+/// Tells a process that it was started for one test.
+const ALONE: &str = "HF_META_TEST_ALONE";
+
+/// Runs a test of this binary in a process of its own, with these variables in its environment.
+pub(crate) fn run_alone(test: &str, env: &[(&str, &OsStr)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").envs(env.iter().copied());
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Whether this is such a process.
+pub(crate) fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
 }
 
 /// An error and its causes, as one line.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::header::{CONTENT_ENCODING, CONTENT_RANGE, HeaderName, LOCATION};
+use hyper::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION};
 
 use super::answer::Answer;
 use super::flow::{Flow, Opening};
@@ -18,6 +18,8 @@ pub enum Fault {
     Status(u16, Vec<(&'static str, String)>),
     /// A redirect to this URL; an empty one leads to where the request came.
     Redirect(u16, String),
+    /// A page of a website with `200`, as captive portals and logins have it.
+    Page { is_chunked: bool },
     /// A `416`, which may say how long the file is.
     Unsatisfiable { says_size: bool },
 
@@ -75,6 +77,7 @@ impl Fault {
                 let to = if to.is_empty() { here(request) } else { to };
                 spoiled(status, []).with(LOCATION, to)
             }
+            Self::Page { is_chunked } => page(is_chunked),
             Self::Unsatisfiable { says_size: true } => {
                 spoiled(416, []).with(CONTENT_RANGE, format!("bytes */{size}"))
             }
@@ -126,6 +129,12 @@ fn spoiled(status: u16, headers: impl IntoIterator<Item = (&'static str, String)
     headers
         .into_iter()
         .fold(answer, |answer, (name, value)| answer.with(HeaderName::from_static(name), value))
+}
+
+fn page(is_chunked: bool) -> Answer {
+    let page = "\n<!DOCTYPE html>\n<html><title>Log in</title></html>\n";
+    let answer = Answer::text(StatusCode::OK, page).with(CONTENT_TYPE, "text/html; charset=utf-8");
+    Answer { length: answer.length.filter(|_| !is_chunked), ..answer }
 }
 
 fn whole_file(mut answer: Answer, is_chunked: bool) -> Answer {

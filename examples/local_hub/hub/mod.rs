@@ -35,7 +35,7 @@ mod tls;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub use log::{Host, Logged};
 pub use repo::Repo;
 use serve::Access;
 use site::{Caller, Site};
-use tls::Tls;
+pub use tls::Tls;
 
 /// A running Hub. It stops when dropped, and works for blocking and async callers alike because it runs on a thread
 /// of its own.
@@ -142,6 +142,7 @@ pub struct Builder {
     callers: HashMap<String, Caller>,
     base_path: String,
     is_mirror: bool,
+    is_on_ipv6: bool,
     port: u16,
     protocols: Vec<&'static str>,
     round_trip: Duration,
@@ -189,6 +190,12 @@ impl Builder {
         Self { is_mirror: true, ..self }
     }
 
+    /// Listens at `[::1]` instead of `127.0.0.1`.
+    #[must_use]
+    pub fn ipv6(self) -> Self {
+        Self { is_on_ipv6: true, ..self }
+    }
+
     /// A port for the Hub instead of any free one; the CDN always takes a free one.
     #[must_use]
     pub fn port(self, port: u16) -> Self {
@@ -222,13 +229,13 @@ impl Builder {
         let tls = (!self.protocols.is_empty()).then(|| Tls::new(&self.protocols)).transpose()?;
         let (acceptor, authority) = tls.map(|tls| (tls.acceptor, tls.authority)).unzip();
         let scheme = if acceptor.is_some() { "https" } else { "http" };
-        let (hub, hub_origin) = bind(&runtime, HUB, self.port, scheme)?;
+        let loopback = if self.is_on_ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { HUB };
+        let (hub, hub_origin) = bind(&runtime, (loopback, self.port).into(), scheme)?;
         let (cdn, cdn_origin) = match acceptor {
             // Where loopback has but one address, the port alone tells the servers apart.
-            Some(_) => {
-                bind(&runtime, CDN, 0, scheme).or_else(|_| bind(&runtime, HUB, 0, scheme))?
-            }
-            None => bind(&runtime, HUB, 0, scheme)?,
+            Some(_) => bind(&runtime, (CDN, 0).into(), scheme)
+                .or_else(|_| bind(&runtime, (loopback, 0).into(), scheme))?,
+            None => bind(&runtime, (loopback, 0).into(), scheme)?,
         };
         let endpoint = hub_origin + &self.base_path;
         let access = Access { link: Link::new(self.round_trip, self.bandwidth), tls: acceptor };
@@ -239,17 +246,12 @@ impl Builder {
     }
 }
 
-const HUB: Ipv4Addr = Ipv4Addr::LOCALHOST;
-const CDN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const HUB: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const CDN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A listener on loopback that belongs to the runtime, and its origin.
-fn bind(
-    runtime: &Runtime,
-    address: Ipv4Addr,
-    port: u16,
-    scheme: &str,
-) -> io::Result<(TcpListener, String)> {
-    let listener = std::net::TcpListener::bind((address, port))?;
+fn bind(runtime: &Runtime, address: SocketAddr, scheme: &str) -> io::Result<(TcpListener, String)> {
+    let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let origin = format!("{scheme}://{}", listener.local_addr()?);
     let _context = runtime.enter();

@@ -1,15 +1,17 @@
 //! One cell of the matrix: a call to a Hub that spoils the answers to one of its reads.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hf_meta::{Client, Error, RetryPolicy, SafetensorsParseFromRepo};
+use hf_meta::{AddressPolicy, Client, Error, RetryPolicy, SafetensorsParseFromRepo};
 use tokio::time::error::Elapsed;
 
 use super::outcome;
+use super::spent::Spent;
 use super::table::{Row, Wait};
 use crate::hub::{File, Host, LocalHub, Logged, Repo};
 use crate::support::{self, head};
+use crate::traces::Capture;
 
 /// What is read when the fault comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +119,8 @@ fn client(hub: &LocalHub, row: &Row) -> Client {
         .first_delay(Duration::from_millis(1))
         .longest_delay(Duration::from_millis(5));
     let builder = Client::builder().endpoint(hub.endpoint()).retry(policy).index_limit(INDEX_LIMIT);
+    // What is inside is refused, but for what the endpoint itself is: a server on loopback.
+    let builder = builder.addresses(AddressPolicy::Public);
     let builder = match row.wait {
         Wait::Deadline => builder.read_timeout(DEADLINE).request_timeout(DEADLINE),
         _ => builder,
@@ -147,10 +151,14 @@ impl<'a> Bench<'a> {
         Self { row, client: client(&hub, row), hub }
     }
 
-    /// What the call came to, and after how many attempts.
-    pub(super) async fn run(&self, cell: Cell) -> String {
+    /// What the call came to, after how many attempts, and what it waited for.
+    pub(super) async fn run(&self, cell: Cell) -> (String, Spent) {
         let place = format!("{} at {}, {cell:?}", self.row.name, self.row.hop);
-        let result = self.call(cell).await.unwrap_or_else(|_| panic!("{place}: hangs"));
+        let (capture, started) = (Capture::default(), Instant::now());
+        let result = capture.of(self.call(cell)).await;
+        let result = result.unwrap_or_else(|_| panic!("{place}: hangs"));
+        let (elapsed, spent) = (started.elapsed(), Spent::told(&capture));
+        assert!(elapsed >= spent.least(DEADLINE), "{place}: {spent} in {elapsed:?}");
         let log: Vec<_> = self.hub.log().into_iter().filter(|entry| cell.matches(entry)).collect();
         let at = |wanted| log.iter().filter(|entry| hop(entry) == wanted).count();
         let (attempts, met) = (at(Hop::First), at(self.row.hop));
@@ -167,7 +175,7 @@ impl<'a> Bench<'a> {
                 outcome::name(error)
             }
         };
-        format!("{outcome} ×{attempts}")
+        (format!("{outcome} ×{attempts}"), spent)
     }
 
     async fn call(&self, cell: Cell) -> Result<Result<SafetensorsParseFromRepo, Error>, Elapsed> {

@@ -3,7 +3,7 @@
 use hf_meta::{Error, HttpError, RangeError, TransportKind};
 
 /// The name of an error.
-pub(super) fn name(error: &Error) -> String {
+pub(crate) fn name(error: &Error) -> String {
     let name = match error {
         Error::Fetch { source, .. } => return http(source),
         Error::Refused { source, .. } => return format!("status {}", source.status),
@@ -30,6 +30,7 @@ fn http(error: &HttpError) -> String {
         HttpError::Transport { kind: TransportKind::Interrupted, .. } => "interrupted",
         HttpError::Busy { .. } => "busy",
         HttpError::OverLimit { .. } => "over limit",
+        HttpError::Address { .. } => "not public",
         other => return format!("{other:?}"),
     };
     name.to_owned()

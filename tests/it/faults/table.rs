@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::net::TcpSocket;
 
@@ -102,12 +102,19 @@ fn statuses() -> Vec<Row> {
 
 fn waits() -> Vec<Row> {
     let past = "Sat, 01 Jan 2000 00:00:00 GMT";
+    let in_an_hour = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600));
     let empty = r#""resolvers";r=0;t=3600"#;
     let nearly = r#""resolvers";r=9;t=3600"#;
     vec![
         row("429", First, status(429, &[])),
         row("429, `Retry-After: 0`", Last, status(429, &[("retry-after", "0")])),
         row("429, `Retry-After` a past date", First, status(429, &[("retry-after", past)])),
+        row(
+            "429, `Retry-After` a date in an hour",
+            First,
+            status(429, &[("retry-after", &in_an_hour)]),
+        )
+        .waits(Wait::Asked),
         row("429, `Retry-After: 3600`", First, status(429, &[("retry-after", "3600")]))
             .waits(Wait::Asked),
         row("429, r=9 t=3600", First, status(429, &[("ratelimit", nearly)])),
@@ -126,6 +133,8 @@ fn ranges() -> Vec<Row> {
     vec![
         row("200, the whole file", Last, whole(false)).wastes(Waste::Buffer),
         row("200, chunked", Last, whole(true)).wastes(Waste::Buffer),
+        row("200, a page", First, Fault::Page { is_chunked: false }),
+        row("200, a page, chunked", Last, Fault::Page { is_chunked: true }),
         range("`Content-Range` shifted", WrongRange::Shifted),
         range("`Content-Range` of another size", WrongRange::OtherSize),
         range("`Content-Range` of no size", WrongRange::UnknownSize),
@@ -179,6 +188,18 @@ fn redirects() -> Vec<Row> {
         row("redirect to itself", Last, to("")),
         row("redirect to `file:`", First, to("file:///etc/passwd")),
         row("redirect to `ftp:`", Last, to("ftp://127.0.0.1/x")),
+        row("redirect to `gopher:`", First, to("gopher://127.0.0.1/x")),
+        row("redirect to `data:`", Last, to("data:,x")),
+        row("redirect to 10.0.0.1", First, to("http://10.0.0.1/x")),
+        row("redirect to 10.0.0.1 as 167772161", Last, to("http://167772161/x")),
+        row("redirect to 10.0.0.1 as 012.0.0.1", First, to("https://012.0.0.1/x")),
+        row("redirect to 169.254.169.254", First, to("http://169.254.169.254/latest")),
+        row("redirect to 169.254.169.254 as 0xa9fea9fe", Last, to("http://0xa9fea9fe/latest")),
+        row("redirect to `[::ffff:169.254.169.254]`", Last, to("http://[::ffff:169.254.169.254]/")),
+        row("redirect to `[fe80::1]`", First, to("http://[fe80::1]/x")),
+        row("redirect to `[fd00::1]`", Last, to("http://[fd00::1]/x")),
+        row("redirect to 0.0.0.0", First, to("http://0.0.0.0/x")),
+        row("redirect to `[::]`", Last, to("http://[::]/x")),
         row("redirect to no URL", First, to("http://[")),
         row("redirect to nobody", First, to(&nobody)),
         row("redirect without `Location`", First, status(302, &[])),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::join_all;
-use hf_meta::{Client, Error, RetryPolicy};
+use hf_meta::{Client, Error, HttpError, RetryPolicy};
 
 use super::tireless;
 use crate::hub::{Fault, Host, LocalHub, Logged};
@@ -74,6 +74,41 @@ async fn all_tasks_wait_for_the_quota() {
 #[tokio::test]
 async fn all_tasks_wait_as_long_as_retry_after_says() {
     check_window("retry-after", "2").await;
+}
+
+#[tokio::test]
+async fn all_tasks_wait_for_the_date_of_retry_after() {
+    let (hub, closes) = (hub(), Instant::now() + WINDOW);
+    // A date is cut to seconds.
+    let date = httpdate::fmt_http_date(SystemTime::now() + WINDOW + Duration::from_secs(1));
+    hub.inject(move |request, _| {
+        let is_refused = request.at < closes && request.host == Host::Hub;
+        is_refused.then(|| refused("retry-after", &date))
+    });
+    for times in eight_tasks(&hub, &tireless(&hub).build().unwrap()).await {
+        let early = times.iter().filter(|at| **at < closes).count();
+        assert!(early <= 1, "{early} requests before the date");
+        assert_eq!(times.len() - early, 2, "the two ranges, once each");
+    }
+}
+
+#[tokio::test]
+async fn a_date_too_far_ahead_is_not_waited_for() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let hub = hub();
+    hub.inject(|_, _| {
+        Some(refused("retry-after", &httpdate::fmt_http_date(SystemTime::now() + HOUR)))
+    });
+    let client = tireless(&hub).build().unwrap();
+    let model = client.model("org/model-0").path("model.safetensors");
+    let error = model.parse_safetensors_metadata().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { attempts: 1, .. }), "{error:?}");
+    let Error::Fetch { source, .. } = model.parse_safetensors_metadata().await.unwrap_err() else {
+        panic!("the server is asked again");
+    };
+    let HttpError::Busy { wait, .. } = *source else { panic!("{source:?}") };
+    assert!(wait <= HOUR && wait > HOUR / 2, "{wait:?}");
+    assert_eq!(hub.log().len(), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,106 @@
+//! Faults that only HTTP/2 has, or has in its own way: streams that are reset, connections that say goodbye.
+//!
+//! The client of a test process believes the certificates that its environment names, so the test runs
+//! itself in an environment with one of its own.
+
+mod server;
+
+use std::time::Duration;
+
+use hf_meta::{Client, Error, RetryPolicy, Source};
+
+use self::server::{Fault, Server};
+use crate::faults::outcome;
+use crate::hub::Tls;
+use crate::support;
+
+/// Where the process inside is to put the certificate that it believes.
+const BUNDLE: &str = "SSL_CERT_FILE";
+
+/// How long a read may take.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Long enough for any machine.
+const HANG: Duration = Duration::from_secs(60);
+
+/// What a call comes to when the answers to its second read are spoiled, once and always, after how many
+/// attempts and over how many connections.
+const EXPECTED: [(Fault, &str, &str); 13] = [
+    (Fault::Refused, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Fault::Reset, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Fault::ResetInBody, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Fault::GoAway, "ok ×2 over 2", "interrupted ×3 over 3"),
+    (Fault::Goodbye, "ok ×1 over 1", "ok ×1 over 1"),
+    (Fault::Closed, "ok ×2 over 2", "interrupted ×3 over 3"),
+    (Fault::Short { says_length: true }, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Fault::Short { says_length: false }, "ok ×2 over 1", "other length ×3 over 1"),
+    (Fault::Long, "ok ×2 over 1", "too long ×3 over 1"),
+    (Fault::Stalled, "ok ×2", "timeout ×3"),
+    (Fault::StalledInBody, "ok ×2", "timeout ×3"),
+    (Fault::Trickle, "ok ×2", "timeout ×3"),
+    (Fault::Dead, "ok ×2", "timeout ×3"),
+];
+
+#[test]
+fn every_fault_of_streams_and_connections() {
+    if support::is_alone() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        return runtime.block_on(inside());
+    }
+    let bundle = tempfile::NamedTempFile::new().unwrap();
+    let name = "http2::every_fault_of_streams_and_connections";
+    support::run_alone(name, &[(BUNDLE, bundle.path().as_os_str())]);
+}
+
+async fn inside() {
+    let tls = Tls::new(&["h2"]).unwrap();
+    std::fs::write(std::env::var_os(BUNDLE).unwrap(), &tls.authority).unwrap();
+    let runs = EXPECTED.map(|(fault, once, always)| {
+        let acceptor = tls.acceptor.clone();
+        async move {
+            for (is_once, expected) in [(true, once), (false, always)] {
+                let server = Server::start(acceptor.clone(), fault, is_once).await;
+                let found = tokio::time::timeout(HANG, run(fault, &server)).await;
+                let found = found.unwrap_or_else(|_| "hangs".to_owned());
+                if found != expected {
+                    return Some(format!("{fault:?}, once {is_once}: {found}, not {expected}"));
+                }
+            }
+            None
+        }
+    });
+    let wrong: Vec<_> = futures::future::join_all(runs).await.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+async fn run(fault: Fault, server: &Server) -> String {
+    let policy = RetryPolicy::default()
+        .attempts(3)
+        .first_delay(Duration::from_millis(1))
+        .longest_delay(Duration::from_millis(5));
+    let builder = Client::builder().retry(policy).read_timeout(DEADLINE);
+    let client = builder.request_timeout(DEADLINE).build().unwrap();
+    let source: Source = server.url().parse().unwrap();
+    let outcome = match client.source(source).parse_safetensors_metadata().await {
+        Ok(parsed) => {
+            assert_eq!(parsed.parameter_count().total(), server::COUNT);
+            "ok".to_owned()
+        }
+        Err(error) => {
+            let attempts = match &error {
+                Error::Fetch { attempts, .. } => *attempts,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(attempts, server.spoiled());
+            outcome::name(&error)
+        }
+    };
+    let attempts = server.attempts();
+    match fault {
+        // A machine too slow to answer a ping in time takes one more.
+        Fault::Stalled | Fault::StalledInBody | Fault::Trickle | Fault::Dead => {
+            format!("{outcome} ×{attempts}")
+        }
+        _ => format!("{outcome} ×{attempts} over {}", server.connections()),
+    }
+}

@@ -1,0 +1,228 @@
+//! A server with one file, which speaks HTTP/2 over TLS and spoils answers as it is told.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, SendStream};
+use hyper::{Request, Response};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::support::head;
+
+/// What is wrong with an answer, or with its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The stream is refused, as a server does that is busy.
+    Refused,
+    /// The stream is reset before the headers.
+    Reset,
+    /// The stream is reset after three bytes.
+    ResetInBody,
+    /// The connection is given up with a `GOAWAY`.
+    GoAway,
+    /// The answer is fine, and a `GOAWAY` asks for no more requests on this connection.
+    Goodbye,
+    /// The connection is closed without a word.
+    Closed,
+    /// The stream ends after three bytes.
+    Short { says_length: bool },
+    /// The stream goes on after the bytes.
+    Long,
+    /// No headers ever come.
+    Stalled,
+    /// Three bytes come, and no more.
+    StalledInBody,
+    /// A byte comes now and then.
+    Trickle,
+    /// The connection stays, and nothing moves on it any more.
+    Dead,
+}
+
+/// The number of parameters in the file.
+pub(super) const COUNT: u64 = 4;
+
+fn file() -> Vec<u8> {
+    let header = r#"{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}"#;
+    [head(header), vec![0; 16]].concat()
+}
+
+/// A running server, which goes on until the process ends.
+pub(super) struct Server {
+    port: u16,
+    state: Arc<State>,
+}
+
+struct State {
+    fault: Fault,
+    is_once: bool,
+    connections: AtomicUsize,
+    /// Requests for the header.
+    attempts: AtomicUsize,
+    spoiled: AtomicUsize,
+}
+
+impl Server {
+    pub(super) async fn start(acceptor: TlsAcceptor, fault: Fault, is_once: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let [connections, attempts, spoiled] = [(); 3].map(|()| AtomicUsize::new(0));
+        let state = Arc::new(State { fault, is_once, connections, attempts, spoiled });
+        let shared = Arc::clone(&state);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, state) = (acceptor.clone(), Arc::clone(&shared));
+                tokio::spawn(async move { state.serve(acceptor.accept(stream).await.ok()?).await });
+            }
+        });
+        Self { port, state }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://localhost:{}/x.safetensors", self.port)
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn attempts(&self) -> usize {
+        self.state.attempts.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn spoiled(&self) -> usize {
+        self.state.spoiled.load(Ordering::SeqCst)
+    }
+}
+
+type Http = Connection<TlsStream<TcpStream>, Bytes>;
+
+impl State {
+    /// Serves a connection until either side has enough of it.
+    async fn serve(&self, stream: TlsStream<TcpStream>) -> Option<()> {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        let mut http = h2::server::handshake(stream).await.ok()?;
+        while let Some(request) = http.accept().await {
+            let (request, respond) = request.ok()?;
+            match self.fault_for(&request) {
+                Some(fault) => fault.put_on(&request, respond, &mut http).await?,
+                None => drop(answer(&request, respond, true)?),
+            }
+        }
+        Some(())
+    }
+
+    fn fault_for<T>(&self, request: &Request<T>) -> Option<Fault> {
+        if range(request).0 == 0 {
+            return None;
+        }
+        let before = self.attempts.fetch_add(1, Ordering::SeqCst);
+        if self.is_once && before > 0 {
+            return None;
+        }
+        self.spoiled.fetch_add(1, Ordering::SeqCst);
+        Some(self.fault)
+    }
+}
+
+/// First and last byte of what is asked for.
+fn range<T>(request: &Request<T>) -> (usize, usize) {
+    let range = request.headers()["range"].to_str().unwrap().strip_prefix("bytes=").unwrap();
+    let (first, last) = range.split_once('-').unwrap();
+    (first.parse().unwrap(), last.parse().unwrap())
+}
+
+fn bytes<T>(request: &Request<T>) -> Bytes {
+    let (first, last) = range(request);
+    file()[first..=last].to_vec().into()
+}
+
+/// The headers of the right answer.
+fn begin<T>(
+    request: &Request<T>,
+    mut respond: SendResponse<Bytes>,
+    says_length: bool,
+) -> Option<SendStream<Bytes>> {
+    let (first, last) = range(request);
+    let mut response = Response::builder()
+        .status(206)
+        .header("content-range", format!("bytes {first}-{last}/{}", file().len()));
+    if says_length {
+        response = response.header("content-length", last - first + 1);
+    }
+    respond.send_response(response.body(()).unwrap(), false).ok()
+}
+
+/// The right answer, with or without its end.
+fn answer<T>(
+    request: &Request<T>,
+    respond: SendResponse<Bytes>,
+    is_end: bool,
+) -> Option<SendStream<Bytes>> {
+    let mut stream = begin(request, respond, is_end)?;
+    stream.send_data(bytes(request), is_end).ok()?;
+    Some(stream)
+}
+
+impl Fault {
+    /// `None` ends the connection.
+    async fn put_on<T>(
+        self,
+        request: &Request<T>,
+        mut respond: SendResponse<Bytes>,
+        http: &mut Http,
+    ) -> Option<()> {
+        let start = bytes(request).slice(..3);
+        match self {
+            Self::Refused => respond.send_reset(Reason::REFUSED_STREAM),
+            Self::Reset => respond.send_reset(Reason::INTERNAL_ERROR),
+            Self::ResetInBody => {
+                let mut stream = begin(request, respond, true)?;
+                stream.send_data(start, false).ok()?;
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    stream.send_reset(Reason::INTERNAL_ERROR);
+                });
+            }
+            Self::GoAway => http.abrupt_shutdown(Reason::INTERNAL_ERROR),
+            Self::Goodbye => {
+                answer(request, respond, true)?;
+                http.graceful_shutdown();
+            }
+            Self::Closed => return None,
+            Self::Short { says_length } => {
+                begin(request, respond, says_length)?.send_data(start, true).ok()?;
+            }
+            Self::Long => answer(request, respond, false)?.send_data(start, true).ok()?,
+            Self::Stalled => keep(respond),
+            Self::StalledInBody => {
+                let mut stream = begin(request, respond, true)?;
+                stream.send_data(start, false).ok()?;
+                keep(stream);
+            }
+            Self::Trickle => {
+                let mut stream = begin(request, respond, true)?;
+                tokio::spawn(async move {
+                    while stream.send_data(start.slice(..1), false).is_ok() {
+                        tokio::time::sleep(Duration::from_millis(500)).await;
+                    }
+                });
+            }
+            Self::Dead => pending().await,
+        }
+        Some(())
+    }
+}
+
+/// Holds something that ends when it is dropped.
+fn keep<T: Send + 'static>(held: T) {
+    tokio::spawn(async move {
+        pending::<()>().await;
+        drop(held);
+    });
+}
