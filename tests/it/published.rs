@@ -144,7 +144,7 @@ async fn deepseek_r1() {
         bytes: [8_898_324, 11_539_400, 688_586_378_760],
         parameters: &[("BF16", 3_918_786_560), ("F32", 15_104), ("F8_E4M3", 680_571_043_840)],
         elements: &[("BF16", 3_918_786_560), ("F32", 41_555_600), ("F8_E4M3", 680_571_043_840)],
-        active: Some((256, 8, 0)),
+        active: Some((256, 8, 37_552_297_472)),
     };
     check(models::deepseek_r1(), published).await;
 }
@@ -185,7 +185,7 @@ async fn deepseek_v4_pro() {
             ("I64", 2_327_040),
             ("I8", 786_381_668_352),
         ],
-        active: Some((384, 6, 0)),
+        active: Some((384, 6, 49_781_408_099)),
     };
     check(models::deepseek_v4_pro(), published).await;
 }
