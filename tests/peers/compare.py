@@ -2,8 +2,9 @@
 """Holds our counts against those of the two clients of the Hub: compare.py FOLDER OURS JS PY.
 
 Parameters must be those of huggingface.js, and elements, with the scalars that it counts as one, those of
-huggingface_hub. Where a difference is known (`FOLDER/differs`), there must be one. Every rule must have
-been met. Prints what it compared and every difference; exits with 1 if one is not known.
+huggingface_hub. Where a difference is known (`FOLDER/differs`), there must be one. Weights under other names
+than `model.safetensors` are found by neither client, so that theirs must be errors. Every rule must have
+been met. Prints every difference with its reason; exits with 1 if one has none.
 """
 
 import json
@@ -43,38 +44,53 @@ def without_zeros(counts):
     return {dtype: count for dtype, count in (counts or {}).items() if count}
 
 
+def known_reason(folder, repo):
+    """Why a repository is counted in another way, or by nobody else, as far as that is known."""
+    path = Path(folder) / repo
+    if (path / "reason.txt").exists():
+        return (path / "reason.txt").read_text()
+    names = ("model.safetensors", "model.safetensors.index.json")
+    if not any((path / name).exists() for name in names):
+        return "the weights are not where the clients look for them"
+    return None
+
+
+def differences(ours, js, py):
+    """What the clients do not agree on, in words."""
+    if ours is None:
+        return [f"{client}: {answer}" for client, answer in (("js", js), ("py", py)) if "error" not in answer]
+    found = []
+    if ours["parameterCount"] != js.get("count"):
+        found.append(f"parameters {ours['parameterCount']}, huggingface.js {js.get('count', js.get('error'))}")
+    if stored(ours) != without_zeros(py.get("count")):
+        found.append(f"elements {stored(ours)}, huggingface_hub {py.get('count', py.get('error'))}")
+    return found
+
+
 def main(folder, ours, js, py):
     ours, js, py = lines(ours, "source"), lines(js, "repo"), lines(py, "repo")
-    wrong = set(js) ^ set(ours) | set(py) ^ set(ours)
-    for repo in sorted(wrong):
-        print(f"{repo}: not answered by every client")
-    known = unpacked = 0
-    met = {}
-    for repo, document in ours.items():
+    known, wrong, met = 0, set(js) ^ set(py), {}
+    for repo in sorted(set(js) | set(ours)):
+        found = differences(ours.get(repo), js.get(repo, {}), py.get(repo, {}))
+        reason = known_reason(folder, repo)
+        for difference in found:
+            print(f"{repo}: {difference}\n    {reason or 'NOT KNOWN'}")
+        if found and reason:
+            known += 1
+        elif found or (repo not in ours and not reason):
+            wrong.add(repo)
+        elif (Path(folder) / repo / "reason.txt").exists():
+            print(f"{repo}: no difference, though one is known: {reason}")
+            wrong.add(repo)
+    for document in ours.values():
         counting = document["counting"]
         met.setdefault(counting.get("method"), set()).update(g["reason"] for g in counting["groups"])
-        unpacked += document["parameterCount"] != document["elementCount"]
-        reason = Path(folder) / repo / "reason.txt"
-        theirs = js.get(repo, {}).get("count")
-        if document["parameterCount"] != theirs:
-            print(f"{repo}: parameters {document['parameterCount']}, huggingface.js {js.get(repo)}")
-            if reason.exists():
-                known += 1
-                print(f"    known: {reason.read_text()}")
-            else:
-                wrong.add(repo)
-        elif reason.exists():
-            print(f"{repo}: no difference, though one is known: {reason.read_text()}")
-            wrong.add(repo)
-        theirs = py.get(repo, {}).get("count")
-        if stored(document) != without_zeros(theirs):
-            print(f"{repo}: elements {stored(document)}, huggingface_hub {py.get(repo)}")
-            wrong.add(repo)
+    unpacked = sum(document["parameterTotal"] > document["elementTotal"] for document in ours.values())
     for method, reasons in MUST_MEET.items():
         for reason in sorted(reasons - met.get(method, set())):
             print(f"{method}: no tensor was {reason}")
             wrong.add(method)
-    print(f"{len(ours)} repositories, {unpacked} of them with other parameters than elements:",
+    print(f"{len(ours)} repositories, {unpacked} of them with more parameters than elements:",
           f"{known} known differences, {len(wrong)} others")
     return 1 if wrong or not ours else 0
 
