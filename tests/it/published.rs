@@ -34,12 +34,9 @@ async fn check(model: Model, published: Published) {
     let hub = LocalHub::start([repo]).unwrap();
     let parsed = support::parse(&hub, model.repo).await.unwrap();
     let summary = serde_json::to_value(Summary(&parsed)).unwrap();
-    for (field, counts) in
-        [("parameterCount", published.parameters), ("elementCount", published.elements)]
-    {
-        let counts: BTreeMap<_, _> = counts.iter().copied().collect();
-        assert_eq!(summary[field], json!(counts), "{field}");
-    }
+    let counts = |counts: Counts| json!(counts.iter().copied().collect::<BTreeMap<_, _>>());
+    assert_eq!(summary["parameterCount"], counts(published.parameters));
+    assert_eq!(summary["elementCount"], counts(published.elements));
     let moe = parsed.facts().counting.moe;
     assert_eq!(moe.map(|moe| (moe.experts, moe.experts_per_token, moe.active())), published.active);
     assert_eq!(parsed.parameter_count().totals().tensors, published.tensors);
