@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use crate::hub::CommitSha;
+use crate::layout::WeightSet;
 use crate::parse::{Cost, SafetensorsParseFromRepo};
 use crate::quantization::{Counting, MixtureOfExperts, RuleSet, TensorGroup};
 use crate::safetensors::{
@@ -59,6 +60,8 @@ struct Document<'a> {
     counting: CountingDocument<'a>,
     filepaths: Vec<RepoPath>,
     findings: &'a [Finding],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_sets: Option<&'a [WeightSet]>,
     cost: CostDocument,
     #[serde(skip_serializing_if = "Option::is_none")]
     header: Option<&'a SafetensorsFileHeader>,
@@ -89,6 +92,7 @@ impl<'a> Document<'a> {
             counting: CountingDocument::from(&facts.counting),
             filepaths: parsed.filepaths(),
             findings: &facts.findings,
+            other_sets: facts.other_sets.as_deref(),
             cost: facts.cost.into(),
             header: None,
             index: None,

@@ -106,13 +106,16 @@ Environment:
   HF_ENDPOINT                      address of the Hub
   HF_TOKEN                         token for gated and private repositories
   HF_TOKEN_PATH, HF_HOME           where the token of `hf auth login` is
+  HF_HUB_CACHE, HF_HOME            where downloads are kept
+  HF_HUB_OFFLINE                   read from there alone
   HF_HUB_DISABLE_IMPLICIT_TOKEN    use no token but that of --token
   https_proxy, no_proxy            proxies
   NO_COLOR                         no colours
 
 Exit status:
   0  every repository was read
-  1  a repository holds no valid safetensors weights, or `verify` found an error
+  1  a repository holds no valid safetensors weights, or several sets of them to choose from,
+     or `verify` found an error
   2  wrong usage
   3  the Hub refused, or the network failed";
 

@@ -13,6 +13,9 @@ use super::columns::Columns;
 use super::explain;
 use super::text::{bytes, counted, escape, shape, share, thousands};
 
+/// The most other sets of weights that are listed; the JSON has them all.
+const MOST_SETS: usize = 20;
+
 pub(crate) const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
@@ -38,6 +41,7 @@ pub(crate) fn counts(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) ->
         writeln!(out, "{}", explain::active(moe))?;
     }
     writeln!(out, "{}", contents(parsed))?;
+    other_sets(out, parsed)?;
     writeln!(out, "{DIM}{}{DIM:#}\n", cost(parsed))
 }
 
@@ -76,6 +80,29 @@ fn contents(parsed: &SafetensorsParseFromRepo) -> String {
     let commit = parsed.facts().commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
+}
+
+/// The sets of weights that are there, too, and which was counted.
+fn other_sets(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
+    let Some(sets) = &parsed.facts().other_sets else { return Ok(()) };
+    let path = match parsed {
+        SafetensorsParseFromRepo::Single(file) => &file.path,
+        SafetensorsParseFromRepo::Sharded(shards) => &shards.path,
+    };
+    let what = if sets.is_empty() { "no other weights" } else { "not counted, but there, too" };
+    writeln!(out, "read from {}; {what}", escape(path.as_str()))?;
+    let rows = sets.iter().take(MOST_SETS);
+    let rows: Vec<_> =
+        rows.map(|set| [format!("  {}", escape(set.path.as_str())), bytes(set.bytes)]).collect();
+    let mut columns = Columns::new([false, true]);
+    for row in &rows {
+        columns.fit(row);
+    }
+    rows.iter().try_for_each(|row| columns.write(out, row))?;
+    match sets.len().saturating_sub(MOST_SETS) {
+        0 => Ok(()),
+        more => writeln!(out, "  {more} more; --json lists them all"),
+    }
 }
 
 fn cost(parsed: &SafetensorsParseFromRepo) -> String {

@@ -29,6 +29,10 @@ pub(crate) struct ShowArgs {
     #[command(flatten)]
     place: Place,
 
+    /// Also list the other sets of weights in each repository, for one more request
+    #[arg(long)]
+    sets: bool,
+
     #[command(flatten)]
     view: View,
 
@@ -70,8 +74,9 @@ struct View {
 pub(crate) async fn run(args: &ShowArgs, session: &Session) -> io::Result<Outcome> {
     let reads = args.repos.iter().map(|asked| {
         let asked = Asked::new(asked, session.client.endpoint());
-        let parsed = session.read(&asked, &args.place, |model| async move {
-            model.parse_safetensors_metadata().await
+        let lists_sets = args.sets;
+        let parsed = session.read(&asked, &args.place, move |model| async move {
+            model.other_sets(lists_sets).parse_safetensors_metadata().await
         });
         async move { parsed.await.map(|parsed| (asked, parsed)) }
     });

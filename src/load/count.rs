@@ -7,6 +7,7 @@ use crate::quantization::{Counting, ModelConfig, Rules, Tally, calls_for_config}
 use crate::safetensors::{
     Finding, HeaderError, ParameterCount, RepoPath, SafetensorsFileHeader, TensorInfo,
 };
+use crate::snapshot::SnapshotError;
 
 /// A file of weights by its path, and its header.
 type File<'a> = (&'a RepoPath, &'a SafetensorsFileHeader);
@@ -43,6 +44,10 @@ impl Reader {
                 Ok(config) => return Ok(Some(config)),
                 Err(error) => error.to_string(),
             },
+            // A cache that lacks it does not tell whether the repo has it.
+            Err(Error::FileNotFound { source, .. }) if source.is::<SnapshotError>() => {
+                "it was not downloaded".to_owned()
+            }
             Err(error) if error.is_not_found() => return Ok(None),
             Err(Error::TooLarge { limit, .. }) => format!("it has more than {limit} bytes"),
             Err(error) if error.is_denied() => "access to it is denied".to_owned(),

@@ -13,8 +13,8 @@ use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, Safet
 use crate::quantization::Counting;
 use crate::read::{Chunk, Meter, off_the_workers};
 use crate::safetensors::{
-    Finding, HeaderLength, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
-    agreement,
+    Finding, HeaderLength, IndexError, ParameterCount, RepoPath, SafetensorsFileHeader,
+    SafetensorsIndexJson, agreement,
 };
 use crate::store::{Fetched, Store};
 
@@ -73,7 +73,35 @@ impl Reader {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
         let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
         let index = index.await.map_err(wrong)?;
-        let headers = self.headers(&path, &index).await?;
+        let shards = index.shards().iter().cloned().zip(self.plan.shards(&index)).collect();
+        let headers = self.headers(&path, shards).await?;
+        self.sum(path, index, headers).await
+    }
+
+    /// Reads shards that no index lists; what is in which of them, their headers say.
+    pub(super) async fn without_index(
+        self,
+        path: RepoPath,
+        shards: &[RepoPath],
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        if shards.len() > limit {
+            return Err(wrong(IndexError::TooManyShards { limit }));
+        }
+        let shards = shards.iter().map(|shard| (shard.file_name(), self.plan.file())).collect();
+        let headers = self.headers(&path, shards).await?;
+        let index = SafetensorsIndexJson::of_shards(&headers).map_err(wrong)?;
+        self.sum(path, index, headers).await
+    }
+
+    async fn sum(
+        self,
+        path: RepoPath,
+        index: SafetensorsIndexJson,
+        headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
         let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
         let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
         let counted = self.count(&files, &mut findings).await?;
@@ -83,15 +111,15 @@ impl Reader {
         Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
     }
 
-    /// The headers of all shards, read side by side, in the order of the shards.
+    /// The headers of all shards, each with its first range, read side by side, in the order of the
+    /// shards.
     async fn headers(
         &self,
         path: &RepoPath,
-        index: &SafetensorsIndexJson,
+        shards: Vec<(RepoPath, Range<u64>)>,
     ) -> Result<Vec<(RepoPath, SafetensorsFileHeader)>, Error> {
-        let total = index.shards().len();
-        let shards = index.shards().iter().cloned().zip(self.plan.shards(index));
-        let reads = shards.enumerate().map(|(rank, (shard, first))| {
+        let total = shards.len();
+        let reads = shards.into_iter().enumerate().map(|(rank, (shard, first))| {
             let path = path.sibling(&shard);
             async move { self.header(&path, &first).await.map(|header| (rank, shard, header)) }
         });
@@ -206,6 +234,7 @@ impl Reader {
             counting,
             declared_total,
             findings,
+            other_sets: None,
             cost,
         }
     }

@@ -36,6 +36,8 @@ pub enum Finding {
     Config { file: String, message: String },
     /// The server did not say of which commit its files are, so they could be of several.
     NotPinned,
+    /// The weights are not where most repos have them, and only a part of the repo could be searched.
+    PartlyListed,
     /// There is more of the kind of the finding before.
     More { findings: u64 },
 }
@@ -68,6 +70,9 @@ impl fmt::Display for Finding {
                 )
             }
             Self::NotPinned => f.write_str("the server does not say of which commit its files are"),
+            Self::PartlyListed => f.write_str(
+                "only what was downloaded was searched; the repo may hold the weights that are the model",
+            ),
             Self::More { findings } => write!(f, "{findings} more of that kind"),
         }
     }

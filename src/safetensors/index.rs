@@ -6,8 +6,8 @@ use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Map, Value};
 
 use self::wire::Listing;
-use super::names::{LONGEST, Names};
-use super::{Impostor, IndexError, RepoPath, clip};
+use super::names::{LONGEST, NameList, Names};
+use super::{Impostor, IndexError, RepoPath, SafetensorsFileHeader, clip};
 
 /// The checked index of a sharded repo, `model.safetensors.index.json`.
 ///
@@ -68,6 +68,26 @@ impl SafetensorsIndexJson {
             places: listing.places,
             shards: listing.shards,
         })
+    }
+
+    /// The index of shards that have none, of at most [`Self::MAX_SHARDS`], from their headers.
+    pub(crate) fn of_shards(
+        headers: &[(RepoPath, SafetensorsFileHeader)],
+    ) -> Result<Self, IndexError> {
+        let (mut names, mut places, mut length) = (NameList::default(), Vec::new(), 0);
+        for (place, (_, header)) in (0_u16..).zip(headers) {
+            for (tensor, _) in header.tensors() {
+                length += tensor.len();
+                if length > LONGEST {
+                    return Err(IndexError::Json { message: "longer than 4 GiB".to_owned() });
+                }
+                names.push(tensor);
+                places.push(place);
+            }
+        }
+        let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
+        let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        Ok(Self { dtype: None, metadata: None, tensors, places, shards })
     }
 
     /// The shards, each once, in the order of their names.
@@ -141,6 +161,14 @@ impl Serialize for SafetensorsIndexJson {
         index.serialize_field("weight_map", &WeightMap(self))?;
         index.end()
     }
+}
+
+/// What to say of a tensor that two headers hold.
+fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
+    let mut shards = headers.iter().filter(|(_, header)| header.tensor(&tensor).is_some());
+    let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
+    let (first, second) = (next(), next());
+    IndexError::InTwoShards { tensor, first, second }
 }
 
 /// Some exporters write their totals as text, some as a float.

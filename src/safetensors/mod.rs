@@ -32,4 +32,5 @@ pub use length::{HeaderLength, PREFIX_LENGTH};
 pub use path::{PathError, RepoPath};
 pub use tensor::TensorInfo;
 
+pub(crate) use path::names_index;
 pub(crate) use text::clip;

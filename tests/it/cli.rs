@@ -360,3 +360,87 @@ fn whoever_reads_may_stop() {
         (Some(0), "")
     );
 }
+
+/// What the command finds in the cache of an environment.
+#[test]
+fn offline_by_flag_and_by_environment() {
+    /// Environment, arguments, and the exit status.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], i32);
+    let home = tempfile::tempdir().unwrap();
+    let hub = home.path().join("hub/models--org--model");
+    let commit = "1".repeat(40);
+    for (path, content) in [
+        ("refs/main".to_owned(), commit.clone().into_bytes()),
+        (
+            format!("snapshots/{commit}/any.safetensors"),
+            head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#),
+        ),
+    ] {
+        std::fs::create_dir_all(hub.join(&path).parent().unwrap()).unwrap();
+        std::fs::write(hub.join(&path), content).unwrap();
+    }
+    let [home, cache] = [home.path().to_owned(), home.path().join("hub")]
+        .map(|path| path.to_str().unwrap().to_owned());
+    let cases: [Case; 8] = [
+        (&[("HF_HOME", &home)], &["--offline"], 0),
+        (&[("HF_HOME", &home), ("HF_HUB_OFFLINE", "1")], &[], 0),
+        (&[("HF_HOME", &home), ("HF_HUB_OFFLINE", "True")], &[], 0),
+        (&[("HF_HUB_CACHE", &cache), ("TRANSFORMERS_OFFLINE", "yes")], &[], 0),
+        (&[("HUGGINGFACE_HUB_CACHE", &cache), ("HF_HUB_OFFLINE", "on")], &[], 0),
+        (
+            &[("HF_HOME", &home), ("HF_HUB_OFFLINE", "0"), ("TRANSFORMERS_OFFLINE", "1")],
+            &["--retries", "0"],
+            3,
+        ),
+        (&[("HF_HOME", &home)], &["--retries", "0"], 3),
+        (&[("HF_HUB_OFFLINE", "1")], &[], 3),
+    ];
+    for (variables, args, code) in cases {
+        let mut command = hf_meta("http://127.0.0.1:1");
+        let ran = Ran::of(command.envs(variables.iter().copied()).arg("org/model").args(args));
+        assert_eq!(ran.code, code, "{variables:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout.contains(&commit), code == 0, "{variables:?}");
+    }
+    let missing = Ran::of(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
+    assert!(
+        missing.stderr.contains("help: `hf download org/none` fetches it"),
+        "{}",
+        missing.stderr
+    );
+}
+
+#[test]
+fn the_other_sets_of_weights() {
+    let weights = |repo: Repo, path: &str| repo.file(path, support::weights(&["x"]));
+    let several = ["a.safetensors", "\u{202e}b.safetensors", "\u{1b}[2J.safetensors"];
+    let pipeline = [
+        "unet/diffusion_pytorch_model.safetensors",
+        "vae/diffusion_pytorch_model.safetensors",
+        "a.safetensors",
+    ];
+    let hub = LocalHub::builder()
+        .repo(pipeline.iter().fold(Repo::new("org/pipeline"), |repo, path| weights(repo, path)))
+        .repo(several.iter().fold(Repo::new("org/several"), |repo, path| weights(repo, path)))
+        .repo(support::sharded("org/model"))
+        .repo(Repo::new("org/other").file("a.gguf", File::whole("GGUF")))
+        .start()
+        .unwrap();
+    insta::assert_snapshot!("other_sets", without_seconds(&run(&hub, &["org/pipeline"]).data()));
+    let alone = run(&hub, &["org/model", "--sets"]).data();
+    assert!(alone.contains("read from model.safetensors.index.json; no other weights"), "{alone}");
+    assert!(!run(&hub, &["org/model"]).data().contains("other weights"));
+    let choice = run(&hub, &["org/several"]);
+    assert_eq!((choice.code, choice.stdout.as_str()), (1, ""));
+    assert!(
+        choice.stderr.contains(
+            "help: give one of them, or its folder, to --path: a.safetensors, \\u{202e}b.safetensors"
+        ),
+        "{}",
+        choice.stderr
+    );
+    assert!(choice.stderr.contains("holds 2 sets"), "{}", choice.stderr);
+    assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
+    let other = run(&hub, &["org/other"]);
+    assert_eq!(other.code, 1);
+    assert!(other.stderr.contains("is there, but GGUF (.gguf), 1 file"), "{}", other.stderr);
+}

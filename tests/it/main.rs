@@ -20,9 +20,11 @@ mod fixtures;
 mod floors;
 #[cfg(target_os = "linux")]
 mod http2;
+mod layouts;
 mod local_hub;
 #[cfg(target_os = "linux")]
 mod memory;
+mod offline;
 mod properties;
 mod published;
 mod quantization;
