@@ -185,6 +185,7 @@ struct Moe {
     top_k: u64,
     per_expert: u64,
     always_active: u64,
+    draft: u64,
     active: u64,
     formula: &'static str,
 }
@@ -196,6 +197,7 @@ impl From<MixtureOfExperts> for Moe {
             top_k: moe.experts_per_token,
             per_expert: moe.per_expert,
             always_active: moe.always_active,
+            draft: moe.draft,
             active: moe.active(),
             formula: "alwaysActive + topK * perExpert",
         }

@@ -40,7 +40,7 @@ impl Reader {
                 })?;
             }
         }
-        Ok(tally.finish(&rules, config))
+        Ok(tally.finish(&rules))
     }
 
     /// The configuration of the commit. That there is none is no fault, and one that cannot be used is

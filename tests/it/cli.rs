@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::bad_input::{bad_files, bad_indexes};
 use crate::hub::{File, LocalHub, Repo};
+use crate::quantization::tensors;
 use crate::support::{self, head};
 
 /// The command in an environment of its own.
@@ -58,6 +59,40 @@ fn tables() {
     let hub = support::documented();
     let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b"]).data();
     insta::assert_snapshot!(without_seconds(&stdout));
+}
+
+/// Experts packed eight to an element, a mask, and what is beside them.
+fn packed_experts() -> Repo {
+    let weights = tensors(&[
+        ("h.0.mlp.experts.0.qweight", "I32", &[1_000, 4_000], 4),
+        ("h.0.mlp.experts.1.qweight", "I32", &[1_000, 4_000], 4),
+        ("h.0.mlp.experts.0.scales", "F16", &[1_000], 2),
+        ("h.0.attn.bias", "F32", &[1, 1, 64, 64], 4),
+        ("norm.weight", "BF16", &[500], 2),
+    ]);
+    let config = r#"{"quantization_config":{"quant_method":"GPTQ","bits":4},
+        "num_local_experts":2,"num_experts_per_tok":1}"#;
+    Repo::new("org/packed")
+        .file("model.safetensors", weights)
+        .file("config.json", File::whole(config))
+}
+
+#[test]
+fn quantized_models_are_explained() {
+    let hub = LocalHub::start([packed_experts()]).unwrap();
+    let table = run(&hub, &["org/packed"]).data();
+    insta::assert_snapshot!("quantized", without_seconds(&table));
+    insta::assert_snapshot!("explained", run(&hub, &["org/packed", "--explain"]).data());
+    let json = run(&hub, &["org/packed", "--json", "--summary"]).data();
+    let mut json: Value = serde_json::from_str(&json).unwrap();
+    json["cost"] = Value::from("some");
+    insta::assert_json_snapshot!("quantized_json", json);
+}
+
+#[test]
+fn masks_are_explained() {
+    let hub = support::documented();
+    insta::assert_snapshot!("explained_gpt2", run(&hub, &["gpt2", "--explain"]).data());
 }
 
 #[test]

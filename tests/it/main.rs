@@ -29,6 +29,7 @@ mod memory;
 mod offline;
 mod properties;
 mod published;
+mod quantization;
 mod requests;
 mod resilience;
 mod sources;
