@@ -14,6 +14,7 @@ mod addresses;
 mod bad_input;
 mod checkpoint;
 mod cli;
+mod crafted;
 mod diff;
 mod differential;
 mod documented;
@@ -32,6 +33,7 @@ mod published;
 mod quantization;
 mod requests;
 mod resilience;
+mod rules;
 mod sources;
 mod support;
 #[cfg(target_os = "linux")]
