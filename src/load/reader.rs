@@ -1,5 +1,6 @@
 //! Reading headers: all of one commit, side by side, within a budget, and held against each other.
 
+mod left_over;
 mod verify;
 
 use std::ops::Range;

@@ -75,6 +75,7 @@ impl Reader {
         let mut survey = self.read_all(path, self.plan.shards(index)).await;
         survey.findings.extend(agreement::survey(index, &survey.headers));
         survey.findings.extend(numbering::check(index.shards()));
+        self.find_left_over(path, index.shards(), &mut survey.findings).await;
         survey.declared = index.declared_total();
         survey
     }
@@ -118,7 +119,7 @@ impl Reader {
         if input.is_some() || call_for_config(&counted) {
             let read = self.config(&mut findings).await;
             config = read.unwrap_or_else(|error| {
-                findings.push(finding(&RepoPath::trusted(CONFIG), error));
+                findings.insert(0, finding(&RepoPath::trusted(CONFIG), error));
                 None
             });
         }
