@@ -148,8 +148,8 @@ impl Layout {
     /// The shards of the same models as these shards that are not among them.
     pub(crate) fn left_over(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
-        let names = named.iter().filter_map(|path| WeightsName::of(path));
-        let models: BTreeSet<_> = names.map(|(name, ..)| name.model()).collect();
+        let models = named.iter().filter_map(|path| Some(WeightsName::of(path)?.0.model()));
+        let models: BTreeSet<_> = models.collect();
         let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().model()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
         let left_over = members.map(|(_, path)| path).filter(|path| !named.contains(path));

@@ -18,7 +18,7 @@ const BAR: usize = 10;
 const LEAST_CONTENT: usize = 16;
 
 /// Lines of a screen that are kept for the headings, the total and the prompt.
-const KEPT: usize = 7;
+const KEPT: usize = 8;
 
 /// The most tensors of a module that stand in its own row.
 const MOST_INLINE: usize = 4;

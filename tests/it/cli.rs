@@ -107,7 +107,8 @@ fn tensors_through_a_filter() {
 #[test]
 fn trees() {
     let hub = support::documented();
-    let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b", "--tree"]).data();
+    let repos = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "openai/gpt-oss-20b"];
+    let stdout = run(&hub, &[&repos[..], &["--tree"]].concat()).data();
     insta::assert_snapshot!(stdout);
 }
 
