@@ -27,7 +27,7 @@ pub use count::{DtypeCount, ParameterCount};
 pub use dtype::{Dtype, UnknownDtype};
 pub use error::{HeaderError, Impostor, IndexError};
 pub use header::SafetensorsFileHeader;
-pub use index::SafetensorsIndexJson;
+pub use index::{IndexOutline, IndexReader, NamesDigest, SafetensorsIndexJson};
 pub use length::{HeaderLength, PREFIX_LENGTH};
 pub use path::{PathError, RepoPath};
 pub use tensor::TensorInfo;
