@@ -19,7 +19,7 @@ use crate::safetensors::{IndexError, RepoPath};
 /// shards, and every tensor into one. Anything else is to be looked into with names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexOutline {
-    frame: Frame,
+    pub(super) frame: Frame,
     names: Vec<NamesDigest>,
     is_distinct: bool,
 }

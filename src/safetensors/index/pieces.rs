@@ -250,7 +250,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("{\"dtype\":\"a\",\"dtype\":", "`dtype` occurs twice at line 1 column 22"),
         (
             "{\n\"metadata\": {\n \"a\": 1,\n  \"a\": 2}}",
-            "a key of `metadata` occurs twice at line 4 column 8",
+            "a key of `metadata` occurs twice at line 4 column 9",
         ),
         ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 18"),
         ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 18"),

@@ -2,10 +2,10 @@
 
 use std::mem::take;
 
+use super::FromIndex;
 use super::flaw::{Flaw, Position};
 use super::listing::Listing;
 use super::text::{Stop, Text};
-use super::{Entries, FromIndex};
 use crate::safetensors::names::LONGEST;
 use crate::safetensors::{IndexError, RepoPath};
 
@@ -32,7 +32,7 @@ use crate::safetensors::{IndexError, RepoPath};
 pub struct IndexReader<T: FromIndex> {
     listing: Listing<T::Entries>,
     /// What has arrived of an entry that is not complete.
-    tail: Vec<u8>,
+    pub(super) tail: Vec<u8>,
     /// The length from which on the tail is worth another look.
     worth_reading: usize,
     /// Where the tail starts.

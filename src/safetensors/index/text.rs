@@ -108,10 +108,14 @@ impl<'a> Text<'a> {
     /// A value of any kind.
     pub(super) fn value<T: Deserialize<'a>>(&mut self) -> Result<T, Stop> {
         let rest = self.rest();
-        // Of a number that the text ends with more may follow, so the parser must not see it.
-        let is_settled =
-            |byte: &u8| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-        let settled = rest.iter().rposition(is_settled).map_or(0, |last| last + 1);
+        // Of a number or a word that the text ends with more may follow, so the parser must not see it.
+        let ends = |byte: &u8| {
+            matches!(
+                byte,
+                b' ' | b'\n' | b'\t' | b'\r' | b'"' | b',' | b':' | b'[' | b']' | b'{' | b'}'
+            )
+        };
+        let settled = rest.iter().rposition(ends).map_or(0, |last| last + 1);
         let mut values = Deserializer::from_slice(&rest[..settled]).into_iter();
         match values.next() {
             Some(Ok(value)) => {
