@@ -32,7 +32,7 @@ fn check_outline(
             assert!(outline.is_distinct());
             for (at, shard) in index.shards().iter().enumerate() {
                 let tensors = index.weight_map().filter(|&(_, other)| other == shard);
-                let names = NamesDigest::from_iter(tensors.map(|(tensor, _)| tensor));
+                let names: NamesDigest = tensors.map(|(tensor, _)| tensor).collect();
                 assert_eq!(outline.names()[at], names, "{shard}");
             }
         }
@@ -200,8 +200,8 @@ fn a_shard_is_known_as_soon_as_it_is_named() {
     let named: Vec<_> = reader.shards().iter().map(RepoPath::to_string).collect();
     assert_eq!(named, ["b.safetensors", "a.safetensors"]);
     let outline = reader.finish().unwrap();
-    let names = outline.shards().iter().zip(outline.names());
-    let found: Vec<_> = names.map(|(path, names)| (path.as_str(), names.tensors())).collect();
+    let shards = outline.shards().iter().zip(outline.names());
+    let found: Vec<_> = shards.map(|(path, names)| (path.as_str(), names.tensors())).collect();
     assert_eq!(found, [("a.safetensors", 1), ("b.safetensors", 2)]);
 }
 
