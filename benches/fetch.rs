@@ -45,7 +45,7 @@ struct Args {
 /// is two of them, redirect and bytes, and so is each range of a large one.
 struct Plan(&'static str, &'static [&'static str], [u32; 2]);
 
-const PLANS: [Plan; 1] = [Plan("exact", &[], [8, 10])];
+const PLANS: [Plan; 2] = [Plan("exact", &[], [8, 10]), Plan("prefetch", &["--prefetch"], [6, 8])];
 
 /// What one call took.
 struct Call {

@@ -1,5 +1,6 @@
 //! The client and how it is set up.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,6 +96,8 @@ pub struct ClientBuilder {
     retry: RetryPolicy,
     call_timeout: Duration,
     limits: Limits,
+    cache: Option<PathBuf>,
+    is_offline: bool,
 }
 
 impl Default for ClientBuilder {
@@ -119,6 +122,8 @@ impl Default for ClientBuilder {
                 config: ModelConfig::DEFAULT_LIMIT,
                 concurrency: 64,
             },
+            cache: None,
+            is_offline: false,
         }
     }
 }
@@ -211,6 +216,20 @@ impl ClientBuilder {
         self
     }
 
+    /// The folder in which `huggingface_hub` keeps what it has downloaded, which is where repos are read
+    /// offline; none by default.
+    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache = Some(folder.into());
+        self
+    }
+
+    /// Whether no server is asked for anything: repos are read from [`ClientBuilder::cache`], of the
+    /// commit that they had when they were downloaded, and URLs not at all.
+    pub fn offline(mut self, yes: bool) -> Self {
+        self.is_offline = yes;
+        self
+    }
+
     /// The longest `config.json` that is read, in bytes; [`ModelConfig::DEFAULT_LIMIT`] by default. It is
     /// asked for only where a tensor [calls for it](crate::quantization::calls_for_config).
     pub fn config_limit(mut self, bytes: u64) -> Self {
@@ -222,11 +241,12 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// When the endpoint is no address of a Hub, when the token or the name of the program could not
+    /// When it is to be offline and has no cache, when the endpoint is no address of a Hub, when the token or the name of the program could not
     /// stand in a header, and when TLS cannot be set up.
     pub fn build(self) -> Result<Client, Error> {
         let endpoint =
             Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
+        let offline = self.is_offline.then(|| self.cache.clone().ok_or(Error::NoCache));
         let token = self.token.as_deref().map(bearer).transpose()?;
         let settings = Settings {
             endpoint: endpoint.url().clone(),
@@ -244,6 +264,7 @@ impl ClientBuilder {
             notices: Arc::default(),
             limits: self.limits,
             call_timeout: self.call_timeout,
+            offline: offline.transpose()?,
         };
         Ok(Client { context: Arc::new(context) })
     }
@@ -276,6 +297,8 @@ impl std::fmt::Debug for ClientBuilder {
             .field("retry", &self.retry)
             .field("call_timeout", &self.call_timeout)
             .field("limits", &self.limits)
+            .field("cache", &self.cache)
+            .field("is_offline", &self.is_offline)
             .finish()
     }
 }

@@ -1,4 +1,4 @@
-//! The conventions of the Hub's own tools for endpoint and token. The only place in the library
+//! The conventions of the Hub's own tools for endpoint, token and cache. The only place in the library
 //! that reads the environment, and only when asked to.
 
 use std::env;
@@ -14,6 +14,8 @@ impl ClientBuilder {
     /// | `HF_ENDPOINT` | the endpoint |
     /// | `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN` | the token |
     /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME`, else in `huggingface` in `XDG_CACHE_HOME`, else in `~/.cache/huggingface` | the file that holds the token |
+    /// | `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in the same folders | the cache |
+    /// | `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE` | whether to read from the cache alone |
     /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | that none of these tokens is used |
     /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in either case | the proxies, of HTTP |
     pub fn from_env() -> Self {
@@ -22,6 +24,12 @@ impl ClientBuilder {
             Some(endpoint) => builder.endpoint(endpoint),
             None => builder,
         };
+        let builder = match cache() {
+            Some(folder) => builder.cache(folder),
+            None => builder,
+        };
+        let offline = text("HF_HUB_OFFLINE").or_else(|| text("TRANSFORMERS_OFFLINE"));
+        let builder = builder.offline(offline.is_some_and(|value| is_true(&value)));
         match token() {
             Some(token) => builder.token(token),
             None => builder,
@@ -56,6 +64,12 @@ fn token_of_file() -> Option<String> {
     let path = path("HF_TOKEN_PATH").or_else(|| Some(home()?.join("token")))?;
     let token = std::fs::read_to_string(path).ok()?;
     Some(token.trim().to_owned()).filter(|token| !token.is_empty())
+}
+
+/// Where downloads are kept.
+fn cache() -> Option<PathBuf> {
+    let folder = path("HF_HUB_CACHE").or_else(|| path("HUGGINGFACE_HUB_CACHE"));
+    folder.or_else(|| Some(home()?.join("hub")))
 }
 
 /// The folder of the Hub's tools.

@@ -6,11 +6,13 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::http::HttpError;
-use crate::hub::{CommitSha, EndpointError, Refusal, RepoId, Revision};
+use crate::hub::{CommitSha, EndpointError, ListingError, Refusal, RepoId, Revision};
+use crate::layout::{OtherWeights, WeightSet};
 use crate::safetensors::{HeaderError, IndexError};
+use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a call gave no result.
 ///
@@ -31,6 +33,8 @@ pub enum Error {
     Token,
     #[error("the name of the program holds characters that no header may hold")]
     UserAgent,
+    #[error("no cache is known that could be read offline")]
+    NoCache,
     #[error("the HTTP client could not be set up")]
     Setup { source: BoxError },
     #[error("repository `{repo}` not found, or not open to this reader")]
@@ -45,8 +49,31 @@ pub enum Error {
     Forbidden { file: String, source: Box<Refusal> },
     #[error("`{file}` not found")]
     FileNotFound { file: String, source: BoxError },
-    #[error("no safetensors weights in `{place}`: neither `{single}` nor `{index}` is there")]
-    NoSafetensors { place: String, single: String, index: String, source: BoxError },
+    /// Neither under the two names that most weights have nor, where the files could be listed, under any
+    /// other; `instead` is what was found in other formats.
+    #[error(
+        "no safetensors weights in `{place}`: neither `{single}` nor `{index}` is there{}",
+        in_place(instead)
+    )]
+    NoSafetensors {
+        place: String,
+        single: String,
+        index: String,
+        instead: Vec<OtherWeights>,
+        source: BoxError,
+    },
+    /// Adding them up would count some weights twice. One is read by its path.
+    #[error("`{place}` holds {} sets of weights, and none by the name of the model", sets.len())]
+    SeveralSets { place: String, sets: Vec<WeightSet> },
+    #[error("`{set}` is not complete: of {total} shards there are {found}, and no index")]
+    MissingShards { set: String, found: usize, total: u32 },
+    /// The files themselves may be there, under names that could not be found out.
+    #[error("the files of `{place}` cannot be listed")]
+    Listing { place: String, source: ListingError },
+    #[error("`{repo}` at `{revision}` is not in the cache, and nothing else is read offline")]
+    NotCached { repo: RepoId, revision: Revision, source: SnapshotError },
+    #[error("`{what}` is not read offline")]
+    Offline { what: String },
     #[error("`{file}` is not a valid safetensors file")]
     Header { file: String, source: HeaderError },
     #[error("`{file}` is not a valid index of its shards")]
@@ -79,6 +106,18 @@ fn tries(attempts: usize, elapsed: Duration) -> String {
     }
 }
 
+/// What is there in other formats, as the end of a sentence.
+fn in_place(others: &[OtherWeights]) -> String {
+    let others = others.iter().map(|OtherWeights { format, files }| match files {
+        1 => format!("{format}, 1 file"),
+        files => format!("{format}, {files} files"),
+    });
+    match others.collect::<Vec<_>>().join("; ") {
+        none if none.is_empty() => none,
+        others => format!(", but {others}"),
+    }
+}
+
 impl Error {
     /// What went wrong with a local file.
     pub(crate) fn of_io(file: String, source: io::Error) -> Self {
@@ -99,6 +138,7 @@ impl Error {
                 | Self::RevisionNotFound { .. }
                 | Self::FileNotFound { .. }
                 | Self::NoSafetensors { .. }
+                | Self::NotCached { .. }
         )
     }
 
@@ -117,12 +157,21 @@ impl Error {
                 | Self::Index { .. }
                 | Self::TooLarge { .. }
                 | Self::TooManyHeaders { .. }
+                | Self::MissingShards { .. }
         )
     }
 
     /// Whether the call was wrong before anything was asked for.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Source(_) | Self::Endpoint { .. } | Self::Token | Self::UserAgent)
+        matches!(
+            self,
+            Self::Source(_)
+                | Self::Endpoint { .. }
+                | Self::Token
+                | Self::UserAgent
+                | Self::NoCache
+                | Self::Offline { .. }
+        )
     }
 }

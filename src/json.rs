@@ -1,10 +1,14 @@
 //! The JSON form of a result: the fields of huggingface.js in its types, and ours beside them.
 
+mod diff;
+mod verdict;
+
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
 use crate::hub::CommitSha;
+use crate::layout::WeightSet;
 use crate::parse::{Cost, SafetensorsParseFromRepo};
 use crate::quantization::{Counting, MixtureOfExperts, RuleSet, TensorGroup};
 use crate::safetensors::{
@@ -59,6 +63,8 @@ struct Document<'a> {
     counting: CountingDocument<'a>,
     filepaths: Vec<RepoPath>,
     findings: &'a [Finding],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_sets: Option<&'a [WeightSet]>,
     cost: CostDocument,
     #[serde(skip_serializing_if = "Option::is_none")]
     header: Option<&'a SafetensorsFileHeader>,
@@ -89,6 +95,7 @@ impl<'a> Document<'a> {
             counting: CountingDocument::from(&facts.counting),
             filepaths: parsed.filepaths(),
             findings: &facts.findings,
+            other_sets: facts.other_sets.as_deref(),
             cost: facts.cost.into(),
             header: None,
             index: None,
@@ -178,6 +185,7 @@ struct Moe {
     top_k: u64,
     per_expert: u64,
     always_active: u64,
+    draft: u64,
     active: u64,
     formula: &'static str,
 }
@@ -189,6 +197,7 @@ impl From<MixtureOfExperts> for Moe {
             top_k: moe.experts_per_token,
             per_expert: moe.per_expert,
             always_active: moe.always_active,
+            draft: moe.draft,
             active: moe.active(),
             formula: "alwaysActive + topK * perExpert",
         }

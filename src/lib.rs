@@ -1,37 +1,48 @@
 #![doc = include_str!("../README.md")]
 
 mod client;
+pub mod diff;
 mod disk;
 mod env;
 mod error;
 mod http;
 mod hub;
 mod json;
+mod layout;
 mod load;
 mod model;
 mod parse;
 pub mod quantization;
 mod read;
 pub mod safetensors;
+mod snapshot;
 mod source;
 mod store;
+pub mod tree;
+mod verdict;
 
 pub use client::{Client, ClientBuilder};
+pub use diff::Diff;
 pub use error::Error;
 pub use http::{
     AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
 };
 pub use hub::{
-    CommitSha, Endpoint, EndpointError, IdError, Refusal, RefusalKind, RepoId, RepoKind, Revision,
+    CommitSha, Endpoint, EndpointError, IdError, ListingError, Refusal, RefusalKind, RepoId,
+    RepoKind, Revision,
 };
 pub use json::Summary;
+pub use layout::{OtherWeights, WeightSet};
 pub use load::Progress;
 pub use model::Model;
 pub use parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
 pub use safetensors::{
     Dtype, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo,
 };
+pub use snapshot::SnapshotError;
 pub use source::{Source, SourceError};
+pub use tree::Tree;
+pub use verdict::Verdict;
 
 /// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
 ///

@@ -3,25 +3,23 @@
 mod count;
 mod plan;
 mod reader;
+mod search;
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
-
-use futures::future::{Either, select};
 
 pub(crate) use self::plan::Plan;
 use self::reader::Reader;
 use crate::error::Error;
+use crate::hub::CommitSha;
+use crate::layout::{WeightSet, names_shards};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::read::{Chunk, Meter};
-use crate::safetensors::RepoPath;
+use crate::safetensors::{Finding, RepoPath};
 use crate::store::{Fetched, Store};
-
-/// The names by which weights are found in a repo.
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+use crate::verdict::Verdict;
 
 /// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
 /// rules they are counted, reads the one at the root.
@@ -69,7 +67,9 @@ pub(crate) enum Target {
     File(RepoPath),
     /// An index.
     Index(RepoPath),
-    /// Whichever of the two is in the folder, or in the store itself.
+    /// Shards without an index, by their common path.
+    Shards(RepoPath),
+    /// Whatever is in the folder, or in the store itself.
     Folder(Option<RepoPath>),
 }
 
@@ -77,6 +77,7 @@ impl Target {
     /// What a path in a repo asks for, by its name: it is a folder unless it looks like a file.
     pub(crate) fn of(path: Option<RepoPath>) -> Self {
         match path {
+            Some(path) if names_shards(&path) => Self::Shards(path),
             Some(path) if path.is_safetensors() || path.is_index() => Self::of_file(path),
             folder => Self::Folder(folder),
         }
@@ -86,39 +87,104 @@ impl Target {
     pub(crate) fn of_file(path: RepoPath) -> Self {
         if path.is_index() { Self::Index(path) } else { Self::File(path) }
     }
+
+    /// The folder to look in; all of the store where none is asked for.
+    fn folder(&self) -> Option<&RepoPath> {
+        match self {
+            Self::Folder(folder) => folder.as_ref(),
+            Self::File(_) | Self::Index(_) | Self::Shards(_) => None,
+        }
+    }
 }
 
 /// One call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) source: String,
     pub(crate) store: Store,
     pub(crate) target: Target,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
+    /// Whether the other sets of weights are listed even if the first place to look at has some.
+    pub(crate) lists_sets: bool,
     pub(crate) on_progress: Option<OnProgress>,
 }
 
 /// What the target turned out to be.
-enum Found {
+struct Found {
+    weights: Weights,
+    /// All sets that are there, where they had to be listed.
+    other_sets: Option<Vec<WeightSet>>,
+    /// Whether they were found without a look at a listing, or by one that leaves nothing out.
+    is_whole: bool,
+}
+
+impl Found {
+    /// Weights where they were said to be.
+    fn just(weights: Weights) -> Self {
+        Self { weights, other_sets: None, is_whole: true }
+    }
+}
+
+/// One set of weights, with what is read of it so far.
+enum Weights {
     File { path: RepoPath, start: Fetched<Chunk> },
     Index { path: RepoPath, json: Fetched<Vec<u8>> },
+    Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
+}
+
+impl Weights {
+    fn commit(&self) -> Option<&CommitSha> {
+        match self {
+            Self::File { start, .. } => start.commit.as_ref(),
+            Self::Index { json, .. } => json.commit.as_ref(),
+            Self::Shards { commit, .. } => commit.as_ref(),
+        }
+    }
 }
 
 impl Load {
+    /// Reads all headers, and ends at the first error.
     pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
-        let (started, meter) = (Instant::now(), Meter::default());
-        let (load, found) = self.find_with_or_without_token(&meter).await?;
-        match found {
-            Found::File { path, start } => {
-                let reader = Reader::new(load, start.commit, started, meter);
-                reader.single(path, start.value).await
-            }
-            Found::Index { path, json } => {
-                let reader = Reader::new(load, json.commit, started, meter);
-                reader.sharded(path, json.value).await
-            }
+        let (reader, Found { weights, mut other_sets, is_whole }) = self.begin().await?;
+        let mut parsed = match weights {
+            Weights::File { path, start } => reader.single(path, start.value).await?,
+            Weights::Index { path, json } => reader.sharded(path, json.value).await?,
+            Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await?,
+        };
+        let read: BTreeSet<_> = parsed.filepaths().into_iter().collect();
+        if let Some(sets) = &mut other_sets {
+            sets.retain(|set| !set.is_part_of(&read));
         }
+        let facts = parsed.facts_mut();
+        facts.other_sets = other_sets;
+        facts.findings.extend((!is_whole).then_some(Finding::PartlyListed));
+        Ok(parsed)
+    }
+
+    /// Reads all headers, and goes on where one is wrong.
+    pub(crate) async fn verify(self) -> Result<Verdict, Error> {
+        let (reader, Found { weights, is_whole, .. }) = self.begin().await?;
+        let mut verdict = match weights {
+            Weights::File { path, start } => reader.verify_file(path, start.value).await,
+            Weights::Index { path, json } => reader.verify_shards(path, json.value).await,
+            Weights::Shards { path, shards, .. } => {
+                reader.verify_without_index(path, &shards).await
+            }
+        };
+        verdict.findings.extend((!is_whole).then_some(Finding::PartlyListed));
+        Ok(verdict)
+    }
+
+    async fn begin(self) -> Result<(Reader, Found), Error> {
+        let (started, meter) = (Instant::now(), Meter::default());
+        let (mut load, mut found) = self.find_with_or_without_token(&meter).await?;
+        let commit = found.weights.commit().cloned();
+        load.store = load.store.pinned(commit.as_ref());
+        if load.lists_sets && found.other_sets.is_none() {
+            found.other_sets = load.list_sets(&meter).await?;
+        }
+        Ok((Reader::new(load, commit, started, meter), found))
     }
 
     /// A public repo needs no token, and one that has expired must not keep its owner from it.
@@ -138,43 +204,18 @@ impl Load {
         match &self.target {
             Target::File(path) => self.find_file(path, meter).await,
             Target::Index(path) => self.find_index(path, meter).await,
+            Target::Shards(path) => self.find_shards(path, meter).await,
             Target::Folder(folder) => self.search(folder.as_ref(), meter).await,
         }
     }
 
-    /// Asks for both names at once: which of them a repo has is not known before, and asking for one
-    /// after the other would cost every sharded repo a round trip. Where both are there the single file
-    /// is the one that loaders take, and the index is not waited for.
-    async fn search(&self, folder: Option<&RepoPath>, meter: &Meter) -> Result<Found, Error> {
-        let [single, index] = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
-        let file = pin!(self.find_file(&single, meter));
-        let shards = pin!(self.find_index(&index, meter));
-        let found = match select(file, shards).await {
-            Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
-            Either::Left((file, _)) => file,
-            Either::Right((shards, file)) => match file.await {
-                Err(Error::FileNotFound { .. }) => shards,
-                file => file,
-            },
-        };
-        found.map_err(|error| match error {
-            Error::FileNotFound { source, .. } => Error::NoSafetensors {
-                place: self.source.clone(),
-                single: single.to_string(),
-                index: index.to_string(),
-                source,
-            },
-            other => other,
-        })
-    }
-
     async fn find_file(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
         let start = self.store.range(path, &self.plan.file(), meter).await?;
-        Ok(Found::File { path: path.clone(), start })
+        Ok(Found::just(Weights::File { path: path.clone(), start }))
     }
 
     async fn find_index(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
         let json = self.store.whole(path, self.limits.index, meter).await?;
-        Ok(Found::Index { path: path.clone(), json })
+        Ok(Found::just(Weights::Index { path: path.clone(), json }))
     }
 }

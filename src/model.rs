@@ -10,12 +10,14 @@ use url::Url;
 
 use crate::error::Error;
 use crate::http::Http;
-use crate::hub::{Endpoint, Notices};
+use crate::hub::{Endpoint, Notices, RepoId, Revision};
 use crate::load::{Limits, Load, OnProgress, Plan, Progress, Target};
 use crate::parse::SafetensorsParseFromRepo;
 use crate::safetensors::RepoPath;
+use crate::snapshot::Snapshot;
 use crate::source::{Source, SourceError};
 use crate::store::Store;
+use crate::verdict::Verdict;
 
 /// What all the calls of a client share.
 #[derive(Debug)]
@@ -25,6 +27,24 @@ pub(crate) struct Context {
     pub(crate) notices: Arc<Notices>,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
+    /// The cache that stands in for the Hub and for all other servers.
+    pub(crate) offline: Option<PathBuf>,
+}
+
+impl Context {
+    /// A repo on the Hub, or what the cache has of it.
+    async fn repo(&self, repo: &RepoId, revision: Revision) -> Result<Store, Error> {
+        let repo = repo.clone();
+        let Some(cache) = &self.offline else {
+            let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
+            let notices = Arc::clone(&self.notices);
+            return Ok(Store::Hub { http, endpoint, repo, revision, notices });
+        };
+        match Snapshot::find(cache, &repo, &revision).await {
+            Ok(snapshot) => Ok(Store::Cache { repo, snapshot }),
+            Err(source) => Err(Error::NotCached { repo, revision, source }),
+        }
+    }
 }
 
 /// A repo, a URL or a local path, and what of it to read. Made by [`Client::model`] and
@@ -38,12 +58,14 @@ pub struct Model {
     context: Arc<Context>,
     source: Result<Source, SourceError>,
     plan: Plan,
+    lists_sets: bool,
     on_progress: Option<OnProgress>,
 }
 
 impl Model {
     pub(crate) fn new(context: Arc<Context>, source: Result<Source, SourceError>) -> Self {
-        Self { context, source, plan: Plan::default(), on_progress: None }
+        let plan = Plan::default();
+        Self { context, source, plan, lists_sets: false, on_progress: None }
     }
 
     /// The branch, tag, ref or commit to read; `main` by default. Whatever it is, all shards are read
@@ -53,10 +75,26 @@ impl Model {
         self
     }
 
-    /// The file to read, weights or an index, or the folder to look in. Where there is none, the repo
-    /// is searched for `model.safetensors` and `model.safetensors.index.json`.
+    /// The file to read, weights or an index, or the folder to look in; shards that have no index are
+    /// named all together, as in `model-*-of-00003.safetensors`.
+    ///
+    /// A folder, or the whole repo where no path is given, is searched for `model.safetensors` and
+    /// `model.safetensors.index.json`. If neither is there its files are listed, and the weights are the
+    /// first of: shards named `model` without an index or a variant such as `model.fp16.safetensors`;
+    /// those of a diffusers pipeline's `transformer`, then its `unet`, then the repo's own
+    /// `diffusion_pytorch_model`; `consolidated`, `adapter_model`, `pytorch_lora_weights`; the first
+    /// module of a sentence-transformers model; the only ones at the top; the only ones there are. The
+    /// others are in [`Facts::other_sets`](crate::Facts::other_sets).
     pub fn path(mut self, path: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
+        self
+    }
+
+    /// Whether to list the other sets of weights that the repo or the folder has, too: the modules of a
+    /// sentence-transformers model, variants, the checkpoints of a training. It takes one more request
+    /// per 1,000 files, and is not done otherwise, unless the weights had to be looked for.
+    pub fn other_sets(mut self, yes: bool) -> Self {
+        self.lists_sets = yes;
         self
     }
 
@@ -88,10 +126,26 @@ impl Model {
     /// to this reader, an answer that is not the bytes asked for, a header or an index that breaks a
     /// rule, headers that contradict their index, a deadline. See [`Error`].
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
+        self.in_time(async { self.load().await?.run().await }).await
+    }
+
+    /// Checks everything that headers can show: reads every header, and goes on where one is wrong.
+    ///
+    /// May ask for `config.json`, to tell an output embedding that was lost from one that is tied.
+    ///
+    /// # Errors
+    ///
+    /// When there is nothing to check: as [`Model::parse_safetensors_metadata`] up to the index or the
+    /// first bytes of a single file, and for the deadline. What is wrong behind that is a finding.
+    pub async fn verify(&self) -> Result<Verdict, Error> {
+        self.in_time(async { self.load().await?.verify().await }).await
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let limit = self.context.call_timeout;
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
-        let call = async { self.load().await?.run().await }.instrument(span);
+        let call = call.instrument(span);
         tokio::time::timeout(limit, call).await.map_err(|_| Error::DeadlineExceeded { limit })?
     }
 
@@ -99,15 +153,11 @@ impl Model {
         let source = self.source.clone()?;
         let (store, target) = match &source {
             Source::Repo { repo, revision, path } => {
-                let Context { http, endpoint, notices, .. } = &*self.context;
-                let store = Store::Hub {
-                    http: http.clone(),
-                    endpoint: endpoint.clone(),
-                    repo: repo.clone(),
-                    revision: revision.clone().unwrap_or_default(),
-                    notices: Arc::clone(notices),
-                };
-                (store, Target::of(path.clone()))
+                let revision = revision.clone().unwrap_or_default();
+                (self.context.repo(repo, revision).await?, Target::of(path.clone()))
+            }
+            Source::Url(_) if self.context.offline.is_some() => {
+                return Err(Error::Offline { what: source.to_string() });
             }
             Source::Url(url) => {
                 let file = file_of(url);
@@ -122,6 +172,7 @@ impl Model {
             target,
             plan: self.plan,
             limits: self.context.limits,
+            lists_sets: self.lists_sets,
             on_progress: self.on_progress.clone(),
         })
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::hub::CommitSha;
+use crate::layout::WeightSet;
 use crate::quantization::Counting;
 use crate::safetensors::{
     Finding, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
@@ -36,9 +37,10 @@ pub struct SafetensorsFile {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SafetensorsShards {
-    /// The path of the index in its repo or folder.
+    /// The path of the index in its repo or folder. Where there is none, the common path of the shards
+    /// with a `*` in place of their number.
     pub path: RepoPath,
-    /// The index.
+    /// The index. Where there is none, what the headers say in its place.
     pub index: SafetensorsIndexJson,
     /// Every shard by its name in the index, with its header, in the order of their names.
     pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
@@ -62,6 +64,10 @@ pub struct Facts {
     pub declared_total: Option<u64>,
     /// What is odd about the files, though the counts are right.
     pub findings: Vec<Finding>,
+    /// The other sets of weights that are there, which are not counted; `None` where nobody looked. They
+    /// are looked for when the weights are not where most repos have them, and when asked for by
+    /// [`Model::other_sets`](crate::Model::other_sets).
+    pub other_sets: Option<Vec<WeightSet>>,
     /// What it took to know all this.
     pub cost: Cost,
 }
@@ -96,6 +102,13 @@ impl SafetensorsParseFromRepo {
         }
     }
 
+    pub(crate) fn facts_mut(&mut self) -> &mut Facts {
+        match self {
+            Self::Single(file) => &mut file.facts,
+            Self::Sharded(shards) => &mut shards.facts,
+        }
+    }
+
     /// Every file of weights with its header. Its path is that in the repo or folder.
     pub fn files(&self) -> impl Iterator<Item = (RepoPath, &SafetensorsFileHeader)> {
         let (single, sharded) = match self {
@@ -108,12 +121,12 @@ impl SafetensorsParseFromRepo {
         single.into_iter().chain(shards)
     }
 
-    /// The paths of all files that the result is from, the index first.
+    /// The paths of all files that the result is from, the index first, if there is one.
     #[must_use]
     pub fn filepaths(&self) -> Vec<RepoPath> {
         let index = match self {
             Self::Single(_) => None,
-            Self::Sharded(shards) => Some(shards.path.clone()),
+            Self::Sharded(shards) => Some(shards.path.clone()).filter(RepoPath::is_index),
         };
         index.into_iter().chain(self.files().map(|(path, _)| path)).collect()
     }

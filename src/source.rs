@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::http::SafeUrl;
 use crate::hub::{Endpoint, IdError, RepoId, Revision};
-use crate::safetensors::{PathError, RepoPath};
+use crate::safetensors::{PathError, RepoPath, names_index};
 
 /// Hosts that are the Hub whatever the endpoint is, so that an address copied from a browser works
 /// through a mirror too.
@@ -238,7 +238,7 @@ fn parse_page(page: &str) -> Result<Source, SourceError> {
 }
 
 fn is_weights(path: &str) -> bool {
-    path.ends_with(".safetensors") || path.ends_with(".index.json")
+    path.ends_with(".safetensors") || names_index(path)
 }
 
 /// How many parts stand before the name of a repo that is not a model.

@@ -1,19 +1,22 @@
 //! Where a set of weights is kept: on a Hub, on another server or on disk, read in the same terms.
 
+mod refusals;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use crate::disk;
 use crate::error::Error;
-use crate::http::{Failure, Http, HttpError, SafeUrl, Trail};
-use crate::hub::{CommitSha, Endpoint, Notices, Refusal, RefusalKind, RepoId, Revision};
+use crate::http::{Http, SafeUrl, Trail};
+use crate::hub::{CommitSha, Endpoint, Notices, RepoId, Revision, TreeError, tree};
+use crate::layout::ListedFile;
 use crate::read::{Chunk, Meter};
-use crate::safetensors::{HeaderError, HeaderLength, RepoPath};
+use crate::safetensors::RepoPath;
+use crate::snapshot::Snapshot;
 
 /// A folder of files that are named by their path in it.
 #[derive(Clone, Debug)]
@@ -24,12 +27,23 @@ pub(crate) enum Store {
     Web { http: Http, url: Url, file: RepoPath },
     /// A local folder.
     Disk { folder: PathBuf },
+    /// What a local cache holds of a repo.
+    Cache { repo: RepoId, snapshot: Snapshot },
 }
 
 /// What was read, and the commit it is of, where the server says so.
 pub(crate) struct Fetched<T> {
     pub(crate) value: T,
     pub(crate) commit: Option<CommitSha>,
+}
+
+/// The files of a store or of a folder in it.
+pub(crate) struct Listing {
+    pub(crate) files: Vec<ListedFile>,
+    /// The commit they are of, where the server says so.
+    pub(crate) commit: Option<CommitSha>,
+    /// Whether nothing that may be there is left out.
+    pub(crate) is_whole: bool,
 }
 
 impl Store {
@@ -46,11 +60,16 @@ impl Store {
                 .instrument(self.span(path))
                 .await
                 .map(|(chunk, trail)| self.fetched(chunk, &trail))
-                .map_err(|failure| self.explain(path, failure)),
+                .map_err(|failure| self.explain(self.name(path), failure)),
             Place::Disk(file) => disk::range(&file, range, meter)
                 .await
                 .map(|chunk| Fetched { value: chunk, commit: None })
                 .map_err(|error| Error::of_io(self.name(path), error)),
+            Place::Cache(snapshot) => snapshot
+                .range(path, range, meter)
+                .await
+                .map(|chunk| Fetched { value: chunk, commit: Some(snapshot.commit.clone()) })
+                .map_err(|error| self.explain_cache(path, snapshot, error)),
         }
     }
 
@@ -67,18 +86,61 @@ impl Store {
                 .instrument(self.span(path))
                 .await
                 .map(|(bytes, trail)| self.fetched(bytes, &trail))
-                .map_err(|failure| self.explain(path, failure)),
+                .map_err(|failure| self.explain(self.name(path), failure)),
             Place::Disk(file) => disk::whole(&file, limit, meter)
                 .await
                 .map_err(|error| Error::of_io(self.name(path), error))?
                 .map(|bytes| Fetched { value: bytes, commit: None })
                 .ok_or_else(|| Error::TooLarge { file: self.name(path), limit }),
+            Place::Cache(snapshot) => snapshot
+                .whole(path, limit, meter)
+                .await
+                .map_err(|error| self.explain_cache(path, snapshot, error))?
+                .map(|bytes| Fetched { value: bytes, commit: Some(snapshot.commit.clone()) })
+                .ok_or_else(|| Error::TooLarge { file: self.name(path), limit }),
+        }
+    }
+
+    /// Every file, or every file below a folder; `None` where that cannot be asked for, or the server
+    /// does not tell.
+    pub(crate) async fn list(
+        &self,
+        below: Option<&RepoPath>,
+        meter: &Meter,
+    ) -> Result<Option<Listing>, Error> {
+        let (listed, commit) = match self {
+            Self::Hub { http, endpoint, repo, revision, .. } => {
+                let first = endpoint.tree(repo, revision, below);
+                let span = debug_span!("listing", %repo);
+                return match tree::files(http, first, meter).instrument(span).await {
+                    Ok((files, trail)) => {
+                        let Fetched { value: files, commit } = self.fetched(files, &trail);
+                        Ok(Some(Listing { files, commit, is_whole: true }))
+                    }
+                    Err(TreeError::Fetch(failure)) => self.without_listing(repo, failure),
+                    Err(TreeError::Listing(source)) => {
+                        Err(Error::Listing { place: repo.to_string(), source })
+                    }
+                };
+            }
+            Self::Web { .. } => return Ok(None),
+            Self::Disk { folder } => {
+                (disk::list(folder, below).await.map(|files| (files, true)), None)
+            }
+            Self::Cache { snapshot, .. } => {
+                (snapshot.list(below).await, Some(snapshot.commit.clone()))
+            }
+        };
+        match listed.map_err(|error| Error::of_io(self.folder(), error)) {
+            Ok((files, is_whole)) => Ok(Some(Listing { files, commit, is_whole })),
+            Err(Error::FileNotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
     /// Whether its files are of commits.
     pub(crate) fn has_commits(&self) -> bool {
-        matches!(self, Self::Hub { .. })
+        matches!(self, Self::Hub { .. } | Self::Cache { .. })
     }
 
     /// The same store, with its branch or tag replaced by the commit that it was found to be.
@@ -102,9 +164,18 @@ impl Store {
     /// What to call a file of this store in an error.
     pub(crate) fn name(&self, path: &RepoPath) -> String {
         match self {
-            Self::Hub { repo, .. } => format!("{repo}/{path}"),
+            Self::Hub { repo, .. } | Self::Cache { repo, .. } => format!("{repo}/{path}"),
             Self::Web { url, file, .. } => SafeUrl::from(&sibling(url, file, path)).to_string(),
             Self::Disk { folder } => folder.join(path.as_str()).display().to_string(),
+        }
+    }
+
+    /// What to call all of it in an error.
+    fn folder(&self) -> String {
+        match self {
+            Self::Hub { repo, .. } | Self::Cache { repo, .. } => repo.to_string(),
+            Self::Web { url, .. } => SafeUrl::from(url).to_string(),
+            Self::Disk { folder } => folder.display().to_string(),
         }
     }
 
@@ -123,6 +194,7 @@ impl Store {
             }
             Self::Web { http, url, file } => Place::Web(http, sibling(url, file, path)),
             Self::Disk { folder } => Place::Disk(folder.join(path.as_str())),
+            Self::Cache { snapshot, .. } => Place::Cache(snapshot),
         }
     }
 
@@ -133,69 +205,13 @@ impl Store {
         }
         Fetched { value, commit: commit(trail) }
     }
-
-    /// What an HTTP error means for a file of this store.
-    fn explain(&self, path: &RepoPath, failure: Failure) -> Error {
-        let file = self.name(path);
-        let Failure { error, attempts, elapsed } = failure;
-        match &error {
-            HttpError::OverLimit { limit, .. } => return Error::TooLarge { file, limit: *limit },
-            HttpError::Range { start, .. } => {
-                if let Some(source) = impostor(start) {
-                    return Error::Header { file, source };
-                }
-            }
-            _ => {}
-        }
-        let Some(refusal) = Refusal::of(&error).map(Box::new) else {
-            return Error::Fetch { file, attempts, elapsed, source: Box::new(error) };
-        };
-        self.interpret(file, refusal, attempts, elapsed)
-    }
-
-    /// What a refusal means for a file of this store. Only a Hub has repos and revisions.
-    fn interpret(
-        &self,
-        file: String,
-        source: Box<Refusal>,
-        attempts: usize,
-        elapsed: Duration,
-    ) -> Error {
-        use RefusalKind::{
-            BadToken, EntryNotFound, Forbidden, Gated, RepoNotFound, RevisionNotFound,
-        };
-        match (source.kind(), self) {
-            (None, _) => Error::Refused { file, attempts, elapsed, source },
-            (Some(EntryNotFound), _) => Error::FileNotFound { file, source },
-            (Some(RepoNotFound), Self::Hub { repo, .. }) => {
-                Error::RepoNotFound { repo: repo.clone(), source }
-            }
-            (Some(RevisionNotFound), Self::Hub { repo, revision, .. }) => {
-                let (repo, revision) = (repo.clone(), revision.clone());
-                Error::RevisionNotFound { repo, revision, source }
-            }
-            (Some(Gated), Self::Hub { repo, .. }) => Error::Gated { repo: repo.clone(), source },
-            (Some(BadToken), Self::Hub { .. }) => Error::BadToken { source },
-            (Some(RepoNotFound | RevisionNotFound), _) if source.status == 404 => {
-                Error::FileNotFound { file, source }
-            }
-            (Some(Forbidden | BadToken | Gated | RepoNotFound | RevisionNotFound), _) => {
-                Error::Forbidden { file, source }
-            }
-        }
-    }
-}
-
-/// What the start of a body shows it to be that a server sent in place of a range.
-fn impostor(start: &[u8]) -> Option<HeaderError> {
-    let length = HeaderLength::from_prefix(start, u64::MAX, HeaderLength::DEFAULT_LIMIT);
-    length.err().filter(|error| matches!(error, HeaderError::NotSafetensors { .. }))
 }
 
 /// One file, and how to reach it.
 enum Place<'a> {
     Web(&'a Http, Url),
     Disk(PathBuf),
+    Cache(&'a Snapshot),
 }
 
 /// The commit that an answer is of. The Hub says so on its own answer, the CDN does not; some mirrors

@@ -5,6 +5,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::connection::Connection;
+use super::diff::DiffArgs;
 use super::show::ShowArgs;
 use super::verify::VerifyArgs;
 
@@ -30,10 +31,11 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Verify(VerifyArgs),
+    Diff(DiffArgs),
 }
 
 /// Which state and which part of a repository is meant.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Place {
     /// Branch, tag, ref or commit to read [default: main]
     #[arg(long, short, value_name = "REVISION")]
@@ -83,9 +85,12 @@ Examples:
   hf-meta gpt2 roberta-base                     several repositories
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta gpt2 --tree                           its modules
   hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
+  hf-meta verify bigscience/bloom               check every shard
+  hf-meta diff org/name@v1 org/name             compare two revisions
 
 More with --help.";
 
@@ -96,23 +101,28 @@ Examples:
   hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
+  hf-meta gpt2 --tree                           its modules
   hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
-  hf-meta -- verify                             a repository that has the name of a command
+  hf-meta diff org/name@v1 org/name             compare two revisions
+  hf-meta -- verify                             a repository with the name of a command
 
 Environment:
   HF_ENDPOINT                      address of the Hub
   HF_TOKEN                         token for gated and private repositories
   HF_TOKEN_PATH, HF_HOME           where the token of `hf auth login` is
+  HF_HUB_CACHE, HF_HOME            where downloads are kept
+  HF_HUB_OFFLINE                   read from there alone
   HF_HUB_DISABLE_IMPLICIT_TOKEN    use no token but that of --token
   https_proxy, no_proxy            proxies
   NO_COLOR                         no colours
 
 Exit status:
   0  every repository was read
-  1  a repository holds no valid safetensors weights, or `verify` found an error
+  1  a repository holds no valid safetensors weights, or several sets of them to choose from,
+     or `verify` found an error, or `diff` a difference
   2  wrong usage
   3  the Hub refused, or the network failed";
 

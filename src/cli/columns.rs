@@ -31,10 +31,10 @@ impl<const N: usize> Columns<N> {
             let (width, gap) = (self.widths[at], if at == 0 { "" } else { "  " });
             if self.are_figures[at] {
                 write!(out, "{gap}{cell:>width$}")?;
-            } else if at + 1 == N {
-                write!(out, "{gap}{cell}")?;
-            } else {
+            } else if at + 1 < N {
                 write!(out, "{gap}{cell:<width$}")?;
+            } else if !cell.is_empty() {
+                write!(out, "{gap}{cell}")?;
             }
         }
         writeln!(out)

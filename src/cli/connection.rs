@@ -22,6 +22,10 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 
+    /// Ask no server; read what `hf download` has left in the cache
+    #[arg(long, global = true)]
+    pub(crate) offline: bool,
+
     /// Say on stderr what is tried again and waited for; twice, say it of every request
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -48,6 +52,9 @@ impl Connection {
         }
         if let Some(timeout) = self.timeout {
             builder = builder.call_timeout(timeout);
+        }
+        if self.offline {
+            builder = builder.offline(true);
         }
         builder.build()
     }

@@ -6,7 +6,7 @@ use hf_meta::SafetensorsParseFromRepo;
 use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
 
 use super::columns::Columns;
-use super::render::{BOLD, DIM};
+use super::style::BOLD;
 use super::text::{escape, size_of_model, thousands};
 
 /// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.
@@ -18,9 +18,12 @@ pub(crate) fn groups(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) ->
     let mut table =
         vec![["dtype", "tensors", "elements", "parameters", "counted"].map(str::to_owned)];
     table.extend(groups.iter().map(|group| row(group)));
+    let method = counting.method.as_deref();
+    let method = method.map_or_else(String::new, |method| format!(", for {}", escape(method)));
+    let rules = format!("by the rules of {}{method}", counting.rules);
     let figures = [totals.tensors, totals.elements, totals.parameters].map(thousands);
     let [tensors, elements, parameters] = figures;
-    table.push(["total".to_owned(), tensors, elements, parameters, String::new()]);
+    table.push(["total".to_owned(), tensors, elements, parameters, rules]);
     let mut columns = Columns::new([false, true, true, true, false]);
     for row in &table {
         columns.fit(row);
@@ -30,9 +33,7 @@ pub(crate) fn groups(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) ->
         writeln!(out, "{}", active(moe))?;
         writeln!(out, "{}", formula(moe))?;
     }
-    let method = counting.method.as_deref();
-    let method = method.map_or_else(String::new, |method| format!(" for {}", escape(method)));
-    writeln!(out, "{DIM}by the rules of {}{method}{DIM:#}\n", counting.rules)
+    writeln!(out)
 }
 
 fn row(group: &TensorGroup) -> [String; 5] {
@@ -54,5 +55,9 @@ pub(crate) fn active(moe: &MixtureOfExperts) -> String {
 fn formula(moe: &MixtureOfExperts) -> String {
     let [always, active, expert] = [moe.always_active, moe.active(), moe.per_expert].map(thousands);
     let (used, experts) = (moe.experts_per_token, moe.experts);
-    format!("{active} = {always} always + {used} of {experts} experts × {expert}")
+    let draft = match moe.draft {
+        0 => String::new(),
+        draft => format!("; {} only draft tokens ahead", thousands(draft)),
+    };
+    format!("{active} = {always} always + {used} of {experts} experts × {expert}{draft}")
 }

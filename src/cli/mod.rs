@@ -5,6 +5,7 @@ mod args;
 mod asked;
 mod columns;
 mod connection;
+mod diff;
 mod explain;
 mod json;
 mod log;
@@ -13,7 +14,9 @@ mod render;
 mod report;
 mod session;
 mod show;
+mod style;
 mod text;
+mod tree;
 mod verify;
 
 use std::io::{self, ErrorKind, Write};
@@ -54,5 +57,6 @@ async fn dispatch(args: &Args, session: &Session) -> io::Result<Outcome> {
     match &args.command {
         None => show::run(&args.show, session).await,
         Some(Command::Verify(args)) => verify::run(args, session).await,
+        Some(Command::Diff(args)) => diff::run(args, session).await,
     }
 }

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use anstyle::Style;
 use hf_meta::safetensors::DtypeCount;
 use hf_meta::{
-    ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo,
+    ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo, Tree,
 };
 
 use super::columns::Columns;
 use super::explain;
+use super::style::{BOLD, DIM};
 use super::text::{bytes, counted, escape, shape, share, thousands};
+use super::tree::{self, Screen};
 
-pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
+/// The most other sets of weights that are listed; the JSON has them all.
+const MOST_SETS: usize = 20;
 
 /// The parameters per dtype, what they add up to, and what it took to know. Elements stand beside the
 /// parameters where they are not the same number.
@@ -38,6 +39,7 @@ pub(crate) fn counts(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) ->
         writeln!(out, "{}", explain::active(moe))?;
     }
     writeln!(out, "{}", contents(parsed))?;
+    other_sets(out, parsed)?;
     writeln!(out, "{DIM}{}{DIM:#}\n", cost(parsed))
 }
 
@@ -78,6 +80,29 @@ fn contents(parsed: &SafetensorsParseFromRepo) -> String {
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
 }
 
+/// The sets of weights that are there, too, and which was counted.
+fn other_sets(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
+    let Some(sets) = &parsed.facts().other_sets else { return Ok(()) };
+    let path = match parsed {
+        SafetensorsParseFromRepo::Single(file) => &file.path,
+        SafetensorsParseFromRepo::Sharded(shards) => &shards.path,
+    };
+    let what = if sets.is_empty() { "no other weights" } else { "not counted, but there, too" };
+    writeln!(out, "read from {}; {what}", escape(path.as_str()))?;
+    let rows = sets.iter().take(MOST_SETS);
+    let rows: Vec<_> =
+        rows.map(|set| [format!("  {}", escape(set.path.as_str())), bytes(set.bytes)]).collect();
+    let mut columns = Columns::new([false, true]);
+    for row in &rows {
+        columns.fit(row);
+    }
+    rows.iter().try_for_each(|row| columns.write(out, row))?;
+    match sets.len().saturating_sub(MOST_SETS) {
+        0 => Ok(()),
+        more => writeln!(out, "  {more} more; --json lists them all"),
+    }
+}
+
 fn cost(parsed: &SafetensorsParseFromRepo) -> String {
     let cost = parsed.facts().cost;
     let read = format!("{} read of {}", bytes(cost.bytes_read), bytes(cost.bytes_total));
@@ -86,6 +111,17 @@ fn cost(parsed: &SafetensorsParseFromRepo) -> String {
         0 => format!("{read}, {seconds:.2} s"),
         requests => format!("{}, {read}, {seconds:.2} s", counted(requests, "request")),
     }
+}
+
+/// The modules, and what they add up to.
+pub(crate) fn tree(
+    out: &mut impl Write,
+    parsed: &SafetensorsParseFromRepo,
+    screen: Option<Screen>,
+) -> io::Result<()> {
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    tree::draw(out, &Tree::of(parsed), screen)?;
+    writeln!(out, "{}\n", contents(parsed))
 }
 
 /// Every tensor that the filter lets through, one a line, written as it is made: there may be very

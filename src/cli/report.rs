@@ -3,19 +3,20 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use anstyle::{AnsiColor, Style};
 use hf_meta::safetensors::{Finding, HeaderError, Impostor};
-use hf_meta::{Endpoint, Error, HttpError, Source, TransportKind};
+use hf_meta::{
+    Endpoint, Error, HttpError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
+};
 
 use super::asked::Asked;
+use super::style::{BOLD, RED, YELLOW};
 use super::text::escape;
-
-const RED: Style = AnsiColor::Red.on_default().bold();
-const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
-const BOLD: Style = Style::new().bold();
 
 /// The most findings that are listed; the JSON has them all.
 const MOST_FINDINGS: usize = 5;
+
+/// The most sets of weights that are offered to choose from.
+const MOST_SETS: usize = 20;
 
 /// How a call ended, in the order in which one exit code outweighs another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,8 +24,9 @@ pub(crate) enum Outcome {
     /// All went well.
     #[default]
     Fine = 0,
-    /// What was asked holds no valid weights.
-    NoWeights = 1,
+    /// The answer is no: there are no valid weights, or a command looked for faults or differences and
+    /// found some.
+    Negative = 1,
     /// The call itself was wrong.
     Usage = 2,
     /// The Hub refused, or the network failed.
@@ -33,12 +35,14 @@ pub(crate) enum Outcome {
 
 impl From<&Error> for Outcome {
     fn from(error: &Error) -> Self {
-        let is_missing_file =
-            matches!(error, Error::NoSafetensors { .. } | Error::FileNotFound { .. });
+        let has_no_model = matches!(
+            error,
+            Error::NoSafetensors { .. } | Error::FileNotFound { .. } | Error::SeveralSets { .. }
+        );
         if error.is_usage() {
             Self::Usage
-        } else if error.is_malformed() || is_missing_file {
-            Self::NoWeights
+        } else if error.is_malformed() || has_no_model {
+            Self::Negative
         } else {
             Self::Failed
         }
@@ -125,7 +129,16 @@ fn hint(asked: &Asked, error: &Error, endpoint: &Endpoint) -> Option<String> {
              --token or HF_TOKEN"
         ),
         Error::BadToken { .. } => format!("make a new token at {endpoint}/settings/tokens"),
-        Error::NoSafetensors { .. } | Error::FileNotFound { .. } => files_hint(asked, endpoint)?,
+        Error::NotCached { repo, .. } => cache_hint(repo),
+        Error::NoSafetensors { instead, .. } if !instead.is_empty() => {
+            other_format_hint(asked, endpoint)?
+        }
+        Error::NoSafetensors { source, .. } | Error::FileNotFound { source, .. } => {
+            files_hint(asked, source.is::<SnapshotError>(), endpoint)?
+        }
+        Error::SeveralSets { sets, .. } => sets_hint(asked, sets),
+        Error::Listing { .. } => "give the file or the folder to --path".to_owned(),
+        Error::NoCache => "name it by HF_HUB_CACHE or HF_HOME".to_owned(),
         Error::Header { source, .. } if is_pointer(source) => {
             "the file itself is elsewhere; in a clone, `git lfs pull` fetches it".to_owned()
         }
@@ -163,9 +176,45 @@ fn passing_hint(error: &Error) -> Option<String> {
 }
 
 /// Where to look for other names; a bare web server answers everything as if the file were missing.
-fn files_hint(asked: &Asked, endpoint: &Endpoint) -> Option<String> {
-    let page = asked.page(endpoint)?;
-    Some(format!("its files are listed at {page}; give the path of one of them to --path"))
+fn files_hint(asked: &Asked, is_offline: bool, endpoint: &Endpoint) -> Option<String> {
+    match &asked.source {
+        Ok(Source::Repo { repo, .. }) if is_offline => Some(cache_hint(repo)),
+        _ => {
+            let page = asked.page(endpoint)?;
+            Some(format!("its files are listed at {page}; give the path of one of them to --path"))
+        }
+    }
+}
+
+/// What becomes of weights in other formats: a bot of the Hub offers conversions as pull requests.
+fn other_format_hint(asked: &Asked, endpoint: &Endpoint) -> Option<String> {
+    let Ok(Source::Repo { repo, .. }) = &asked.source else { return None };
+    Some(format!(
+        "other formats are not read; a conversion may be offered at {endpoint}/{repo}/discussions, \
+         and is read by --revision refs/pr/N"
+    ))
+}
+
+/// How to come by what is not on this machine.
+fn cache_hint(repo: &RepoId) -> String {
+    format!(
+        "`hf download {repo}` fetches it; without --offline and HF_HUB_OFFLINE, the Hub is asked"
+    )
+}
+
+/// The sets of weights to choose from.
+fn sets_hint(asked: &Asked, sets: &[WeightSet]) -> String {
+    let paths = sets.iter().take(MOST_SETS).map(|set| set.path.as_str());
+    let listed = paths.collect::<Vec<_>>().join(", ");
+    let more = match sets.len().saturating_sub(MOST_SETS) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let how = match &asked.source {
+        Ok(Source::Local(_)) => "name one of them, or its folder".to_owned(),
+        _ => "give one of them, or its folder, to --path".to_owned(),
+    };
+    format!("{how}: {listed}{more}")
 }
 
 /// A bare name is never a local folder, which may surprise in a folder full of models.

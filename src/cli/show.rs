@@ -10,6 +10,7 @@ use super::args::Place;
 use super::asked::Asked;
 use super::report::Outcome;
 use super::session::Session;
+use super::tree::Screen;
 use super::{explain, json, render, report};
 
 /// Repositories that are read side by side. Each of them reads many shards side by side.
@@ -28,6 +29,10 @@ pub(crate) struct ShowArgs {
 
     #[command(flatten)]
     place: Place,
+
+    /// Also list the other sets of weights in each repository, for one more request
+    #[arg(long)]
+    sets: bool,
 
     #[command(flatten)]
     view: View,
@@ -57,6 +62,10 @@ struct View {
     #[arg(long, short)]
     tensors: bool,
 
+    /// Draw the modules as a tree, with what is repeated told once
+    #[arg(long)]
+    tree: bool,
+
     /// Say how the parameters were counted: which tensors are unpacked, left out, or no weights
     #[arg(long, short = 'x')]
     explain: bool,
@@ -70,8 +79,9 @@ struct View {
 pub(crate) async fn run(args: &ShowArgs, session: &Session) -> io::Result<Outcome> {
     let reads = args.repos.iter().map(|asked| {
         let asked = Asked::new(asked, session.client.endpoint());
-        let parsed = session.read(&asked, &args.place, |model| async move {
-            model.parse_safetensors_metadata().await
+        let lists_sets = args.sets;
+        let parsed = session.read(&asked, &args.place, move |model| async move {
+            model.other_sets(lists_sets).parse_safetensors_metadata().await
         });
         async move { parsed.await.map(|parsed| (asked, parsed)) }
     });
@@ -111,7 +121,9 @@ fn show(args: &ShowArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
         return if args.summary { json::print(&Summary(parsed)) } else { json::print(parsed) };
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
-    if view.tensors {
+    if view.tree {
+        render::tree(&mut stdout, parsed, Screen::of_stdout())?;
+    } else if view.tensors {
         render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
     } else if view.explain {
         explain::groups(&mut stdout, parsed)?;

@@ -47,12 +47,12 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// A number of parameters as the names of models have it, in whole billions or millions: `3B`, `400M`.
+/// What is over is dropped, as in nearly all of those names.
 pub(crate) fn size_of_model(parameters: u64) -> String {
-    let rounded = |unit: u64| (u128::from(parameters) + u128::from(unit) / 2) / u128::from(unit);
-    match rounded(1_000_000) {
-        0 => parameters.to_string(),
-        millions @ 1..1_000 => format!("{millions}M"),
-        _ => format!("{}B", rounded(1_000_000_000)),
+    match (parameters / 1_000_000_000, parameters / 1_000_000) {
+        (0, 0) => parameters.to_string(),
+        (0, millions) => format!("{millions}M"),
+        (billions, _) => format!("{billions}B"),
     }
 }
 
@@ -92,14 +92,12 @@ mod tests {
     fn sizes_of_models() {
         let cases = [
             (0, "0"),
-            (499_999, "499999"),
-            (500_000, "1M"),
+            (999_999, "999999"),
             (400_123_456, "400M"),
-            (999_499_999, "999M"),
-            (999_500_000, "1B"),
-            (3_345_678_912, "3B"),
-            (32_900_000_000, "33B"),
-            (u64::MAX, "18446744074B"),
+            (999_999_999, "999M"),
+            (3_945_678_912, "3B"),
+            (684_531_386_000, "684B"),
+            (u64::MAX, "18446744073B"),
         ];
         for (parameters, expected) in cases {
             assert_eq!(size_of_model(parameters), expected);

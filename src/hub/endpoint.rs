@@ -77,11 +77,34 @@ impl Endpoint {
     /// `pages` (polars #25389).
     pub(crate) fn resolve(&self, repo: &RepoId, revision: &Revision, path: &RepoPath) -> Url {
         let revision = utf8_percent_encode(revision.as_str(), ENCODED);
-        let folder = format!("{}/{repo}/resolve/{revision}/", self.path());
-        let segments =
-            path.segments().map(|segment| utf8_percent_encode(segment, ENCODED).to_string());
+        self.below(&format!("/{repo}/resolve/{revision}"), Some(path))
+    }
+
+    /// The URL of the first page of a listing of all files of a repo, or of those in a folder:
+    /// `{endpoint}/api/models/{repo}/tree/{revision}/{folder}?recursive=true`.
+    pub(crate) fn tree(
+        &self,
+        repo: &RepoId,
+        revision: &Revision,
+        folder: Option<&RepoPath>,
+    ) -> Url {
+        let revision = utf8_percent_encode(revision.as_str(), ENCODED);
+        let (kind, name) = (repo.kind().plural(), repo.name());
+        let mut url = self.below(&format!("/api/{kind}/{name}/tree/{revision}"), folder);
+        url.set_query(Some("recursive=true"));
+        url
+    }
+
+    /// A path below a folder of this Hub.
+    fn below(&self, folder: &str, path: Option<&RepoPath>) -> Url {
+        let folder = format!("{}{folder}", self.path());
+        let mut whole = folder.clone();
+        for segment in path.into_iter().flat_map(RepoPath::segments) {
+            whole.push('/');
+            whole.extend(utf8_percent_encode(segment, ENCODED));
+        }
         let mut url = self.0.clone();
-        url.set_path(&format!("{folder}{}", segments.collect::<Vec<_>>().join("/")));
+        url.set_path(&whole);
         debug_assert!(
             url.path().starts_with(&folder),
             "the types of the parts keep them inside the folder"
@@ -150,6 +173,32 @@ mod tests {
         for (url, path) in cases {
             assert_eq!(url, format!("{hub}{path}"));
         }
+    }
+
+    #[test]
+    fn urls_of_listings() {
+        let tree = |endpoint: &str, repo: &str, revision: &str, folder: &str| {
+            let endpoint = Endpoint::parse(endpoint).unwrap();
+            let folder = folder.parse().ok();
+            endpoint
+                .tree(&repo.parse().unwrap(), &revision.parse().unwrap(), folder.as_ref())
+                .to_string()
+        };
+        let hub = Endpoint::HUGGING_FACE;
+        let cases = [
+            (tree(hub, "gpt2", "main", ""), "/api/models/gpt2/tree/main"),
+            (
+                tree(hub, "a/b", "refs/pr/1", "7b/x ?"),
+                "/api/models/a/b/tree/refs%2Fpr%2F1/7b/x%20%3F",
+            ),
+            (tree(hub, "datasets/a/b", "v1", ""), "/api/datasets/a/b/tree/v1"),
+            (tree(hub, "spaces/a/b", "v1", "c"), "/api/spaces/a/b/tree/v1/c"),
+        ];
+        for (url, path) in cases {
+            assert_eq!(url, format!("{hub}{path}?recursive=true"));
+        }
+        let below = tree("https://repo.example/api/hf", "a/b", "main", "");
+        assert_eq!(below, "https://repo.example/api/hf/api/models/a/b/tree/main?recursive=true");
     }
 
     #[test]

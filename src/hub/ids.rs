@@ -30,6 +30,15 @@ impl RepoKind {
             Self::Space => "spaces/",
         }
     }
+
+    /// What the Hub's API and its cache call repos of this kind.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Dataset => "datasets",
+            Self::Space => "spaces",
+        }
+    }
 }
 
 /// The name of a repo: `org/name`, the `name` alone of some old models, or either after `datasets/`

@@ -5,8 +5,11 @@ mod endpoint;
 mod ids;
 mod notice;
 mod refusal;
+pub(crate) mod tree;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
 pub(crate) use notice::Notices;
 pub use refusal::{Refusal, RefusalKind};
+pub use tree::ListingError;
+pub(crate) use tree::TreeError;

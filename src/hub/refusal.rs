@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::CommitSha;
 use crate::http::{HttpError, ResponseHeaders, SafeUrl};
 use crate::safetensors::clip;
 
@@ -19,6 +20,8 @@ pub struct Refusal {
     pub message: Option<String>,
     /// The name of this request in the Hub's logs, for a report to its operators.
     pub request_id: Option<String>,
+    /// The commit that lacks the file, which the Hub says beside a 404.
+    pub(crate) commit: Option<CommitSha>,
     /// Whether another server answered than the one that was asked, such as the CDN.
     pub(crate) is_redirected: bool,
 }
@@ -50,6 +53,7 @@ impl Refusal {
         let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
         Some(Self {
             url: url.clone(),
+            commit: headers.get("x-repo-commit").and_then(|commit| commit.parse().ok()),
             is_redirected: *is_redirected,
             status: *status,
             code: text(headers, "x-error-code"),
@@ -138,7 +142,8 @@ mod tests {
             let [code, message] = [code, message].map(|text| text.map(str::to_owned));
             let url = SafeUrl::from(&url::Url::parse("https://hub.example/a/b").unwrap());
             let is_redirected = false;
-            let refusal = Refusal { url, status, code, message, request_id: None, is_redirected };
+            let (request_id, commit) = (None, None);
+            let refusal = Refusal { url, status, code, message, request_id, commit, is_redirected };
             assert_eq!(refusal.kind(), kind, "{refusal}");
             let has_code = refusal.code.is_some();
             let elsewhere = Refusal { is_redirected: true, ..refusal };

@@ -7,9 +7,10 @@ use crate::quantization::{Counting, ModelConfig, Rules, Tally, calls_for_config}
 use crate::safetensors::{
     Finding, HeaderError, ParameterCount, RepoPath, SafetensorsFileHeader, TensorInfo,
 };
+use crate::snapshot::SnapshotError;
 
 /// A file of weights by its path, and its header.
-type File<'a> = (&'a RepoPath, &'a SafetensorsFileHeader);
+pub(super) type File<'a> = (&'a RepoPath, &'a SafetensorsFileHeader);
 
 impl Reader {
     /// Counts the parameters of all files together.
@@ -18,9 +19,18 @@ impl Reader {
         files: &[File<'_>],
         findings: &mut Vec<Finding>,
     ) -> Result<(ParameterCount, Counting), Error> {
-        let calls = tensors(files).any(|(name, info)| calls_for_config(name, &info));
-        let config = if calls { self.config(findings).await? } else { None };
-        let rules = Rules::new(config.as_ref(), tensors(files));
+        let config = if call_for_config(files) { self.config(findings).await? } else { None };
+        let config = config.and_then(|json| usable(&json, findings));
+        self.tally(files, config.as_ref())
+    }
+
+    /// Counts by the configuration that there is.
+    pub(super) fn tally(
+        &self,
+        files: &[File<'_>],
+        config: Option<&ModelConfig>,
+    ) -> Result<(ParameterCount, Counting), Error> {
+        let rules = Rules::new(config, tensors(files));
         let mut tally = Tally::default();
         for (path, header) in files {
             for (name, info) in header.tensors() {
@@ -30,27 +40,45 @@ impl Reader {
                 })?;
             }
         }
-        Ok(tally.finish(&rules, config.as_ref()))
+        Ok(tally.finish(&rules))
     }
 
     /// The configuration of the commit. That there is none is no fault, and one that cannot be used is
     /// no reason to withhold what the headers say; a network that fails is, for it would change the
     /// count.
-    async fn config(&self, findings: &mut Vec<Finding>) -> Result<Option<ModelConfig>, Error> {
+    pub(super) async fn config(
+        &self,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Option<Vec<u8>>, Error> {
         let path = RepoPath::trusted(CONFIG);
         let message = match self.store.whole(&path, self.limits.config, &self.meter).await {
-            Ok(json) => match ModelConfig::from_json(&self.of_commit(&path, json)?) {
-                Ok(config) => return Ok(Some(config)),
-                Err(error) => error.to_string(),
-            },
+            Ok(json) => return self.of_commit(&path, json).map(Some),
+            // A cache that lacks it does not tell whether the repo has it.
+            Err(Error::FileNotFound { source, .. }) if source.is::<SnapshotError>() => {
+                "it was not downloaded".to_owned()
+            }
             Err(error) if error.is_not_found() => return Ok(None),
             Err(Error::TooLarge { limit, .. }) => format!("it has more than {limit} bytes"),
             Err(error) if error.is_denied() => "access to it is denied".to_owned(),
             Err(error) => return Err(error),
         };
-        findings.push(Finding::Config { file: CONFIG.to_owned(), message });
+        findings.push(passed_over(message));
         Ok(None)
     }
+}
+
+/// What a count goes by, if the configuration is one.
+pub(super) fn usable(json: &[u8], findings: &mut Vec<Finding>) -> Option<ModelConfig> {
+    ModelConfig::from_json(json).map_err(|error| findings.push(passed_over(error.to_string()))).ok()
+}
+
+fn passed_over(message: String) -> Finding {
+    Finding::Config { file: CONFIG.to_owned(), message }
+}
+
+/// Whether a configuration could change what is counted.
+pub(super) fn call_for_config(files: &[File<'_>]) -> bool {
+    tensors(files).any(|(name, info)| calls_for_config(name, &info))
 }
 
 /// Every tensor of every file with its name.

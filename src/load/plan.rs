@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::safetensors::{PREFIX_LENGTH, SafetensorsIndexJson};
+use crate::safetensors::{IndexError, PREFIX_LENGTH, RepoPath, SafetensorsIndexJson};
 
 /// In how many ranges a header is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,9 +37,9 @@ impl Plan {
         }
     }
 
-    /// The first range of each shard. The index names the tensors of a shard, and that is most of what
+    /// Each shard with its first range. The index names the tensors of a shard, and that is most of what
     /// its header consists of.
-    pub(super) fn shards(self, index: &SafetensorsIndexJson) -> Vec<Range<u64>> {
+    pub(super) fn shards(self, index: &SafetensorsIndexJson) -> Vec<(RepoPath, Range<u64>)> {
         let mut lengths = vec![PREFIX_LENGTH; index.shards().len()];
         if self == Self::Prefetch {
             lengths.fill(FRAME);
@@ -47,6 +47,19 @@ impl Plan {
                 lengths[place] += tensor.len() as u64 + ENTRY;
             }
         }
-        lengths.into_iter().map(|length| 0..length.min(LONGEST)).collect()
+        let first = lengths.into_iter().map(|length| 0..length.min(LONGEST));
+        index.shards().iter().cloned().zip(first).collect()
+    }
+
+    /// Each of some shards of which no index tells anything, with its first range.
+    pub(super) fn shards_without_index(
+        self,
+        shards: &[RepoPath],
+    ) -> Result<Vec<(RepoPath, Range<u64>)>, IndexError> {
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        if shards.len() > limit {
+            return Err(IndexError::TooManyShards { limit });
+        }
+        Ok(shards.iter().map(|shard| (shard.file_name(), self.file())).collect())
     }
 }

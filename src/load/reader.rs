@@ -1,10 +1,12 @@
 //! Reading headers: all of one commit, side by side, within a budget, and held against each other.
 
+mod verify;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::{Limits, Load, OnProgress, Plan, Progress};
 use crate::error::Error;
@@ -73,7 +75,30 @@ impl Reader {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
         let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
         let index = index.await.map_err(wrong)?;
-        let headers = self.headers(&path, &index).await?;
+        let headers = self.headers(&path, self.plan.shards(&index)).await?;
+        self.sum(path, index, headers).await
+    }
+
+    /// Reads shards that no index lists; what is in which of them, their headers say.
+    pub(super) async fn without_index(
+        self,
+        path: RepoPath,
+        shards: &[RepoPath],
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        let shards = self.plan.shards_without_index(shards).map_err(wrong)?;
+        let headers = self.headers(&path, shards).await?;
+        let index = SafetensorsIndexJson::of_shards(&headers).map_err(wrong)?;
+        self.sum(path, index, headers).await
+    }
+
+    async fn sum(
+        self,
+        path: RepoPath,
+        index: SafetensorsIndexJson,
+        headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
         let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
         let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
         let counted = self.count(&files, &mut findings).await?;
@@ -83,28 +108,39 @@ impl Reader {
         Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
     }
 
-    /// The headers of all shards, read side by side, in the order of the shards.
+    /// The headers of all shards, each with its first range, read side by side, in the order of the
+    /// shards.
     async fn headers(
         &self,
         path: &RepoPath,
-        index: &SafetensorsIndexJson,
+        shards: Vec<(RepoPath, Range<u64>)>,
     ) -> Result<Vec<(RepoPath, SafetensorsFileHeader)>, Error> {
-        let total = index.shards().len();
-        let shards = index.shards().iter().cloned().zip(self.plan.shards(index));
-        let reads = shards.enumerate().map(|(rank, (shard, first))| {
+        let names: Vec<_> = shards.iter().map(|(shard, _)| shard.clone()).collect();
+        let reads = self.reads(path, shards);
+        let reads = reads.map(|(rank, read)| read.map(|header| (rank, header)));
+        let mut headers: Vec<_> = reads.try_collect().await?;
+        headers.sort_unstable_by_key(|(rank, _)| *rank);
+        Ok(names.into_iter().zip(headers.into_iter().map(|(_, header)| header)).collect())
+    }
+
+    /// What reading the header of each shard gives, with the place of the shard, as it comes: they are
+    /// read side by side.
+    fn reads(
+        &self,
+        path: &RepoPath,
+        shards: Vec<(RepoPath, Range<u64>)>,
+    ) -> impl Stream<Item = (usize, Result<SafetensorsFileHeader, Error>)> {
+        let (total, mut done) = (shards.len(), 0);
+        let reads = shards.into_iter().enumerate().map(move |(rank, (shard, first))| {
             let path = path.sibling(&shard);
-            async move { self.header(&path, &first).await.map(|header| (rank, shard, header)) }
+            async move { (rank, self.header(&path, &first).await) }
         });
-        let mut headers = Vec::with_capacity(total);
-        let mut reads = stream::iter(reads).buffer_unordered(self.limits.concurrency);
-        while let Some(header) = reads.try_next().await? {
-            headers.push(header);
+        stream::iter(reads).buffer_unordered(self.limits.concurrency).inspect(move |_| {
+            done += 1;
             if let Some(OnProgress(tell)) = &self.on_progress {
-                tell(Progress { done: headers.len(), total });
+                tell(Progress { done, total });
             }
-        }
-        headers.sort_unstable_by_key(|(rank, ..)| *rank);
-        Ok(headers.into_iter().map(|(_, shard, header)| (shard, header)).collect())
+        })
     }
 
     async fn header(
@@ -190,15 +226,8 @@ impl Reader {
         mut findings: Vec<Finding>,
     ) -> Facts {
         findings.extend(agreement::check_count(&parameter_count, declared_total));
-        if self.commit.is_none() && self.store.has_commits() {
-            findings.push(Finding::NotPinned);
-        }
-        let cost = Cost {
-            requests: self.meter.requests(),
-            bytes_read: self.meter.bytes(),
-            bytes_total,
-            elapsed: self.started.elapsed(),
-        };
+        findings.extend(self.not_pinned());
+        let cost = self.cost(bytes_total);
         Facts {
             source: self.source,
             commit: self.commit,
@@ -206,7 +235,21 @@ impl Reader {
             counting,
             declared_total,
             findings,
+            other_sets: None,
             cost,
+        }
+    }
+
+    fn not_pinned(&self) -> Option<Finding> {
+        (self.commit.is_none() && self.store.has_commits()).then_some(Finding::NotPinned)
+    }
+
+    fn cost(&self, bytes_total: u64) -> Cost {
+        Cost {
+            requests: self.meter.requests(),
+            bytes_read: self.meter.bytes(),
+            bytes_total,
+            elapsed: self.started.elapsed(),
         }
     }
 }

@@ -43,6 +43,7 @@ fn is_known(suffix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantization::{ModelConfig, Rules};
     use crate::safetensors::Dtype;
 
     #[test]
@@ -72,6 +73,45 @@ mod tests {
         for (name, dtype, shape, expected) in cases {
             let info = TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (0, 0) };
             assert_eq!(calls_for_config(name, &info), expected, "{name} {:?}", info.dtype);
+        }
+    }
+
+    /// Each alone, since what does not call is not counted by what others call for.
+    #[test]
+    fn who_does_not_call_counts_the_same_with_any_configuration() {
+        let methods = [
+            r#""quant_method":"gptq","bits":4"#,
+            r#""quant_method":"awq","bits":2"#,
+            r#""quant_method":"bitsandbytes","load_in_4bit":true"#,
+            r#""quant_method":"compressed-tensors","format":"pack-quantized""#,
+            r#""quant_method":"fp8","expert_dtype":"fp4""#,
+            r#""quant_method":"mxfp4""#,
+            r#""quant_method":"hqq","bits":4"#,
+            r#""mode":"mxfp4""#,
+            r#""bits":4,"group_size":64"#,
+        ];
+        let suffixes = "weight bias qweight qzeros g_idx scales biases weight_packed weight_scale \
+            weight_scale_inv weight_scale_2 weight_global_scale weight_zero_point input_scale \
+            input_global_scale input_zero_point zero_point weight_shape weight_g_idx absmax quant_map \
+            nested_absmax nested_quant_map bitsandbytes__nf4 w_blocks w_scales scale";
+        for method in methods {
+            let config = format!(r#"{{"quantization_config":{{{method}}}}}"#);
+            let config = ModelConfig::from_json(config.as_bytes()).unwrap();
+            for suffix in suffixes.split_whitespace() {
+                for name in ["m", "m.experts.3", "m.experts"].map(|m| format!("{m}.{suffix}")) {
+                    for (dtype, shape) in
+                        Dtype::KNOWN.iter().flat_map(|d| [(d, vec![8]), (d, vec![])])
+                    {
+                        let info = TensorInfo { dtype: dtype.clone(), shape, data_offsets: (0, 0) };
+                        let rules = |config| Rules::new(config, std::iter::once((&*name, &info)));
+                        let [with, without] =
+                            [Some(&config), None].map(|config| rules(config).judge(&name, &info));
+                        let is_same = with.parameters(8) == without.parameters(8);
+                        let calls = calls_for_config(&name, &info) || info.is_scalar();
+                        assert!(is_same || calls, "{method}: {name} {dtype} is {with}");
+                    }
+                }
+            }
         }
     }
 }

@@ -6,8 +6,9 @@ use crate::safetensors::TensorInfo;
 /// How many parameters of a mixture of experts work on one token.
 ///
 /// The experts that a token is routed to are all alike, so that is
-/// `always_active + experts_per_token × per_expert`. Everything that is no routed expert is always
-/// active: embeddings, attention, routers, shared experts, and layers that only predict further tokens.
+/// `always_active + experts_per_token × per_expert`. What is no routed expert is always active, embeddings,
+/// attention, routers and shared experts, but for the layers that draft tokens ahead (multi-token
+/// prediction), which the model works without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MixtureOfExperts {
@@ -19,6 +20,8 @@ pub struct MixtureOfExperts {
     pub per_expert: u64,
     /// The parameters that work on every token.
     pub always_active: u64,
+    /// The parameters of layers that draft tokens ahead, experts among them.
+    pub draft: u64,
 }
 
 impl MixtureOfExperts {
@@ -31,7 +34,8 @@ impl MixtureOfExperts {
     /// All parameters.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.always_active.saturating_add(self.experts.saturating_mul(self.per_expert))
+        let routed = self.experts.saturating_mul(self.per_expert);
+        self.always_active.saturating_add(self.draft).saturating_add(routed)
     }
 }
 
@@ -46,11 +50,21 @@ fn place(name: &str) -> Option<&str> {
     name.split_once(".experts.").map(|(_, place)| place)
 }
 
+/// Whether a tensor is of a layer that drafts tokens ahead: by its name, or because it comes after the
+/// layers of the model itself.
+fn is_draft(name: &str, layers: Option<u64>) -> bool {
+    let number = || name.split_once("layers.")?.1.split('.').next()?.parse::<u64>().ok();
+    name.split('.').next() == Some("mtp")
+        || layers.is_some_and(|layers| number().is_some_and(|number| number >= layers))
+}
+
 /// The numbers of experts that a configuration gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExpertCounts {
     experts: u64,
     per_token: u64,
+    /// The layers without those that draft tokens, where there are such.
+    layers: Option<u64>,
 }
 
 impl ExpertCounts {
@@ -70,7 +84,9 @@ impl ExpertCounts {
     fn of(config: &Object<'_>) -> Option<Self> {
         let experts = agreed(config, &Self::EXPERTS)?;
         let per_token = agreed(config, &Self::PER_TOKEN)?;
-        (per_token <= experts).then_some(Self { experts, per_token })
+        let drafts = agreed(config, &["num_nextn_predict_layers"]);
+        let layers = drafts.and_then(|_| config.get("num_hidden_layers"));
+        (per_token <= experts).then_some(Self { experts, per_token, layers })
     }
 }
 
@@ -85,6 +101,7 @@ fn agreed(config: &Object<'_>, keys: &[&str]) -> Option<u64> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Experts {
     parameters: u64,
+    draft: u64,
     /// One more than the highest number of an expert.
     numbered: u64,
     /// The first dimension of the tensors that hold all experts.
@@ -93,12 +110,25 @@ pub(super) struct Experts {
 }
 
 impl Experts {
-    /// Adds a tensor; one that is of no routed expert changes nothing.
-    pub(super) fn add(&mut self, name: &str, info: &TensorInfo, parameters: u64) {
-        if parameters == 0 || !is_routed(name) {
+    /// Adds a tensor; most are of no expert and change nothing. Both sums are parts of the total, which
+    /// was checked.
+    pub(super) fn add(
+        &mut self,
+        counts: ExpertCounts,
+        name: &str,
+        info: &TensorInfo,
+        parameters: u64,
+    ) {
+        if parameters == 0 {
             return;
         }
-        // A part of the total, which was checked.
+        if is_draft(name, counts.layers) {
+            self.draft = self.draft.saturating_add(parameters);
+            return;
+        }
+        if !is_routed(name) {
+            return;
+        }
         self.parameters = self.parameters.saturating_add(parameters);
         let number = place(name).and_then(|place| place.split('.').next()?.parse::<u64>().ok());
         if let Some(number) = number {
@@ -116,7 +146,7 @@ impl Experts {
         counts: Option<ExpertCounts>,
         total: u64,
     ) -> Option<MixtureOfExperts> {
-        let ExpertCounts { experts, per_token } = counts?;
+        let ExpertCounts { experts, per_token, .. } = counts?;
         let agrees = |found: u64| found == experts;
         let is_clear = self.parameters > 0
             && !self.is_unclear
@@ -127,7 +157,8 @@ impl Experts {
             experts,
             experts_per_token: per_token,
             per_expert: self.parameters / experts,
-            always_active: total - self.parameters,
+            always_active: total - self.draft - self.parameters,
+            draft: self.draft,
         })
     }
 }
@@ -169,6 +200,7 @@ mod tests {
     }
 
     fn mixture(tensors: &[(&str, &[u64])]) -> Option<(u64, u64)> {
+        let counts = ExpertCounts { experts: 4, per_token: 2, layers: Some(2) };
         let mut experts = Experts::default();
         let mut total = 1_000;
         for (name, shape) in tensors {
@@ -176,9 +208,8 @@ mod tests {
                 TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) };
             let parameters = info.elements().unwrap();
             total += if is_routed(name) { parameters } else { 0 };
-            experts.add(name, &info, parameters);
+            experts.add(counts, name, &info, parameters);
         }
-        let counts = ExpertCounts { experts: 4, per_token: 2 };
         experts.mixture(Some(counts), total).map(|found| (found.active(), found.total()))
     }
 
@@ -197,6 +228,19 @@ mod tests {
         assert_eq!(mixture(&stacked), Some((1_062, 1_124)));
     }
 
+    /// As `DeepSeek` stores them, once in a layer after the last and once under a name of their own.
+    #[test]
+    fn layers_that_draft_tokens_are_not_active() {
+        let tensors = [
+            ("model.layers.1.mlp.experts.w", &[4, 10][..]),
+            ("model.layers.2.mlp.experts.w", &[4, 10]),
+            ("model.layers.2.eh_proj.weight", &[7]),
+            ("mtp.0.ffn.experts.9.w", &[4, 10]),
+        ];
+        let dense = 1_000;
+        assert_eq!(mixture(&tensors), Some((dense + 20 - 7, dense + 120)));
+    }
+
     #[test]
     fn what_is_not_clear_is_left_out() {
         let cases: [&[(&str, &[u64])]; 6] = [
@@ -211,12 +255,7 @@ mod tests {
             assert_eq!(mixture(tensors), None, "{tensors:?}");
         }
         assert_eq!(mixture(&[("h.0.experts.3.w", &[5])]), None, "not the same for each");
-        let mut experts = Experts::default();
-        experts.add(
-            "h.experts.18446744073709551615.w",
-            &TensorInfo { dtype: Dtype::U8, shape: vec![4], data_offsets: (0, 4) },
-            4,
-        );
-        assert_eq!(experts.numbered, u64::MAX);
+        let highest = [("h.experts.18446744073709551615.w", &[4][..])];
+        assert_eq!(mixture(&highest), None);
     }
 }

@@ -8,7 +8,7 @@ use super::ConfigError;
 
 /// The most wildcard patterns that a configuration may list. Each is held against every packed tensor;
 /// published lists have a few dozen, or plain names, of which there may be any number.
-const MOST_WILDCARDS: usize = 256;
+pub(super) const MOST_WILDCARDS: usize = 256;
 
 /// The most bytes of the names in `modules_to_not_convert`.
 const MOST_BYTES: usize = 500_000;

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::config::Quantization;
+use super::experts::ExpertCounts;
 use super::methods::mlx::Parameters;
 use super::methods::{Method, Tensor};
 use super::{Bookkeeping, ModelConfig, Reason, module, suffix};
@@ -41,6 +42,7 @@ impl fmt::Display for RuleSet {
 #[derive(Clone, Debug)]
 pub struct Rules<'a> {
     quantization: Option<&'a Quantization>,
+    experts: Option<ExpertCounts>,
     packed_by_mlx: HashMap<Box<str>, Parameters>,
 }
 
@@ -56,13 +58,19 @@ impl<'a> Rules<'a> {
             Some(Method::Mlx(mlx)) => mlx.survey(tensors),
             _ => HashMap::new(),
         };
-        Self { quantization, packed_by_mlx }
+        let experts = config.and_then(|config| config.experts);
+        Self { quantization, experts, packed_by_mlx }
     }
 
     /// The name of the quantization method, in lower case, as far as the configuration names one.
     #[must_use]
     pub fn method(&self) -> Option<&'a str> {
         self.quantization?.name.as_deref()
+    }
+
+    /// The numbers of experts, as far as the configuration gives them.
+    pub(super) fn experts(&self) -> Option<ExpertCounts> {
+        self.experts
     }
 
     /// How the elements of a tensor are counted, and why.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::experts::Experts;
-use super::{Buffer, MixtureOfExperts, ModelConfig, Reason, RuleSet, Rules};
+use super::{Buffer, MixtureOfExperts, Reason, RuleSet, Rules};
 use crate::safetensors::{Dtype, DtypeCount, ParameterCount, TensorInfo};
 
 /// Adds up tensors one by one, in whatever order, and keeps none of them.
@@ -25,17 +25,15 @@ impl Tally {
         let key = (info.dtype.clone(), reason, Buffer::of(name, info));
         let group = self.groups.entry(key).or_default();
         *group = group.checked_add(count)?;
-        self.experts.add(name, info, parameters);
+        if let Some(counts) = rules.experts() {
+            self.experts.add(counts, name, info, parameters);
+        }
         Some(())
     }
 
     /// What the tensors amount to, and how that was counted.
     #[must_use]
-    pub fn finish(
-        self,
-        rules: &Rules<'_>,
-        config: Option<&ModelConfig>,
-    ) -> (ParameterCount, Counting) {
+    pub fn finish(self, rules: &Rules<'_>) -> (ParameterCount, Counting) {
         let groups = self.groups.into_iter();
         let groups = groups.map(|((dtype, reason, buffer), count)| TensorGroup {
             dtype,
@@ -43,12 +41,11 @@ impl Tally {
             buffer,
             count,
         });
-        let experts = config.and_then(|config| config.experts);
         let counting = Counting {
             rules: RuleSet::CURRENT,
             method: rules.method().map(str::to_owned),
             groups: groups.collect(),
-            moe: self.experts.mixture(experts, self.count.total()),
+            moe: self.experts.mixture(rules.experts(), self.count.total()),
         };
         (self.count, counting)
     }
@@ -86,6 +83,7 @@ pub struct TensorGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantization::ModelConfig;
 
     fn counting(
         config: &str,
@@ -104,7 +102,7 @@ mod tests {
         for (name, info) in &tensors {
             tally.add(&rules, name, info)?;
         }
-        Some(tally.finish(&rules, Some(&config)))
+        Some(tally.finish(&rules))
     }
 
     const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4},

@@ -4,74 +4,16 @@
 //! error: a tensor that is in two shards would be counted twice, and one that is in none is missing
 //! from the sum.
 
-use std::collections::HashMap;
-use std::fmt;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
-
+use super::finding::bounded;
 use super::{
-    IndexError, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, clip,
+    Finding, IndexError, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
+    clip,
 };
 
-/// The most findings of a kind that are listed one by one.
-const MOST_FINDINGS: usize = 1_000;
-
-/// Something odd that leaves the counts right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "the sentence of each variant says what its fields are")]
-pub enum Finding {
-    /// A shard holds a tensor that the index does not name, so loaders would pass it over.
-    NotInIndex { tensor: String, shard: String },
-    /// A tensor is in another shard than the index says.
-    OtherShard { tensor: String, indexed: String, found: String },
-    /// `total_size` of the index is not the sum of the tensors' bytes.
-    TotalSize { declared: u64, found: u64 },
-    /// `total_parameters` of the index or the metadata is not the count.
-    TotalParameters { declared: u64, found: u64 },
-    /// Tensors have a dtype of unknown width, so their sizes could not be checked.
-    UnknownDtype { dtype: String, tensors: u64 },
-    /// The configuration of the model cannot be used, so packed weights are counted as stored.
-    Config { file: String, message: String },
-    /// The server did not say of which commit its files are, so they could be of several.
-    NotPinned,
-    /// There is more of the kind of the finding before.
-    More { findings: u64 },
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotInIndex { tensor, shard } => {
-                write!(f, "`{shard}` holds tensor `{tensor}`, which the index does not name")
-            }
-            Self::OtherShard { tensor, indexed, found } => {
-                write!(f, "tensor `{tensor}` is in `{found}`, not in `{indexed}` as the index says")
-            }
-            Self::TotalSize { declared, found } => {
-                write!(f, "the index declares {declared} bytes of tensors, but they have {found}")
-            }
-            Self::TotalParameters { declared, found } => {
-                write!(f, "the file declares {declared} parameters, but has {found}")
-            }
-            Self::UnknownDtype { dtype, tensors } => {
-                write!(
-                    f,
-                    "dtype `{dtype}` is not known; the sizes of its tensors ({tensors}) are not checked"
-                )
-            }
-            Self::Config { file, message } => {
-                write!(
-                    f,
-                    "`{file}` is passed over, and packed weights are counted as stored: {message}"
-                )
-            }
-            Self::NotPinned => f.write_str("the server does not say of which commit its files are"),
-            Self::More { findings } => write!(f, "{findings} more of that kind"),
-        }
-    }
-}
+type Headers = [(RepoPath, SafetensorsFileHeader)];
 
 /// What is odd about an index and its shards, other than what [`check_count`] finds.
 ///
@@ -79,20 +21,47 @@ impl fmt::Display for Finding {
 ///
 /// When the index and the headers cannot both be right about what there is to count, and when a sum
 /// leaves 64 bits.
-pub fn check(
-    index: &SafetensorsIndexJson,
-    headers: &[(RepoPath, SafetensorsFileHeader)],
-) -> Result<Vec<Finding>, IndexError> {
+pub fn check(index: &SafetensorsIndexJson, headers: &Headers) -> Result<Vec<Finding>, IndexError> {
+    let findings = survey(index, headers);
+    match findings.first().and_then(contradiction) {
+        Some(error) => Err(error),
+        None => Ok(findings),
+    }
+}
+
+/// What an index and the headers of its shards contradict each other in, then what is odd about them.
+///
+/// Of shards whose header is not given nothing is said. The size that the index declares is held against
+/// that of the tensors only where all headers are given and hold just the tensors of the index; elsewhere
+/// the difference is bound to be there.
+#[must_use]
+pub fn survey(index: &SafetensorsIndexJson, headers: &Headers) -> Vec<Finding> {
     let mut count = ParameterCount::default();
-    for (_, header) in headers {
-        count.merge(header.parameter_count()).ok_or(IndexError::Overflow)?;
+    let sum = headers.iter().try_for_each(|(_, header)| count.merge(header.parameter_count()));
+    let places = Places::of(headers);
+    let mut findings: Vec<_> = sum.is_none().then_some(Finding::Overflow).into_iter().collect();
+    findings.extend(bounded(places.doubles()));
+    findings.extend(bounded(places.missing(index, headers)));
+    let is_whole = findings.is_empty() && headers.len() == index.shards().len();
+    findings.extend(bounded(places.misplaced(index, headers)));
+    if is_whole && places.shards.len() == index.weight_map().len() {
+        let (declared, found) = (index.total_size(), count.totals().bytes);
+        let wrong = declared.filter(|&declared| declared != found);
+        findings.extend(wrong.map(|declared| Finding::TotalSize { declared, found }));
     }
-    let mut findings = check_places(index, headers)?;
-    let bytes = count.totals().bytes;
-    if let Some(declared) = index.total_size().filter(|&declared| declared != bytes) {
-        findings.push(Finding::TotalSize { declared, found: bytes });
-    }
-    Ok(findings)
+    findings
+}
+
+/// What makes a count wrong, as an error.
+fn contradiction(finding: &Finding) -> Option<IndexError> {
+    Some(match finding.clone() {
+        Finding::Overflow => IndexError::Overflow,
+        Finding::InTwoShards { tensor, first, second } => {
+            IndexError::InTwoShards { tensor, first, second }
+        }
+        Finding::Missing { tensor, shard } => IndexError::Missing { tensor, shard },
+        _ => return None,
+    })
 }
 
 /// What is odd about a count by itself, and beside the total that the file claims.
@@ -118,42 +87,67 @@ pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding
     bounded(unknown).into_iter().chain(wrong).collect()
 }
 
-/// The first findings, and how many more there are: a file may give cause for as many as it likes.
-fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
-    let mut listed: Vec<_> = findings.by_ref().take(MOST_FINDINGS).collect();
-    match findings.count() as u64 {
-        0 => {}
-        more => listed.push(Finding::More { findings: more }),
-    }
-    listed
+/// Where the tensors of shards are.
+struct Places<'a> {
+    /// Every tensor with the first shard that holds it.
+    shards: HashMap<&'a str, &'a RepoPath>,
+    /// Tensors that another shard holds, too, with that shard.
+    twice: Vec<(&'a str, &'a RepoPath)>,
 }
 
-/// Holds every tensor of every shard against the index, and the other way round.
-fn check_places(
-    index: &SafetensorsIndexJson,
-    headers: &[(RepoPath, SafetensorsFileHeader)],
-) -> Result<Vec<Finding>, IndexError> {
-    let mut places: HashMap<&str, &RepoPath> = HashMap::with_capacity(index.weight_map().len());
-    for (path, header) in headers {
-        for (tensor, _) in header.tensors() {
-            if let Some(first) = places.insert(tensor, path) {
-                return Err(IndexError::InTwoShards {
-                    tensor: clip(tensor),
-                    first: clip(first.as_str()),
-                    second: clip(path.as_str()),
-                });
+impl<'a> Places<'a> {
+    fn of(headers: &'a Headers) -> Self {
+        let (mut shards, mut twice) = (HashMap::new(), Vec::new());
+        for (tensor, path) in tensors(headers) {
+            match shards.entry(tensor) {
+                Entry::Vacant(entry) => drop(entry.insert(path)),
+                Entry::Occupied(_) => twice.push((tensor, path)),
             }
         }
+        Self { shards, twice }
     }
-    if let Some((tensor, shard)) =
-        index.weight_map().find(|(tensor, _)| !places.contains_key(tensor))
-    {
-        return Err(IndexError::Missing { tensor: clip(tensor), shard: clip(shard.as_str()) });
+
+    fn doubles(&self) -> impl Iterator<Item = Finding> {
+        self.twice.iter().map(|(tensor, path)| Finding::InTwoShards {
+            tensor: clip(tensor),
+            first: clip(self.shards[tensor].as_str()),
+            second: clip(path.as_str()),
+        })
     }
-    let tensors = headers
+
+    /// Tensors that are in no shard, though that of the index was read.
+    fn missing(
+        &self,
+        index: &SafetensorsIndexJson,
+        headers: &Headers,
+    ) -> impl Iterator<Item = Finding> {
+        let read: HashSet<_> = headers.iter().map(|(path, _)| path).collect();
+        let missing = index.weight_map().filter(move |(tensor, shard)| {
+            !self.shards.contains_key(tensor) && read.contains(shard)
+        });
+        missing.map(|(tensor, shard)| Finding::Missing {
+            tensor: clip(tensor),
+            shard: clip(shard.as_str()),
+        })
+    }
+
+    /// Tensors that are in one shard, but not in that of the index.
+    fn misplaced(
+        &self,
+        index: &SafetensorsIndexJson,
+        headers: &Headers,
+    ) -> impl Iterator<Item = Finding> {
+        let twice: HashSet<_> = self.twice.iter().map(|(tensor, _)| *tensor).collect();
+        let once = tensors(headers).filter(move |(tensor, _)| !twice.contains(tensor));
+        once.filter_map(|(tensor, path)| check_place(index, tensor, path))
+    }
+}
+
+/// Every tensor of every shard.
+fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, &RepoPath)> {
+    headers
         .iter()
-        .flat_map(|(path, header)| header.tensors().map(move |(tensor, _)| (tensor, path)));
-    Ok(bounded(tensors.filter_map(|(tensor, path)| check_place(index, tensor, path))))
+        .flat_map(|(path, header)| header.tensors().map(move |(tensor, _)| (tensor, path)))
 }
 
 fn check_place(index: &SafetensorsIndexJson, tensor: &str, path: &RepoPath) -> Option<Finding> {
@@ -219,10 +213,10 @@ mod tests {
 
     #[test]
     fn findings_have_an_end() {
-        let names: Vec<_> = (0..MOST_FINDINGS + 7).map(|n| n.to_string()).collect();
+        let names: Vec<_> = (0..1_007).map(|n| n.to_string()).collect();
         let names: Vec<_> = names.iter().map(String::as_str).chain(["x"]).collect();
         let findings = verdict(&names, &["y"], INDEX).unwrap();
-        assert_eq!(findings.len(), MOST_FINDINGS + 1);
+        assert_eq!(findings.len(), 1_001);
         assert_eq!(findings.last(), Some(&Finding::More { findings: 7 }));
     }
 

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use self::frame::Frame;
 pub use self::outline::{IndexOutline, NamesDigest};
 pub use self::reader::IndexReader;
-use super::names::{NameList, Names};
-use super::{IndexError, RepoPath};
+use super::names::{LONGEST, NameList, Names};
+use super::{IndexError, RepoPath, SafetensorsFileHeader, clip};
 
 /// The checked index of a sharded repo, `model.safetensors.index.json`.
 ///
@@ -61,6 +61,27 @@ impl SafetensorsIndexJson {
         let mut reader = IndexReader::default();
         reader.feed(json)?;
         reader.finish()
+    }
+
+    /// The index of shards that have none, of at most [`Self::MAX_SHARDS`], from their headers.
+    pub(crate) fn of_shards(
+        headers: &[(RepoPath, SafetensorsFileHeader)],
+    ) -> Result<Self, IndexError> {
+        let (mut names, mut places, mut length) = (NameList::default(), Vec::new(), 0);
+        for (place, (_, header)) in (0_u16..).zip(headers) {
+            for (tensor, _) in header.tensors() {
+                length += tensor.len();
+                if length > LONGEST {
+                    return Err(IndexError::Json { message: "longer than 4 GiB".to_owned() });
+                }
+                names.push(tensor);
+                places.push(place);
+            }
+        }
+        let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
+        let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        let frame = Frame { shards, ..Frame::default() };
+        Ok(Self { frame, tensors, places })
     }
 
     /// The shards, each once, in the order of their names.
@@ -134,6 +155,14 @@ impl Serialize for SafetensorsIndexJson {
         index.serialize_field("weight_map", &WeightMap(self))?;
         index.end()
     }
+}
+
+/// What to say of a tensor that two headers hold.
+fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
+    let mut shards = headers.iter().filter(|(_, header)| header.tensor(&tensor).is_some());
+    let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
+    let (first, second) = (next(), next());
+    IndexError::InTwoShards { tensor, first, second }
 }
 
 /// What an [`IndexReader`] can make of an index.

@@ -64,12 +64,22 @@ impl RepoPath {
         }
     }
 
+    /// The folder that this file is in; `None` at the top.
+    pub(crate) fn folder(&self) -> Option<Self> {
+        self.0.rsplit_once('/').map(|(folder, _)| Self(folder.into()))
+    }
+
+    /// The last segment.
+    pub(crate) fn file_name(&self) -> Self {
+        Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
+    }
+
     pub(crate) fn is_safetensors(&self) -> bool {
         self.0.ends_with(".safetensors")
     }
 
     pub(crate) fn is_index(&self) -> bool {
-        self.0.ends_with(".index.json")
+        names_index(&self.0)
     }
 }
 
@@ -82,6 +92,14 @@ impl FromStr for RepoPath {
             Some(reason) => Err(PathError { path: clip(path), reason }),
         }
     }
+}
+
+/// Whether a path is that of an index by its name. The index of a variant has it in its name, mostly at
+/// the end: `model.safetensors.index.fp16.json`.
+pub(crate) fn names_index(path: &str) -> bool {
+    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+    let is_variant = |name: &str| name.contains(".safetensors.index.");
+    file.ends_with(".index.json") || file.strip_suffix(".json").is_some_and(is_variant)
 }
 
 /// What keeps a text from being a plain relative path.

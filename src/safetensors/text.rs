@@ -1,5 +1,6 @@
 //! Text from a file is as long as its author wants; in an error it has a bound.
 
+use std::error::Error;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Visitor};
@@ -13,6 +14,17 @@ pub(crate) fn clip(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// An error with its causes, which no message of ours repeats.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }
 
 /// Reads a string, and makes something of it before it is gone.

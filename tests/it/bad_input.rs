@@ -272,7 +272,7 @@ async fn what_the_hub_refuses() {
             "org/empty",
             None,
             "no safetensors weights in `org/empty`: neither `model.safetensors` nor \
-             `model.safetensors.index.json` is there",
+             `model.safetensors.index.json` is there, but PyTorch (.bin), 1 file",
         ),
     ];
     for (repo, token, message) in cases {

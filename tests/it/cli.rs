@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::bad_input::{bad_files, bad_indexes};
 use crate::hub::{File, LocalHub, Repo};
+use crate::quantization::tensors;
 use crate::support::{self, head};
 
 /// The command in an environment of its own.
@@ -17,10 +18,10 @@ fn hf_meta(endpoint: &str) -> Command {
 }
 
 /// What a command has left behind.
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ran {
@@ -34,13 +35,13 @@ impl Ran {
     }
 
     /// The output of a command that had nothing to complain about.
-    fn data(self) -> String {
+    pub(crate) fn data(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (0, ""));
         self.stdout
     }
 }
 
-fn run(hub: &LocalHub, args: &[&str]) -> Ran {
+pub(crate) fn run(hub: &LocalHub, args: &[&str]) -> Ran {
     Ran::of(hf_meta(hub.endpoint()).args(args))
 }
 
@@ -60,6 +61,40 @@ fn tables() {
     insta::assert_snapshot!(without_seconds(&stdout));
 }
 
+/// Experts packed eight to an element, a mask, and what is beside them.
+fn packed_experts() -> Repo {
+    let weights = tensors(&[
+        ("h.0.mlp.experts.0.qweight", "I32", &[1_000, 4_000], 4),
+        ("h.0.mlp.experts.1.qweight", "I32", &[1_000, 4_000], 4),
+        ("h.0.mlp.experts.0.scales", "F16", &[1_000], 2),
+        ("h.0.attn.bias", "F32", &[1, 1, 64, 64], 4),
+        ("norm.weight", "BF16", &[500], 2),
+    ]);
+    let config = r#"{"quantization_config":{"quant_method":"GPTQ","bits":4},
+        "num_local_experts":2,"num_experts_per_tok":1}"#;
+    Repo::new("org/packed")
+        .file("model.safetensors", weights)
+        .file("config.json", File::whole(config))
+}
+
+#[test]
+fn quantized_models_are_explained() {
+    let hub = LocalHub::start([packed_experts()]).unwrap();
+    let table = run(&hub, &["org/packed"]).data();
+    insta::assert_snapshot!("quantized", without_seconds(&table));
+    insta::assert_snapshot!("explained", run(&hub, &["org/packed", "--explain"]).data());
+    let json = run(&hub, &["org/packed", "--json", "--summary"]).data();
+    let mut json: Value = serde_json::from_str(&json).unwrap();
+    json["cost"] = Value::from("some");
+    insta::assert_json_snapshot!("quantized_json", json);
+}
+
+#[test]
+fn masks_are_explained() {
+    let hub = support::documented();
+    insta::assert_snapshot!("explained_gpt2", run(&hub, &["gpt2", "--explain"]).data());
+}
+
 #[test]
 fn tensors_through_a_filter() {
     let hub = support::documented();
@@ -67,6 +102,22 @@ fn tensors_through_a_filter() {
     insta::assert_snapshot!(stdout);
     let all = run(&hub, &["bigscience/bloom", "--tensors"]).data();
     assert_eq!(all.lines().count(), 1 + 845);
+}
+
+#[test]
+fn trees() {
+    let hub = support::documented();
+    let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b", "--tree"]).data();
+    insta::assert_snapshot!(stdout);
+}
+
+#[test]
+fn help() {
+    let hub = LocalHub::start([]).unwrap();
+    let calls: [&[&str]; 4] = [&["-h"], &["--help"], &["verify", "-h"], &["diff", "-h"]];
+    let texts =
+        calls.map(|args| format!("$ hf-meta {}\n{}", args.join(" "), run(&hub, args).data()));
+    insta::assert_snapshot!(texts.join("\n"));
 }
 
 #[test]
@@ -139,8 +190,12 @@ fn exit_statuses() {
         .repo(support::sharded("org/gated").gated())
         .start()
         .unwrap();
-    let cases: [(&[&str], i32); 14] = [
+    let cases: [(&[&str], i32); 18] = [
         (&["org/good"], 0),
+        (&["-v", "verify", "org/good"], 0),
+        (&["--json", "verify", "org/good"], 2),
+        (&["--", "verify"], 3),
+        (&["hf://verify"], 3),
         (&["org/empty"], 1),
         (&["org/bad"], 1),
         (&["org/good", "--path", "c.safetensors"], 1),
@@ -282,11 +337,17 @@ fn text_from_the_network_cannot_speak_to_the_terminal() {
     let header =
         r#"{"\u001b]0;owned\u0007\u202e":{"dtype":"\u001b[2J","shape":[],"data_offsets":[0,1]}}"#;
     let repo = Repo::new("org/evil").file("model.safetensors", support::file(header, 1));
-    let hub = LocalHub::start([repo]).unwrap();
-    for view in ["--tensors", "--metadata"] {
+    let other = Repo::new("org/other").file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([repo, other]).unwrap();
+    for view in ["--tensors", "--metadata", "--tree"] {
         let Ran { stdout, stderr, .. } = run(&hub, &["org/evil", view]);
         assert!(!stderr.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
         assert!(!stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
+    }
+    for args in [&["verify", "org/evil"][..], &["diff", "org/evil", "org/other"]] {
+        let Ran { stdout, .. } = run(&hub, args);
+        assert!(!stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{args:?}");
+        assert!(stdout.contains("\\u{1b}"), "{args:?}");
     }
     assert!(run(&hub, &["org/evil"]).stdout.contains("\\u{1b}[2J"));
     let json: Value = serde_json::from_str(&run(&hub, &["org/evil", "--json"]).stdout).unwrap();
@@ -324,4 +385,88 @@ fn whoever_reads_may_stop() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()),
         (Some(0), "")
     );
+}
+
+/// What the command finds in the cache of an environment.
+#[test]
+fn offline_by_flag_and_by_environment() {
+    /// Environment, arguments, and the exit status.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], i32);
+    let home = tempfile::tempdir().unwrap();
+    let hub = home.path().join("hub/models--org--model");
+    let commit = "1".repeat(40);
+    for (path, content) in [
+        ("refs/main".to_owned(), commit.clone().into_bytes()),
+        (
+            format!("snapshots/{commit}/any.safetensors"),
+            head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#),
+        ),
+    ] {
+        std::fs::create_dir_all(hub.join(&path).parent().unwrap()).unwrap();
+        std::fs::write(hub.join(&path), content).unwrap();
+    }
+    let [home, cache] = [home.path().to_owned(), home.path().join("hub")]
+        .map(|path| path.to_str().unwrap().to_owned());
+    let cases: [Case; 8] = [
+        (&[("HF_HOME", &home)], &["--offline"], 0),
+        (&[("HF_HOME", &home), ("HF_HUB_OFFLINE", "1")], &[], 0),
+        (&[("HF_HOME", &home), ("HF_HUB_OFFLINE", "True")], &[], 0),
+        (&[("HF_HUB_CACHE", &cache), ("TRANSFORMERS_OFFLINE", "yes")], &[], 0),
+        (&[("HUGGINGFACE_HUB_CACHE", &cache), ("HF_HUB_OFFLINE", "on")], &[], 0),
+        (
+            &[("HF_HOME", &home), ("HF_HUB_OFFLINE", "0"), ("TRANSFORMERS_OFFLINE", "1")],
+            &["--retries", "0"],
+            3,
+        ),
+        (&[("HF_HOME", &home)], &["--retries", "0"], 3),
+        (&[("HF_HUB_OFFLINE", "1")], &[], 3),
+    ];
+    for (variables, args, code) in cases {
+        let mut command = hf_meta("http://127.0.0.1:1");
+        let ran = Ran::of(command.envs(variables.iter().copied()).arg("org/model").args(args));
+        assert_eq!(ran.code, code, "{variables:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout.contains(&commit), code == 0, "{variables:?}");
+    }
+    let missing = Ran::of(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
+    assert!(
+        missing.stderr.contains("help: `hf download org/none` fetches it"),
+        "{}",
+        missing.stderr
+    );
+}
+
+#[test]
+fn the_other_sets_of_weights() {
+    let weights = |repo: Repo, path: &str| repo.file(path, support::weights(&["x"]));
+    let several = ["a.safetensors", "\u{202e}b.safetensors", "\u{1b}[2J.safetensors"];
+    let pipeline = [
+        "unet/diffusion_pytorch_model.safetensors",
+        "vae/diffusion_pytorch_model.safetensors",
+        "a.safetensors",
+    ];
+    let hub = LocalHub::builder()
+        .repo(pipeline.iter().fold(Repo::new("org/pipeline"), |repo, path| weights(repo, path)))
+        .repo(several.iter().fold(Repo::new("org/several"), |repo, path| weights(repo, path)))
+        .repo(support::sharded("org/model"))
+        .repo(Repo::new("org/other").file("a.gguf", File::whole("GGUF")))
+        .start()
+        .unwrap();
+    insta::assert_snapshot!("other_sets", without_seconds(&run(&hub, &["org/pipeline"]).data()));
+    let alone = run(&hub, &["org/model", "--sets"]).data();
+    assert!(alone.contains("read from model.safetensors.index.json; no other weights"), "{alone}");
+    assert!(!run(&hub, &["org/model"]).data().contains("other weights"));
+    let choice = run(&hub, &["org/several"]);
+    assert_eq!((choice.code, choice.stdout.as_str()), (1, ""));
+    assert!(
+        choice.stderr.contains(
+            "help: give one of them, or its folder, to --path: a.safetensors, \\u{202e}b.safetensors"
+        ),
+        "{}",
+        choice.stderr
+    );
+    assert!(choice.stderr.contains("holds 2 sets"), "{}", choice.stderr);
+    assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
+    let other = run(&hub, &["org/other"]);
+    assert_eq!(other.code, 1);
+    assert!(other.stderr.contains("is there, but GGUF (.gguf), 1 file"), "{}", other.stderr);
 }

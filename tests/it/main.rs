@@ -12,7 +12,9 @@ mod models;
 
 mod addresses;
 mod bad_input;
+mod checkpoint;
 mod cli;
+mod diff;
 mod differential;
 mod documented;
 mod faults;
@@ -20,11 +22,14 @@ mod fixtures;
 mod floors;
 #[cfg(target_os = "linux")]
 mod http2;
+mod layouts;
 mod local_hub;
 #[cfg(target_os = "linux")]
 mod memory;
+mod offline;
 mod properties;
 mod published;
+mod quantization;
 mod requests;
 mod resilience;
 mod sources;
@@ -33,4 +38,5 @@ mod support;
 // Elsewhere the system keeps its certificates where a test must not put its own.
 mod tls;
 mod traces;
+mod verify;
 mod wire;

@@ -22,6 +22,8 @@ struct Published {
     parameters: Counts,
     /// Elements per dtype, as stored.
     elements: Counts,
+    /// The experts, how many of them a token is routed to, and the parameters that work on it.
+    active: Option<(u64, u64, u64)>,
 }
 
 /// Compares the figures with those that a client reads, which must find nothing odd about the files.
@@ -35,6 +37,8 @@ async fn check(model: Model, published: Published) {
     let counts = |counts: Counts| json!(counts.iter().copied().collect::<BTreeMap<_, _>>());
     assert_eq!(summary["parameterCount"], counts(published.parameters));
     assert_eq!(summary["elementCount"], counts(published.elements));
+    let moe = parsed.facts().counting.moe;
+    assert_eq!(moe.map(|moe| (moe.experts, moe.experts_per_token, moe.active())), published.active);
     assert_eq!(parsed.parameter_count().totals().tensors, published.tensors);
     assert_eq!(parsed.files().count(), published.files);
     let headers = parsed.files().map(|(_, header)| 8 + header.length()).sum();
@@ -55,6 +59,7 @@ async fn bert() {
         bytes: [0, 24_056, 440_449_768],
         parameters: &[("F32", 110_106_428)],
         elements: &[("F32", 110_106_428)],
+        active: None,
     };
     check(fixture("google-bert/bert-base-uncased"), published).await;
 }
@@ -67,6 +72,7 @@ async fn gpt_oss_20b() {
         bytes: [38_210, 52_640, 13_761_317_408],
         parameters: &[("BF16", 1_804_459_584), ("U8", 19_110_297_600)],
         elements: &[("BF16", 1_804_459_584), ("U8", 9_555_148_800 + 597_196_800)],
+        active: Some((32, 4, 4_187_440_704)),
     };
     check(fixture("openai/gpt-oss-20b"), published).await;
 }
@@ -79,6 +85,7 @@ async fn gpt_oss_120b() {
         bytes: [57_278, 78_168, 65_248_893_912],
         parameters: &[("BF16", 2_167_371_072), ("U8", 114_661_785_600)],
         elements: &[("BF16", 2_167_371_072), ("U8", 57_330_892_800 + 3_583_180_800)],
+        active: Some((128, 4, 5_711_982_912)),
     };
     check(models::gpt_oss_120b(), published).await;
 }
@@ -93,6 +100,7 @@ async fn llama_in_bitsandbytes() {
         bytes: [0, 168_432, 5_702_746_383],
         parameters: &[("BF16", 1_050_939_392), ("U8", 6_979_321_856)],
         elements: &[("BF16", 1_050_939_392), ("F32", 486_912), ("U8", 3_598_751_519)],
+        active: None,
     };
     check(fixture("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"), published).await;
 }
@@ -105,6 +113,7 @@ async fn llama_in_gptq() {
         bytes: [96_181, 132_592, 5_735_720_432],
         parameters: &[("F16", 1_052_315_648), ("I32", 6_979_321_856)],
         elements: &[("F16", 1_106_841_600), ("I32", 880_476_160)],
+        active: None,
     };
     check(models::llama_gptq(), published).await;
 }
@@ -117,6 +126,7 @@ async fn llama_in_compressed_tensors() {
         bytes: [210_204, 275_848, 39_525_587_080],
         parameters: &[("BF16", 2_102_665_216), ("I32", 68_451_041_280)],
         elements: &[("BF16", 2_637_438_976), ("I32", 8_562_606_080), ("I64", 1120)],
+        active: None,
     };
     check(fixture("RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16"), published).await;
 }
@@ -131,6 +141,7 @@ async fn deepseek_r1() {
         bytes: [8_898_324, 11_539_400, 688_586_378_760],
         parameters: &[("BF16", 3_918_786_560), ("F32", 15_104), ("F8_E4M3", 680_571_043_840)],
         elements: &[("BF16", 3_918_786_560), ("F32", 41_555_600), ("F8_E4M3", 680_571_043_840)],
+        active: Some((256, 8, 37_552_297_472)),
     };
     check(models::deepseek_r1(), published).await;
 }
@@ -144,6 +155,7 @@ async fn kimi_k2_5() {
         bytes: [23_597_439, 29_797_512, 595_177_990_248],
         parameters: &[("BF16", 12_193_329_648), ("F32", 23_040), ("I32", 1_014_686_023_680)],
         elements: &[("BF16", 43_902_267_888), ("F32", 23_040), ("I32", 126_835_891_200)],
+        active: Some((384, 8, 33_332_644_848)),
     };
     check(models::kimi_k2_5(), published).await;
 }
@@ -170,6 +182,7 @@ async fn deepseek_v4_pro() {
             ("I64", 2_327_040),
             ("I8", 786_381_668_352),
         ],
+        active: Some((384, 6, 49_781_408_099)),
     };
     check(models::deepseek_v4_pro(), published).await;
 }

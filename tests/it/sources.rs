@@ -99,7 +99,9 @@ async fn a_path_that_is_no_weights_is_not_asked_for() {
     let model = support::client(&hub).model("org/model").path("config.json");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, hf_meta::Error::NoSafetensors { .. }), "{error:?}");
-    assert!(hub.log().iter().all(|entry| !entry.path.ends_with("/config.json")));
+    assert!(hub.log().iter().all(|entry| !entry.path.ends_with("/resolve/main/config.json")));
+    let listing = "/api/models/org/model/tree/";
+    assert_eq!(hub.log().iter().filter(|entry| entry.path.starts_with(listing)).count(), 1);
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ mod route;
 mod serve;
 mod site;
 mod tls;
+mod tree;
 
 use std::collections::HashMap;
 use std::io;
@@ -141,6 +142,7 @@ pub struct Builder {
     repos: HashMap<String, Repo>,
     callers: HashMap<String, Caller>,
     base_path: String,
+    tree_page: Option<usize>,
     is_mirror: bool,
     is_on_ipv6: bool,
     port: u16,
@@ -184,7 +186,14 @@ impl Builder {
         Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
     }
 
-    /// Says what it knows of a file only on the answer with the bytes, as some mirrors do.
+    /// Lists so many entries of a tree in one answer, instead of 1,000.
+    #[must_use]
+    pub fn tree_page(self, entries: usize) -> Self {
+        Self { tree_page: Some(entries), ..self }
+    }
+
+    /// Says what it knows of a file only on the answer with the bytes, and names the real Hub in its links, as some
+    /// mirrors do.
     #[must_use]
     pub fn mirror(self) -> Self {
         Self { is_mirror: true, ..self }
@@ -237,9 +246,9 @@ impl Builder {
                 .or_else(|_| bind(&runtime, (loopback, 0).into(), scheme))?,
             None => bind(&runtime, (loopback, 0).into(), scheme)?,
         };
-        let endpoint = hub_origin + &self.base_path;
+        let endpoint = format!("{hub_origin}{}", self.base_path);
         let access = Access { link: Link::new(self.round_trip, self.bandwidth), tls: acceptor };
-        let site = Arc::new(Site::new(self, cdn_origin));
+        let site = Arc::new(Site::new(self, hub_origin, cdn_origin));
         runtime.spawn(serve::listen(hub, Host::Hub, access.clone(), Arc::clone(&site)));
         runtime.spawn(serve::listen(cdn, Host::Cdn, access, Arc::clone(&site)));
         Ok(LocalHub { site, endpoint, authority, runtime: Some(runtime) })

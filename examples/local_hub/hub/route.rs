@@ -12,6 +12,8 @@ pub enum Action {
     Raw,
     /// `/api/models/{repo}` and `/api/models/{repo}/revision/{revision}`
     Info,
+    /// `/api/models/{repo}/tree/{revision}` and a folder after it
+    Tree,
     /// `/api/resolve-cache/models/{repo}/{commit}/{path}`, where small files are redirected to
     Cached,
 }
@@ -62,6 +64,10 @@ impl Route {
     }
 
     fn info(kind: &str, segments: &[&str]) -> Option<Self> {
+        let tree = segments.iter().take(3).position(|segment| *segment == "tree");
+        if let Some((repo, [_, revision, path @ ..])) = tree.map(|at| segments.split_at(at)) {
+            return Some(Self::new(Action::Tree, id(kind, repo)?, revision, path));
+        }
         let (repo, revision) = match segments {
             [repo @ .., "revision", revision] => (repo, *revision),
             repo => (repo, "HEAD"),
@@ -131,7 +137,9 @@ mod tests {
             ("/a/b/c/resolve/main/x", "nothing"),
             ("/api/models/a/b", "Info a/b @ HEAD : "),
             ("/api/models/a/revision/x%2Fy", "Info a @ x/y : "),
-            ("/api/models/a/b/tree/main", "nothing"),
+            ("/api/models/a/b/tree/main", "Tree a/b @ main : "),
+            ("/api/datasets/a/tree/x%2Fy/b%20c/d", "Tree datasets/a @ x/y : b c/d"),
+            ("/api/models/a/b/tree", "nothing"),
             ("/api/whoami-v2", "nothing"),
         ] {
             assert_eq!(described(Route::parse(path)), expected);

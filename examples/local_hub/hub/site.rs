@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hyper::header::{CONTENT_TYPE, ETAG, LOCATION};
+use hyper::header::{CONTENT_TYPE, ETAG, LINK, LOCATION};
 use hyper::{Method, StatusCode};
 use serde_json::json;
 
@@ -21,6 +21,10 @@ use super::refusal::Refusal;
 use super::repo::Repo;
 use super::route::{self, Action, Route};
 use super::serve::Connections;
+use super::tree;
+
+/// Entries of a tree that one answer lists.
+const TREE_PAGE: usize = 1000;
 
 /// Requests that a window of the rate limit admits.
 const QUOTA: u64 = 3000;
@@ -41,13 +45,15 @@ pub struct Site {
     connections: [Connections; 2],
     repos: Mutex<HashMap<String, Repo>>,
     callers: HashMap<String, Caller>,
+    origin: String,
     base_path: String,
+    tree_page: usize,
     is_mirror: bool,
     answered: AtomicU64,
 }
 
 impl Site {
-    pub fn new(builder: Builder, cdn_origin: String) -> Self {
+    pub fn new(builder: Builder, origin: String, cdn_origin: String) -> Self {
         Self {
             cdn: Cdn::new(cdn_origin),
             log: Log::default(),
@@ -55,7 +61,9 @@ impl Site {
             connections: Default::default(),
             repos: Mutex::new(builder.repos),
             callers: builder.callers,
+            origin,
             base_path: builder.base_path,
+            tree_page: builder.tree_page.unwrap_or(TREE_PAGE).max(1),
             is_mirror: builder.is_mirror,
             answered: AtomicU64::new(0),
         }
@@ -98,7 +106,7 @@ impl Site {
         match route {
             Some(route) if matches!(request.method, Method::GET | Method::HEAD) => {
                 self.serve(request, &route).unwrap_or_else(|refusal| {
-                    if route.action == Action::Info {
+                    if matches!(route.action, Action::Info | Action::Tree) {
                         refusal.into_json()
                     } else {
                         refusal.into_text()
@@ -119,9 +127,11 @@ impl Site {
             let meant = visible().find(|repo| repo.is_also(&route.repo));
             let meant = meant.ok_or(Refusal::RepoNotFound { caller })?;
             let path = request.path.replacen(&route.repo, meant.id(), 1);
-            return Ok(redirect(StatusCode::TEMPORARY_REDIRECT, &path));
+            let query = request.query.as_ref().map(|query| format!("?{query}"));
+            let target = path + &query.unwrap_or_default();
+            return Ok(redirect(StatusCode::TEMPORARY_REDIRECT, &target));
         };
-        if route.action != Action::Info {
+        if !matches!(route.action, Action::Info | Action::Tree) {
             repo.admit(caller)?;
         }
         let (revision, path) = (&route.revision, &route.path);
@@ -131,6 +141,7 @@ impl Site {
         let file = || repo.find_file(commit, path).ok_or_else(missing);
         let answer = match route.action {
             Action::Info => info(repo, commit),
+            Action::Tree => self.tree(request, repo, commit, path).ok_or_else(missing)?,
             Action::Raw => raw(file()?, path),
             Action::Cached => small(file()?, request),
             Action::Resolve => self.resolve(request, route, commit, file()?),
@@ -158,6 +169,21 @@ impl Site {
         let url =
             format!("{}/api/resolve-cache/{place}?{asked}=&etag=%22{etag}%22", self.base_path);
         redirect(StatusCode::TEMPORARY_REDIRECT, &url)
+    }
+
+    /// A page of a folder's listing. The next page is told by an absolute URL, which names the Hub itself even
+    /// where a mirror passes it on.
+    fn tree(&self, request: &Logged, repo: &Repo, commit: &str, folder: &str) -> Option<Answer> {
+        let query = request.query.as_deref().unwrap_or_default();
+        let page = tree::page(repo, commit, folder, query, self.tree_page)?;
+        let origin = if self.is_mirror { "https://huggingface.co" } else { &self.origin };
+        let link = |query| format!("<{origin}{}?{query}>; rel=\"next\"", request.path);
+        let answer = Answer::text(StatusCode::OK, page.json)
+            .with(CONTENT_TYPE, "application/json; charset=utf-8");
+        Some(match page.next.map(link) {
+            Some(link) => answer.with(LINK, link),
+            None => answer,
+        })
     }
 
     fn repos(&self) -> MutexGuard<'_, HashMap<String, Repo>> {
@@ -190,7 +216,7 @@ fn show_rate_limit(answer: Answer, number: u64) -> Answer {
 }
 
 /// Whether the file is kept outside git: weights, and anything that was cut because it is too long to store.
-fn is_large(file: &File, path: &str) -> bool {
+pub fn is_large(file: &File, path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     file.is_cut()
         || file.is_on_cdn()

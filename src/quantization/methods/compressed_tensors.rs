@@ -1,13 +1,10 @@
 //! compressed-tensors: any integer may hold packed weights, in groups of modules of different widths.
 
 use super::super::object::{Object, read};
-use super::super::packing::bits_of_format;
-use super::super::patterns::{Exclusions, Targets, weight_module};
+use super::super::packing::{bits_of_format, container_bits};
+use super::super::patterns::{Exclusions, MOST_WILDCARDS, Targets, weight_module};
 use super::super::{ConfigError, Packing, Reason};
 use super::Tensor;
-
-/// The most wildcard patterns of all groups together.
-const MOST_WILDCARDS: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(in super::super) struct CompressedTensors {
@@ -38,7 +35,8 @@ impl CompressedTensors {
             let is_packed = format.to_lowercase().ends_with("pack-quantized");
             is_packed.then(|| own.or(first).or_else(|| bits_of_format(&format)).unwrap_or(4))
         };
-        let mut wildcards = 0;
+        // Each group is asked for each packed tensor, like a pattern.
+        let mut wildcards = groups.len();
         let group = |(own, group): &(Option<u32>, Object<'_>)| {
             let targets = Targets::new(group.strings("targets"))?;
             wildcards += targets.wildcards();
@@ -52,7 +50,7 @@ impl CompressedTensors {
     }
 
     pub(super) fn judge(&self, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<Reason> {
-        super::super::packing::container_bits(tensor.dtype)?;
+        container_bits(tensor.dtype)?;
         let module = weight_module(tensor.name);
         let group = self.groups.iter().find(|group| group.targets.match_module(module));
         let bits = group.map_or(self.elsewhere, |group| group.bits)?;
@@ -70,6 +68,7 @@ fn bits(group: &Object<'_>) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::super::cases::check;
+    use crate::quantization::ModelConfig;
     use crate::safetensors::Dtype;
 
     fn config(rest: &str) -> String {
@@ -114,6 +113,18 @@ mod tests {
         ];
         for (rest, expected) in cases {
             check(&config(rest), &[("m.weight_packed", Dtype::U8, expected)]);
+        }
+    }
+
+    #[test]
+    fn groups_have_an_end() {
+        for (targets, most) in [("", 256), (r#""re:a","re:b""#, 85)] {
+            for (groups, is_ok) in [(most, true), (most + 1, false)] {
+                let group = |n| format!(r#""g{n}":{{"targets":[{targets}]}}"#);
+                let groups = (0..groups).map(group).collect::<Vec<_>>().join(",");
+                let config = config(&format!(r#""config_groups":{{{groups}}}"#));
+                assert_eq!(ModelConfig::from_json(config.as_bytes()).is_ok(), is_ok);
+            }
         }
     }
 

@@ -134,3 +134,53 @@ fn a_folder_that_holds_weights_itself_is_one_repo() {
     let repos = load_folder(&folder.path().join("mine")).unwrap();
     assert_eq!(repos.iter().map(Repo::id).collect::<Vec<_>>(), ["mine"]);
 }
+
+#[tokio::test]
+async fn files_are_listed_in_pages() {
+    let file = || File::whole("x");
+    let repo = Repo::new("org/model")
+        .file("a.txt", file())
+        .file("b/c/d.safetensors", File::cut("x", 1000))
+        .file("b/e.txt", file());
+    let hub = LocalHub::builder().repo(repo).tree_page(2).start().unwrap();
+    let page = async |path: &str| {
+        let seen = get(path, &[]).await;
+        let entries: Vec<serde_json::Value> = serde_json::from_slice(&seen.body).unwrap();
+        let next = seen.header("link").map(|link| {
+            let (url, relation) = link.split_once("; ").unwrap();
+            assert_eq!(relation, "rel=\"next\"");
+            url.trim_matches(['<', '>']).to_owned()
+        });
+        (entries, next)
+    };
+    let paths = |entries: &[serde_json::Value]| {
+        entries.iter().map(|entry| entry["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let tree = format!("{}/api/models/org/model/tree/main", hub.endpoint());
+    let (first, next) = page(&format!("{tree}?recursive=true")).await;
+    assert_eq!(paths(&first), ["a.txt", "b"]);
+    assert_eq!((&first[0]["type"], &first[1]["type"]), (&"file".into(), &"directory".into()));
+    let (second, next) = page(&next.unwrap()).await;
+    assert_eq!(paths(&second), ["b/c", "b/c/d.safetensors"]);
+    assert_eq!((&second[1]["size"], &second[1]["lfs"]["size"]), (&1000.into(), &1000.into()));
+    let (third, next) = page(&next.unwrap()).await;
+    assert_eq!((paths(&third), next), (vec!["b/e.txt".to_owned()], None));
+    assert_eq!(paths(&page(&tree).await.0), ["a.txt", "b"], "not what is in its folders");
+    assert_eq!(
+        paths(&page(&format!("{tree}/b?recursive=1")).await.0),
+        ["b/c", "b/c/d.safetensors"]
+    );
+    let missing = get(&format!("{tree}/none"), &[]).await;
+    assert_eq!((missing.status, missing.header("x-error-code")), (404, Some("EntryNotFound")));
+}
+
+#[tokio::test]
+async fn a_mirror_names_the_real_hub_in_its_links() {
+    let repo = Repo::new("a").file("x", File::whole("x")).file("y", File::whole("x"));
+    let hub = LocalHub::builder().repo(repo).tree_page(1).mirror().start().unwrap();
+    let seen = get_from(&hub, "/api/models/a/tree/main?recursive=true", &[]).await;
+    let link = seen.header("link").unwrap();
+    assert!(
+        link.starts_with("<https://huggingface.co/api/models/a/tree/main?recursive=true&cursor=")
+    );
+}

@@ -43,12 +43,12 @@ fn check_spans(header: &SafetensorsFileHeader) {
     }
     assert_eq!(header.data_length(), expected);
     for (name, tensor) in header.tensors() {
-        assert_eq!(header.tensor(name), Some(tensor));
+        assert_eq!(header.tensor(name).as_ref(), Some(&tensor));
         assert_eq!(tensor.byte_length(), tensor.data_offsets.1 - tensor.data_offsets.0);
         let bits = u128::from(tensor.byte_length()) * 8;
         match tensor.dtype.bits() {
-            Some(width) => assert_eq!(elements(tensor) * u128::from(width), bits),
-            None => assert!(elements(tensor) <= bits),
+            Some(width) => assert_eq!(elements(&tensor) * u128::from(width), bits),
+            None => assert!(elements(&tensor) <= bits),
         }
     }
 }

@@ -1,0 +1,131 @@
+use hf_meta::SafetensorsFileHeader;
+
+use super::*;
+
+/// The tree of `BF16` tensors of these shapes.
+fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
+    let mut at = 0;
+    let entries = tensors.into_iter().map(|(name, lengths)| {
+        let start = at;
+        at += lengths.iter().product::<u64>() * 2;
+        format!(r#""{name}":{{"dtype":"BF16","shape":{lengths:?},"data_offsets":[{start},{at}]}}"#)
+    });
+    let entries: Vec<_> = entries.collect();
+    let json = format!("{{{}}}", entries.join(","));
+    Tree::of_headers([&SafetensorsFileHeader::from_json(json.as_bytes()).unwrap()])
+}
+
+fn drawn(tree: &Tree, screen: Option<Screen>) -> Vec<String> {
+    let mut out = Vec::new();
+    draw(&mut out, tree, screen).unwrap();
+    String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// The names of DeepSeek-V3: 61 layers of which 58 have 256 experts, and one that predicts ahead.
+fn deepseek() -> Vec<(String, &'static [u64])> {
+    let linear = |tensors: &mut Vec<_>, name: &str, shape: &'static [u64]| {
+        tensors.push((format!("{name}.weight"), shape));
+        tensors.push((format!("{name}.weight_scale_inv"), &[56, 128][..]));
+    };
+    let mlp = |tensors: &mut Vec<_>, name: &str, shapes: [&'static [u64]; 2]| {
+        linear(tensors, &format!("{name}.gate_proj"), shapes[0]);
+        linear(tensors, &format!("{name}.up_proj"), shapes[0]);
+        linear(tensors, &format!("{name}.down_proj"), shapes[1]);
+    };
+    let mut all: Vec<(String, &[u64])> = vec![
+        ("model.embed_tokens.weight".to_owned(), &[129_280, 7168]),
+        ("model.norm.weight".to_owned(), &[7168]),
+        ("lm_head.weight".to_owned(), &[129_280, 7168]),
+    ];
+    for layer in 0..62 {
+        let name = |part: &str| format!("model.layers.{layer}.{part}");
+        for norm in ["input_layernorm", "post_attention_layernorm"] {
+            all.push((name(&format!("{norm}.weight")), &[7168]));
+        }
+        linear(&mut all, &name("self_attn.q_a_proj"), &[1536, 7168]);
+        all.push((name("self_attn.q_a_layernorm.weight"), &[1536]));
+        linear(&mut all, &name("self_attn.q_b_proj"), &[24_576, 1536]);
+        linear(&mut all, &name("self_attn.kv_a_proj_with_mqa"), &[576, 7168]);
+        all.push((name("self_attn.kv_a_layernorm.weight"), &[512]));
+        linear(&mut all, &name("self_attn.kv_b_proj"), &[32_768, 512]);
+        linear(&mut all, &name("self_attn.o_proj"), &[7168, 16_384]);
+        if layer < 3 {
+            mlp(&mut all, &name("mlp"), [&[18_432, 7168], &[7168, 18_432]]);
+            continue;
+        }
+        all.push((name("mlp.gate.weight"), &[256, 7168]));
+        all.push((name("mlp.gate.e_score_correction_bias"), &[256]));
+        mlp(&mut all, &name("mlp.shared_experts"), [&[2048, 7168], &[7168, 2048]]);
+        for expert in 0..256 {
+            let name = name(&format!("mlp.experts.{expert}"));
+            mlp(&mut all, &name, [&[2048, 7168], &[7168, 2048]]);
+        }
+    }
+    for (part, shape) in [
+        ("embed_tokens.weight", &[129_280, 7168][..]),
+        ("enorm.weight", &[7168]),
+        ("hnorm.weight", &[7168]),
+        ("eh_proj.weight", &[7168, 14_336]),
+        ("shared_head.norm.weight", &[7168]),
+        ("shared_head.head.weight", &[129_280, 7168]),
+    ] {
+        all.push((format!("model.layers.61.{part}"), shape));
+    }
+    all
+}
+
+#[test]
+fn a_model_of_91_991_tensors_fits_on_a_screen() {
+    let tensors = deepseek();
+    assert_eq!(tensors.len(), 91_991);
+    let tree = tree(tensors);
+    let whole = drawn(&tree, None);
+    assert!(whole.len() < 70, "{} lines", whole.len());
+    assert!(whole.iter().any(|line| line.contains("experts.[0-255]  ")), "{whole:#?}");
+    for (width, height) in [(80, 24), (120, 50)] {
+        let screen = drawn(&tree, Some(Screen { width, height }));
+        assert!(screen.len() + 4 <= height, "{screen:#?}");
+        assert!(screen.iter().all(|line| line.chars().count() <= width), "{screen:#?}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said() {
+    let screen = Some(Screen { width: 80, height: 13 });
+    let shapes: Vec<_> = (1..100_u64).map(|length| [length]).collect();
+    let tensors = || shapes.iter().map(|shape| (format!("t{}", shape[0]), &shape[..]));
+    let lines = drawn(&tree(tensors()), screen);
+    assert_eq!(lines.len(), 1 + 6 + 2);
+    assert!(lines[1].starts_with("t94 ") && lines[6].starts_with("t99 "), "{lines:#?}");
+    assert!(lines[8].contains("93 more modules"), "{lines:#?}");
+    assert_eq!(drawn(&tree(tensors()), None).len(), 1 + 99 + 1);
+    let nested = tensors().map(|(name, shape)| (format!("m.{name}"), shape));
+    let lines = drawn(&tree(nested), screen);
+    assert!(lines[1].starts_with("m … "), "{lines:#?}");
+    assert!(lines[3].contains("does not fit"), "{lines:#?}");
+}
+
+#[test]
+fn bars() {
+    let cases = [
+        (0, 8, "          "),
+        (8, 8, "██████████"),
+        (1, 2, "█████     "),
+        (1, u64::MAX, "▏         "),
+        (u64::MAX, u64::MAX, "██████████"),
+        (3, 16, "█▉        "),
+        (0, 0, "          "),
+    ];
+    for (part, whole, shown) in cases {
+        assert_eq!(bar(part, whole), shown, "{part} of {whole}");
+    }
+}
+
+#[test]
+fn text_is_cut_where_the_screen_ends() {
+    for (most, shown) in [(15, "BF16 [768, 768]"), (6, "BF16 …"), (0, "…")] {
+        let mut text = "BF16 [768, 768]".to_owned();
+        cut(&mut text, most);
+        assert_eq!(text, shown);
+    }
+}

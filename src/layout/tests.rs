@@ -1,0 +1,184 @@
+use super::*;
+
+fn layout(root: &str, paths: &[&str]) -> Layout {
+    let file = |path: &&str| ListedFile { path: path.parse().unwrap(), size: 10 };
+    let files: Vec<_> = paths.iter().map(file).collect();
+    Layout::of(root.parse().ok().as_ref(), &files)
+}
+
+/// The model by its path; `-` where there is none or where names do not tell.
+fn main(paths: &[&str]) -> String {
+    layout("", paths).main().map_or_else(|| "-".to_owned(), |set| set.path.to_string())
+}
+
+/// What is there, and which of it is the model.
+const MODELS: [(&[&str], &str); 27] = [
+    (&[], "-"),
+    (&["model.bin", "config.json"], "-"),
+    (&["any.safetensors"], "any.safetensors"),
+    (&["a.safetensors", "b.safetensors"], "-"),
+    (&["a.safetensors", "b-00001-of-00001.safetensors"], "-"),
+    (&["deep/down/any.safetensors"], "deep/down/any.safetensors"),
+    (&["a/x.safetensors", "b/x.safetensors"], "-"),
+    (&["any.safetensors", "checkpoint-5/any.safetensors"], "any.safetensors"),
+    (
+        &["adapter_model.safetensors", "checkpoint-5/adapter_model.safetensors"],
+        "adapter_model.safetensors",
+    ),
+    (&["adapter_model.safetensors", "tokenizer.safetensors"], "adapter_model.safetensors"),
+    (&["consolidated.safetensors", "vision/model.safetensors"], "consolidated.safetensors"),
+    (&["consolidated-00001-of-00001.safetensors"], "consolidated-*-of-00001.safetensors"),
+    (
+        &["consolidated.safetensors.index.json", "consolidated-00001-of-00001.safetensors"],
+        "consolidated.safetensors.index.json",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.safetensors",
+            "vae/diffusion_pytorch_model.safetensors",
+            "text_encoder/model.safetensors",
+            "v1-5-pruned.safetensors",
+            "model_index.json",
+        ],
+        "unet/diffusion_pytorch_model.safetensors",
+    ),
+    (
+        &[
+            "transformer/diffusion_pytorch_model.safetensors.index.json",
+            "unet/diffusion_pytorch_model.safetensors",
+        ],
+        "transformer/diffusion_pytorch_model.safetensors.index.json",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.safetensors",
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/diffusion_pytorch_model.non_ema.safetensors",
+        ],
+        "unet/diffusion_pytorch_model.safetensors",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "vae/diffusion_pytorch_model.fp16.safetensors",
+        ],
+        "unet/diffusion_pytorch_model.fp16.safetensors",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/diffusion_pytorch_model.bf16.safetensors",
+        ],
+        "-",
+    ),
+    (
+        &[
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            "unet/diffusion_pytorch_model.safetensors.index.bf16.json",
+        ],
+        "-",
+    ),
+    (&["prior/diffusion_pytorch_model.safetensors", "image_encoder/model.safetensors"], "-"),
+    (
+        &[
+            "diffusion_pytorch_model.safetensors",
+            "diffusion_pytorch_model.fp16.safetensors",
+            "other.safetensors",
+        ],
+        "diffusion_pytorch_model.safetensors",
+    ),
+    (&["model.fp16.safetensors", "onnx/x.safetensors"], "model.fp16.safetensors"),
+    (
+        &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+        "model-*-of-00002.safetensors",
+    ),
+    (
+        &[
+            "model-00001-of-00001.safetensors",
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+        ],
+        "-",
+    ),
+    (
+        &["0_StaticEmbedding/model.safetensors", "2_Dense/model.safetensors", "modules.json"],
+        "0_StaticEmbedding/model.safetensors",
+    ),
+    (&["0_StaticEmbedding/model.safetensors", "2_Dense/model.safetensors"], "-"),
+    (
+        &["adapter_model.safetensors", "adapter_model.safetensors.index.json"],
+        "adapter_model.safetensors",
+    ),
+];
+
+#[test]
+fn the_model_among_sets() {
+    for (paths, expected) in MODELS {
+        assert_eq!(main(paths), expected, "{paths:?}");
+    }
+}
+
+#[test]
+fn a_folder_is_looked_at_as_if_it_were_the_repo() {
+    let paths = [
+        "a/b/unet/diffusion_pytorch_model.safetensors",
+        "a/b/vae/diffusion_pytorch_model.safetensors",
+    ];
+    assert_eq!(layout("a/b", &paths).main().unwrap().path.as_str(), paths[0]);
+    assert_eq!(layout("a", &paths).main(), None);
+}
+
+#[test]
+fn sets_with_their_files() {
+    let paths = [
+        "b.safetensors",
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "x/model.safetensors.index.json",
+        "x/odd.safetensors",
+        "y/model-00001-of-00001.safetensors",
+        "y/model-00001-of-00002.safetensors",
+        "y/model-00002-of-00002.safetensors",
+        "y/model.safetensors.index.json",
+    ];
+    let found = layout("", &paths).sets;
+    let found: Vec<_> = found.iter().map(|set| (set.path.as_str(), set.files, set.bytes)).collect();
+    let expected = [
+        ("b.safetensors", 1, 10),
+        ("model.safetensors.index.json", 2, 20),
+        ("x/model.safetensors.index.json", 0, 0),
+        ("x/odd.safetensors", 1, 10),
+        ("y/model-*-of-00001.safetensors", 1, 10),
+        ("y/model-*-of-00002.safetensors", 2, 20),
+        ("y/model.safetensors.index.json", 0, 0),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn shards_without_an_index_are_complete_or_refused() {
+    let shards = |numbers: &[&str]| {
+        let paths: Vec<_> = numbers.iter().map(|n| format!("m-{n}-of-00003.safetensors")).collect();
+        let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+        layout("", &paths).main().unwrap().shards().map(|shards| shards.len())
+    };
+    assert_eq!(shards(&["00003", "00001", "00002"]), Ok(3));
+    assert_eq!(shards(&["00000", "00001", "00002"]), Ok(3));
+    for numbers in [&["00001", "00003"][..], &["00001"], &["00002", "00003", "00004"]] {
+        assert_eq!(shards(numbers), Err(3), "{numbers:?}");
+    }
+    assert_eq!(shards(&["00001", "000001", "00002", "00003"]), Err(3), "a number twice");
+}
+
+#[test]
+fn what_was_read_is_no_other_set() {
+    let paths = ["a.safetensors", "b-00001-of-00002.safetensors", "b-00002-of-00002.safetensors"];
+    let sets = layout("", &paths).sets;
+    let read = |paths: &[&str]| paths.iter().map(|path| path.parse().unwrap()).collect();
+    let part_of =
+        |files: &BTreeSet<_>| sets.iter().map(|set| set.is_part_of(files)).collect::<Vec<_>>();
+    assert_eq!(part_of(&read(&paths[..1])), [true, false]);
+    assert_eq!(part_of(&read(&paths[..2])), [true, false]);
+    assert_eq!(part_of(&read(&paths[1..])), [false, true]);
+}

@@ -1,0 +1,153 @@
+//! The search for weights: under the names that most repos use, and only then under all others.
+
+use std::pin::pin;
+
+use futures::future::{Either, select};
+
+use super::{Found, Load, Weights};
+use crate::error::{BoxError, Error};
+use crate::hub::{CommitSha, Refusal};
+use crate::layout::{Layout, OtherWeights, WeightSet};
+use crate::read::Meter;
+use crate::safetensors::{PREFIX_LENGTH, RepoPath};
+use crate::store::Listing;
+
+/// The names by which weights are found in most repos.
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+impl Load {
+    /// Looks for weights in a folder, or in all of the store.
+    pub(super) async fn search(
+        &self,
+        folder: Option<&RepoPath>,
+        meter: &Meter,
+    ) -> Result<Found, Error> {
+        let names = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
+        match self.find_either(&names, meter).await {
+            Err(Error::FileNotFound { source, .. }) => {
+                self.search_listing(folder, &names, source, meter).await
+            }
+            found => found,
+        }
+    }
+
+    /// Asks for both names at once: which of them a repo has is not known before, and asking for one
+    /// after the other would cost every sharded repo a round trip. Where both are there the single file
+    /// is the one that loaders take, and the index is not waited for.
+    async fn find_either(
+        &self,
+        [single, index]: &[RepoPath; 2],
+        meter: &Meter,
+    ) -> Result<Found, Error> {
+        let file = pin!(self.find_file(single, meter));
+        let shards = pin!(self.find_index(index, meter));
+        match select(file, shards).await {
+            Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
+            Either::Left((file, _)) => file,
+            Either::Right((shards, file)) => match file.await {
+                Err(Error::FileNotFound { .. }) => shards,
+                file => file,
+            },
+        }
+    }
+
+    /// Looks for the weights under any other name.
+    async fn search_listing(
+        &self,
+        folder: Option<&RepoPath>,
+        missing: &[RepoPath; 2],
+        source: BoxError,
+        meter: &Meter,
+    ) -> Result<Found, Error> {
+        let pinned = source.downcast_ref().and_then(commit_of);
+        let listed = self.pinned(pinned).store.list(folder, meter).await?;
+        let Some(Listing { files, commit, is_whole }) = listed else {
+            return Err(self.no_safetensors(missing, Vec::new(), source));
+        };
+        let layout = Layout::of(folder, &files);
+        match layout.main() {
+            // What is listed, and was not there a moment ago, is not asked for again.
+            Some(set) if missing.contains(&set.path) => {
+                Err(self.no_safetensors(missing, layout.others, source))
+            }
+            Some(set) => {
+                let weights = self.find_set(set, pinned.cloned().or(commit), meter).await?;
+                Ok(Found { weights, other_sets: Some(layout.sets), is_whole })
+            }
+            None if layout.sets.is_empty() => {
+                Err(self.no_safetensors(missing, layout.others, source))
+            }
+            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
+        }
+    }
+
+    /// The shards of a path with a `*` in place of their number.
+    pub(super) async fn find_shards(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
+        let folder = path.folder();
+        let not_found = || Error::FileNotFound {
+            file: self.store.name(path),
+            source: "no such shards are listed".into(),
+        };
+        let listed = self.store.list(folder.as_ref(), meter).await?.ok_or_else(not_found)?;
+        let layout = Layout::of(folder.as_ref(), &listed.files);
+        let set = layout.find(path).ok_or_else(not_found)?;
+        let weights = self.find_set(set, listed.commit, meter).await?;
+        Ok(Found::just(weights))
+    }
+
+    /// All sets of weights beside those that are asked for; `None` where no listing is to be had.
+    pub(super) async fn list_sets(&self, meter: &Meter) -> Result<Option<Vec<WeightSet>>, Error> {
+        let folder = self.target.folder();
+        let listed = self.store.list(folder, meter).await?;
+        if listed.is_none() {
+            tracing::warn!(source = %self.source, "its files cannot be listed");
+        }
+        Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
+    }
+
+    /// The set, of a commit where that is known.
+    async fn find_set(
+        &self,
+        set: &WeightSet,
+        commit: Option<CommitSha>,
+        meter: &Meter,
+    ) -> Result<Weights, Error> {
+        let load = self.pinned(commit.as_ref());
+        if !set.is_without_index() {
+            let is_index = set.path.is_index();
+            let found = if is_index {
+                load.find_index(&set.path, meter).await
+            } else {
+                load.find_file(&set.path, meter).await
+            };
+            return found.map(|found| found.weights);
+        }
+        let shards = set.shards().map_err(|total| self.store.without_shards(set, total))?;
+        let commit = match commit {
+            Some(commit) => Some(commit),
+            // A listing need not say of which commit it is; every file does.
+            None => load.store.range(&shards[0], &(0..PREFIX_LENGTH), meter).await?.commit,
+        };
+        Ok(Weights::Shards { path: set.path.clone(), shards, commit })
+    }
+
+    fn no_safetensors(
+        &self,
+        [single, index]: &[RepoPath; 2],
+        instead: Vec<OtherWeights>,
+        source: BoxError,
+    ) -> Error {
+        let (single, index) = (single.to_string(), index.to_string());
+        Error::NoSafetensors { place: self.source.clone(), single, index, instead, source }
+    }
+
+    fn pinned(&self, commit: Option<&CommitSha>) -> Self {
+        Self { store: self.store.clone().pinned(commit), ..self.clone() }
+    }
+}
+
+/// The commit that a file is missing in.
+fn commit_of(refusal: &Refusal) -> Option<&CommitSha> {
+    refusal.commit.as_ref()
+}

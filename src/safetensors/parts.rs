@@ -1,0 +1,97 @@
+//! The names of tensors, which tell the modules of a model by the dots between their parts.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// The most parts of a name that are told apart; what follows is one part. It bounds the depth of a
+/// tree of names, and no known model has names of more than a dozen.
+const MOST_PARTS: usize = 24;
+
+/// The most runs of numbers that are written out.
+const MOST_RUNS: usize = 4;
+
+/// The parts of a name between its dots.
+pub(crate) fn parts(name: &str) -> Vec<&str> {
+    name.splitn(MOST_PARTS, '.').collect()
+}
+
+/// The value of a part that is a number, written plainly.
+pub(crate) fn number(part: &str) -> Option<u64> {
+    let is_plain = part == "0" || part.starts_with(|c: char| matches!(c, '1'..='9'));
+    part.parse().ok().filter(|_| is_plain)
+}
+
+/// The order of names part by part: numbers by their value and before text.
+pub(crate) fn in_order(a: &[&str], b: &[&str]) -> Ordering {
+    let key = |part: &&str| number(part).unwrap_or(u64::MAX);
+    a.iter().map(key).zip(a).cmp(b.iter().map(key).zip(b))
+}
+
+/// Numbers in place of one, `[0-2,5]`; a number alone stands as it is.
+pub(crate) fn ranges(numbers: &BTreeSet<u64>) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let write = |&(first, last): &(u64, u64)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first}-{last}"),
+    };
+    let mut written: Vec<_> = runs.iter().take(MOST_RUNS).map(write).collect();
+    if runs.len() > MOST_RUNS {
+        written.push("…".to_owned());
+    }
+    match numbers.len() {
+        1 => written.concat(),
+        _ => format!("[{}]", written.join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_numbers() {
+        for (part, value) in [("0", 0), ("7", 7), ("61", 61)] {
+            assert_eq!(number(part), Some(value));
+        }
+        for part in ["", "00", "07", "+7", "-7", "7b", "ln_1", "99999999999999999999"] {
+            assert_eq!(number(part), None, "{part}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_in_the_order_of_their_values() {
+        let mut names = ["h.10.b", "h.2.c", "h", "a.z", "h.x", "h.2"].map(parts);
+        names.sort_by(|a, b| in_order(a, b));
+        assert_eq!(
+            names.map(|parts| parts.join(".")),
+            ["a.z", "h", "h.2", "h.2.c", "h.10.b", "h.x"]
+        );
+    }
+
+    #[test]
+    fn a_name_has_a_last_part() {
+        let name = ".".repeat(1_000_000);
+        assert_eq!(parts(&name).len(), MOST_PARTS);
+        assert_eq!(parts(&name).join("."), name);
+    }
+
+    #[test]
+    fn runs_of_numbers() {
+        let cases: [(&[u64], &str); 5] = [
+            (&[7], "7"),
+            (&[0, 1], "[0-1]"),
+            (&[0, 1, 2, 5, 7, 8], "[0-2,5,7-8]"),
+            (&[0, 2, 4, 6, 8, 10], "[0,2,4,6,…]"),
+            (&[u64::MAX - 1, u64::MAX], "[18446744073709551614-18446744073709551615]"),
+        ];
+        for (numbers, shown) in cases {
+            assert_eq!(ranges(&numbers.iter().copied().collect()), shown);
+        }
+    }
+}

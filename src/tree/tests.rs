@@ -1,0 +1,92 @@
+use super::*;
+
+/// The modules of `F32` tensors, one a line: name, tensors, elements.
+fn shown(tensors: &[(&str, &[u64])]) -> Vec<String> {
+    let leaves = tensors.iter().map(|(name, shape)| Leaf {
+        parts: parts(name),
+        elements: shape.iter().product(),
+        bytes: shape.iter().product::<u64>() * 4,
+        dtype: Dtype::F32,
+        shape: shape.to_vec(),
+    });
+    let mut out = Vec::new();
+    list(&Tree::from_leaves(leaves.collect()).modules, 0, &mut out);
+    out
+}
+
+fn list(modules: &[Module], indent: usize, out: &mut Vec<String>) {
+    for Module { name, tensors, elements, content, .. } in modules {
+        out.push(format!("{:indent$}{name} {tensors} {elements}", ""));
+        if let Content::Modules(inner) = content {
+            list(inner, indent + 2, out);
+        }
+    }
+}
+
+#[test]
+fn layers_that_are_alike_are_one() {
+    let tensors: [(&str, &[u64]); 7] = [
+        ("wte.weight", &[100, 8]),
+        ("h.0.ln.weight", &[8]),
+        ("h.0.mlp.weight", &[8, 8]),
+        ("h.10.mlp.weight", &[8, 8]),
+        ("h.10.ln.weight", &[8]),
+        ("h.1.mlp.weight", &[8, 8]),
+        ("h.1.ln.weight", &[8]),
+    ];
+    let lines = ["h.[0-1,10] 6 216", "  ln.weight 3 24", "  mlp.weight 3 192", "wte.weight 1 800"];
+    assert_eq!(shown(&tensors), lines);
+}
+
+#[test]
+fn layers_that_differ_stand_apart() {
+    let tensors: [(&str, &[u64]); 6] = [
+        ("h.0.a", &[8]),
+        ("h.1.a", &[9]),
+        ("h.2.a", &[8]),
+        ("h.3.a", &[8]),
+        ("h.3.b", &[8]),
+        ("h.x.a", &[8]),
+    ];
+    let lines = ["h 6 49", "  [0,2].a 2 16", "  1.a 1 9", "  3.{a,b} 2 16", "  x.a 1 8"];
+    assert_eq!(shown(&tensors), lines);
+}
+
+#[test]
+fn names_that_are_alike_are_one() {
+    let tensors: [(&str, &[u64]); 7] = [
+        ("q.weight", &[8]),
+        ("k.weight", &[8]),
+        ("v.weight", &[9]),
+        ("e", &[7]),
+        ("d", &[7]),
+        ("b", &[7]),
+        ("a", &[7]),
+    ];
+    assert_eq!(shown(&tensors), ["{a,b,d,e} 4 28", "{k,q}.weight 2 16", "v.weight 1 9"]);
+    let five: [(&str, &[u64]); 5] =
+        [("a", &[7]), ("b", &[7]), ("c", &[7]), ("d", &[7]), ("e", &[7])];
+    assert_eq!(shown(&five), ["{a,b,c,d,…} 5 35"]);
+}
+
+#[test]
+fn a_tensor_may_have_the_name_of_a_module() {
+    let tensors: [(&str, &[u64]); 4] = [("a", &[1]), ("a.b", &[2]), ("a.b.c", &[3]), ("", &[4])];
+    assert_eq!(shown(&tensors), [" 1 4", "a 1 1", "a 2 5", "  b 1 2", "  b.c 1 3"]);
+    assert_eq!(shown(&[]), [""; 0]);
+}
+
+/// Names that nest as deep as a header allows are no danger to the stack.
+#[test]
+fn depth_has_a_bound() {
+    let names: Vec<_> = (0..2_000).map(|depth| "a.".repeat(depth)).collect();
+    let leaves = names.iter().map(|name| Leaf {
+        parts: parts(name),
+        elements: 1,
+        bytes: 1,
+        dtype: Dtype::U8,
+        shape: vec![1],
+    });
+    let tree = Tree::from_leaves(leaves.collect());
+    assert_eq!(tree.modules.iter().map(|module| module.tensors).sum::<u64>(), 2_000);
+}

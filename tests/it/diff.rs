@@ -1,0 +1,169 @@
+//! `diff` finds what differs, and nothing else.
+
+use hf_meta::diff::{ChangeKind, Diff};
+use serde_json::{Value, json};
+
+use crate::checkpoint::Checkpoint;
+use crate::cli::run;
+use crate::hub::{LocalHub, Repo};
+use crate::support;
+
+const BLOOM: &str = "bigscience/bloom";
+const SHARD: &str = "model_00007-of-00072.safetensors";
+const OTHER: &str = "model_00006-of-00072.safetensors";
+const TENSOR: &str = "h.5.input_layernorm.weight";
+
+/// What is done to one tensor, its name, and the kinds of change that it is.
+type Difference = (fn(&mut Checkpoint), &'static str, &'static [ChangeKind]);
+
+const DIFFERENCES: &[Difference] = &[
+    (
+        |set| {
+            set.add(SHARD, "extra");
+            *set.place("extra") = json!(SHARD);
+        },
+        "extra",
+        &[ChangeKind::Added],
+    ),
+    (remove, TENSOR, &[ChangeKind::Removed]),
+    (|set| set.entry(SHARD, TENSOR)["shape"] = json!([2, 7168]), TENSOR, &[ChangeKind::Reshaped]),
+    (|set| set.entry(SHARD, TENSOR)["dtype"] = json!("F16"), TENSOR, &[ChangeKind::Retyped]),
+    (
+        |set| {
+            let entry = set.entry(SHARD, TENSOR);
+            entry["dtype"] = json!("F32");
+            entry["shape"] = json!([7168]);
+        },
+        TENSOR,
+        &[ChangeKind::Reshaped, ChangeKind::Retyped],
+    ),
+    (
+        |set| {
+            set.cut_out(SHARD, TENSOR);
+            set.append(OTHER, TENSOR, "BF16", 14_336, 28_672);
+            *set.place(TENSOR) = json!(OTHER);
+        },
+        TENSOR,
+        &[ChangeKind::Moved],
+    ),
+    (
+        |set| {
+            set.cut_out(SHARD, TENSOR);
+            set.append(OTHER, TENSOR, "F16", 14_336, 28_672);
+            *set.place(TENSOR) = json!(OTHER);
+        },
+        TENSOR,
+        &[ChangeKind::Retyped, ChangeKind::Moved],
+    ),
+];
+
+fn remove(set: &mut Checkpoint) {
+    set.cut_out(SHARD, TENSOR);
+    set.unlist(TENSOR);
+}
+
+async fn diff(hub: &LocalHub, before: &str, after: &str) -> Diff {
+    let (before, after) = (support::parse(hub, before).await, support::parse(hub, after).await);
+    Diff::between(&before.unwrap(), &after.unwrap())
+}
+
+#[tokio::test]
+async fn one_difference() {
+    for (plant, tensor, kinds) in DIFFERENCES {
+        let mut set = Checkpoint::of(BLOOM);
+        plant(&mut set);
+        let before = Checkpoint::of(BLOOM).repo("org/before");
+        let hub = LocalHub::start([before, set.repo("org/after")]).unwrap();
+        let diff = diff(&hub, "org/before", "org/after").await;
+        let [change] = &diff.changes[..] else { panic!("{kinds:?}: {:?}", diff.changes) };
+        assert_eq!((change.tensor.as_str(), &change.kinds[..]), (*tensor, *kinds));
+        assert!(kinds.iter().all(|kind| diff.count(*kind) == 1));
+        let was_there = change.before.is_some();
+        assert_eq!(diff.unchanged, 845 - u64::from(was_there), "{kinds:?}");
+        assert_eq!(was_there, !kinds.contains(&ChangeKind::Added));
+        assert_eq!(change.after.is_some(), !kinds.contains(&ChangeKind::Removed));
+    }
+}
+
+/// The names of single files are not those of shards.
+#[tokio::test]
+async fn a_file_of_another_name() {
+    let weights = || support::weights(&["x", "y"]);
+    let repo =
+        Repo::new("org/two").file("a.safetensors", weights()).file("b.safetensors", weights());
+    let hub = LocalHub::start([repo, support::sharded("org/sharded")]).unwrap();
+    let file = async |path: &str| {
+        let model = support::client(&hub).model("org/two").path(path);
+        model.parse_safetensors_metadata().await.unwrap()
+    };
+    let (a, b) = (file("a.safetensors").await, file("b.safetensors").await);
+    assert!(Diff::between(&a, &b).is_empty());
+    let sharded = support::parse(&hub, "org/sharded").await.unwrap();
+    let moved = Diff::between(&a, &sharded).changes;
+    let moved: Vec<_> = moved.iter().map(|change| (&*change.tensor, &change.kinds[..])).collect();
+    assert_eq!(moved, [("y", &[ChangeKind::Moved][..])]);
+}
+
+/// Two sets that differ in every way.
+fn before_and_after() -> LocalHub {
+    let mut after = Checkpoint::of(BLOOM);
+    for layer in 0..70 {
+        let shard = format!("model_{:05}-of-00072.safetensors", layer + 2);
+        let name = |part: &str| format!("h.{layer}.{part}");
+        after.entry(&shard, &name("input_layernorm.weight"))["dtype"] = json!("F16");
+        after.cut_out(&shard, &name("self_attention.dense.bias"));
+        after.unlist(&name("self_attention.dense.bias"));
+        after.add(&shard, &name("gate\u{1b}[2J"));
+        *after.place(&name("gate\u{1b}[2J")) = json!(shard);
+    }
+    after.entry("model_00001-of-00072.safetensors", "word_embeddings.weight")["shape"] =
+        json!([125_440, 28_672]);
+    after.cut_out(SHARD, TENSOR);
+    after.append(OTHER, TENSOR, "BF16", 14_336, 28_672);
+    *after.place(TENSOR) = json!(OTHER);
+    after.index["metadata"] = json!({});
+    LocalHub::start([Checkpoint::of(BLOOM).repo("org/before"), after.repo("org/after")]).unwrap()
+}
+
+#[test]
+fn the_command() {
+    let hub = before_and_after();
+    let ran = run(&hub, &["diff", "org/before", "org/after"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
+    insta::assert_snapshot!(ran.stdout);
+    let same = run(&hub, &["diff", "org/before", "org/before@main"]).data();
+    assert!(same.ends_with("no difference in 845 tensors; values are not compared\n"), "{same}");
+}
+
+#[test]
+fn the_command_as_json() {
+    let ran = run(&before_and_after(), &["diff", "org/before", "org/after", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
+    let mut json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let changes = json["changes"].as_array_mut().unwrap();
+    let kinds: std::collections::HashSet<_> =
+        changes.iter().map(|change| change["kinds"].to_string()).collect();
+    assert_eq!((changes.len(), kinds.len()), (70 + 70 + 70 + 1, 5));
+    changes.retain({
+        let mut seen = std::collections::HashSet::new();
+        move |change| seen.insert(change["kinds"].to_string())
+    });
+    insta::assert_json_snapshot!(json);
+}
+
+#[test]
+fn what_cannot_be_compared() {
+    let hub = LocalHub::start([support::sharded("org/good"), Repo::new("org/empty")]).unwrap();
+    let cases: [(&[&str], i32); 5] = [
+        (&["org/good", "org/empty"], 1),
+        (&["org/empty", "org/none"], 3),
+        (&["org/good", "a/b/c"], 2),
+        (&["org/good"], 2),
+        (&["org/good", "org/good", "org/good"], 2),
+    ];
+    for (args, code) in cases {
+        let ran = run(&hub, &[&["diff"], args].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{args:?}");
+        assert!(ran.stderr.contains("error: "), "{args:?}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,359 @@
+//! Weights that are not where most repos have them.
+
+use hf_meta::{Client, Error, SafetensorsParseFromRepo, Source};
+
+use crate::hub::{Fault, File, LocalHub, Repo};
+use crate::support::{self, weights};
+
+const COMMIT: &str = "1111111111111111111111111111111111111111";
+
+/// A repo with weights at these paths, of one tensor each, which has the path as its name.
+fn repo(id: &str, paths: &[&str]) -> Repo {
+    let add = |repo: Repo, path: &&str| {
+        let is_weights = path.ends_with(".safetensors");
+        repo.file(path, if is_weights { weights(&[path]) } else { File::whole("{}") })
+    };
+    paths.iter().fold(Repo::new(id).commit(COMMIT), add)
+}
+
+fn pipeline(id: &str) -> Repo {
+    let shards =
+        ["diffusion_pytorch_model-00001-of-00002", "diffusion_pytorch_model-00002-of-00002"]
+            .map(|name| format!("{name}.safetensors"));
+    let index = support::index(&[("x", &*shards[0]), ("y", &*shards[1])]);
+    repo(
+        id,
+        &["model_index.json", "vae/diffusion_pytorch_model.safetensors", "flux-dev.safetensors"],
+    )
+    .file("text_encoder/model.safetensors", weights(&["a", "b"]))
+    .file("text_encoder/model.fp16.safetensors", weights(&["a"]))
+    .file("transformer/diffusion_pytorch_model.safetensors.index.json", index)
+    .file(&format!("transformer/{}", shards[0]), weights(&["x"]))
+    .file(&format!("transformer/{}", shards[1]), weights(&["y"]))
+}
+
+/// The paths that were read, and those of the sets beside them.
+fn paths(parsed: &SafetensorsParseFromRepo) -> (Vec<String>, Option<Vec<String>>) {
+    let read = parsed.filepaths().iter().map(ToString::to_string).collect();
+    let sets = parsed.facts().other_sets.as_ref();
+    (read, sets.map(|sets| sets.iter().map(|set| set.path.to_string()).collect()))
+}
+
+/// Path, range and status of each request to the Hub itself.
+fn asked(hub: &LocalHub) -> Vec<String> {
+    let log = hub.log();
+    let to_hub = log.iter().filter(|entry| entry.host == crate::hub::Host::Hub);
+    let line = |entry: &crate::hub::Logged| {
+        let query = entry.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
+        format!("{}{query} {}", entry.path, entry.status)
+    };
+    to_hub.map(line).collect()
+}
+
+#[tokio::test]
+async fn a_pipeline_is_its_main_component_and_the_others_are_listed() {
+    let hub = LocalHub::start([pipeline("org/pipeline")]).unwrap();
+    let parsed = support::parse(&hub, "org/pipeline").await.unwrap();
+    let (read, others) = paths(&parsed);
+    assert_eq!(
+        read,
+        [
+            "transformer/diffusion_pytorch_model.safetensors.index.json",
+            "transformer/diffusion_pytorch_model-00001-of-00002.safetensors",
+            "transformer/diffusion_pytorch_model-00002-of-00002.safetensors"
+        ]
+    );
+    assert_eq!(
+        others.unwrap(),
+        [
+            "flux-dev.safetensors",
+            "text_encoder/model.fp16.safetensors",
+            "text_encoder/model.safetensors",
+            "vae/diffusion_pytorch_model.safetensors",
+        ]
+    );
+    assert_eq!(parsed.parameter_count().total(), 2, "of the transformer alone");
+    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), COMMIT);
+    assert_eq!(parsed.facts().findings, []);
+
+    let transformer = "/org/pipeline/resolve";
+    let mut asked = asked(&hub);
+    asked[..2].sort();
+    assert_eq!(
+        asked[..4],
+        [
+            format!("{transformer}/main/model.safetensors 404"),
+            format!("{transformer}/main/model.safetensors.index.json 404"),
+            format!("/api/models/org/pipeline/tree/{COMMIT}?recursive=true 200"),
+            format!(
+                "{transformer}/{COMMIT}/transformer/diffusion_pytorch_model.safetensors.index.json 307"
+            ),
+        ],
+        "one more request than elsewhere, at the commit of the first answer"
+    );
+    assert_eq!(asked.len(), 4 + 1 + 2 * 2);
+    assert_eq!(parsed.facts().cost.requests, hub.log().len() as u64);
+}
+
+#[tokio::test]
+async fn a_component_is_asked_for_by_its_folder_or_its_path() {
+    let hub = LocalHub::start([pipeline("org/pipeline")]).unwrap();
+    let model = support::client(&hub).model("org/pipeline");
+    let cases = [
+        ("vae", "vae/diffusion_pytorch_model.safetensors"),
+        ("text_encoder", "text_encoder/model.safetensors"),
+        ("text_encoder/model.fp16.safetensors", "text_encoder/model.fp16.safetensors"),
+        ("flux-dev.safetensors", "flux-dev.safetensors"),
+    ];
+    for (path, read) in cases {
+        let parsed = model.clone().path(path).parse_safetensors_metadata().await.unwrap();
+        assert_eq!(paths(&parsed).0, [read], "{path}");
+    }
+}
+
+/// What each layout leads to: repo, paths in it, files that are read.
+const FOUND: [(&str, &[&str], &[&str]); 8] = [
+    (
+        "org/adapter",
+        &[
+            "adapter_config.json",
+            "adapter_model.safetensors",
+            "checkpoint-5/adapter_model.safetensors",
+        ],
+        &["adapter_model.safetensors"],
+    ),
+    (
+        "org/consolidated",
+        &["params.json", "consolidated.safetensors"],
+        &["consolidated.safetensors"],
+    ),
+    (
+        "org/no-index",
+        &["model-00002-of-00002.safetensors", "model-00001-of-00002.safetensors"],
+        &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+    ),
+    ("org/variant", &["model.fp16.safetensors", "pytorch_model.bin"], &["model.fp16.safetensors"]),
+    (
+        "org/unet",
+        &["unet/diffusion_pytorch_model.safetensors"],
+        &["unet/diffusion_pytorch_model.safetensors"],
+    ),
+    (
+        "sentence-transformers/static",
+        &["modules.json", "0_StaticEmbedding/model.safetensors", "1_Dense/model.safetensors"],
+        &["0_StaticEmbedding/model.safetensors"],
+    ),
+    ("datasets/org/embeddings", &["data/embeddings.safetensors"], &["data/embeddings.safetensors"]),
+    ("spaces/org/app", &["app.py", "weights/small.safetensors"], &["weights/small.safetensors"]),
+];
+
+#[tokio::test]
+async fn layouts_of_repos() {
+    let repos = FOUND.iter().map(|(id, paths, _)| repo(id, paths));
+    let hub = LocalHub::start(repos).unwrap();
+    for (id, _, expected) in FOUND {
+        let parsed = support::parse(&hub, id).await.unwrap();
+        assert_eq!(paths(&parsed).0, expected, "{id}");
+        assert_eq!(parsed.parameter_count().total(), expected.len() as u64, "{id}");
+        assert_eq!(parsed.is_sharded(), expected.len() > 1, "{id}");
+        assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), COMMIT, "{id}");
+        assert_eq!(parsed.facts().findings, [], "{id}");
+    }
+}
+
+#[tokio::test]
+async fn layouts_of_local_folders() {
+    for (id, files, expected) in FOUND {
+        let folder = tempfile::tempdir().unwrap();
+        for path in files {
+            let file = folder.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            let header =
+                format!(r#"{{"{path}":{{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}}}"#);
+            std::fs::write(file, support::head(&header)).unwrap();
+        }
+        let source = Source::Local(folder.path().to_owned());
+        let parsed =
+            Client::new().unwrap().source(source).parse_safetensors_metadata().await.unwrap();
+        assert_eq!(paths(&parsed).0, expected, "{id}");
+        assert_eq!(parsed.parameter_count().totals().tensors, expected.len() as u64, "{id}");
+    }
+}
+
+/// A folder that leads back to itself would be searched for ever, and what is hidden is not the user's.
+#[cfg(unix)]
+#[tokio::test]
+async fn hidden_folders_and_links_to_folders_are_not_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = support::head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#);
+    for path in ["real/any.safetensors", ".cache/hidden.safetensors", ".hidden.safetensors"] {
+        let file = folder.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, &weights).unwrap();
+    }
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("real/loop")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.path().join("gone.safetensors")).unwrap();
+    let source = Source::Local(folder.path().to_owned());
+    let model = Client::new().unwrap().source(source);
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(paths(&parsed), (vec!["real/any.safetensors".to_owned()], Some(vec![])));
+}
+
+#[tokio::test]
+async fn shards_without_an_index_have_one_made_of_their_headers() {
+    let shards = ["x/m-00001-of-00002.safetensors", "x/m-00002-of-00002.safetensors"];
+    let hub =
+        LocalHub::start([repo("org/m", &shards).file("x/other.safetensors", weights(&["o"]))]);
+    let hub = hub.unwrap();
+    let model = support::client(&hub).model("org/m").path("x/m-*-of-00002.safetensors");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(paths(&parsed), (shards.map(str::to_owned).to_vec(), None));
+    let json = serde_json::to_value(&parsed).unwrap();
+    assert_eq!(json["index"]["weight_map"][shards[1]], "m-00002-of-00002.safetensors");
+    assert_eq!(json["sharded"], true);
+    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), COMMIT);
+    let (_, header) = parsed.files().next().unwrap();
+    assert_eq!(header.tensors().next().unwrap().0, shards[0]);
+    let one = support::client(&hub).model("org/m").path(shards[0]);
+    assert!(!one.parse_safetensors_metadata().await.unwrap().is_sharded(), "one file is one file");
+}
+
+#[tokio::test]
+async fn shards_that_are_missing_or_repeat_tensors_are_refused() {
+    let hub = LocalHub::start([
+        repo(
+            "org/missing",
+            &["model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors"],
+        ),
+        Repo::new("org/twice")
+            .file("model-00001-of-00002.safetensors", weights(&["x"]))
+            .file("model-00002-of-00002.safetensors", weights(&["x"])),
+    ])
+    .unwrap();
+    let missing = support::parse(&hub, "org/missing").await.unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "`org/missing/model-*-of-00003.safetensors` is not complete: of 3 shards there are 2, and no index"
+    );
+    let twice = support::parse(&hub, "org/twice").await.unwrap_err();
+    assert!(
+        support::chain(&twice).contains("tensor `x` is in two shards, `model-00001-of-00002"),
+        "{twice:?}"
+    );
+    assert!(missing.is_malformed() && twice.is_malformed());
+}
+
+#[tokio::test]
+async fn several_sets_are_not_added_together() {
+    let sets = ["a.safetensors", "b.safetensors", "c/model.safetensors"];
+    let hub = LocalHub::start([repo("org/several", &sets)]).unwrap();
+    let error = support::parse(&hub, "org/several").await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`org/several` holds 3 sets of weights, and none by the name of the model"
+    );
+    let Error::SeveralSets { sets: found, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(found.iter().map(|set| set.path.as_str()).collect::<Vec<_>>(), sets);
+    assert!(found.iter().all(|set| set.files == 1 && set.bytes > 0));
+    for set in found {
+        let model = support::client(&hub).model("org/several").path(set.path.as_str());
+        model.parse_safetensors_metadata().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_repo_without_safetensors_says_what_it_has() {
+    let hub = LocalHub::start([
+        repo(
+            "org/other",
+            &["pytorch_model.bin", "a.gguf", "b.gguf", "training_args.bin", "config.json"],
+        ),
+        repo("org/nothing", &["README.md"]),
+    ])
+    .unwrap();
+    let said = |tail: &str| {
+        format!("neither `model.safetensors` nor `model.safetensors.index.json` is there{tail}")
+    };
+    let error = support::parse(&hub, "org/other").await.unwrap_err().to_string();
+    assert!(
+        error.ends_with(&said(", but PyTorch (.bin), 1 file; GGUF (.gguf), 2 files")),
+        "{error}"
+    );
+    let error = support::parse(&hub, "org/nothing").await.unwrap_err().to_string();
+    assert!(error.ends_with(&said("")), "{error}");
+    let config = hub.log().iter().filter(|entry| entry.path.contains("config.json")).count();
+    assert_eq!(config, 0, "that would count as a download");
+}
+
+/// The ordinary search has its requests pinned elsewhere; this is what asking for more adds.
+#[tokio::test]
+async fn other_sets_of_an_ordinary_repo_are_listed_when_asked_for() {
+    let hub = LocalHub::start([support::sharded("org/model")
+        .file("2_Dense/model.safetensors", weights(&["d"]))
+        .file("model.fp16.safetensors", weights(&["x"]))])
+    .unwrap();
+    let model = support::client(&hub).model("org/model");
+    let plain = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(plain.facts().other_sets, None);
+    assert!(serde_json::to_value(&plain).unwrap().get("otherSets").is_none());
+    let before = hub.log().len();
+    let listed = model.other_sets(true).parse_safetensors_metadata().await.unwrap();
+    assert_eq!(hub.log().len() - before, before + 1);
+    let expected = ["2_Dense/model.safetensors", "model.fp16.safetensors"].map(str::to_owned);
+    assert_eq!(paths(&listed).1.unwrap(), expected);
+    let json = serde_json::to_value(&listed).unwrap();
+    assert_eq!(json["otherSets"][0]["path"], expected[0]);
+    assert_eq!(json["otherSets"][0]["files"], 1);
+}
+
+#[tokio::test]
+async fn listings_in_pages() {
+    let many: Vec<_> =
+        (0..25).map(|n| format!("checkpoint-{n:02}/adapter_model.safetensors")).collect();
+    let paths: Vec<_> = many.iter().map(String::as_str).chain(["z/any.safetensors"]).collect();
+    for is_mirror in [false, true] {
+        let hub = LocalHub::builder().repo(repo("org/many", &paths)).tree_page(10).base_path("/hf");
+        let hub = if is_mirror { hub.mirror() } else { hub }.start().unwrap();
+        let error = support::parse(&hub, "org/many").await.unwrap_err();
+        let Error::SeveralSets { sets, .. } = error else { panic!("{error:?}") };
+        assert_eq!(sets.len(), 26, "mirror: {is_mirror}");
+        let pages = asked(&hub).iter().filter(|line| line.contains("/tree/")).count();
+        assert_eq!(pages, 6, "51 folders and files, ten a page; none was asked of another host");
+    }
+}
+
+#[tokio::test]
+async fn listings_that_do_not_end_or_are_none() {
+    let hub = LocalHub::builder().repo(repo("org/any", &["a.safetensors"])).tree_page(1).start();
+    let hub = hub.unwrap();
+    let link = |to: &str| Fault::Header("link", format!("<{to}>; rel=\"next\""));
+    let cases = [
+        (link("https://huggingface.co/x?recursive=true"), "its pages have no end"),
+        (link("/x?cursor=1"), "its pages have no end"),
+        (Fault::WholeFile { is_chunked: true }, ""),
+        (Fault::Broken { after: 3 }, "failed to fetch"),
+        (Fault::Status(404, vec![]), "no safetensors weights in"),
+        (Fault::Status(501, vec![]), "no safetensors weights in"),
+        (Fault::Status(503, vec![]), "failed to fetch `list of files of org/any`"),
+    ];
+    let client = Client::builder().endpoint(hub.endpoint()).retry(hf_meta::RetryPolicy::never());
+    let client = client.build().unwrap();
+    for (fault, expected) in cases {
+        let spoiled = fault.clone();
+        hub.inject(move |request, _| request.path.contains("/tree/").then(|| spoiled.clone()));
+        let parsed = client.model("org/any").parse_safetensors_metadata().await;
+        let said = parsed.map_or_else(|error| support::chain(&error), |_| String::new());
+        assert!(
+            said.contains(expected) && said.is_empty() == expected.is_empty(),
+            "{fault:?}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_gated_repo_lists_its_files_but_does_not_show_them() {
+    let hub = LocalHub::start([repo("org/gated", &["any.safetensors"]).gated()]).unwrap();
+    let error = support::parse(&hub, "org/gated").await.unwrap_err();
+    assert!(matches!(error, Error::Gated { .. }), "{error:?}");
+    assert!(asked(&hub).iter().all(|line| !line.contains("/tree/")));
+}

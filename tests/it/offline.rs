@@ -1,0 +1,312 @@
+//! Repos as `huggingface_hub` has left them in its cache, read without asking any server.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use hf_meta::safetensors::Finding;
+use hf_meta::{Client, ClientBuilder, Error, SafetensorsParseFromRepo, Source};
+use tempfile::TempDir;
+
+use crate::support::{chain, head};
+
+const COMMIT: &str = "1111111111111111111111111111111111111111";
+const OLDER: &str = "2222222222222222222222222222222222222222";
+
+/// A cache, and a server that nobody is to connect to.
+struct Offline {
+    cache: TempDir,
+    server: TcpListener,
+}
+
+/// How a snapshot holds its files.
+#[derive(Clone, Copy)]
+enum Files {
+    /// As links to blobs.
+    #[cfg(unix)]
+    Linked,
+    /// As links to blobs that are links to those that repos share.
+    #[cfg(unix)]
+    Shared,
+    /// Themselves, as where links are not to be had.
+    Copied,
+}
+
+#[cfg(unix)]
+const ALL: [Files; 3] = [Files::Linked, Files::Shared, Files::Copied];
+#[cfg(not(unix))]
+const ALL: [Files; 1] = [Files::Copied];
+
+impl Offline {
+    fn new() -> Self {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        Self { cache: tempfile::tempdir().unwrap(), server }
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        let endpoint = format!("http://{}", self.server.local_addr().unwrap());
+        Client::builder().endpoint(endpoint).cache(self.cache.path()).offline(true)
+    }
+
+    async fn parse(&self, repo: &str, revision: &str) -> Result<SafetensorsParseFromRepo, Error> {
+        let model = self.builder().build().unwrap().model(repo).revision(revision);
+        let parsed = model.parse_safetensors_metadata().await;
+        let error = self.server.accept().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "somebody connected");
+        parsed
+    }
+
+    fn home(&self, repo: &str) -> PathBuf {
+        self.cache.path().join(repo)
+    }
+
+    fn point(&self, repo: &str, reference: &str, commit: &str) {
+        write(&self.home(repo).join("refs").join(reference), commit);
+    }
+
+    fn add(&self, repo: &str, commit: &str, path: &str, content: &[u8], files: Files) {
+        let file = self.home(repo).join("snapshots").join(commit).join(path);
+        #[cfg(unix)]
+        {
+            let hash = path.replace('/', "-");
+            let up = "../".repeat(path.split('/').count() + 1);
+            let blob = self.home(repo).join("blobs").join(&hash);
+            match files {
+                Files::Copied => write(&file, content),
+                Files::Linked => {
+                    write(&blob, content);
+                    link(&file, format!("{up}blobs/{hash}"));
+                }
+                Files::Shared => {
+                    write(&self.cache.path().join("blobs/00").join(&hash), content);
+                    link(&blob, format!("../../blobs/00/{hash}"));
+                    link(&file, format!("{up}blobs/{hash}"));
+                }
+            }
+        }
+        #[cfg(not(unix))]
+        match files {
+            Files::Copied => write(&file, content),
+        }
+    }
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+#[cfg(unix)]
+fn link(path: &Path, to: impl AsRef<Path>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let _ = fs::remove_file(path);
+    std::os::unix::fs::symlink(to, path).unwrap();
+}
+
+/// A file of one tensor of one byte.
+fn weights(tensor: &str) -> Vec<u8> {
+    let header = format!(r#"{{"{tensor}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
+    [head(&header), vec![0]].concat()
+}
+
+const INDEX: &[u8] = br#"{"weight_map":{"x":"a.safetensors","yy":"b.safetensors"}}"#;
+
+#[tokio::test]
+async fn a_repo_is_read_at_the_commit_that_is_there() {
+    for files in ALL {
+        let offline = Offline::new();
+        let home = "models--org--model";
+        for (path, content) in [
+            ("model.safetensors.index.json", INDEX),
+            ("a.safetensors", &weights("x")),
+            ("b.safetensors", &weights("yy")),
+        ] {
+            offline.add(home, COMMIT, path, content, files);
+        }
+        offline.add(home, OLDER, "model.safetensors", &weights("older"), files);
+        offline.point(home, "main", COMMIT);
+        offline.point(home, "refs/pr/1", &format!("{OLDER}\n"));
+        write(&offline.home(home).join(".no_exist").join(COMMIT).join("model.safetensors"), "");
+        for (revision, commit, tensors) in
+            [("main", COMMIT, 2), ("refs/pr/1", OLDER, 1), (COMMIT, COMMIT, 2), (OLDER, OLDER, 1)]
+        {
+            let parsed = offline.parse("org/model", revision).await.unwrap();
+            assert_eq!(parsed.parameter_count().total(), tensors, "{revision}");
+            let facts = parsed.facts();
+            assert_eq!(facts.commit.as_ref().unwrap().as_str(), commit, "{revision}");
+            assert_eq!((facts.cost.requests, &*facts.findings), (0, &[][..]));
+            assert_eq!(facts.source, format!("org/model@{revision}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn repos_of_all_kinds_and_layouts() {
+    let offline = Offline::new();
+    for (home, repo) in [
+        ("models--gpt2", "gpt2"),
+        ("datasets--org--set", "datasets/org/set"),
+        ("spaces--org--app", "spaces/org/app"),
+    ] {
+        offline.point(home, "main", COMMIT);
+        offline.add(home, COMMIT, "deep/down/any.safetensors", &weights("x"), ALL[0]);
+        let parsed = offline.parse(repo, "main").await.unwrap();
+        assert_eq!(parsed.filepaths()[0].as_str(), "deep/down/any.safetensors", "{repo}");
+        assert_eq!(parsed.facts().findings, [Finding::PartlyListed], "{repo}");
+    }
+}
+
+/// Of a pipeline, the component that happens to be there is not taken for the model.
+#[tokio::test]
+async fn what_the_commit_has_is_told_from_what_was_downloaded() {
+    let offline = Offline::new();
+    let home = "models--org--pipeline";
+    let [unet, vae] =
+        ["unet", "vae"].map(|folder| format!("{folder}/diffusion_pytorch_model.safetensors"));
+    offline.point(home, "main", COMMIT);
+    offline.add(home, COMMIT, &vae, &weights("x"), ALL[0]);
+    let tree = offline.home(home).join("trees").join(format!("{COMMIT}.json"));
+    let parse = || offline.parse("org/pipeline", "main");
+    for unknown in ["", "{", r#"{"format_version":2,"files":{}}"#] {
+        write(&tree, unknown);
+        let parsed = parse().await.unwrap();
+        assert_eq!(parsed.facts().findings, [Finding::PartlyListed], "{unknown}");
+    }
+    let files =
+        format!(r#"{{"{unet}":{{"size":9,"lfs_size":12}},"{vae}":{{"size":9,"blob_id":"x"}}}}"#);
+    write(&tree, format!(r#"{{"format_version":1,"files":{files}}}"#));
+    let error = chain(&parse().await.unwrap_err());
+    assert!(error.starts_with(&format!("`org/pipeline/{unet}` not found")), "{error}");
+    assert!(error.ends_with("only what was downloaded is there"), "{error}");
+    offline.add(home, COMMIT, &unet, &weights("u"), ALL[0]);
+    let parsed = parse().await.unwrap();
+    assert_eq!((parsed.filepaths()[0].as_str(), &*parsed.facts().findings), (&*unet, &[][..]));
+    let others = parsed.facts().other_sets.as_ref().unwrap();
+    assert_eq!((others[0].path.as_str(), others[0].bytes), (&*vae, 9));
+    let model = offline.builder().build().unwrap().model("org/pipeline").path("vae");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(parsed.filepaths()[0].as_str(), vae);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said() {
+    let offline = Offline::new();
+    let home = "models--org--part";
+    offline.point(home, "main", COMMIT);
+    offline.point(home, "gone", OLDER);
+    offline.point(home, "broken", "main");
+    offline.point(home, "long", &COMMIT.repeat(1000));
+    write(&offline.home("models--org").join("secret"), COMMIT);
+    offline.add(home, COMMIT, "model.safetensors.index.json", INDEX, ALL[0]);
+    offline.add(home, COMMIT, "a.safetensors", &weights("x"), ALL[0]);
+    offline.add(
+        "models--org--shards",
+        COMMIT,
+        "m-00001-of-00002.safetensors",
+        &weights("x"),
+        ALL[0],
+    );
+    offline.point("models--org--shards", "main", COMMIT);
+    offline.add("models--org--none", COMMIT, "config.json", b"{}", ALL[0]);
+    offline.point("models--org--none", "main", COMMIT);
+    let not_cached = |repo: &str, revision: &str| {
+        format!("`{repo}` at `{revision}` is not in the cache, and nothing else is read offline: `")
+    };
+    let cases = [
+        ("org/other", "main", not_cached("org/other", "main"), "models--org--other` is not there"),
+        ("org/part", "v1", not_cached("org/part", "v1"), "v1` is not there"),
+        ("org/part", "gone", not_cached("org/part", "gone"), &format!("{OLDER}` is not there")),
+        ("org/part", "broken", not_cached("org/part", "broken"), "does not hold a commit"),
+        ("org/part", "long", not_cached("org/part", "long"), "does not hold a commit"),
+        (
+            "org/part",
+            "x/../../models--org/secret",
+            not_cached("org/part", "x/../../models--org/secret"),
+            "refs` does not hold the revision",
+        ),
+        (
+            "org/part",
+            "main",
+            "`org/part/b.safetensors` not found: `".to_owned(),
+            "only what was downloaded is there",
+        ),
+        (
+            "org/shards",
+            "main",
+            "`org/shards/m-*-of-00002.safetensors` not found: `".to_owned(),
+            "does not hold all of them; only what was downloaded is there",
+        ),
+        (
+            "org/none",
+            "main",
+            "no safetensors weights in `org/none@main`".to_owned(),
+            "only what was downloaded is there",
+        ),
+    ];
+    for (repo, revision, start, end) in cases {
+        let error = offline.parse(repo, revision).await.unwrap_err();
+        let said = chain(&error);
+        assert!(said.starts_with(&start) && said.ends_with(end), "{said}");
+        assert!(error.is_not_found(), "{error:?}");
+    }
+}
+
+/// How packed weights are to be counted, only the configuration tells.
+#[tokio::test]
+async fn a_configuration_that_was_not_downloaded_is_missed() {
+    let offline = Offline::new();
+    let home = "models--org--packed";
+    offline.point(home, "main", COMMIT);
+    let header = r#"{"w.qweight":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}"#;
+    let file = [head(header), vec![0; 4]].concat();
+    offline.add(home, COMMIT, "model.safetensors", &file, ALL[0]);
+    let parsed = offline.parse("org/packed", "main").await.unwrap();
+    let findings = &parsed.facts().findings;
+    assert!(findings[0].to_string().ends_with("it was not downloaded"), "{findings:?}");
+    offline.add(home, COMMIT, "config.json", b"{}", ALL[0]);
+    assert_eq!(offline.parse("org/packed", "main").await.unwrap().facts().findings, []);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_do_not_lead_out_of_the_cache() {
+    let offline = Offline::new();
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret.safetensors");
+    write(&secret, weights("secret"));
+    offline.add("models--org--other", COMMIT, "model.safetensors", &weights("x"), Files::Copied);
+    let other = offline.home("models--org--other").join("snapshots").join(COMMIT);
+    for target in [secret, other.join("model.safetensors")] {
+        let home = "models--org--model";
+        offline.point(home, "main", COMMIT);
+        let file = offline.home(home).join("snapshots").join(COMMIT).join("model.safetensors");
+        link(&file, &target);
+        let error = offline.parse("org/model", "main").await.unwrap_err();
+        assert_eq!(
+            chain(&error),
+            "failed to read `org/model/model.safetensors`: it is a link that leads out of the cache"
+        );
+    }
+    // That the cache itself is behind a link, on a larger disk, is another matter.
+    let elsewhere = outside.path().join("cache");
+    link(&elsewhere, offline.cache.path());
+    let client = offline.builder().cache(elsewhere).build().unwrap();
+    client.model("org/other").revision(COMMIT).parse_safetensors_metadata().await.unwrap();
+}
+
+#[tokio::test]
+async fn offline_is_for_local_files_and_the_cache_alone() {
+    let offline = Offline::new();
+    let client = offline.builder().build().unwrap();
+    let url: Source = "https://example.org/x.safetensors?sig=s3cr3t".parse().unwrap();
+    let error = client.source(url).parse_safetensors_metadata().await.unwrap_err();
+    assert_eq!(error.to_string(), "`https://example.org/x.safetensors…` is not read offline");
+    assert!(error.is_usage());
+    let file = offline.cache.path().join("x.safetensors");
+    write(&file, weights("x"));
+    client.source(Source::Local(file)).parse_safetensors_metadata().await.unwrap();
+    let error = Client::builder().offline(true).build().unwrap_err();
+    assert!(matches!(error, Error::NoCache) && error.is_usage(), "{error:?}");
+}

@@ -1,0 +1,232 @@
+//! Counts of quantized models, over HTTP: when the configuration is asked for, and what it changes.
+
+use std::fmt::Write as _;
+
+use hf_meta::quantization::{Buffer, MixtureOfExperts};
+use hf_meta::safetensors::Finding;
+use hf_meta::{Client, Error, RetryPolicy, SafetensorsParseFromRepo};
+
+use crate::hub::{Fault, File, LocalHub, Repo};
+use crate::support;
+
+const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#;
+
+/// A file of tensors by name, dtype, shape and bytes per element.
+pub(crate) fn tensors(tensors: &[(&str, &str, &[u64], u64)]) -> File {
+    let (mut header, mut end) = (String::from("{"), 0);
+    for (name, dtype, shape, width) in tensors {
+        let begin = end;
+        end += shape.iter().product::<u64>() * width;
+        let comma = if header.len() > 1 { "," } else { "" };
+        write!(
+            header,
+            r#"{comma}"{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#
+        )
+        .unwrap();
+    }
+    support::file(&(header + "}"), end)
+}
+
+/// Weights packed eight to an element, with a scale and a bias.
+fn packed() -> File {
+    tensors(&[
+        ("m.qweight", "I32", &[8, 4], 4),
+        ("m.scales", "F16", &[4], 2),
+        ("m.bias", "F16", &[3], 2),
+    ])
+}
+
+fn hub(config: Option<&'static str>) -> LocalHub {
+    let repo = Repo::new("org/model").file("model.safetensors", packed());
+    LocalHub::start([match config {
+        Some(config) => repo.file("config.json", File::whole(config)),
+        None => repo,
+    }])
+    .unwrap()
+}
+
+/// The paths of the configurations that were asked for, without those that redirects led to.
+fn configs_asked(hub: &LocalHub) -> Vec<String> {
+    let paths = hub.log().into_iter().map(|entry| entry.path);
+    paths.filter(|path| path.contains("/resolve/") && path.ends_with("/config.json")).collect()
+}
+
+fn counts(parsed: &SafetensorsParseFromRepo) -> Vec<(String, u64, u64)> {
+    let rows = parsed.parameter_count().rows();
+    rows.map(|(dtype, row)| (dtype.to_string(), row.parameters, row.elements)).collect()
+}
+
+const UNPACKED: [(&str, u64, u64); 2] = [("F16", 3, 7), ("I32", 256, 32)];
+const STORED: [(&str, u64, u64); 2] = [("F16", 7, 7), ("I32", 32, 32)];
+
+fn rows(rows: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
+    rows.iter().map(|&(dtype, n, elements)| (dtype.to_owned(), n, elements)).collect()
+}
+
+#[tokio::test]
+async fn no_fixture_calls_for_a_configuration() {
+    let hub = support::documented();
+    let client = support::client(&hub);
+    for repo in ["gpt2", "roberta-base", "EleutherAI/gpt-neox-20b", "bigscience/bloom"] {
+        let parsed = client.model(repo).parse_safetensors_metadata().await.unwrap();
+        for (dtype, row) in parsed.parameter_count().rows() {
+            assert_eq!(row.parameters, row.elements, "{repo} {dtype}");
+        }
+    }
+    assert!(hub.log().iter().all(|entry| !entry.path.contains("config.json")));
+}
+
+#[tokio::test]
+async fn packed_weights_call_for_it_once_and_at_the_commit() {
+    let hub = hub(Some(GPTQ));
+    let parsed = support::parse(&hub, "org/model").await.unwrap();
+    let commit = parsed.facts().commit.as_ref().unwrap();
+    assert_eq!(configs_asked(&hub), [format!("/org/model/resolve/{commit}/config.json")]);
+    assert_eq!(counts(&parsed), rows(&UNPACKED));
+    assert_eq!(parsed.parameter_count().total(), 259);
+    let counting = &parsed.facts().counting;
+    assert_eq!(counting.rules.to_string(), "huggingface.js 2.17.5");
+    assert_eq!(counting.method.as_deref(), Some("gptq"));
+    assert_eq!(parsed.facts().findings, []);
+    assert_eq!(parsed.facts().cost.requests, hub.log().len() as u64);
+}
+
+#[tokio::test]
+async fn without_a_configuration_weights_count_as_stored() {
+    let hub = hub(None);
+    let parsed = support::parse(&hub, "org/model").await.unwrap();
+    assert_eq!(configs_asked(&hub).len(), 1);
+    assert_eq!((counts(&parsed), parsed.facts().findings.len()), (rows(&STORED), 0));
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_used_is_a_finding() {
+    for config in ["<html>", "[]", r#"{"quantization_config":"#, ""] {
+        let hub = hub(Some(config));
+        let parsed = support::parse(&hub, "org/model").await.unwrap();
+        assert_eq!(counts(&parsed), rows(&STORED), "{config}");
+        let findings = &parsed.facts().findings;
+        assert!(matches!(findings[..], [Finding::Config { .. }]), "{config}: {findings:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_too_long_is_a_finding() {
+    let hub = hub(Some(GPTQ));
+    let client =
+        |limit| Client::builder().endpoint(hub.endpoint()).config_limit(limit).build().unwrap();
+    let length = GPTQ.len() as u64;
+    for (limit, expected, findings) in [(length, UNPACKED, 0), (length - 1, STORED, 1)] {
+        let parsed = client(limit).model("org/model").parse_safetensors_metadata().await.unwrap();
+        assert_eq!(counts(&parsed), rows(&expected), "{limit}");
+        assert_eq!(parsed.facts().findings.len(), findings, "{limit}");
+    }
+}
+
+/// A count that depends on whether the network is up would be a wrong one.
+#[tokio::test]
+async fn a_configuration_that_cannot_be_read_now_is_an_error() {
+    let hub = hub(Some(GPTQ));
+    hub.inject(|request, _| {
+        request.path.ends_with("config.json").then(|| Fault::Status(503, vec![]))
+    });
+    let retry = RetryPolicy::default().attempts(1);
+    let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
+    let error = client.model("org/model").parse_safetensors_metadata().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn weights_in_a_folder_go_by_the_configuration_at_the_root() {
+    let repo = Repo::new("org/model")
+        .file("gptq/4bit/model.safetensors", packed())
+        .file("gptq/4bit/config.json", File::whole("{}"))
+        .file("config.json", File::whole(GPTQ));
+    let hub = LocalHub::start([repo]).unwrap();
+    let model = support::client(&hub).model("org/model").path("gptq/4bit");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(counts(&parsed), rows(&UNPACKED));
+}
+
+/// What tells that a module is packed by MLX may be in another shard than its weight.
+#[tokio::test]
+async fn modules_of_mlx_reach_over_shards() {
+    let index = support::index(&[
+        ("m.weight", "a.safetensors"),
+        ("m.scales", "b.safetensors"),
+        ("m.biases", "b.safetensors"),
+        ("n.scales", "b.safetensors"),
+    ]);
+    let repo = Repo::new("org/model")
+        .file("model.safetensors.index.json", index)
+        .file("a.safetensors", tensors(&[("m.weight", "U32", &[3], 4)]))
+        .file(
+            "b.safetensors",
+            tensors(&[
+                ("m.scales", "BF16", &[5], 2),
+                ("m.biases", "BF16", &[5], 2),
+                ("n.scales", "BF16", &[7], 2),
+            ]),
+        )
+        .file("config.json", File::whole(r#"{"quantization":{"bits":4,"group_size":64}}"#));
+    let hub = LocalHub::start([repo]).unwrap();
+    let parsed = support::parse(&hub, "org/model").await.unwrap();
+    assert_eq!(counts(&parsed), rows(&[("BF16", 7, 17), ("U32", 24, 3)]));
+}
+
+#[tokio::test]
+async fn a_mixture_of_experts_tells_what_is_active() {
+    let experts = tensors(&[
+        ("h.0.mlp.experts.gate_up_proj", "BF16", &[4, 10, 3], 2),
+        ("h.0.mlp.shared_experts.weight", "BF16", &[7], 2),
+        ("h.0.mlp.router.weight", "BF16", &[4, 2], 2),
+    ]);
+    let config = r#"{"text_config":{"num_experts":4,"num_experts_per_tok":2}}"#;
+    for (config, active) in [(config, Some(75)), (r#"{"num_experts":4}"#, None)] {
+        let repo = Repo::new("org/moe").file("model.safetensors", experts.clone());
+        let hub = LocalHub::start([repo.file("config.json", File::whole(config))]).unwrap();
+        let parsed = support::parse(&hub, "org/moe").await.unwrap();
+        let moe = parsed.facts().counting.moe;
+        assert_eq!(moe.as_ref().map(MixtureOfExperts::active), active);
+        assert_eq!(parsed.parameter_count().total(), 135);
+    }
+}
+
+/// The masks of gpt2 are a part of the documented count, and listed apart.
+#[tokio::test]
+async fn buffers_are_listed_apart() {
+    let hub = support::documented();
+    let cases = [
+        ("gpt2", Buffer::AttentionMask, 12, 12_582_912),
+        ("EleutherAI/gpt-neox-20b", Buffer::AttentionMask, 88, 184_549_376),
+        ("roberta-base", Buffer::Ids, 1, 514),
+    ];
+    for (repo, buffer, tensors, elements) in cases {
+        let parsed = support::parse(&hub, repo).await.unwrap();
+        let groups = &parsed.facts().counting.groups;
+        let buffers = groups.iter().filter(|group| group.buffer == Some(buffer));
+        let (mut found_tensors, mut found_elements) = (0, 0);
+        for group in buffers {
+            found_tensors += group.count.tensors;
+            found_elements += group.count.elements;
+        }
+        assert_eq!((found_tensors, found_elements), (tensors, elements), "{repo}");
+    }
+}
+
+#[tokio::test]
+async fn a_count_that_leaves_64_bits_names_its_tensor() {
+    let header = format!(
+        r#"{{"m.qweight":{{"dtype":"F4","shape":[{}],"data_offsets":[0,{}]}}}}"#,
+        1_u64 << 61,
+        1_u64 << 60
+    );
+    let repo = Repo::new("org/huge").file("model.safetensors", support::file(&header, 1 << 60));
+    let hub = LocalHub::start([repo.file("config.json", File::whole(GPTQ))]).unwrap();
+    let error = support::parse(&hub, "org/huge").await.unwrap_err();
+    assert_eq!(
+        support::chain(&error),
+        "`org/huge/model.safetensors` is not a valid safetensors file: \
+         tensor `m.qweight` is larger than 64 bits can count"
+    );
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Holds our counts against those of the two clients of the Hub: compare.py FOLDER OURS JS PY.
+
+Parameters must be those of huggingface.js, and elements, with the scalars that it counts as one, those of
+huggingface_hub. Where a difference is known (`FOLDER/differs`), there must be one. Weights under other names
+than `model.safetensors` are found by neither client, so that theirs must be errors. Every rule must have
+been met. Prints every difference with its reason; exits with 1 if one has none.
+"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+# Reasons that the generated repositories must have met, by method.
+MUST_MEET = {
+    None: {"as stored", "scale, not counted", "scalar, not counted"},
+    "gptq": {"unpacked ×8", "unpacked ×16", "unpacked ×10", "unpacked ×4", "unpacked ×2",
+             "scale, not counted", "zero point, not counted", "column order, not counted"},
+    "awq": {"unpacked ×8", "scale, not counted", "zero point, not counted"},
+    "bitsandbytes": {"unpacked ×2", "scale, not counted", "lookup table, not counted",
+                     "quantization state, not counted"},
+    "compressed-tensors": {"unpacked ×8", "unpacked ×2", "unpacked ×32/3", "unpacked ×8/3", "as stored",
+                           "scale, not counted", "column order, not counted",
+                           "shape of a packed weight, not counted"},
+    "fp8": {"unpacked ×2", "unpacked ×8", "unpacked ×4", "as stored", "scale, not counted"},
+    "mxfp4": {"unpacked ×2", "scale, not counted", "as stored"},
+    "mlx": {"unpacked ×8", "unpacked ×4", "unpacked ×16/3", "scale, not counted",
+            "zero point, not counted", "as stored"},
+}
+
+
+def lines(path, key):
+    documents = map(json.loads, Path(path).read_text().splitlines())
+    return {document[key]: document for document in documents}
+
+
+def stored(document):
+    """Elements per dtype, each scalar counted as one."""
+    return dict(Counter(document["elementCount"]) + Counter(document["scalarCount"]))
+
+
+def without_zeros(counts):
+    return {dtype: count for dtype, count in (counts or {}).items() if count}
+
+
+def known_reason(folder, repo):
+    """Why a repository is counted in another way, or by nobody else, as far as that is known."""
+    path = Path(folder) / repo
+    if (path / "reason.txt").exists():
+        return (path / "reason.txt").read_text()
+    names = ("model.safetensors", "model.safetensors.index.json")
+    if not any((path / name).exists() for name in names):
+        return "the weights are not where the clients look for them"
+    return None
+
+
+def differences(ours, js, py):
+    """What the clients do not agree on, in words."""
+    if ours is None:
+        return [f"{client}: {answer}" for client, answer in (("js", js), ("py", py)) if "error" not in answer]
+    found = []
+    if ours["parameterCount"] != js.get("count"):
+        found.append(f"parameters {ours['parameterCount']}, huggingface.js {js.get('count', js.get('error'))}")
+    if stored(ours) != without_zeros(py.get("count")):
+        found.append(f"elements {stored(ours)}, huggingface_hub {py.get('count', py.get('error'))}")
+    return found
+
+
+def main(folder, ours, js, py):
+    ours, js, py = lines(ours, "source"), lines(js, "repo"), lines(py, "repo")
+    known, wrong, met = 0, set(js) ^ set(py), {}
+    for repo in sorted(set(js) | set(ours)):
+        found = differences(ours.get(repo), js.get(repo, {}), py.get(repo, {}))
+        reason = known_reason(folder, repo)
+        for difference in found:
+            print(f"{repo}: {difference}\n    {reason or 'NOT KNOWN'}")
+        if found and reason:
+            known += 1
+        elif found or (repo not in ours and not reason):
+            wrong.add(repo)
+        elif (Path(folder) / repo / "reason.txt").exists():
+            print(f"{repo}: no difference, though one is known: {reason}")
+            wrong.add(repo)
+    for document in ours.values():
+        counting = document["counting"]
+        met.setdefault(counting.get("method"), set()).update(g["reason"] for g in counting["groups"])
+    unpacked = sum(document["parameterTotal"] > document["elementTotal"] for document in ours.values())
+    for method, reasons in MUST_MEET.items():
+        for reason in sorted(reasons - met.get(method, set())):
+            print(f"{method}: no tensor was {reason}")
+            wrong.add(method)
+    print(f"{len(ours)} repositories, {unpacked} of them with more parameters than elements:",
+          f"{known} known differences, {len(wrong)} others")
+    return 1 if wrong or not ours else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
