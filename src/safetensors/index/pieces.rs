@@ -77,6 +77,7 @@ const INDEXES: &[&str] = &[
     r#"{"metadata":null,"metadata":{},"weight_map":{"w":"a.safetensors"}}"#,
     r#"{"dtype":null,"dtype":1,"dtype":"a","weight_map":{"w":"a.safetensors"}}"#,
     r#"{"metadata":{"a":[1],"a":2,"b":1.5e3},"x":-0.5e-3,"y":1e999,"weight_map":{"w":"a.safetensors"}}"#,
+    "{\"metadata\":[\n1],\n\"weight_map\":{}}",
     r#"{"metadata":{"a":1e999},"weight_map":{"w":"a.safetensors"}}"#,
     r#"{"x":[{"a":[1,-2.5,"]"]},true,false,null],"weight_map":{"w":"a.safetensors"},"z":7}"#,
     "{\r\n\t\"weight_map\" : {\n \"w\" :\"a.safetensors\" , \"v\"\n:\n\"b/c.safetensors\"\n}\n}\n",
@@ -250,10 +251,10 @@ fn what_is_wrong_is_told_with_its_place() {
         ("{\"dtype\":\"a\",\"dtype\":", "`dtype` occurs twice at line 1 column 22"),
         (
             "{\n\"metadata\": {\n \"a\": 1,\n  \"a\": 2}}",
-            "a key of `metadata` occurs twice at line 4 column 9",
+            "a key of `metadata` occurs twice at line 2 column 13",
         ),
-        ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 18"),
-        ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 18"),
+        ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 13"),
+        ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 16"),
     ];
     for (json, message) in cases {
         for length in [1, 9, 100] {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr_iter, memchr2};
+use memchr::memchr2;
 use serde::Deserialize;
 use serde_json::Deserializer;
 
@@ -107,6 +107,7 @@ impl<'a> Text<'a> {
 
     /// A value of any kind.
     pub(super) fn value<T: Deserialize<'a>>(&mut self) -> Result<T, Stop> {
+        self.skip_space();
         let rest = self.rest();
         // Of a number or a word that the text ends with more may follow, so the parser must not see it.
         let ends = |byte: &u8| {
@@ -122,7 +123,7 @@ impl<'a> Text<'a> {
                 self.at += values.byte_offset();
                 Ok(value)
             }
-            Some(Err(error)) if !error.is_eof() => Err(describe(&error, self.at, rest)),
+            Some(Err(error)) if !error.is_eof() => Err(describe(&error, self.at)),
             _ => Err(Stop::Incomplete),
         }
     }
@@ -148,18 +149,15 @@ impl<'a> Quoted<'a> {
     fn unescape(&self) -> Result<Cow<'a, str>, Stop> {
         let quoted = [b"\"", self.bytes, b"\""].concat();
         let text = serde_json::from_slice(&quoted).map(Cow::Owned);
-        text.map_err(|error| describe(&error, self.at - 1, &quoted))
+        text.map_err(|error| describe(&error, self.at - 1))
     }
 }
 
-/// What the general parser found wrong with a value, which starts at a place of the text.
-fn describe(error: &serde_json::Error, start: usize, value: &[u8]) -> Stop {
+/// What the general parser found wrong with a value. The place it tells depends on how much of the text
+/// is there, so that is the start of the value instead.
+fn describe(error: &serde_json::Error, start: usize) -> Stop {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = error.to_string();
     let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
-    let line = match error.line() {
-        0 | 1 => 0,
-        line => memchr_iter(b'\n', value).nth(line - 2).map_or(0, |end| end + 1),
-    };
-    Stop::Flaw { at: start + line + error.column().saturating_sub(1), message: message.into() }
+    Stop::Flaw { at: start, message: message.into() }
 }
