@@ -120,7 +120,7 @@ impl Default for ClientBuilder {
                 headers: 500_000_000,
                 index: SafetensorsIndexJson::DEFAULT_LIMIT,
                 config: ModelConfig::DEFAULT_LIMIT,
-                concurrency: 64,
+                concurrency: 256,
             },
             cache: None,
             is_offline: false,
@@ -161,7 +161,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How many shards are read side by side, at least one; 64 by default.
+    /// How many shards are read side by side, at least one; 256 by default. They share a connection to
+    /// each server that speaks HTTP/2; to others there are at most 64 connections.
     pub fn concurrency(mut self, shards: usize) -> Self {
         self.limits.concurrency = shards.max(1);
         self

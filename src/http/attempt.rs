@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ::url::Url;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::field::{Empty, debug};
 use tracing::{Span, debug_span};
@@ -20,6 +22,7 @@ pub(super) struct Attempt<'a> {
     started: Instant,
     status: AtomicU16,
     bytes: AtomicU64,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
     span: Span,
 }
 
@@ -47,6 +50,7 @@ impl<'a> Attempt<'a> {
             started: Instant::now(),
             status: AtomicU16::new(0),
             bytes: AtomicU64::new(0),
+            permit: Mutex::default(),
             span,
         }
     }
@@ -63,6 +67,11 @@ impl<'a> Attempt<'a> {
     pub(super) fn count_bytes(&self, bytes: usize) {
         self.meter.count_bytes(bytes);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Keeps the leave to use a connection until the answer is read, in place of another.
+    pub(super) fn hold(&self, permit: Option<OwnedSemaphorePermit>) {
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
     }
 
     /// Takes note of an answer.

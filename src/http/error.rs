@@ -180,6 +180,12 @@ fn is_about_certificate(error: &reqwest::Error) -> bool {
     matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
 }
 
+/// Whether a server speaks none of the versions of HTTP that it was offered.
+pub(super) fn is_about_protocol(error: &reqwest::Error) -> bool {
+    let alert = rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol);
+    causes(error).find_map(tls_error) == Some(&alert)
+}
+
 /// An error of TLS reaches us inside one of IO, or inside several; what they wrap is not their source.
 fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     match cause.downcast_ref::<std::io::Error>() {

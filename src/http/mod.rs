@@ -8,6 +8,7 @@
 mod address;
 mod attempt;
 mod body;
+mod clients;
 mod decode;
 mod error;
 mod gate;
@@ -23,13 +24,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::url::Url;
+use ::url::{Origin, Url};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
-use reqwest::{Certificate, RequestBuilder, Response, StatusCode, redirect::Policy};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use tracing::Instrument;
 
-use address::{Guard, GuardedResolver};
+use address::Guard;
 use attempt::Attempt;
+use clients::Clients;
 use gate::Gate;
 
 use crate::read::{Chunk, Meter};
@@ -76,7 +78,7 @@ impl Trail {
 /// An HTTP client that hands out ranges and small files.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
-    client: reqwest::Client,
+    clients: Arc<Clients>,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
     settings: Arc<Settings>,
@@ -85,12 +87,8 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(settings: Settings) -> Result<Self, reqwest::Error> {
         let guard = Guard::new(settings.addresses, &settings.endpoint);
-        // A machine without certificates, as small container images are, gives no verifier; Mozilla's
-        // roots, which are part of the program, then stand in.
-        let client = builder(&settings, &guard)
-            .build()
-            .or_else(|_| builder(&settings, &guard).tls_certs_only(bundled_roots()).build())?;
-        Ok(Self { client, guard, gate: Arc::default(), settings: Arc::new(settings) })
+        let clients = Arc::new(Clients::new(settings.clone(), Arc::clone(&guard))?);
+        Ok(Self { clients, guard, gate: Arc::default(), settings: Arc::new(settings) })
     }
 
     /// The same client, its connections and waits shared, without its token; `None` if it has none.
@@ -189,7 +187,7 @@ impl Http {
         let pass = self.gate.pass(&origin, self.settings.retry.longest_elapsed).await;
         pass.map_err(|wait| HttpError::Busy { url: safe_url.clone(), wait })?;
         attempt.count_request();
-        let answer = self.request(url, attempt.range).send().await;
+        let answer = self.answer(url, &origin, attempt).await;
         let response = answer.map_err(|error| HttpError::transport(safe_url, error))?;
         let status = response.status().as_u16();
         attempt.answered(status);
@@ -199,10 +197,36 @@ impl Http {
         Ok(response)
     }
 
-    fn request(&self, url: Url, range: Option<&Range<u64>>) -> RequestBuilder {
+    /// The answer to a request, in whichever version of HTTP the server speaks.
+    async fn answer(
+        &self,
+        url: Url,
+        origin: &Origin,
+        attempt: &Attempt<'_>,
+    ) -> Result<Response, reqwest::Error> {
+        loop {
+            // Whoever kept a connection while waiting for another could wait for ever.
+            attempt.hold(None);
+            let (client, permit) = self.clients.of(&url).await?;
+            let is_http2_alone = permit.is_none();
+            attempt.hold(permit);
+            match self.request(&client, url.clone(), attempt.range).send().await {
+                Ok(response) => {
+                    if self.clients.answered(origin, &response) {
+                        attempt.hold(None);
+                    }
+                    return Ok(response);
+                }
+                Err(error) if is_http2_alone && self.clients.failed(origin, &error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn request(&self, client: &Client, url: Url, range: Option<&Range<u64>>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.settings.endpoint.origin();
         let token = self.settings.token.as_ref().filter(|_| is_endpoint);
-        let request = self.client.get(url).timeout(self.settings.timeouts.request);
+        let request = client.get(url).timeout(self.settings.timeouts.request);
         let request = match range {
             Some(range) => request
                 .header(RANGE, format!("bytes={}", attempt::shown(range)))
@@ -214,33 +238,4 @@ impl Http {
             None => request,
         }
     }
-}
-
-fn builder(settings: &Settings, guard: &Arc<Guard>) -> reqwest::ClientBuilder {
-    let builder = reqwest::Client::builder()
-        .user_agent(settings.user_agent.clone())
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .connect_timeout(settings.timeouts.connect)
-        .read_timeout(settings.timeouts.read)
-        // All requests to a server share one connection of HTTP/2, the next attempt at one that timed out
-        // too. If nothing moves on it any more, it must be found dead before the read is given up.
-        .http2_keep_alive_interval(settings.timeouts.read / 2)
-        .http2_keep_alive_timeout(settings.timeouts.read / 4)
-        // Another crate of the build may have turned these on, and a range that was inflated behind our
-        // back is not the range that was asked for.
-        .no_gzip()
-        .no_brotli()
-        .no_zstd()
-        .no_deflate();
-    let builder = match settings.addresses {
-        AddressPolicy::Public => builder.dns_resolver(GuardedResolver(Arc::clone(guard))),
-        AddressPolicy::Any => builder,
-    };
-    if settings.proxy_from_env { builder } else { builder.no_proxy() }
-}
-
-fn bundled_roots() -> impl Iterator<Item = Certificate> {
-    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-    roots.filter_map(|root| Certificate::from_der(root).ok())
 }

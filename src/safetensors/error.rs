@@ -90,15 +90,24 @@ pub enum Impostor {
 }
 
 impl Impostor {
+    /// What each starts with, white space aside.
+    const STARTS: [(&[u8], Self); 4] = [
+        (b"version ", Self::GitLfsPointer),
+        (b"<", Self::Markup),
+        (b"PK\x03\x04", Self::Zip),
+        (b"GGUF", Self::Gguf),
+    ];
+
     /// Recognizes an index that is something else, or the start of a file that is.
     pub(super) fn recognize(start: &[u8]) -> Option<Self> {
-        match start.trim_ascii_start() {
-            [b'v', b'e', b'r', b's', b'i', b'o', b'n', b' ', ..] => Some(Self::GitLfsPointer),
-            [b'<', ..] => Some(Self::Markup),
-            [b'P', b'K', 3, 4, ..] => Some(Self::Zip),
-            [b'G', b'G', b'U', b'F', ..] => Some(Self::Gguf),
-            _ => None,
-        }
+        let start = start.trim_ascii_start();
+        let mut found = Self::STARTS.into_iter().filter(|(of, _)| start.starts_with(of));
+        found.next().map(|(_, impostor)| impostor)
+    }
+
+    /// Whether more bytes after these could make an impostor of them.
+    pub(super) fn is_possible(start: &[u8]) -> bool {
+        Self::STARTS.iter().any(|(of, _)| of.starts_with(start.trim_ascii_start()))
     }
 }
 

@@ -1,13 +1,24 @@
 //! The index of a sharded set of weights.
 
-mod wire;
+mod flaw;
+mod frame;
+mod listing;
+mod metadata;
+mod outline;
+mod reader;
+mod shards;
+mod text;
+
+use std::fmt::Debug;
 
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Map, Value};
 
-use self::wire::Listing;
+use self::frame::Frame;
+pub use self::outline::{IndexOutline, NamesDigest};
+pub use self::reader::IndexReader;
 use super::names::{LONGEST, NameList, Names};
-use super::{Impostor, IndexError, RepoPath, SafetensorsFileHeader, clip};
+use super::{IndexError, RepoPath, SafetensorsFileHeader, clip};
 
 /// The checked index of a sharded repo, `model.safetensors.index.json`.
 ///
@@ -25,12 +36,11 @@ use super::{Impostor, IndexError, RepoPath, SafetensorsFileHeader, clip};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsIndexJson {
-    dtype: Option<String>,
-    metadata: Option<Map<String, Value>>,
+    frame: Frame,
     tensors: Names,
-    /// For each tensor the place of its shard in `shards`: a name per shard is kept, not one per tensor.
+    /// For each tensor the place of its shard among the shards: a name per shard is kept, not one per
+    /// tensor.
     places: Vec<u16>,
-    shards: Vec<RepoPath>,
 }
 
 impl SafetensorsIndexJson {
@@ -48,26 +58,9 @@ impl SafetensorsIndexJson {
     ///
     /// The first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
-        if json.len() > LONGEST {
-            return Err(IndexError::Json { message: "longer than 4 GiB".to_owned() });
-        }
-        let mut listing = Listing::default();
-        if let Err(error) = listing.read(json) {
-            // A refusal of our own ends the parser's work early; its complaint then says nothing.
-            return Err(listing.refusal.unwrap_or_else(|| diagnose(json, &error)));
-        }
-        let tensors = listing.tensors.ok_or(IndexError::NoWeightMap)?;
-        if tensors.len() == 0 {
-            return Err(IndexError::EmptyWeightMap);
-        }
-        let tensors = tensors.into_names();
-        Ok(Self {
-            dtype: listing.dtype,
-            metadata: listing.metadata,
-            tensors: tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?,
-            places: listing.places,
-            shards: listing.shards,
-        })
+        let mut reader = IndexReader::default();
+        reader.feed(json)?;
+        reader.finish()
     }
 
     /// The index of shards that have none, of at most [`Self::MAX_SHARDS`], from their headers.
@@ -87,13 +80,14 @@ impl SafetensorsIndexJson {
         }
         let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
         let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
-        Ok(Self { dtype: None, metadata: None, tensors, places, shards })
+        let frame = Frame { shards, ..Frame::default() };
+        Ok(Self { frame, tensors, places })
     }
 
     /// The shards, each once, in the order of their names.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
-        &self.shards
+        &self.frame.shards
     }
 
     /// Every tensor with the shard that the index puts it into, in the order of the index.
@@ -114,26 +108,26 @@ impl SafetensorsIndexJson {
     }
 
     fn at(&self, place: u16) -> &RepoPath {
-        &self.shards[usize::from(place)]
+        &self.frame.shards[usize::from(place)]
     }
 
     /// The `metadata` of the index, as it stands there.
     #[must_use]
     pub fn metadata(&self) -> Option<&Map<String, Value>> {
-        self.metadata.as_ref()
+        self.frame.metadata.as_ref()
     }
 
     /// The bytes of all tensors together, as the index claims them.
     #[must_use]
     pub fn total_size(&self) -> Option<u64> {
-        whole_number(self.metadata.as_ref()?.get("total_size")?)
+        self.frame.total_size()
     }
 
     /// The parameters of all tensors together, as the index claims them (`total_parameters`). A
     /// claim, not a count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
-        whole_number(self.metadata.as_ref()?.get("total_parameters")?)
+        self.frame.declared_total()
     }
 }
 
@@ -152,10 +146,10 @@ impl Serialize for SafetensorsIndexJson {
         }
 
         let mut index = serializer.serialize_struct("SafetensorsIndexJson", 3)?;
-        if let Some(dtype) = &self.dtype {
+        if let Some(dtype) = &self.frame.dtype {
             index.serialize_field("dtype", dtype)?;
         }
-        if let Some(metadata) = &self.metadata {
+        if let Some(metadata) = &self.frame.metadata {
             index.serialize_field("metadata", metadata)?;
         }
         index.serialize_field("weight_map", &WeightMap(self))?;
@@ -171,35 +165,58 @@ fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> Index
     IndexError::InTwoShards { tensor, first, second }
 }
 
-/// Some exporters write their totals as text, some as a float.
-fn whole_number(value: &Value) -> Option<u64> {
-    /// Above 2^53 a float no longer tells whole numbers apart.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "in range and whole by the test before"
-    )]
-    match value {
-        Value::String(text) => text.parse().ok(),
-        Value::Number(number) => number.as_u64().or_else(|| {
-            let float = number.as_f64()?;
-            ((0.0..EXACT).contains(&float) && float.fract() == 0.0).then_some(float as u64)
-        }),
-        _ => None,
+/// What an [`IndexReader`] can make of an index.
+pub trait FromIndex: Sized {
+    /// What it keeps of the `weight_map` on the way.
+    type Entries: Entries<Index = Self>;
+}
+
+/// Takes the entries of a `weight_map`, in the order of the index.
+pub trait Entries: Debug + Default {
+    /// What becomes of them.
+    type Index;
+
+    /// Takes a tensor with the place of its shard among those that were named so far.
+    fn take(&mut self, tensor: &str, place: u16);
+
+    /// Ends the index. The shards are sorted now; `ranks` has the new place of each by its old one.
+    ///
+    /// # Errors
+    ///
+    /// When the entries break a rule together.
+    fn finish(self, frame: Frame, ranks: &[u16]) -> Result<Self::Index, IndexError>;
+}
+
+/// Every tensor, and for each of them the place of its shard.
+#[derive(Debug, Default)]
+pub struct Tensors {
+    names: NameList,
+    places: Vec<u16>,
+}
+
+impl FromIndex for SafetensorsIndexJson {
+    type Entries = Tensors;
+}
+
+impl Entries for Tensors {
+    type Index = SafetensorsIndexJson;
+
+    fn take(&mut self, tensor: &str, place: u16) {
+        self.names.push(tensor);
+        self.places.push(place);
+    }
+
+    fn finish(mut self, frame: Frame, ranks: &[u16]) -> Result<SafetensorsIndexJson, IndexError> {
+        let tensors = self.names.into_names();
+        let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
+        self.places.iter_mut().for_each(|place| *place = ranks[usize::from(*place)]);
+        Ok(SafetensorsIndexJson { frame, tensors, places: self.places })
     }
 }
 
-/// What a parser's complaint most likely means.
-fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
-    if let Some(impostor) = Impostor::recognize(json) {
-        return IndexError::NotAnIndex { impostor };
-    }
-    match json.split(|&byte| byte == b'\n').position(|line| line.starts_with(b"<<<<<<< ")) {
-        Some(at) => IndexError::MergeConflict { line: at + 1 },
-        None => IndexError::Json { message: clip(&error.to_string()) },
-    }
-}
-
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod pieces;
 #[cfg(test)]
 mod tests;

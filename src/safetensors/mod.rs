@@ -29,7 +29,7 @@ pub use dtype::{Dtype, UnknownDtype};
 pub use error::{HeaderError, Impostor, IndexError};
 pub use finding::{Finding, Severity};
 pub use header::SafetensorsFileHeader;
-pub use index::SafetensorsIndexJson;
+pub use index::{IndexOutline, IndexReader, NamesDigest, SafetensorsIndexJson};
 pub use length::{HeaderLength, PREFIX_LENGTH};
 pub use path::{PathError, RepoPath};
 pub use tensor::TensorInfo;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::safetensors::PathError;
+use crate::safetensors::{Impostor, PathError, clip};
 
 fn parse(json: impl AsRef<[u8]>) -> Result<SafetensorsIndexJson, IndexError> {
     SafetensorsIndexJson::from_json(json.as_ref())

@@ -1,14 +1,18 @@
-//! Indexes: what parses names safe shards only, is consistent, and survives being written.
+//! Indexes: what parses names safe shards only, is consistent, survives being written, and is the same
+//! when it arrives in pieces.
 
 #![no_main]
 
+use hf_meta::safetensors::{IndexError, IndexOutline, IndexReader, NamesDigest};
 use hf_meta::{RepoPath, SafetensorsIndexJson};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
 fuzz_target!(|json: &[u8]| {
-    match SafetensorsIndexJson::from_json(json) {
+    let read = SafetensorsIndexJson::from_json(json);
+    check_pieces(json, &read);
+    match read {
         Ok(index) => {
             check_shards(&index);
             check_tensors(&index);
@@ -18,6 +22,45 @@ fuzz_target!(|json: &[u8]| {
         Err(error) => check_messages(&error),
     }
 });
+
+/// An index is the same from pieces, of lengths that its own bytes give, and its outline says what it
+/// does.
+fn check_pieces(json: &[u8], whole: &Result<SafetensorsIndexJson, IndexError>) {
+    let (mut index, mut outline) =
+        (IndexReader::<SafetensorsIndexJson>::default(), IndexReader::<IndexOutline>::default());
+    let mut rest = json;
+    while let [first, ..] = rest {
+        // Most pieces are short, but not so many that a long input takes long.
+        let length = usize::from(first % 16) + json.len() / 256 + 1;
+        let (piece, more) = rest.split_at(length.min(rest.len()));
+        assert_eq!(index.feed(piece).is_err(), outline.feed(piece).is_err());
+        assert_eq!(index.shards(), outline.shards());
+        rest = more;
+    }
+    assert_eq!(&index.finish(), whole);
+    check_outline(outline.finish(), whole);
+}
+
+fn check_outline(
+    outline: Result<IndexOutline, IndexError>,
+    index: &Result<SafetensorsIndexJson, IndexError>,
+) {
+    match (outline, index) {
+        (Ok(outline), Ok(index)) => {
+            assert!(outline.is_distinct());
+            assert_eq!(outline.shards(), index.shards());
+            assert_eq!(outline.metadata(), index.metadata());
+            let mut names = vec![NamesDigest::default(); index.shards().len()];
+            for (tensor, shard) in index.weight_map() {
+                let at = index.shards().binary_search(shard).expect("a shard that is not listed");
+                names[at].add(tensor);
+            }
+            assert_eq!(outline.names(), names);
+        }
+        (Ok(outline), Err(IndexError::DuplicateTensor { .. })) => assert!(!outline.is_distinct()),
+        (outline, index) => assert_eq!(outline.err().as_ref(), index.as_ref().err()),
+    }
+}
 
 /// Shards are files beside or below the index, each listed once, in order.
 fn check_shards(index: &SafetensorsIndexJson) {

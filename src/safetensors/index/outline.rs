@@ -1,0 +1,155 @@
+//! An index of which only counts are asked for: it grows with the shards, not with the tensors.
+
+use std::hash::{BuildHasher, RandomState};
+use std::iter::zip;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::frame::Frame;
+use super::{Entries, FromIndex};
+use crate::safetensors::{IndexError, RepoPath};
+
+/// The checked index of a sharded repo less the names of the tensors, of which it keeps a digest for
+/// each shard.
+///
+/// Checks what [`SafetensorsIndexJson`](super::SafetensorsIndexJson) does, but cannot say which tensor
+/// occurs twice. If [`is_distinct`](Self::is_distinct), and the header of every shard has names of
+/// the same digest as the index has for it, then index and headers put the same tensors into the same
+/// shards, and every tensor into one. Anything else is to be looked into with names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexOutline {
+    pub(super) frame: Frame,
+    names: Vec<NamesDigest>,
+    is_distinct: bool,
+}
+
+impl IndexOutline {
+    /// The shards, each once, in the order of their names.
+    #[must_use]
+    pub fn shards(&self) -> &[RepoPath] {
+        &self.frame.shards
+    }
+
+    /// The names of the tensors of each shard, in the order of the shards.
+    #[must_use]
+    pub fn names(&self) -> &[NamesDigest] {
+        &self.names
+    }
+
+    /// Whether no tensor occurs twice, in one shard or in several. This is told by the hashes of the
+    /// names: where it is `false`, that two names have the same hash is another explanation, though with
+    /// 500,000 tensors it is so once in a hundred million times.
+    #[must_use]
+    pub fn is_distinct(&self) -> bool {
+        self.is_distinct
+    }
+
+    /// The `metadata` of the index, as it stands there.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Map<String, Value>> {
+        self.frame.metadata.as_ref()
+    }
+
+    /// The bytes of all tensors together, as the index claims them.
+    #[must_use]
+    pub fn total_size(&self) -> Option<u64> {
+        self.frame.total_size()
+    }
+
+    /// The parameters of all tensors together, as the index claims them.
+    #[must_use]
+    pub fn declared_total(&self) -> Option<u64> {
+        self.frame.declared_total()
+    }
+}
+
+/// A digest of the names of some tensors, in whatever order they come.
+///
+/// Two are equal if the names are, and as good as never if not: it holds how many names there are,
+/// their length, and the sum of their 64-bit hashes. The hash has a key that is drawn for each process
+/// and never leaves it, so names cannot be chosen to have the sum of others; nor do digests mean anything
+/// to another process.
+///
+/// ```
+/// use hf_meta::safetensors::NamesDigest;
+///
+/// let [one, other] = [["h.0", "h.1"], ["h.1", "h.0"]].map(NamesDigest::from_iter);
+/// assert_eq!(one, other);
+/// assert_ne!(one, NamesDigest::from_iter(["h.0", "h.2"]));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NamesDigest {
+    tensors: u64,
+    bytes: u64,
+    hashes: u64,
+}
+
+static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl NamesDigest {
+    /// Adds a name.
+    pub fn add(&mut self, name: &str) {
+        self.add_hashed(name, KEY.hash_one(name));
+    }
+
+    fn add_hashed(&mut self, name: &str, hash: u64) {
+        self.tensors += 1;
+        self.bytes = self.bytes.saturating_add(name.len() as u64);
+        self.hashes = self.hashes.wrapping_add(hash);
+    }
+
+    /// How many names there are.
+    #[must_use]
+    pub fn tensors(&self) -> u64 {
+        self.tensors
+    }
+
+    /// The length of all names together, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl<'a> FromIterator<&'a str> for NamesDigest {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
+        let mut digest = Self::default();
+        names.into_iter().for_each(|name| digest.add(name));
+        digest
+    }
+}
+
+/// What is kept while the index is read.
+#[derive(Debug, Default)]
+pub struct Digests {
+    by_place: Vec<NamesDigest>,
+    /// Of all names. Sums do not show that a tensor is in two shards if their headers have it, too.
+    hashes: Vec<u64>,
+}
+
+impl FromIndex for IndexOutline {
+    type Entries = Digests;
+}
+
+impl Entries for Digests {
+    type Index = IndexOutline;
+
+    fn take(&mut self, tensor: &str, place: u16) {
+        let place = usize::from(place);
+        if place == self.by_place.len() {
+            self.by_place.push(NamesDigest::default());
+        }
+        let hash = KEY.hash_one(tensor);
+        self.by_place[place].add_hashed(tensor, hash);
+        self.hashes.push(hash);
+    }
+
+    fn finish(mut self, frame: Frame, ranks: &[u16]) -> Result<IndexOutline, IndexError> {
+        self.hashes.sort_unstable();
+        let is_distinct = self.hashes.is_sorted_by(|one, next| one < next);
+        let mut names = vec![NamesDigest::default(); self.by_place.len()];
+        zip(ranks, self.by_place).for_each(|(&rank, digest)| names[usize::from(rank)] = digest);
+        Ok(IndexOutline { frame, names, is_distinct })
+    }
+}
