@@ -11,7 +11,7 @@ use serde::Serialize;
 use self::name::{Form, Shard, WeightsName};
 use crate::safetensors::RepoPath;
 
-pub(crate) use self::name::names_shards;
+pub(crate) use self::name::{names_shard, names_shards};
 pub use self::others::OtherWeights;
 
 /// A file that is there, and its size in bytes.
@@ -145,6 +145,17 @@ impl Layout {
         (candidates.filter(is_rival).count() == 1).then_some(main)
     }
 
+    /// The shards of the same models as these shards that are not among them.
+    pub(crate) fn left_over(&self, named: &[RepoPath]) -> Vec<RepoPath> {
+        let named: BTreeSet<_> = named.iter().collect();
+        let models = named.iter().filter_map(|path| Some(WeightsName::of(path)?.0.model()));
+        let models: BTreeSet<_> = models.collect();
+        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().model()));
+        let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
+        let left_over = members.map(|(_, path)| path).filter(|path| !named.contains(path));
+        left_over.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+    }
+
     /// How likely a set is the model: places and names that mean one come first, in the order in which
     /// huggingface.js looks through those that it knows, then what is alone at the top, then the rest.
     fn rank(&self, name: &WeightsName) -> usize {
@@ -181,8 +192,7 @@ fn is_first_module(folder: &str) -> bool {
 fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     let mut models = BTreeMap::<_, Vec<_>>::new();
     for set in sets {
-        let WeightsName { folder, stem, variant, .. } = set.name.clone();
-        models.entry((folder, stem, variant)).or_default().push(set);
+        models.entry(set.name.clone().model()).or_default().push(set);
     }
     let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
     sets.sort_unstable_by(|one, other| one.path.cmp(&other.path));

@@ -116,8 +116,9 @@ impl Kinds {
     /// What is at a depth of names that agree up to there, and of which kind each is.
     fn modules(&mut self, leaves: &[Leaf<'_>], depth: usize) -> Vec<(usize, Module)> {
         // A tensor and a module may have the same name.
-        let key = |leaf: &Leaf<'_>| (leaf.parts[depth].to_owned(), leaf.parts.len() == depth + 1);
-        let same = leaves.chunk_by(|a, b| key(a) == key(b));
+        let is_tensor = |leaf: &Leaf<'_>| leaf.parts.len() == depth + 1;
+        let same = leaves
+            .chunk_by(|a, b| a.parts[depth] == b.parts[depth] && is_tensor(a) == is_tensor(b));
         collapse(same.map(|leaves| self.node(leaves, depth)).collect())
     }
 

@@ -82,6 +82,10 @@ fn print(
         render(&mut stdout, &diff)?;
         stdout.flush()?;
     }
+    for (asked, side) in asked.iter().zip([before, after]) {
+        let notes = report::findings(asked, &side.facts().findings);
+        anstream::stderr().write_all(notes.as_bytes())?;
+    }
     Ok(if diff.is_empty() { Outcome::Fine } else { Outcome::Negative })
 }
 

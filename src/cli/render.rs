@@ -55,7 +55,7 @@ fn by_dtype<const N: usize>(
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.parameters));
     let mut table = vec![head.map(str::to_owned)];
     table.extend(rows.iter().map(|(dtype, row)| cells(escape(dtype.as_str()), row)));
-    if rows.len() > 1 {
+    if rows.len() != 1 {
         table.push(cells("total".to_owned(), count.totals()));
     }
     let mut columns = Columns::new(std::array::from_fn(|at| at > 0));
@@ -117,7 +117,16 @@ pub(crate) fn tree(
 ) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
     tree::draw(out, &Tree::of(parsed), screen)?;
-    writeln!(out, "{}\n", contents(&Counts::from(parsed)))
+    writeln!(out, "{}", contents(&Counts::from(parsed)))?;
+    let totals = parsed.parameter_count().totals();
+    if totals.parameters != totals.elements {
+        let parameters = thousands(totals.parameters);
+        writeln!(
+            out,
+            "{DIM}elements are as stored, and hold {parameters} parameters; see --explain{DIM:#}"
+        )?;
+    }
+    writeln!(out)
 }
 
 /// Every tensor that the filter lets through, one a line, written as it is made: there may be very

@@ -62,7 +62,7 @@ struct View {
     #[arg(long, short)]
     tensors: bool,
 
-    /// Draw the modules as a tree, with what is repeated told once
+    /// Draw the modules as a tree of elements as stored, with what is repeated told once
     #[arg(long)]
     tree: bool,
 

@@ -47,8 +47,12 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// A number of parameters as the names of models have it, in whole billions or millions: `3B`, `400M`.
-/// What is over is dropped, as in nearly all of those names.
+/// What is over is dropped, as in nearly all of those names; trillions have tenths, rounded: `1.6T`.
 pub(crate) fn size_of_model(parameters: u64) -> String {
+    if parameters >= 1_000_000_000_000 {
+        let tenths = (parameters / 10_000_000_000 + 5) / 10;
+        return format!("{}.{}T", thousands(tenths / 10), tenths % 10);
+    }
     match (parameters / 1_000_000_000, parameters / 1_000_000) {
         (0, 0) => parameters.to_string(),
         (0, millions) => format!("{millions}M"),
@@ -97,7 +101,10 @@ mod tests {
             (999_999_999, "999M"),
             (3_945_678_912, "3B"),
             (684_531_386_000, "684B"),
-            (u64::MAX, "18446744073B"),
+            (999_999_999_999, "999B"),
+            (1_026_879_376_368, "1.0T"),
+            (1_598_839_674_782, "1.6T"),
+            (u64::MAX, "18,446,744.1T"),
         ];
         for (parameters, expected) in cases {
             assert_eq!(size_of_model(parameters), expected);

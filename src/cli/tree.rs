@@ -17,8 +17,8 @@ const BAR: usize = 10;
 /// The least room that the contents of modules are of use in, in characters.
 const LEAST_CONTENT: usize = 16;
 
-/// Lines of a screen that are kept for the headings, the total and the prompt.
-const KEPT: usize = 7;
+/// Lines of a screen that are kept for the headings, the total, what is said below it, and the prompt.
+const KEPT: usize = 8;
 
 /// The most tensors of a module that stand in its own row.
 const MOST_INLINE: usize = 4;

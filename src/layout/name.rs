@@ -60,10 +60,20 @@ impl WeightsName {
         Some((name(Form::Shards, &text), path.sibling(&RepoPath::trusted(&common)), Some(shard)))
     }
 
+    /// What all forms of one model have in common: folder, stem and variant.
+    pub(super) fn model(self) -> (String, String, String) {
+        (self.folder, self.stem, self.variant)
+    }
+
     /// Whether both are the same model, be it in another form or variant.
     pub(super) fn is_same_model(&self, other: &Self) -> bool {
         (&self.folder, &self.stem) == (&other.folder, &other.stem)
     }
+}
+
+/// Whether the name of a file says which shard it is, and of how many.
+pub(crate) fn names_shard(path: &RepoPath) -> bool {
+    WeightsName::of(path).is_some_and(|(.., shard)| shard.is_some())
 }
 
 /// Whether a path is that of shards without an index, as [`WeightsName::of`] writes it.

@@ -1,6 +1,7 @@
 //! Reading headers: all of one commit, side by side, within a budget, and held against each other.
 
 mod counts;
+mod left_over;
 mod verify;
 
 use std::ops::Range;

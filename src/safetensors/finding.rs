@@ -58,12 +58,15 @@ pub enum Finding {
         "by their names there are {of} shards `{shards}`, but the index names {named} of them; number {first} is the first that it does not"
     )]
     NumberMissing { shards: String, of: u64, named: u64, first: u64 },
-    #[error("the number of `{shard}` is not one of those that its name counts")]
-    NumberBeyond { shard: String },
+    #[error("`{shard}` is beyond the {of} shards that its name counts from {first} on")]
+    NumberBeyond { shard: String, of: u64, first: u64 },
     #[error("`{first}` and `{second}` have the same number")]
     NumberTwice { first: String, second: String },
     #[error("the names `{first}` and `{second}` differ in how many shards there are")]
     NumberOf { first: String, second: String },
+    /// It is mostly of another split of the same model. Loaders pass it over; downloads do not.
+    #[error("`{shard}` is there, but the index does not name it")]
+    LeftOver { shard: String },
     /// An output embedding, dropped when the weights were saved.
     #[error(
         "the index puts tensor `{tensor}` into `{shard}`, but no shard holds it: it is tied to `{stored}` (`tie_word_embeddings`)"

@@ -50,7 +50,7 @@ fn check_set(set: &[Numbered<'_>]) -> Option<Finding> {
     let mut numbers = BTreeMap::new();
     for shard in set {
         if shard.number - start >= shard.of {
-            return Some(Finding::NumberBeyond { shard: shard.name() });
+            return Some(Finding::NumberBeyond { shard: shard.name(), of: shard.of, first: start });
         }
         if let Some(twin) = numbers.insert(shard.number, shard) {
             return Some(Finding::NumberTwice { first: twin.name(), second: shard.name() });
@@ -106,7 +106,9 @@ mod tests {
         assert_eq!(found(&[(2, 3), (3, 3)]), [missing(3, 2, 1)]);
         assert_eq!(found(&[(0, 3), (1, 3)]), [missing(3, 2, 2)]);
         assert_eq!(found(&[(1, u64::MAX)]), [missing(u64::MAX, 1, 2)]);
-        assert_eq!(found(&[(1, 2), (3, 2)]), [Finding::NumberBeyond { shard: name(3, 2) }]);
+        let beyond = |shard, first| Finding::NumberBeyond { shard, of: 2, first };
+        assert_eq!(found(&[(1, 2), (3, 2)]), [beyond(name(3, 2), 1)]);
+        assert_eq!(found(&[(0, 2), (1, 2), (2, 2)]), [beyond(name(2, 2), 0)]);
         assert_eq!(
             found(&[(1, 2), (2, 3)]),
             [Finding::NumberOf { first: name(1, 2), second: name(2, 3) }]

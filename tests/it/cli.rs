@@ -90,6 +90,15 @@ fn quantized_models_are_explained() {
 }
 
 #[test]
+fn nothing_adds_up_to_nothing() {
+    let hub = support::documented();
+    let stdout = run(&hub, &["example/lora-without-weights"]).data();
+    let table: Vec<_> = stdout.lines().skip(1).take(2).collect();
+    let rows = ["dtype  parameters  bytes  share", "total           0    0 B      -"];
+    assert_eq!(table, rows, "{stdout}");
+}
+
+#[test]
 fn masks_are_explained() {
     let hub = support::documented();
     insta::assert_snapshot!("explained_gpt2", run(&hub, &["gpt2", "--explain"]).data());
@@ -107,7 +116,8 @@ fn tensors_through_a_filter() {
 #[test]
 fn trees() {
     let hub = support::documented();
-    let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b", "--tree"]).data();
+    let repos = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "openai/gpt-oss-20b"];
+    let stdout = run(&hub, &[&repos[..], &["--tree"]].concat()).data();
     insta::assert_snapshot!(stdout);
 }
 

@@ -151,6 +151,20 @@ fn the_command_as_json() {
     insta::assert_json_snapshot!(json);
 }
 
+/// A count that is in doubt makes the comparison of counts doubtful.
+#[test]
+fn what_is_odd_about_a_side_is_said() {
+    let mut odd = Checkpoint::of(BLOOM);
+    odd.index["metadata"]["total_size"] = 1.into();
+    let hub =
+        LocalHub::start([Checkpoint::of(BLOOM).repo("org/good"), odd.repo("org/odd")]).unwrap();
+    let ran = run(&hub, &["diff", "org/good", "org/odd"]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    let said =
+        "warning: org/odd: the index declares 1 bytes of tensors, but they have 352494542848\n";
+    assert_eq!(ran.stderr, said);
+}
+
 #[test]
 fn what_cannot_be_compared() {
     let hub = LocalHub::start([support::sharded("org/good"), Repo::new("org/empty")]).unwrap();

@@ -15,6 +15,7 @@ mod bad_input;
 mod checkpoint;
 mod cli;
 mod counts;
+mod crafted;
 mod diff;
 mod differential;
 mod documented;
@@ -33,6 +34,7 @@ mod published;
 mod quantization;
 mod requests;
 mod resilience;
+mod rules;
 mod sources;
 mod support;
 #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@ use hf_meta::safetensors::Finding;
 use hf_meta::{Client, Error, RetryPolicy, SafetensorsParseFromRepo};
 
 use crate::hub::{Fault, File, LocalHub, Repo};
+use crate::models::{self, Model};
 use crate::support;
 
 const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#;
@@ -63,17 +64,27 @@ fn rows(rows: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
     rows.iter().map(|&(dtype, n, elements)| (dtype.to_owned(), n, elements)).collect()
 }
 
+/// The fixtures that are quantized.
+const QUANTIZED: [&str; 3] = [
+    "openai/gpt-oss-20b",
+    "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit",
+    "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16",
+];
+
 #[tokio::test]
-async fn no_fixture_calls_for_a_configuration() {
+async fn quantized_fixtures_alone_call_for_a_configuration() {
     let hub = support::documented();
-    let client = support::client(&hub);
-    for repo in ["gpt2", "roberta-base", "EleutherAI/gpt-neox-20b", "bigscience/bloom"] {
-        let parsed = client.model(repo).parse_safetensors_metadata().await.unwrap();
-        for (dtype, row) in parsed.parameter_count().rows() {
-            assert_eq!(row.parameters, row.elements, "{repo} {dtype}");
-        }
+    let fixtures = models::fixtures();
+    for Model { repo, .. } in &fixtures {
+        hub.clear_log();
+        let parsed = support::parse(&hub, repo).await.unwrap();
+        let is_quantized = QUANTIZED.contains(repo);
+        assert_eq!(configs_asked(&hub).len(), usize::from(is_quantized), "{repo}");
+        let mut rows = parsed.parameter_count().rows();
+        let is_as_stored = rows.all(|(_, row)| row.parameters == row.elements);
+        assert_eq!(is_as_stored, !is_quantized, "{repo}");
     }
-    assert!(hub.log().iter().all(|entry| !entry.path.contains("config.json")));
+    assert!(QUANTIZED.iter().all(|repo| fixtures.iter().any(|model| model.repo == *repo)));
 }
 
 #[tokio::test]

@@ -15,6 +15,9 @@ const SHARD: &str = "model_00007-of-00072.safetensors";
 const OTHER: &str = "model_00006-of-00072.safetensors";
 const TENSOR: &str = "h.5.input_layernorm.weight";
 
+/// A shard of the same model, split into fewer.
+const LEFT_OVER: &str = "model_00001-of-00036.safetensors";
+
 /// What is wrong, how it comes about, and the kinds of all findings that it gives cause for.
 type Defect = (&'static str, fn(&mut Checkpoint), &'static [&'static str]);
 
@@ -86,6 +89,7 @@ const WARNINGS: &[Defect] = &[
         |set| set.rename(SHARD, "model_00007-of-00073.safetensors"),
         &["numberOf"],
     ),
+    ("a shard of another split", |set| set.replace(LEFT_OVER, "anything"), &["leftOver"]),
     (
         "a tied output embedding in the index",
         |set| {
@@ -229,6 +233,22 @@ async fn a_server_that_fails() {
     let ran = run(&hub, &["verify", "org/planted", "--retries", "0"]);
     assert_eq!(ran.code, 3);
     assert!(ran.stdout.contains("not fully checked: 71 of 72 files"), "{}", ran.stdout);
+}
+
+#[tokio::test]
+async fn a_listing_that_fails_or_is_not_to_be_had() {
+    for (status, is_complete) in [(500, false), (403, true)] {
+        let hub = LocalHub::start([Checkpoint::of(BLOOM).repo("org/planted")]).unwrap();
+        hub.inject(move |request, _| {
+            request.path.contains("/tree/").then(|| Fault::Status(status, vec![]))
+        });
+        let retry = hf_meta::RetryPolicy::default().attempts(1);
+        let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
+        let verdict = client.model("org/planted").verify().await.unwrap();
+        assert_eq!((verdict.files, verdict.valid_files), (72, 72));
+        assert_eq!(verdict.is_complete(), is_complete, "{:?}", verdict.findings);
+        assert_eq!(verdict.findings.is_empty(), is_complete, "{:?}", verdict.findings);
+    }
 }
 
 /// What there is none of cannot be checked.

@@ -91,7 +91,7 @@ fn a_model_of_91_991_tensors_fits_on_a_screen() {
 
 #[test]
 fn what_does_not_fit_is_said() {
-    let screen = Some(Screen { width: 80, height: 13 });
+    let screen = Some(Screen { width: 80, height: 14 });
     let shapes: Vec<_> = (1..100_u64).map(|length| [length]).collect();
     let tensors = || shapes.iter().map(|shape| (format!("t{}", shape[0]), &shape[..]));
     let lines = drawn(&tree(tensors()), screen);

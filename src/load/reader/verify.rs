@@ -76,6 +76,7 @@ impl Reader {
             self.read_all(path, self.plan.shards(index.shards(), &index.digests())).await;
         survey.findings.extend(agreement::survey(index, &survey.headers));
         survey.findings.extend(numbering::check(index.shards()));
+        self.find_left_over(path, index.shards(), &mut survey.findings).await;
         survey.declared = index.declared_total();
         survey
     }
@@ -119,7 +120,7 @@ impl Reader {
         if input.is_some() || call_for_config(&counted) {
             let read = self.config(&mut findings).await;
             config = read.unwrap_or_else(|error| {
-                findings.push(finding(&RepoPath::trusted(CONFIG), error));
+                findings.insert(0, finding(&RepoPath::trusted(CONFIG), error));
                 None
             });
         }

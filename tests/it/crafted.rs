@@ -1,0 +1,63 @@
+//! The files of huggingface.js's tests of malformed headers: counts that are not those of the file.
+
+use hf_meta::safetensors::{Finding, HeaderError};
+use hf_meta::{Error, Summary};
+use serde_json::{Value, json};
+
+use crate::bad_input::error_of;
+use crate::hub::{LocalHub, Repo};
+use crate::support::{self, file};
+
+/// Two shapes in a file of 8 bytes, one of them of 9e46 elements.
+#[tokio::test]
+async fn a_count_that_no_number_holds() {
+    let header = json!({
+        "__metadata__": { "format": "pt" },
+        "model.qmoe.experts": {
+            "dtype": "F4",
+            "shape": [1_u64 << 62, 1_u64 << 62, 1_u64 << 32],
+            "data_offsets": [0, 4],
+        },
+        "model.qmoe.router": { "dtype": "F4", "shape": [24, 1024, 962], "data_offsets": [4, 8] },
+    });
+    let error = error_of(file(&header.to_string(), 8)).await;
+    let overflow = matches!(&error, Error::Header { source: HeaderError::Overflow { tensor, .. }, .. } if tensor == "model.qmoe.experts");
+    assert!(overflow, "{error:?}");
+}
+
+/// Ten tensors of 2 GiB each, which agree with each other, in a file without data.
+#[tokio::test]
+async fn a_count_that_the_file_does_not_hold() {
+    let experts = (0..10_u64).map(|at| {
+        let span = [at << 31, (at + 1) << 31];
+        let entry = json!({ "dtype": "F4", "shape": [65_536, 65_536], "data_offsets": span });
+        (format!("model.experts.{at}.w"), entry)
+    });
+    let header: serde_json::Map<_, _> = experts.collect();
+    let error = error_of(file(&Value::from(header).to_string(), 0)).await;
+    let size = matches!(error, Error::Header { source: HeaderError::FileSize { .. }, .. });
+    assert!(size, "{error:?}");
+}
+
+/// A total that the file claims of itself is shown as its claim, and never the count.
+#[tokio::test]
+async fn a_count_that_is_only_claimed() {
+    for (claimed, is_true) in [("999000000000", false), ("200", true)] {
+        let header = json!({
+            "__metadata__": { "format": "pt", "total_parameters": claimed },
+            "weight": { "dtype": "F32", "shape": [10, 20], "data_offsets": [0, 800] },
+        });
+        let file = file(&header.to_string(), 800);
+        let hub =
+            LocalHub::start([Repo::new("org/claims").file("model.safetensors", file)]).unwrap();
+        let parsed = support::parse(&hub, "org/claims").await.unwrap();
+        let summary = serde_json::to_value(Summary(&parsed)).unwrap();
+        assert_eq!(summary["parameterCount"], json!({ "F32": 200 }));
+        assert_eq!(summary["parameterTotal"], 200);
+        assert_eq!(summary["declaredTotal"], claimed.parse::<u64>().unwrap());
+        let findings = &parsed.facts().findings;
+        assert_eq!(findings.is_empty(), is_true, "{findings:?}");
+        let flagged = matches!(findings[..], [Finding::TotalParameters { found: 200, .. }]);
+        assert_eq!(flagged, !is_true, "{findings:?}");
+    }
+}

@@ -1,0 +1,108 @@
+//! The rules of counting, each with a case of it, over HTTP.
+//!
+//! They stand in [`TABLE`], which is for readers, too.
+
+use futures::stream::{self, StreamExt};
+use hf_meta::Dtype;
+use hf_meta::quantization::TensorGroup;
+
+use crate::hub::{File, LocalHub, Repo};
+use crate::{quantization, support};
+
+const TABLE: &str = include_str!("rules/table.md");
+
+/// The cases whose repositories are read at the same time.
+const AT_ONCE: usize = 8;
+
+/// A row of the table.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    rule: &'a str,
+    config: &'a str,
+    tensors: &'a str,
+    counted: &'a str,
+}
+
+impl<'a> Row<'a> {
+    fn parse(line: &'a str) -> Self {
+        let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [rule, config, tensors, counted] = cells[..] else { panic!("{line}") };
+        Self { rule, config: config.trim_matches('`'), tensors, counted }
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        TABLE.lines().filter(|line| line.starts_with("| ")).skip(1).map(Self::parse)
+    }
+
+    /// A file of what is between its backticks: names, dtypes and, where they are not `[12]`, shapes.
+    fn file(&self) -> File {
+        let tensors = self.tensors.split("; ").map(|tensor| tensor.trim_matches('`'));
+        let tensors: Vec<_> = tensors.map(tensor).collect();
+        let tensors =
+            tensors.iter().map(|(name, dtype, shape, width)| (*name, *dtype, &shape[..], *width));
+        quantization::tensors(&tensors.collect::<Vec<_>>())
+    }
+
+    /// What its tensors are counted as.
+    async fn count(&self) -> String {
+        let repo = Repo::new("org/case").file("model.safetensors", self.file());
+        let config = File::whole(self.config.to_owned());
+        let hub = LocalHub::start([repo.file("config.json", config)]).unwrap();
+        let parsed = support::parse(&hub, "org/case").await.unwrap();
+        assert_eq!(parsed.facts().findings, [], "{}", self.rule);
+        let groups = parsed.facts().counting.groups.iter().map(shown);
+        groups.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Name, dtype, shape and bytes per element.
+fn tensor(text: &str) -> (&str, &str, Vec<u64>, u64) {
+    let (name, rest) = text.split_once(' ').unwrap();
+    let (dtype, shape) = rest.split_once(' ').unwrap_or((rest, "[12]"));
+    let width = Dtype::from(dtype).bits().unwrap() / 8;
+    (name, dtype, serde_json::from_str(shape).unwrap(), width)
+}
+
+fn shown(TensorGroup { dtype, reason, buffer, count, .. }: &TensorGroup) -> String {
+    let buffer = buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
+    format!("{dtype} {} → {}: {reason}{buffer}", count.elements, count.parameters)
+}
+
+#[tokio::test]
+async fn each_rule_counts_as_the_table_says() {
+    let rows = stream::iter(Row::all());
+    let counted = rows.map(|row| async move { (row, row.count().await) }).buffered(AT_ONCE);
+    let counted: Vec<_> = counted.collect().await;
+    assert!(!counted.is_empty());
+    let wrong = counted.iter().filter(|(row, counted)| row.counted != counted);
+    let wrong: Vec<_> = wrong.map(|(row, counted)| format!("{}: {counted}", row.rule)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A method or a reason without a rule in the table would be one that nobody reads of.
+#[test]
+fn every_method_and_every_reason_is_in_the_table() {
+    let methods = ["gptq", "awq", "bitsandbytes", "compressed-tensors", "fp8", "mxfp4"];
+    let named = methods.map(|method| format!(r#""quant_method":"{method}""#));
+    for text in named.iter().map(String::as_str).chain([r#"{"quantization":"#]) {
+        assert!(Row::all().any(|row| row.config.contains(text)), "{text}");
+    }
+    let reasons = [
+        "as stored",
+        "unpacked ×",
+        "scale",
+        "zero point",
+        "shape of a packed weight",
+        "column order",
+        "lookup table",
+        "quantization state",
+        "scalar",
+        "attention mask",
+        "position or token type ids",
+        "rotary frequencies",
+        "batch-norm statistics",
+    ];
+    for reason in reasons {
+        assert!(Row::all().any(|row| row.counted.contains(reason)), "{reason}");
+    }
+}
