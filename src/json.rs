@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::hub::CommitSha;
 use crate::layout::WeightSet;
-use crate::parse::{Cost, SafetensorsParseFromRepo};
+use crate::parse::{Cost, Counts, Facts, SafetensorsParseFromRepo};
 use crate::quantization::{Counting, MixtureOfExperts, RuleSet, TensorGroup};
 use crate::safetensors::{
     Dtype, DtypeCount, Finding, ParameterCount, RepoPath, SafetensorsFileHeader,
@@ -22,13 +22,20 @@ pub struct Summary<'a>(pub &'a SafetensorsParseFromRepo);
 
 impl Serialize for Summary<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document::summary(self.0).serialize(serializer)
+        Document::summary(self.0.facts(), self.0.is_sharded(), self.0.filepaths())
+            .serialize(serializer)
+    }
+}
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Document::summary(&self.facts, self.sharded, self.paths.clone()).serialize(serializer)
     }
 }
 
 impl Serialize for SafetensorsParseFromRepo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let summary = Document::summary(self);
+        let summary = Document::summary(self.facts(), self.is_sharded(), self.filepaths());
         let document = match self {
             Self::Single(file) => Document { header: Some(&file.header), ..summary },
             Self::Sharded(shards) => Document {
@@ -75,13 +82,12 @@ struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    fn summary(parsed: &'a SafetensorsParseFromRepo) -> Self {
-        let facts = parsed.facts();
+    fn summary(facts: &'a Facts, sharded: bool, filepaths: Vec<RepoPath>) -> Self {
         let count = &facts.parameter_count;
         Self {
             source: &facts.source,
             commit: facts.commit.as_ref(),
-            sharded: parsed.is_sharded(),
+            sharded,
             parameter_count: count.iter().collect(),
             parameter_total: count.total(),
             element_count: elements(count),
@@ -93,7 +99,7 @@ impl<'a> Document<'a> {
             declared_total: facts.declared_total,
             moe: facts.counting.moe.map(Moe::from),
             counting: CountingDocument::from(&facts.counting),
-            filepaths: parsed.filepaths(),
+            filepaths,
             findings: &facts.findings,
             other_sets: facts.other_sets.as_deref(),
             cost: facts.cost.into(),

@@ -35,7 +35,9 @@ pub use json::Summary;
 pub use layout::{OtherWeights, WeightSet};
 pub use load::Progress;
 pub use model::Model;
-pub use parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
+pub use parse::{
+    Cost, Counts, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+};
 pub use safetensors::{
     Dtype, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo,
 };

@@ -15,7 +15,7 @@ use self::reader::Reader;
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::layout::{WeightSet, names_shards};
-use crate::parse::SafetensorsParseFromRepo;
+use crate::parse::{Counts, Facts, SafetensorsParseFromRepo};
 use crate::read::{Chunk, Meter};
 use crate::safetensors::{Finding, RepoPath};
 use crate::store::{Fetched, Store};
@@ -146,20 +146,31 @@ impl Weights {
 impl Load {
     /// Reads all headers, and ends at the first error.
     pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
-        let (reader, Found { weights, mut other_sets, is_whole }) = self.begin().await?;
+        let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
         let mut parsed = match weights {
             Weights::File { path, start } => reader.single(path, start.value).await?,
             Weights::Index { path, json } => reader.sharded(path, json.value).await?,
             Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await?,
         };
-        let read: BTreeSet<_> = parsed.filepaths().into_iter().collect();
-        if let Some(sets) = &mut other_sets {
-            sets.retain(|set| !set.is_part_of(&read));
-        }
-        let facts = parsed.facts_mut();
-        facts.other_sets = other_sets;
-        facts.findings.extend((!is_whole).then_some(Finding::PartlyListed));
+        let paths = parsed.filepaths();
+        finish(parsed.facts_mut(), &paths, other_sets, is_whole);
         Ok(parsed)
+    }
+
+    /// Counts, and keeps no header, where that can be done.
+    pub(crate) async fn count(self) -> Result<Counts, Error> {
+        let again = self.clone();
+        let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
+        let counts = match weights {
+            Weights::File { path, start } => reader.count_file(path, start.value).await?,
+            Weights::Index { path, json } => reader.count_shards(path, json.value).await?,
+            Weights::Shards { .. } => None,
+        };
+        let Some(mut counts) = counts else {
+            return again.run().await.map(|parsed| Counts::from(&parsed));
+        };
+        finish(&mut counts.facts, &counts.paths, other_sets, is_whole);
+        Ok(counts)
     }
 
     /// Reads all headers, and goes on where one is wrong.
@@ -218,4 +229,19 @@ impl Load {
         let json = self.store.whole(path, self.limits.index, meter).await?;
         Ok(Found::just(Weights::Index { path: path.clone(), json }))
     }
+}
+
+/// Says what else there is than what was read.
+fn finish(
+    facts: &mut Facts,
+    read: &[RepoPath],
+    mut other_sets: Option<Vec<WeightSet>>,
+    is_whole: bool,
+) {
+    let read: BTreeSet<_> = read.iter().cloned().collect();
+    if let Some(sets) = &mut other_sets {
+        sets.retain(|set| !set.is_part_of(&read));
+    }
+    facts.other_sets = other_sets;
+    facts.findings.extend((!is_whole).then_some(Finding::PartlyListed));
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::http::Http;
 use crate::hub::{Endpoint, Notices, RepoId, Revision};
 use crate::load::{Limits, Load, OnProgress, Plan, Progress, Target};
-use crate::parse::SafetensorsParseFromRepo;
+use crate::parse::{Counts, SafetensorsParseFromRepo};
 use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
 use crate::source::{Source, SourceError};
@@ -114,6 +114,20 @@ impl Model {
     pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(OnProgress(Arc::new(tell)));
         self
+    }
+
+    /// Counts as [`Model::parse_safetensors_metadata`] does, with the same requests, and keeps no header:
+    /// memory does not grow with the number of tensors.
+    ///
+    /// Where that cannot tell all, the headers are read once more and kept for as long as the call takes: when
+    /// index and headers do not put the same tensors into the same shards, for a model that was quantized
+    /// with MLX, and for shards that have no index.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::parse_safetensors_metadata`].
+    pub async fn count(&self) -> Result<Counts, Error> {
+        self.in_time(async { self.load().await?.count().await }).await
     }
 
     /// Reads the header of every file of weights, checks them, and counts.

@@ -72,6 +72,35 @@ pub struct Facts {
     pub cost: Cost,
 }
 
+/// The figures of a set of weights, without its headers.
+///
+/// Serializes to the JSON of [`SafetensorsParseFromRepo`] less `header`, `index` and `headers`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Counts {
+    /// The paths of all files that the figures are from, the index first.
+    pub paths: Vec<RepoPath>,
+    /// Whether the weights are spread over shards.
+    pub sharded: bool,
+    /// What was found out about them.
+    pub facts: Facts,
+}
+
+impl Counts {
+    /// The number of files of weights.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.paths.len() - usize::from(self.sharded)
+    }
+}
+
+impl From<&SafetensorsParseFromRepo> for Counts {
+    fn from(parsed: &SafetensorsParseFromRepo) -> Self {
+        let (paths, sharded) = (parsed.filepaths(), parsed.is_sharded());
+        Self { paths, sharded, facts: parsed.facts().clone() }
+    }
+}
+
 /// What a call took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

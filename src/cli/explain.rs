@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use hf_meta::SafetensorsParseFromRepo;
+use hf_meta::Facts;
 use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
 
 use super::columns::Columns;
@@ -10,9 +10,9 @@ use super::style::BOLD;
 use super::text::{escape, size_of_model, thousands};
 
 /// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.
-pub(crate) fn groups(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
-    let (counting, totals) = (&parsed.facts().counting, parsed.parameter_count().totals());
-    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+pub(crate) fn groups(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
+    let (counting, totals) = (&facts.counting, facts.parameter_count.totals());
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&facts.source))?;
     let mut groups: Vec<_> = counting.groups.iter().collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.count.parameters));
     let mut table =

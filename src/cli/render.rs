@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use hf_meta::safetensors::DtypeCount;
 use hf_meta::{
-    ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo, Tree,
+    Counts, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo,
+    Tree,
 };
 
 use super::columns::Columns;
@@ -19,10 +20,10 @@ const MOST_SETS: usize = 20;
 
 /// The parameters per dtype, what they add up to, and what it took to know. Elements stand beside the
 /// parameters where they are not the same number.
-pub(crate) fn counts(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
-    let count = parsed.parameter_count();
+pub(crate) fn counts(out: &mut impl Write, counts: &Counts) -> io::Result<()> {
+    let count = &counts.facts.parameter_count;
     let whole = count.totals().parameters;
-    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&counts.facts.source))?;
     if count.rows().all(|(_, row)| row.parameters == row.elements) {
         by_dtype(out, count, ["dtype", "parameters", "bytes", "share"], |name, row| {
             let share = share(row.parameters, whole);
@@ -35,12 +36,12 @@ pub(crate) fn counts(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) ->
             [name, parameters, elements, bytes(row.bytes), share(row.parameters, whole)]
         })?;
     }
-    if let Some(moe) = &parsed.facts().counting.moe {
+    if let Some(moe) = &counts.facts.counting.moe {
         writeln!(out, "{}", explain::active(moe))?;
     }
-    writeln!(out, "{}", contents(parsed))?;
-    other_sets(out, parsed)?;
-    writeln!(out, "{DIM}{}{DIM:#}\n", cost(parsed))
+    writeln!(out, "{}", contents(counts))?;
+    other_sets(out, counts)?;
+    writeln!(out, "{DIM}{}{DIM:#}\n", cost(counts))
 }
 
 /// A row for each dtype, those with most parameters first, and one for all of them.
@@ -65,30 +66,25 @@ fn by_dtype<const N: usize>(
 }
 
 /// How many files and tensors there are, and of which commit.
-fn contents(parsed: &SafetensorsParseFromRepo) -> String {
-    let totals = parsed.parameter_count().totals();
-    let files = match parsed {
-        SafetensorsParseFromRepo::Single(_) => "1 file".to_owned(),
-        SafetensorsParseFromRepo::Sharded(shards) => counted(shards.headers.len() as u64, "shard"),
-    };
+fn contents(counts: &Counts) -> String {
+    let totals = counts.facts.parameter_count.totals();
+    let what = if counts.sharded { "shard" } else { "file" };
+    let files = counted(counts.files() as u64, what);
     let scalars = match totals.scalars {
         0 => String::new(),
         scalars => format!(" ({} not counted)", counted(scalars, "scalar")),
     };
-    let commit = parsed.facts().commit.as_ref();
+    let commit = counts.facts.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
 }
 
 /// The sets of weights that are there, too, and which was counted.
-fn other_sets(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
-    let Some(sets) = &parsed.facts().other_sets else { return Ok(()) };
-    let path = match parsed {
-        SafetensorsParseFromRepo::Single(file) => &file.path,
-        SafetensorsParseFromRepo::Sharded(shards) => &shards.path,
-    };
+fn other_sets(out: &mut impl Write, counts: &Counts) -> io::Result<()> {
+    let Some(sets) = &counts.facts.other_sets else { return Ok(()) };
     let what = if sets.is_empty() { "no other weights" } else { "not counted, but there, too" };
-    writeln!(out, "read from {}; {what}", escape(path.as_str()))?;
+    let path = counts.paths.first().map_or("", RepoPath::as_str);
+    writeln!(out, "read from {}; {what}", escape(path))?;
     let rows = sets.iter().take(MOST_SETS);
     let rows: Vec<_> =
         rows.map(|set| [format!("  {}", escape(set.path.as_str())), bytes(set.bytes)]).collect();
@@ -103,8 +99,8 @@ fn other_sets(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Re
     }
 }
 
-fn cost(parsed: &SafetensorsParseFromRepo) -> String {
-    let cost = parsed.facts().cost;
+fn cost(counts: &Counts) -> String {
+    let cost = counts.facts.cost;
     let read = format!("{} read of {}", bytes(cost.bytes_read), bytes(cost.bytes_total));
     let seconds = cost.elapsed.as_secs_f64();
     match cost.requests {
@@ -121,7 +117,7 @@ pub(crate) fn tree(
 ) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
     tree::draw(out, &Tree::of(parsed), screen)?;
-    writeln!(out, "{}", contents(parsed))?;
+    writeln!(out, "{}", contents(&Counts::from(parsed)))?;
     let totals = parsed.parameter_count().totals();
     if totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);

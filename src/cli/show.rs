@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use clap::builder::NonEmptyStringValueParser;
 use futures::stream::{self, StreamExt};
-use hf_meta::{Error, SafetensorsParseFromRepo, Summary};
+use hf_meta::{Counts, Error, Facts, SafetensorsParseFromRepo};
 
 use super::args::Place;
 use super::asked::Asked;
@@ -75,21 +75,40 @@ struct View {
     metadata: bool,
 }
 
+/// What is to be shown of a repository.
+enum Shown {
+    /// Figures alone, for which no header is kept.
+    Counts(Box<Counts>),
+    Headers(Box<SafetensorsParseFromRepo>),
+}
+
+impl ShowArgs {
+    /// Whether nothing of a header is shown but what it adds up to.
+    fn takes_counts(&self) -> bool {
+        let View { json, tensors, tree, metadata, .. } = self.view;
+        !(tensors || tree || metadata || json && !self.summary)
+    }
+}
+
 /// Reads all repos side by side, and prints them in the order in which they were asked for.
 pub(crate) async fn run(args: &ShowArgs, session: &Session) -> io::Result<Outcome> {
+    let (takes_counts, lists_sets) = (args.takes_counts(), args.sets);
     let reads = args.repos.iter().map(|asked| {
         let asked = Asked::new(asked, session.client.endpoint());
-        let lists_sets = args.sets;
-        let parsed = session.read(&asked, &args.place, move |model| async move {
-            model.other_sets(lists_sets).parse_safetensors_metadata().await
+        let read = session.read(&asked, &args.place, move |model| async move {
+            let model = model.other_sets(lists_sets);
+            if takes_counts {
+                return model.count().await.map(Box::new).map(Shown::Counts);
+            }
+            model.parse_safetensors_metadata().await.map(Box::new).map(Shown::Headers)
         });
-        async move { parsed.await.map(|parsed| (asked, parsed)) }
+        async move { read.await.map(|read| (asked, read)) }
     });
     let mut reads = stream::iter(reads).buffered(REPOS_AT_ONCE);
     let mut outcome = Outcome::Fine;
     while let Some(read) = reads.next().await {
-        let (asked, parsed) = read?;
-        outcome = outcome.max(session.print(|| print(args, session, &asked, &parsed))?);
+        let (asked, read) = read?;
+        outcome = outcome.max(session.print(|| print(args, session, &asked, &read))?);
     }
     Ok(outcome)
 }
@@ -98,12 +117,12 @@ fn print(
     args: &ShowArgs,
     session: &Session,
     asked: &Asked,
-    parsed: &Result<SafetensorsParseFromRepo, Error>,
+    read: &Result<Shown, Error>,
 ) -> io::Result<Outcome> {
-    let (notes, outcome) = match parsed {
-        Ok(parsed) => {
-            show(args, parsed)?;
-            (report::findings(asked, &parsed.facts().findings), Outcome::Fine)
+    let (notes, outcome) = match read {
+        Ok(shown) => {
+            let facts = show(args, shown)?;
+            (report::findings(asked, &facts.findings), Outcome::Fine)
         }
         Err(error) => {
             let is_one_of_many = args.repos.len() > 1;
@@ -115,22 +134,38 @@ fn print(
     Ok(outcome)
 }
 
-fn show(args: &ShowArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
+fn show<'a>(args: &ShowArgs, shown: &'a Shown) -> io::Result<&'a Facts> {
+    match shown {
+        Shown::Counts(counts) => show_counts(args.view, counts).map(|()| &counts.facts),
+        Shown::Headers(parsed) => show_headers(args, parsed).map(|()| parsed.facts()),
+    }
+}
+
+fn show_counts(view: View, counts: &Counts) -> io::Result<()> {
+    if view.json {
+        return json::print(counts);
+    }
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    if view.explain {
+        explain::groups(&mut stdout, &counts.facts)?;
+    } else {
+        render::counts(&mut stdout, counts)?;
+    }
+    stdout.flush()
+}
+
+fn show_headers(args: &ShowArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
     let view = args.view;
     if view.json {
-        return if args.summary { json::print(&Summary(parsed)) } else { json::print(parsed) };
+        return json::print(parsed);
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
     if view.tree {
         render::tree(&mut stdout, parsed, Screen::of_stdout())?;
     } else if view.tensors {
         render::tensors(&mut stdout, parsed, args.filter.as_ref())?;
-    } else if view.explain {
-        explain::groups(&mut stdout, parsed)?;
-    } else if view.metadata {
-        render::metadata(&mut stdout, parsed)?;
     } else {
-        render::counts(&mut stdout, parsed)?;
+        render::metadata(&mut stdout, parsed)?;
     }
     stdout.flush()
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::safetensors::{IndexError, PREFIX_LENGTH, RepoPath, SafetensorsIndexJson};
+use crate::safetensors::{IndexError, NamesDigest, PREFIX_LENGTH, RepoPath, SafetensorsIndexJson};
 
 /// In how many ranges a header is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,16 +39,19 @@ impl Plan {
 
     /// Each shard with its first range. The index names the tensors of a shard, and that is most of what
     /// its header consists of.
-    pub(super) fn shards(self, index: &SafetensorsIndexJson) -> Vec<(RepoPath, Range<u64>)> {
-        let mut lengths = vec![PREFIX_LENGTH; index.shards().len()];
-        if self == Self::Prefetch {
-            lengths.fill(FRAME);
-            for (tensor, place) in index.places() {
-                lengths[place] += tensor.len() as u64 + ENTRY;
-            }
-        }
-        let first = lengths.into_iter().map(|length| 0..length.min(LONGEST));
-        index.shards().iter().cloned().zip(first).collect()
+    pub(super) fn shards(
+        self,
+        shards: &[RepoPath],
+        names: &[NamesDigest],
+    ) -> Vec<(RepoPath, Range<u64>)> {
+        let first = |names: &NamesDigest| match self {
+            Self::Exact => PREFIX_LENGTH,
+            Self::Prefetch => FRAME
+                .saturating_add(names.bytes())
+                .saturating_add(names.tensors().saturating_mul(ENTRY)),
+        };
+        let first = names.iter().map(|names| 0..first(names).min(LONGEST));
+        shards.iter().cloned().zip(first).collect()
     }
 
     /// Each of some shards of which no index tells anything, with its first range.

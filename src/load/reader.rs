@@ -1,5 +1,6 @@
 //! Reading headers: all of one commit, side by side, within a budget, and held against each other.
 
+mod counts;
 mod left_over;
 mod verify;
 
@@ -76,7 +77,8 @@ impl Reader {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
         let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
         let index = index.await.map_err(wrong)?;
-        let headers = self.headers(&path, self.plan.shards(&index)).await?;
+        let headers =
+            self.headers(&path, self.plan.shards(index.shards(), &index.digests())).await?;
         self.sum(path, index, headers).await
     }
 
@@ -157,14 +159,21 @@ impl Reader {
     async fn rest(&self, path: &RepoPath, start: Chunk) -> Result<SafetensorsFileHeader, Error> {
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let file_size = start.file_size;
-        let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
-        let range = length.map_err(wrong)?.range();
-        self.take_from_budget(path, range.end - range.start)?;
-        let json = self.complete(path, start, &range).await?;
+        let json = self.header_json(path, start).await?;
         let header = off_the_workers(json.len(), move || SafetensorsFileHeader::from_json(&json));
         let header = header.await.map_err(wrong)?;
         header.check_file_size(file_size).map_err(wrong)?;
         Ok(header)
+    }
+
+    /// Reads the header of a file of which the first bytes are known.
+    async fn header_json(&self, path: &RepoPath, start: Chunk) -> Result<Vec<u8>, Error> {
+        let wrong = |source| Error::Header { file: self.store.name(path), source };
+        let file_size = start.file_size;
+        let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
+        let range = length.map_err(wrong)?.range();
+        self.take_from_budget(path, range.end - range.start)?;
+        self.complete(path, start, &range).await
     }
 
     /// The bytes of a range of a file of which the first bytes are known; asks for what is missing.

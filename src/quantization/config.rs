@@ -22,6 +22,14 @@ pub struct ModelConfig {
     pub(super) experts: Option<ExpertCounts>,
 }
 
+impl ModelConfig {
+    /// Whether what a tensor is follows from others of the same set of weights.
+    pub(crate) fn takes_all_tensors(&self) -> bool {
+        let method = self.quantization.as_ref().map(|quantization| &quantization.method);
+        matches!(method, Some(Method::Mlx(_)))
+    }
+}
+
 /// How a model is quantized.
 #[derive(Clone, Debug)]
 pub(super) struct Quantization {

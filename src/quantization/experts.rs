@@ -75,6 +75,11 @@ impl ExpertCounts {
     const PER_TOKEN: [&str; 5] =
         ["num_experts_per_tok", "experts_per_token", "moe_topk", "moe_top_k", "moe_k"];
 
+    /// Whether there are layers that draft tokens.
+    pub(super) fn sets_layers_apart(self) -> bool {
+        self.layers.is_some()
+    }
+
     pub(super) fn read(model: &Object<'_>) -> Option<Self> {
         let inner = ["text_config", "llm_config", "ffn_config"];
         let mut inner = inner.into_iter().filter_map(|key| model.get::<Object>(key));
@@ -138,6 +143,17 @@ impl Experts {
         let length = info.shape.first().copied();
         self.is_unclear |= self.stacked.is_some() && self.stacked != length;
         self.stacked = length;
+    }
+
+    /// Adds what other tensors told.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.parameters = self.parameters.saturating_add(other.parameters);
+        self.draft = self.draft.saturating_add(other.draft);
+        self.numbered = self.numbered.max(other.numbered);
+        let differ =
+            self.stacked.is_some() && other.stacked.is_some() && self.stacked != other.stacked;
+        self.is_unclear |= other.is_unclear || differ;
+        self.stacked = self.stacked.or(other.stacked);
     }
 
     /// The mixture, if the configuration and the tensors agree on how many experts there are.

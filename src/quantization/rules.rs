@@ -62,6 +62,16 @@ impl<'a> Rules<'a> {
         Self { quantization, experts, packed_by_mlx }
     }
 
+    /// The rules for tensors one by one, if the configuration does not take all of them at once.
+    pub(crate) fn by(config: Option<&'a ModelConfig>) -> Self {
+        Self::new(config, std::iter::empty::<(&str, TensorInfo)>())
+    }
+
+    /// Whether some layers are told from others by the configuration alone.
+    pub(crate) fn sets_layers_apart(&self) -> bool {
+        self.experts.is_some_and(ExpertCounts::sets_layers_apart)
+    }
+
     /// The name of the quantization method, in lower case, as far as the configuration names one.
     #[must_use]
     pub fn method(&self) -> Option<&'a str> {

@@ -31,6 +31,17 @@ impl Tally {
         Some(())
     }
 
+    /// Adds another tally by the same rules; `None` when a sum leaves 64 bits.
+    pub fn merge(&mut self, other: Self) -> Option<()> {
+        self.count.merge(&other.count)?;
+        for (key, count) in other.groups {
+            let group = self.groups.entry(key).or_default();
+            *group = group.checked_add(count)?;
+        }
+        self.experts.merge(&other.experts);
+        Some(())
+    }
+
     /// What the tensors amount to, and how that was counted.
     #[must_use]
     pub fn finish(self, rules: &Rules<'_>) -> (ParameterCount, Counting) {

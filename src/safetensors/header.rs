@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use self::records::Records;
-use self::scan::{METADATA, Sink, scan};
+pub(crate) use self::scan::Sink;
+use self::scan::{METADATA, Scanned, scan};
 use super::names::Names;
 use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
 
@@ -130,8 +131,51 @@ impl SafetensorsFileHeader {
     /// count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
-        self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
+        declared_total(self.metadata.as_ref()?)
     }
+}
+
+/// What a header says beside its tensors.
+pub(crate) struct HeaderOutline {
+    metadata: Option<BTreeMap<String, String>>,
+    length: u64,
+    data_length: u64,
+}
+
+/// Hands the tensors of a header to a sink, checks every rule, and keeps no tensor.
+pub(crate) fn scan_header<S: Sink>(
+    json: &[u8],
+    sink: impl Fn() -> S,
+) -> Result<(HeaderOutline, S), HeaderError> {
+    let (Scanned { metadata, data_length, .. }, sink) = scan(json, sink)?;
+    Ok((HeaderOutline { metadata, length: json.len() as u64, data_length }, sink))
+}
+
+impl HeaderOutline {
+    pub(crate) fn file_size(&self) -> u64 {
+        PREFIX_LENGTH.saturating_add(self.length).saturating_add(self.data_length)
+    }
+
+    pub(crate) fn data_length(&self) -> u64 {
+        self.data_length
+    }
+
+    pub(crate) fn declared_total(&self) -> Option<u64> {
+        declared_total(self.metadata.as_ref()?)
+    }
+
+    /// Checks that the data ends where the file does. Which tensor is the last, where it does not, is
+    /// only told by the JSON.
+    pub(crate) fn check_file_size(&self, json: &[u8], file_size: u64) -> Result<(), HeaderError> {
+        if self.file_size() == file_size {
+            return Ok(());
+        }
+        SafetensorsFileHeader::from_json(json)?.check_file_size(file_size)
+    }
+}
+
+fn declared_total(metadata: &BTreeMap<String, String>) -> Option<u64> {
+    metadata.get("total_parameters")?.parse().ok()
 }
 
 /// What a header keeps of its tensors beside their names.

@@ -96,9 +96,13 @@ impl SafetensorsIndexJson {
         self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
     }
 
-    /// Every tensor with the place of its shard among the shards.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.tensors.iter().zip(self.places.iter().map(|&place| usize::from(place)))
+    /// The names of the tensors of each shard, in the order of the shards.
+    pub(crate) fn digests(&self) -> Vec<NamesDigest> {
+        let mut digests = vec![NamesDigest::default(); self.shards().len()];
+        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
+            digests[usize::from(place)].add(tensor);
+        }
+        digests
     }
 
     /// The shard that the index puts a tensor into.

@@ -14,6 +14,7 @@ mod addresses;
 mod bad_input;
 mod checkpoint;
 mod cli;
+mod counts;
 mod crafted;
 mod diff;
 mod differential;

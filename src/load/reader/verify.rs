@@ -72,7 +72,8 @@ impl Reader {
     }
 
     async fn survey(&self, path: &RepoPath, index: &SafetensorsIndexJson) -> Survey {
-        let mut survey = self.read_all(path, self.plan.shards(index)).await;
+        let mut survey =
+            self.read_all(path, self.plan.shards(index.shards(), &index.digests())).await;
         survey.findings.extend(agreement::survey(index, &survey.headers));
         survey.findings.extend(numbering::check(index.shards()));
         self.find_left_over(path, index.shards(), &mut survey.findings).await;

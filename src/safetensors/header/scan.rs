@@ -21,14 +21,14 @@ const MAX_METADATA: usize = 100_000;
 
 /// What a header holds beside its tensors.
 #[derive(Debug, PartialEq)]
-pub(super) struct Scanned {
+pub(crate) struct Scanned {
     pub(super) metadata: Option<BTreeMap<String, String>>,
     pub(super) names: Names,
     pub(super) data_length: u64,
 }
 
 /// Takes the tensors of a header, in the order of the file.
-pub(super) trait Sink {
+pub(crate) trait Sink {
     /// # Errors
     ///
     /// What makes the header one that cannot be used.

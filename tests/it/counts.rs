@@ -1,0 +1,110 @@
+//! Counting without keeping headers gives the same figures, by the same requests.
+
+use hf_meta::{Counts, Error};
+use serde_json::{Value, json};
+
+use crate::hub::{File, LocalHub, Repo};
+use crate::{models, support};
+
+const INDEX: &str = "model.safetensors.index.json";
+
+/// A result as JSON, less what it took, or its error.
+fn figures(result: Result<Counts, Error>) -> Result<Value, String> {
+    let counts = result.map_err(|error| support::chain(&error))?;
+    let mut figures = serde_json::to_value(counts).unwrap();
+    figures["cost"] = json!(null);
+    Ok(figures)
+}
+
+/// Compares both calls; how many requests each took.
+async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
+    let model = support::client(hub).model(repo);
+    let before = hub.log().len();
+    let counted = model.count().await;
+    let between = hub.log().len();
+    let parsed = model.parse_safetensors_metadata().await;
+    assert_eq!(figures(counted), figures(parsed.map(|parsed| Counts::from(&parsed))), "{repo}");
+    [between - before, hub.log().len() - between]
+}
+
+#[tokio::test]
+async fn of_every_fixture() {
+    let hub = support::documented();
+    for model in models::fixtures() {
+        let [counted, parsed] = compare(&hub, model.repo).await;
+        let has_index = model.repo != "example/shards-without-index";
+        assert_eq!(counted == parsed, has_index, "{}: {counted}, {parsed}", model.repo);
+    }
+}
+
+/// Shards `a` with tensor `x` and `b` with `y`, and an index that says something else.
+async fn disagreeing(index: File) -> [usize; 2] {
+    let repo = support::sharded("org/model").file(INDEX, index);
+    compare(&LocalHub::start([repo]).unwrap(), "org/model").await
+}
+
+#[tokio::test]
+async fn what_disagrees_is_read_again_to_say_where() {
+    let (a, b) = ("a.safetensors", "b.safetensors");
+    for (index, is_read_again) in [
+        (support::index(&[("x", a), ("y", b)]), false),
+        (support::index(&[("y", a), ("x", b)]), true),
+        (support::index(&[("x", a), ("y", b), ("z", b)]), true),
+        (support::index(&[("x", a), ("x", b)]), true),
+        (
+            File::whole(
+                r#"{"metadata":{"total_size":1,"total_parameters":7},
+            "weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#,
+            ),
+            false,
+        ),
+    ] {
+        let [counted, parsed] = disagreeing(index).await;
+        assert_eq!(counted > parsed, is_read_again, "{counted}, {parsed}");
+    }
+}
+
+/// A tensor of eight packed weights, in one shard, beside a shard of another kind.
+fn quantized(config: &'static str) -> Repo {
+    let packed = r#"{"m.weight":{"dtype":"U32","shape":[2],"data_offsets":[0,8]},"m.scales":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}"#;
+    Repo::new("org/model")
+        .file(
+            INDEX,
+            support::index(&[
+                ("m.weight", "a.safetensors"),
+                ("m.scales", "a.safetensors"),
+                ("y", "b.safetensors"),
+            ]),
+        )
+        .file("a.safetensors", support::file(packed, 16))
+        .file("b.safetensors", support::weights(&["y"]))
+        .file("config.json", File::whole(config))
+}
+
+#[tokio::test]
+async fn by_the_configuration() {
+    for (config, is_read_again) in [
+        (r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#, false),
+        (r#"{"quantization":{"bits":4,"group_size":64}}"#, true),
+        (
+            r#"{"num_experts":2,"num_experts_per_tok":1,"num_nextn_predict_layers":1,"num_hidden_layers":3}"#,
+            true,
+        ),
+        ("{", false),
+    ] {
+        let hub = LocalHub::start([quantized(config)]).unwrap();
+        let [counted, parsed] = compare(&hub, "org/model").await;
+        assert_eq!(counted > parsed, is_read_again, "{config}: {counted}, {parsed}");
+    }
+}
+
+#[tokio::test]
+async fn broken_files_are_refused_alike() {
+    for header in ["{", r#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}}"#] {
+        let repo = Repo::new("org/model").file("model.safetensors", support::file(header, 1));
+        compare(&LocalHub::start([repo]).unwrap(), "org/model").await;
+    }
+    let short = r#"{"w":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}}"#;
+    let repo = Repo::new("org/model").file("model.safetensors", support::file(short, 1));
+    compare(&LocalHub::start([repo]).unwrap(), "org/model").await;
+}
