@@ -3,8 +3,8 @@
 
 Parameters must be those of huggingface.js, and elements, with the scalars that it counts as one, those of
 huggingface_hub. Where a difference is known (`FOLDER/differs`), there must be one. Weights under other names
-than `model.safetensors` are found by neither client, so that theirs must be errors. Every rule must have
-been met. Prints every difference with its reason; exits with 1 if one has none.
+than `model.safetensors` are read by them where they are told the path; where they cannot be, their answer
+must be an error. Every rule must have been met. Prints every difference with its reason; exits with 1 if one has none.
 """
 
 import json
@@ -44,26 +44,29 @@ def without_zeros(counts):
     return {dtype: count for dtype, count in (counts or {}).items() if count}
 
 
-def known_reason(folder, repo):
-    """Why a repository is counted in another way, or by nobody else, as far as that is known."""
+def known_reason(folder, repo, is_counted):
+    """Why a client counts a repository in another way, or cannot, as far as that is known."""
     path = Path(folder) / repo
     if (path / "reason.txt").exists():
         return (path / "reason.txt").read_text()
     names = ("model.safetensors", "model.safetensors.index.json")
-    if not any((path / name).exists() for name in names):
-        return "the weights are not where the clients look for them"
+    if not is_counted and not any((path / name).exists() for name in names):
+        return "the weights are not where the client can read them"
     return None
 
 
 def differences(ours, js, py):
-    """What the clients do not agree on, in words."""
+    """What the clients do not agree on, in words, and whether the other client counted anything."""
     if ours is None:
-        return [f"{client}: {answer}" for client, answer in (("js", js), ("py", py)) if "error" not in answer]
+        clients = (("huggingface.js", js), ("huggingface_hub", py))
+        return [(f"{name}: {answer}", True) for name, answer in clients if "error" not in answer]
     found = []
     if ours["parameterCount"] != js.get("count"):
-        found.append(f"parameters {ours['parameterCount']}, huggingface.js {js.get('count', js.get('error'))}")
+        theirs = js.get("count", js.get("error"))
+        found.append((f"parameters {ours['parameterCount']}, huggingface.js {theirs}", "count" in js))
     if stored(ours) != without_zeros(py.get("count")):
-        found.append(f"elements {stored(ours)}, huggingface_hub {py.get('count', py.get('error'))}")
+        theirs = py.get("count", py.get("error"))
+        found.append((f"elements {stored(ours)}, huggingface_hub {theirs}", "count" in py))
     return found
 
 
@@ -72,15 +75,15 @@ def main(folder, ours, js, py):
     known, wrong, met = 0, set(js) ^ set(py), {}
     for repo in sorted(set(js) | set(ours)):
         found = differences(ours.get(repo), js.get(repo, {}), py.get(repo, {}))
-        reason = known_reason(folder, repo)
-        for difference in found:
+        reasons = [known_reason(folder, repo, is_counted) for _, is_counted in found]
+        for (difference, _), reason in zip(found, reasons):
             print(f"{repo}: {difference}\n    {reason or 'NOT KNOWN'}")
-        if found and reason:
+        if found and all(reasons):
             known += 1
-        elif found or (repo not in ours and not reason):
+        elif found or repo not in ours:
             wrong.add(repo)
         elif (Path(folder) / repo / "reason.txt").exists():
-            print(f"{repo}: no difference, though one is known: {reason}")
+            print(f"{repo}: no difference, though one is known: {known_reason(folder, repo, True)}")
             wrong.add(repo)
     for document in ours.values():
         counting = document["counting"]

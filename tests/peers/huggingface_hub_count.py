@@ -1,4 +1,5 @@
-"""Counts the repositories that stdin names, as `huggingface_hub` does: one line of JSON for each."""
+"""Counts the repositories that stdin names, some with a path, as `huggingface_hub` does: one line of JSON
+for each. An index under another name is none that it reads."""
 
 import json
 import sys
@@ -7,10 +8,14 @@ from huggingface_hub import HfApi
 from huggingface_hub.utils import disable_progress_bars
 
 disable_progress_bars()
-for repo in sys.stdin.read().split():
+api = HfApi()
+for line in sys.stdin.read().splitlines():
+    repo, path = line.split(" ")
+    is_file = path and not path.endswith(".index.json")
     answer = {"repo": repo}
     try:
-        answer["count"] = HfApi().get_safetensors_metadata(repo).parameter_count
+        found = api.parse_safetensors_file_metadata(repo, path) if is_file else api.get_safetensors_metadata(repo)
+        answer["count"] = found.parameter_count
     except Exception as error:  # Whatever it is, it is the answer of this client.
         answer["error"] = repr(error)
     print(json.dumps(answer), flush=True)

@@ -1,12 +1,15 @@
-// Counts the repositories that stdin names, as `@huggingface/hub` does: one line of JSON for each.
+// Counts the repositories that stdin names, some with a path, as `@huggingface/hub` does: one line of JSON
+// for each.
 import { createInterface } from "node:readline";
 import { parseSafetensorsMetadata } from "@huggingface/hub";
 
-for await (const repo of createInterface({ input: process.stdin })) {
+for await (const line of createInterface({ input: process.stdin })) {
+	const [repo, path] = line.split(" ");
 	const answer = { repo };
 	try {
 		const parsed = await parseSafetensorsMetadata({
 			repo,
+			path: path || undefined,
 			computeParametersCount: true,
 			hubUrl: process.env.HF_ENDPOINT,
 		});
