@@ -94,7 +94,7 @@ fn call(hub: &LocalHub, bundle: &PathBuf, repo: &str, plan: &Plan) -> Result<Cal
     let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections(host));
     let before = made();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-    command.args([repo, "--json", "--summary"]).args(plan.1);
+    command.args([repo, "--no-cache", "--json", "--summary"]).args(plan.1);
     command.env("HF_ENDPOINT", hub.endpoint()).env("SSL_CERT_FILE", bundle);
     let started = Instant::now();
     let output = command.output()?;

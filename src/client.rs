@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Error;
 use reqwest::header::HeaderValue;
 
+use crate::cache::Cache;
+use crate::error::Error;
 use crate::http::{AddressPolicy, Http, RetryPolicy, Settings, Timeouts};
 use crate::hub::{Endpoint, RepoId};
-use crate::load::Limits;
+use crate::load::{Limits, Memory};
 use crate::model::{Context, Model};
 use crate::quantization::ModelConfig;
 use crate::safetensors::{HeaderLength, SafetensorsIndexJson};
@@ -96,6 +97,8 @@ pub struct ClientBuilder {
     retry: RetryPolicy,
     call_timeout: Duration,
     limits: Limits,
+    header_cache: Option<Arc<dyn Cache>>,
+    branch_lifetime: Duration,
     cache: Option<PathBuf>,
     is_offline: bool,
 }
@@ -123,6 +126,8 @@ impl Default for ClientBuilder {
                 concurrency: 256,
             },
             cache: None,
+            header_cache: None,
+            branch_lifetime: Duration::ZERO,
             is_offline: false,
         }
     }
@@ -217,6 +222,25 @@ impl ClientBuilder {
         self
     }
 
+    /// Where the headers of repos on the Hub are kept, such as in a [`DiskCache`](crate::DiskCache).
+    /// Nothing is kept by default.
+    ///
+    /// What is kept of a commit costs no request, and what is kept of a branch one small one, which
+    /// tells whether the branch has moved. Results are the same but for their
+    /// [`Cost`](crate::Cost). What was read with a token is found with the same token alone; of a commit
+    /// asked for by its hash it is found even when the Hub would refuse that token by now.
+    pub fn header_cache(mut self, cache: impl Cache) -> Self {
+        self.header_cache = Some(Arc::new(cache));
+        self
+    }
+
+    /// How long a branch is taken to be where the cache says that it was, without asking. Not at all by
+    /// default.
+    pub fn branch_lifetime(mut self, lifetime: Duration) -> Self {
+        self.branch_lifetime = lifetime;
+        self
+    }
+
     /// The folder in which `huggingface_hub` keeps what it has downloaded, which is where repos are read
     /// offline; none by default.
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -259,12 +283,14 @@ impl ClientBuilder {
             retry: self.retry,
         };
         let http = Http::new(settings).map_err(|error| Error::Setup { source: error.into() })?;
+        let branch_lifetime = self.branch_lifetime;
         let context = Context {
             http,
             endpoint,
             notices: Arc::default(),
             limits: self.limits,
             call_timeout: self.call_timeout,
+            memory: self.header_cache.map(|cache| Memory { cache, branch_lifetime }),
             offline: offline.transpose()?,
         };
         Ok(Client { context: Arc::new(context) })
@@ -299,6 +325,8 @@ impl std::fmt::Debug for ClientBuilder {
             .field("call_timeout", &self.call_timeout)
             .field("limits", &self.limits)
             .field("cache", &self.cache)
+            .field("header_cache", &self.header_cache)
+            .field("branch_lifetime", &self.branch_lifetime)
             .field("is_offline", &self.is_offline)
             .finish()
     }

@@ -4,6 +4,7 @@
 use std::env;
 use std::path::PathBuf;
 
+use crate::cache::DiskCache;
 use crate::client::ClientBuilder;
 
 impl ClientBuilder {
@@ -34,6 +35,19 @@ impl ClientBuilder {
             Some(token) => builder.token(token),
             None => builder,
         }
+    }
+}
+
+impl DiskCache {
+    /// The cache in the folder that the environment names: `HF_META_CACHE`, else `hf-meta` in
+    /// `XDG_CACHE_HOME`, else in `~/.cache`. `None` where `HF_META_CACHE` is `off` or the address of a
+    /// cache that is no folder, and where there is not even a home folder.
+    #[must_use]
+    pub fn from_env() -> Option<Self> {
+        if text("HF_META_CACHE").is_some_and(|folder| folder == "off" || folder.contains("://")) {
+            return None;
+        }
+        path("HF_META_CACHE").or_else(|| Some(caches()?.join("hf-meta"))).map(Self::new)
     }
 }
 
@@ -74,8 +88,12 @@ fn cache() -> Option<PathBuf> {
 
 /// The folder of the Hub's tools.
 fn home() -> Option<PathBuf> {
-    let cache = || path("XDG_CACHE_HOME").or_else(|| Some(env::home_dir()?.join(".cache")));
-    path("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
+    path("HF_HOME").or_else(|| Some(caches()?.join("huggingface")))
+}
+
+/// The folder of what can be had again.
+fn caches() -> Option<PathBuf> {
+    path("XDG_CACHE_HOME").or_else(|| Some(env::home_dir()?.join(".cache")))
 }
 
 fn is_true(value: &str) -> bool {

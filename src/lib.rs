@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "badge")]
+pub mod badge;
+mod cache;
 mod client;
 pub mod diff;
 mod disk;
@@ -11,16 +14,24 @@ mod json;
 mod layout;
 mod load;
 mod model;
+#[cfg(feature = "server")]
+mod page;
 mod parse;
 pub mod quantization;
 mod read;
 pub mod safetensors;
+#[cfg(feature = "server")]
+pub mod server;
 mod snapshot;
 mod source;
 mod store;
+pub mod text;
 pub mod tree;
 mod verdict;
 
+pub use cache::{Cache, CacheKey, DiskCache, DiskUsage, Turn};
+#[cfg(feature = "server")]
+pub use cache::{RedisCache, RedisCacheError};
 pub use client::{Client, ClientBuilder};
 pub use diff::Diff;
 pub use error::Error;
@@ -28,7 +39,7 @@ pub use http::{
     AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
 };
 pub use hub::{
-    CommitSha, Endpoint, EndpointError, IdError, ListingError, Refusal, RefusalKind, RepoId,
+    Claim, CommitSha, Endpoint, EndpointError, IdError, ListingError, Refusal, RefusalKind, RepoId,
     RepoKind, Revision,
 };
 pub use json::Summary;

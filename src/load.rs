@@ -1,8 +1,10 @@
 //! The call itself: find the weights, then read every header and count.
 
 mod count;
+mod memory;
 mod plan;
 mod reader;
+mod record;
 mod search;
 
 use std::collections::BTreeSet;
@@ -10,8 +12,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(crate) use self::memory::Memory;
+use self::memory::Recall;
 pub(crate) use self::plan::Plan;
 use self::reader::Reader;
+pub(crate) use self::record::Record;
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::layout::{WeightSet, names_shards};
@@ -108,6 +113,10 @@ pub(crate) struct Load {
     /// Whether the other sets of weights are listed even if the first place to look at has some.
     pub(crate) lists_sets: bool,
     pub(crate) on_progress: Option<OnProgress>,
+    pub(crate) started: Instant,
+    pub(crate) meter: Meter,
+    /// What is to be kept of it.
+    pub(crate) record: Record,
 }
 
 /// What the target turned out to be.
@@ -144,8 +153,33 @@ impl Weights {
 }
 
 impl Load {
+    /// Gives what was kept, or reads all headers, and ends at the first error.
+    ///
+    /// There are several ways to read; boxed, they do not add up in the size of the future.
+    pub(crate) async fn run(
+        mut self,
+        memory: Option<&Memory>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let Some(recall) = memory.and_then(|memory| Recall::of(memory, &self)) else {
+            return Box::pin(self.read()).await;
+        };
+        if let Some(parsed) = recall.result(&mut self).await? {
+            return Ok(parsed);
+        }
+        let turn = recall.turn().await;
+        if turn.has_waited()
+            && let Some(parsed) = recall.result(&mut self).await?
+        {
+            return Ok(parsed);
+        }
+        let record = Record::begin();
+        let parsed = Box::pin(Self { record: record.clone(), ..self }.read()).await?;
+        recall.keep(&parsed, &record).await;
+        Ok(parsed)
+    }
+
     /// Reads all headers, and ends at the first error.
-    pub(crate) async fn run(self) -> Result<SafetensorsParseFromRepo, Error> {
+    async fn read(self) -> Result<SafetensorsParseFromRepo, Error> {
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
         let mut parsed = match weights {
             Weights::File { path, start } => reader.single(path, start.value).await?,
@@ -158,7 +192,11 @@ impl Load {
     }
 
     /// Counts, and keeps no header, where that can be done.
-    pub(crate) async fn count(self) -> Result<Counts, Error> {
+    pub(crate) async fn count(self, memory: Option<&Memory>) -> Result<Counts, Error> {
+        if memory.is_some() {
+            // What is kept for other calls is headers.
+            return Box::pin(self.run(memory)).await.map(|parsed| Counts::from(&parsed));
+        }
         let again = self.clone();
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
         let counts = match weights {
@@ -167,7 +205,7 @@ impl Load {
             Weights::Shards { .. } => None,
         };
         let Some(mut counts) = counts else {
-            return again.run().await.map(|parsed| Counts::from(&parsed));
+            return Box::pin(again.read()).await.map(|parsed| Counts::from(&parsed));
         };
         finish(&mut counts.facts, &counts.paths, other_sets, is_whole);
         Ok(counts)
@@ -188,14 +226,14 @@ impl Load {
     }
 
     async fn begin(self) -> Result<(Reader, Found), Error> {
-        let (started, meter) = (Instant::now(), Meter::default());
+        let meter = self.meter.clone();
         let (mut load, mut found) = self.find_with_or_without_token(&meter).await?;
         let commit = found.weights.commit().cloned();
         load.store = load.store.pinned(commit.as_ref());
         if load.lists_sets && found.other_sets.is_none() {
             found.other_sets = load.list_sets(&meter).await?;
         }
-        Ok((Reader::new(load, commit, started, meter), found))
+        Ok((Reader::new(load, commit), found))
     }
 
     /// A public repo needs no token, and one that has expired must not keep its owner from it.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use percent_encoding::percent_decode_str;
 use tracing::Instrument;
@@ -10,9 +10,10 @@ use url::Url;
 
 use crate::error::Error;
 use crate::http::Http;
-use crate::hub::{Endpoint, Notices, RepoId, Revision};
-use crate::load::{Limits, Load, OnProgress, Plan, Progress, Target};
+use crate::hub::{Claim, Endpoint, Notices, RepoId, Revision};
+use crate::load::{Limits, Load, Memory, OnProgress, Plan, Progress, Record, Target};
 use crate::parse::{Counts, SafetensorsParseFromRepo};
+use crate::read::Meter;
 use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
 use crate::source::{Source, SourceError};
@@ -27,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) notices: Arc<Notices>,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
+    pub(crate) memory: Option<Memory>,
     /// The cache that stands in for the Hub and for all other servers.
     pub(crate) offline: Option<PathBuf>,
 }
@@ -121,13 +123,14 @@ impl Model {
     ///
     /// Where that cannot tell all, the headers are read once more and kept for as long as the call takes: when
     /// index and headers do not put the same tensors into the same shards, for a model that was quantized
-    /// with MLX, and for shards that have no index.
+    /// with MLX, and for shards that have no index. A client with a cache keeps them anyway, for others.
     ///
     /// # Errors
     ///
     /// As [`Model::parse_safetensors_metadata`].
     pub async fn count(&self) -> Result<Counts, Error> {
-        self.in_time(async { self.load().await?.count().await }).await
+        let memory = self.context.memory.as_ref();
+        self.in_time(async { self.load().await?.count(memory).await }).await
     }
 
     /// Reads the header of every file of weights, checks them, and counts.
@@ -140,7 +143,8 @@ impl Model {
     /// to this reader, an answer that is not the bytes asked for, a header or an index that breaks a
     /// rule, headers that contradict their index, a deadline. See [`Error`].
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
-        self.in_time(async { self.load().await?.run().await }).await
+        let memory = self.context.memory.as_ref();
+        self.in_time(async { self.load().await?.run(memory).await }).await
     }
 
     /// Checks everything that headers can show: reads every header, and goes on where one is wrong.
@@ -153,6 +157,17 @@ impl Model {
     /// first bytes of a single file, and for the deadline. What is wrong behind that is a finding.
     pub async fn verify(&self) -> Result<Verdict, Error> {
         self.in_time(async { self.load().await?.verify().await }).await
+    }
+
+    /// The parameters that the Hub itself shows for the repo, of which a gated one shows nothing else to
+    /// strangers. Not checked, and of the whole repo, whatever path is asked for. `None` where the Hub
+    /// shows none, and for what is not on a Hub.
+    ///
+    /// # Errors
+    ///
+    /// When the repo is not there or not open to this reader, when no answer comes, and at the deadline.
+    pub async fn claimed_parameters(&self) -> Result<Option<Claim>, Error> {
+        self.in_time(async { self.load().await?.store.claim().await }).await
     }
 
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -188,6 +203,9 @@ impl Model {
             limits: self.context.limits,
             lists_sets: self.lists_sets,
             on_progress: self.on_progress.clone(),
+            started: Instant::now(),
+            meter: Meter::default(),
+            record: Record::default(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What reading a range gives, wherever it is read from, and what it costs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A part of a file, or all of it up to its end when it ends inside what was asked for.
@@ -10,9 +11,12 @@ pub(crate) struct Chunk {
     pub(crate) file_size: u64,
 }
 
-/// What a call has cost so far.
+/// What a call has cost so far. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter(Arc<Counts>);
+
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+struct Counts {
     requests: AtomicU64,
     bytes: AtomicU64,
 }
@@ -20,20 +24,20 @@ pub(crate) struct Meter {
 impl Meter {
     /// Requests sent, those that redirects led to among them.
     pub(crate) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.0.requests.load(Ordering::Relaxed)
     }
 
     /// Bytes of files and of bodies read.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_request(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_bytes(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where a set of weights is kept: on a Hub, on another server or on disk, read in the same terms.
 
+mod kept;
 mod refusals;
 
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
+use crate::cache::Heads;
 use crate::disk;
 use crate::error::Error;
 use crate::http::{Http, SafeUrl, Trail};
@@ -17,6 +19,9 @@ use crate::layout::ListedFile;
 use crate::read::{Chunk, Meter};
 use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
+
+/// What the Hub says of the commit that an answer is of.
+const X_REPO_COMMIT: &str = "x-repo-commit";
 
 /// A folder of files that are named by their path in it.
 #[derive(Clone, Debug)]
@@ -27,6 +32,8 @@ pub(crate) enum Store {
     Web { http: Http, url: Url, file: RepoPath },
     /// A local folder.
     Disk { folder: PathBuf },
+    /// What an earlier call has read of a commit.
+    Kept { repo: RepoId, commit: CommitSha, heads: Arc<Heads> },
     /// What a local cache holds of a repo.
     Cache { repo: RepoId, snapshot: Snapshot },
 }
@@ -65,6 +72,10 @@ impl Store {
                 .await
                 .map(|chunk| Fetched { value: chunk, commit: None })
                 .map_err(|error| Error::of_io(self.name(path), error)),
+            Place::Kept(heads, commit) => heads
+                .range(path, range)
+                .map(|chunk| Fetched { value: chunk, commit: Some(commit.clone()) })
+                .ok_or_else(|| self.not_kept(path)),
             Place::Cache(snapshot) => snapshot
                 .range(path, range, meter)
                 .await
@@ -92,6 +103,10 @@ impl Store {
                 .map_err(|error| Error::of_io(self.name(path), error))?
                 .map(|bytes| Fetched { value: bytes, commit: None })
                 .ok_or_else(|| Error::TooLarge { file: self.name(path), limit }),
+            Place::Kept(heads, commit) => {
+                let bytes = heads.whole(path).ok_or_else(|| self.not_kept(path))?;
+                Ok(Fetched { value: bytes.to_vec(), commit: Some(commit.clone()) })
+            }
             Place::Cache(snapshot) => snapshot
                 .whole(path, limit, meter)
                 .await
@@ -130,6 +145,10 @@ impl Store {
             Self::Cache { snapshot, .. } => {
                 (snapshot.list(below).await, Some(snapshot.commit.clone()))
             }
+            Self::Kept { commit, heads, .. } => {
+                let (files, is_whole) = heads.list(below).ok_or_else(|| self.not_listed())?;
+                return Ok(Some(Listing { files, commit: Some(commit.clone()), is_whole }));
+            }
         };
         match listed.map_err(|error| Error::of_io(self.folder(), error)) {
             Ok((files, is_whole)) => Ok(Some(Listing { files, commit, is_whole })),
@@ -140,7 +159,7 @@ impl Store {
 
     /// Whether its files are of commits.
     pub(crate) fn has_commits(&self) -> bool {
-        matches!(self, Self::Hub { .. } | Self::Cache { .. })
+        matches!(self, Self::Hub { .. } | Self::Cache { .. } | Self::Kept { .. })
     }
 
     /// The same store, with its branch or tag replaced by the commit that it was found to be.
@@ -164,7 +183,9 @@ impl Store {
     /// What to call a file of this store in an error.
     pub(crate) fn name(&self, path: &RepoPath) -> String {
         match self {
-            Self::Hub { repo, .. } | Self::Cache { repo, .. } => format!("{repo}/{path}"),
+            Self::Hub { repo, .. } | Self::Cache { repo, .. } | Self::Kept { repo, .. } => {
+                format!("{repo}/{path}")
+            }
             Self::Web { url, file, .. } => SafeUrl::from(&sibling(url, file, path)).to_string(),
             Self::Disk { folder } => folder.join(path.as_str()).display().to_string(),
         }
@@ -173,7 +194,9 @@ impl Store {
     /// What to call all of it in an error.
     fn folder(&self) -> String {
         match self {
-            Self::Hub { repo, .. } | Self::Cache { repo, .. } => repo.to_string(),
+            Self::Hub { repo, .. } | Self::Cache { repo, .. } | Self::Kept { repo, .. } => {
+                repo.to_string()
+            }
             Self::Web { url, .. } => SafeUrl::from(url).to_string(),
             Self::Disk { folder } => folder.display().to_string(),
         }
@@ -194,6 +217,7 @@ impl Store {
             }
             Self::Web { http, url, file } => Place::Web(http, sibling(url, file, path)),
             Self::Disk { folder } => Place::Disk(folder.join(path.as_str())),
+            Self::Kept { heads, commit, .. } => Place::Kept(heads, commit),
             Self::Cache { snapshot, .. } => Place::Cache(snapshot),
         }
     }
@@ -211,13 +235,14 @@ impl Store {
 enum Place<'a> {
     Web(&'a Http, Url),
     Disk(PathBuf),
+    Kept(&'a Heads, &'a CommitSha),
     Cache(&'a Snapshot),
 }
 
 /// The commit that an answer is of. The Hub says so on its own answer, the CDN does not; some mirrors
 /// say so only on the last one.
 fn commit(trail: &Trail) -> Option<CommitSha> {
-    trail.header("x-repo-commit")?.parse().ok()
+    trail.header(X_REPO_COMMIT)?.parse().ok()
 }
 
 /// The URL of a file in the folder of another. The query is that file's own, often its signature.

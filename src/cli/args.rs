@@ -4,6 +4,8 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use super::badge::BadgeArgs;
+use super::cache::CacheArgs;
 use super::connection::Connection;
 use super::diff::DiffArgs;
 use super::show::ShowArgs;
@@ -30,8 +32,12 @@ pub(crate) struct Args {
 /// What else there is to do with a repository.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Badge(BadgeArgs),
     Verify(VerifyArgs),
     Diff(DiffArgs),
+    Cache(CacheArgs),
+    #[cfg(feature = "server")]
+    Serve(super::serve::ServeArgs),
 }
 
 /// Which state and which part of a repository is meant.
@@ -106,6 +112,7 @@ Examples:
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
+  hf-meta badge bigscience/bloom -o bloom.svg   a badge for a model page
   hf-meta diff org/name@v1 org/name             compare two revisions
   hf-meta -- verify                             a repository with the name of a command
 
@@ -116,6 +123,8 @@ Environment:
   HF_HUB_CACHE, HF_HOME            where downloads are kept
   HF_HUB_OFFLINE                   read from there alone
   HF_HUB_DISABLE_IMPLICIT_TOKEN    use no token but that of --token
+  HF_META_CACHE                    folder that headers are kept in, `off` for none
+                                   [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]
   https_proxy, no_proxy            proxies
   NO_COLOR                         no colours
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hf_meta::{Client, ClientBuilder, Error, RetryPolicy};
+use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy};
 
 /// The options that every command has, before or after its name.
 #[derive(Debug, clap::Args)]
@@ -21,6 +21,10 @@ pub(crate) struct Connection {
     /// Seconds after which to give up on a repository [default: 360]
     #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
+
+    /// Neither use nor keep headers that were read before
+    #[arg(long, global = true)]
+    pub(crate) no_cache: bool,
 
     /// Ask no server; read what `hf download` has left in the cache
     #[arg(long, global = true)]
@@ -53,6 +57,9 @@ impl Connection {
         if let Some(timeout) = self.timeout {
             builder = builder.call_timeout(timeout);
         }
+        if let Some(cache) = DiskCache::from_env().filter(|_| !self.no_cache) {
+            builder = builder.header_cache(cache);
+        }
         if self.offline {
             builder = builder.offline(true);
         }
@@ -60,7 +67,7 @@ impl Connection {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(timeout) if !timeout.is_zero() => Ok(timeout),

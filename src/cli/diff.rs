@@ -16,7 +16,7 @@ use super::json;
 use super::report::{self, Outcome};
 use super::session::Session;
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
-use super::text::{bytes, counted, escape, shape, thousands};
+use hf_meta::text::{bytes, counted, escape, shape, thousands};
 
 /// The most rows of a kind of change; the JSON has every tensor.
 const MOST_ROWS: usize = 40;

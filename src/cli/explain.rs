@@ -7,7 +7,7 @@ use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
 
 use super::columns::Columns;
 use super::style::BOLD;
-use super::text::{escape, size_of_model, thousands};
+use hf_meta::text::{escape, size_of_model, thousands};
 
 /// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.
 pub(crate) fn groups(out: &mut impl Write, facts: &Facts) -> io::Result<()> {

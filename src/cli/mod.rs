@@ -3,6 +3,8 @@
 
 mod args;
 mod asked;
+mod badge;
+mod cache;
 mod columns;
 mod connection;
 mod diff;
@@ -12,10 +14,11 @@ mod log;
 mod progress;
 mod render;
 mod report;
+#[cfg(feature = "server")]
+mod serve;
 mod session;
 mod show;
 mod style;
-mod text;
 mod tree;
 mod verify;
 
@@ -56,7 +59,11 @@ fn run(args: &Args) -> io::Result<Outcome> {
 async fn dispatch(args: &Args, session: &Session) -> io::Result<Outcome> {
     match &args.command {
         None => show::run(&args.show, session).await,
+        Some(Command::Badge(args)) => badge::run(args, session).await,
         Some(Command::Verify(args)) => verify::run(args, session).await,
         Some(Command::Diff(args)) => diff::run(args, session).await,
+        Some(Command::Cache(args)) => cache::run(args),
+        #[cfg(feature = "server")]
+        Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hf_meta::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::text::escape;
+use hf_meta::text::escape;
 
 /// The bars of all repos that are being read. Nothing is drawn where stderr is no terminal.
 #[derive(Clone, Debug, Default)]

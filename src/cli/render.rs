@@ -12,8 +12,8 @@ use hf_meta::{
 use super::columns::Columns;
 use super::explain;
 use super::style::{BOLD, DIM};
-use super::text::{bytes, counted, escape, shape, share, thousands};
 use super::tree::{self, Screen};
+use hf_meta::text::{bytes, counted, escape, shape, share, thousands};
 
 /// The most other sets of weights that are listed; the JSON has them all.
 const MOST_SETS: usize = 20;

@@ -10,7 +10,7 @@ use hf_meta::{
 
 use super::asked::Asked;
 use super::style::{BOLD, RED, YELLOW};
-use super::text::escape;
+use hf_meta::text::escape;
 
 /// The most findings that are listed; the JSON has them all.
 const MOST_FINDINGS: usize = 5;

@@ -9,7 +9,7 @@ use hf_meta::tree::{Content, Module, Tree};
 
 use super::columns::Columns;
 use super::style::DIM;
-use super::text::{counted, escape, shape, share, thousands};
+use hf_meta::text::{counted, escape, shape, share, thousands};
 
 /// The length of a bar, in characters.
 const BAR: usize = 10;

@@ -12,7 +12,7 @@ use super::json;
 use super::report::{self, Outcome};
 use super::session::Session;
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
-use super::text::{counted, escape, thousands};
+use hf_meta::text::{counted, escape, thousands};
 
 /// The most findings of a kind that are listed; the JSON has more.
 const MOST_OF_A_KIND: usize = 10;

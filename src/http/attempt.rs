@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ::url::Url;
+use reqwest::Method;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::field::{Empty, debug};
@@ -17,6 +18,8 @@ use crate::read::Meter;
 pub(super) struct Attempt<'a> {
     pub(super) url: &'a Url,
     pub(super) range: Option<&'a Range<u64>>,
+    /// `GET`, unless it is changed.
+    pub(super) method: Method,
     meter: &'a Meter,
     number: usize,
     started: Instant,
@@ -45,6 +48,7 @@ impl<'a> Attempt<'a> {
         Self {
             url,
             range,
+            method: Method::GET,
             meter,
             number,
             started: Instant::now(),

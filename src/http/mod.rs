@@ -12,6 +12,7 @@ mod clients;
 mod decode;
 mod error;
 mod gate;
+mod head;
 #[cfg(test)]
 pub(crate) mod properties;
 mod range;
@@ -210,7 +211,7 @@ impl Http {
             let (client, permit) = self.clients.of(&url).await?;
             let is_http2_alone = permit.is_none();
             attempt.hold(permit);
-            match self.request(&client, url.clone(), attempt.range).send().await {
+            match self.request(&client, url.clone(), attempt).send().await {
                 Ok(response) => {
                     if self.clients.answered(origin, &response) {
                         attempt.hold(None);
@@ -223,11 +224,12 @@ impl Http {
         }
     }
 
-    fn request(&self, client: &Client, url: Url, range: Option<&Range<u64>>) -> RequestBuilder {
+    fn request(&self, client: &Client, url: Url, attempt: &Attempt<'_>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.settings.endpoint.origin();
         let token = self.settings.token.as_ref().filter(|_| is_endpoint);
-        let request = client.get(url).timeout(self.settings.timeouts.request);
-        let request = match range {
+        let request = client.request(attempt.method.clone(), url);
+        let request = request.timeout(self.settings.timeouts.request);
+        let request = match attempt.range {
             Some(range) => request
                 .header(RANGE, format!("bytes={}", attempt::shown(range)))
                 .header(ACCEPT_ENCODING, "identity"),

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 use url::{Origin, Url};
 
-use super::{RepoId, Revision};
+use super::{RepoId, RepoKind, Revision};
 use crate::http::SafeUrl;
 use crate::safetensors::RepoPath;
 
@@ -111,6 +111,20 @@ impl Endpoint {
         );
         url
     }
+
+    /// The URL of what the Hub says of a repo's weights.
+    pub(crate) fn claim(&self, repo: &RepoId, revision: &Revision) -> Url {
+        let kind = match repo.kind() {
+            RepoKind::Model => "models",
+            RepoKind::Dataset => "datasets",
+            RepoKind::Space => "spaces",
+        };
+        let revision = utf8_percent_encode(revision.as_str(), ENCODED);
+        let mut url = self.0.clone();
+        url.set_path(&format!("{}/api/{kind}/{}/revision/{revision}", self.path(), repo.name()));
+        url.set_query(Some("expand=safetensors"));
+        url
+    }
 }
 
 impl Default for Endpoint {
@@ -172,6 +186,19 @@ mod tests {
         ];
         for (url, path) in cases {
             assert_eq!(url, format!("{hub}{path}"));
+        }
+    }
+
+    #[test]
+    fn urls_of_claims() {
+        let endpoint = Endpoint::parse("https://repo.example/hf").unwrap();
+        for (repo, revision, path) in [
+            ("a/b", "main", "models/a/b/revision/main"),
+            ("datasets/a/b", "refs/pr/1", "datasets/a/b/revision/refs%2Fpr%2F1"),
+        ] {
+            let url = endpoint.claim(&repo.parse().unwrap(), &revision.parse().unwrap());
+            let expected = format!("https://repo.example/hf/api/{path}?expand=safetensors");
+            assert_eq!(url.as_str(), expected);
         }
     }
 

@@ -52,14 +52,24 @@ impl Reader {
     ) -> Result<Option<Vec<u8>>, Error> {
         let path = RepoPath::trusted(CONFIG);
         let message = match self.store.whole(&path, self.limits.config, &self.meter).await {
-            Ok(json) => return self.of_commit(&path, json).map(Some),
+            Ok(json) => {
+                let json = self.of_commit(&path, json)?;
+                self.record.file(&path, [&json, &[]], json.len() as u64);
+                return Ok(Some(json));
+            }
             // A cache that lacks it does not tell whether the repo has it.
             Err(Error::FileNotFound { source, .. }) if source.is::<SnapshotError>() => {
                 "it was not downloaded".to_owned()
             }
             Err(error) if error.is_not_found() => return Ok(None),
-            Err(Error::TooLarge { limit, .. }) => format!("it has more than {limit} bytes"),
-            Err(error) if error.is_denied() => "access to it is denied".to_owned(),
+            Err(Error::TooLarge { limit, .. }) => {
+                self.record.forgo();
+                format!("it has more than {limit} bytes")
+            }
+            Err(error) if error.is_denied() => {
+                self.record.forgo();
+                "access to it is denied".to_owned()
+            }
             Err(error) => return Err(error),
         };
         findings.push(passed_over(message));

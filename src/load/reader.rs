@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
-use super::{Limits, Load, OnProgress, Plan, Progress};
+use super::{Limits, Load, OnProgress, Plan, Progress, Record};
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
@@ -33,17 +33,13 @@ pub(super) struct Reader {
     started: Instant,
     pub(super) meter: Meter,
     header_bytes: AtomicU64,
+    pub(super) record: Record,
 }
 
 impl Reader {
     /// A reader that stays with the commit of the call's first answer, whatever becomes of the branch.
-    pub(super) fn new(
-        load: Load,
-        commit: Option<CommitSha>,
-        started: Instant,
-        meter: Meter,
-    ) -> Self {
-        let Load { source, store, plan, limits, on_progress, .. } = load;
+    pub(super) fn new(load: Load, commit: Option<CommitSha>) -> Self {
+        let Load { source, store, plan, limits, on_progress, started, meter, record, .. } = load;
         Self {
             source,
             store: store.pinned(commit.as_ref()),
@@ -54,6 +50,7 @@ impl Reader {
             started,
             meter,
             header_bytes: AtomicU64::new(0),
+            record,
         }
     }
 
@@ -75,6 +72,7 @@ impl Reader {
         json: Vec<u8>,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        self.record.file(&path, [&json, &[]], json.len() as u64);
         let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
         let index = index.await.map_err(wrong)?;
         let headers =
@@ -160,6 +158,7 @@ impl Reader {
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let file_size = start.file_size;
         let json = self.header_json(path, start).await?;
+        self.record.file(path, [&(json.len() as u64).to_le_bytes(), &json], file_size);
         let header = off_the_workers(json.len(), move || SafetensorsFileHeader::from_json(&json));
         let header = header.await.map_err(wrong)?;
         header.check_file_size(file_size).map_err(wrong)?;

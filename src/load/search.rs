@@ -13,7 +13,7 @@ use crate::safetensors::{PREFIX_LENGTH, RepoPath};
 use crate::store::Listing;
 
 /// The names by which weights are found in most repos.
-const SINGLE: &str = "model.safetensors";
+pub(super) const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 impl Load {
@@ -61,7 +61,7 @@ impl Load {
         meter: &Meter,
     ) -> Result<Found, Error> {
         let pinned = source.downcast_ref().and_then(commit_of);
-        let listed = self.pinned(pinned).store.list(folder, meter).await?;
+        let listed = self.pinned(pinned).list(folder, meter).await?;
         let Some(Listing { files, commit, is_whole }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
@@ -89,7 +89,7 @@ impl Load {
             file: self.store.name(path),
             source: "no such shards are listed".into(),
         };
-        let listed = self.store.list(folder.as_ref(), meter).await?.ok_or_else(not_found)?;
+        let listed = self.list(folder.as_ref(), meter).await?.ok_or_else(not_found)?;
         let layout = Layout::of(folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
         let weights = self.find_set(set, listed.commit, meter).await?;
@@ -99,7 +99,7 @@ impl Load {
     /// All sets of weights beside those that are asked for; `None` where no listing is to be had.
     pub(super) async fn list_sets(&self, meter: &Meter) -> Result<Option<Vec<WeightSet>>, Error> {
         let folder = self.target.folder();
-        let listed = self.store.list(folder, meter).await?;
+        let listed = self.list(folder, meter).await?;
         if listed.is_none() {
             tracing::warn!(source = %self.source, "its files cannot be listed");
         }
@@ -130,6 +130,17 @@ impl Load {
             None => load.store.range(&shards[0], &(0..PREFIX_LENGTH), meter).await?.commit,
         };
         Ok(Weights::Shards { path: set.path.clone(), shards, commit })
+    }
+
+    /// The files of the store or of a folder.
+    async fn list(
+        &self,
+        folder: Option<&RepoPath>,
+        meter: &Meter,
+    ) -> Result<Option<Listing>, Error> {
+        let listed = self.store.list(folder, meter).await?;
+        self.record.listing(folder, listed.as_ref());
+        Ok(listed)
     }
 
     fn no_safetensors(

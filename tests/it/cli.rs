@@ -13,6 +13,7 @@ use crate::support::{self, head};
 fn hf_meta(endpoint: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
     command.env_clear().env("HF_ENDPOINT", endpoint).env("HF_HOME", "/nonexistent");
+    command.env("HF_META_CACHE", "off");
     command.stdin(Stdio::null());
     command
 }
@@ -121,10 +122,19 @@ fn trees() {
     insta::assert_snapshot!(stdout);
 }
 
+/// Of the command with all that it can be built with.
 #[test]
+#[cfg(feature = "server")]
 fn help() {
     let hub = LocalHub::start([]).unwrap();
-    let calls: [&[&str]; 4] = [&["-h"], &["--help"], &["verify", "-h"], &["diff", "-h"]];
+    let calls: [&[&str]; 6] = [
+        &["-h"],
+        &["--help"],
+        &["verify", "-h"],
+        &["diff", "-h"],
+        &["cache", "-h"],
+        &["serve", "-h"],
+    ];
     let texts =
         calls.map(|args| format!("$ hf-meta {}\n{}", args.join(" "), run(&hub, args).data()));
     insta::assert_snapshot!(texts.join("\n"));
@@ -343,6 +353,29 @@ fn proxies_of_the_environment() {
 }
 
 #[test]
+fn what_was_read_is_kept_unless_it_is_not_to_be() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ran = |args: &[&str]| {
+        hub.clear_log();
+        let mut command = hf_meta(hub.endpoint());
+        let data = Ran::of(command.env("HF_META_CACHE", folder.path()).args(args)).data();
+        (data, hub.log().len())
+    };
+    let place = folder.path().display();
+    let [model, cold] = [["org/model", "--json"], ["org/model", "--no-cache"]];
+    let requests = ran(&cold).1;
+    assert_eq!(ran(&["cache", "info"]).0, format!("{place}\n0 B in 0 files of at most 268.4 MB\n"));
+    assert_eq!([ran(&model).1, ran(&model).1, ran(&cold).1], [requests, 1, requests]);
+    assert!(ran(&["cache", "info"]).0.contains(" in 2 files of at most"));
+    let cleared = ran(&["cache", "clear"]).0;
+    assert!(cleared.ends_with(&format!(" in 2 files from {place}\n")), "{cleared}");
+    assert_eq!(ran(&model).1, requests);
+    let off = Ran::of(hf_meta(hub.endpoint()).args(["cache", "info"])).data();
+    assert_eq!(off, "nothing is kept: there is no folder for it\n");
+}
+
+#[test]
 fn text_from_the_network_cannot_speak_to_the_terminal() {
     let header =
         r#"{"\u001b]0;owned\u0007\u202e":{"dtype":"\u001b[2J","shape":[],"data_offsets":[0,1]}}"#;
@@ -395,6 +428,34 @@ fn whoever_reads_may_stop() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()),
         (Some(0), "")
     );
+}
+
+#[test]
+fn badges() {
+    let hub = support::documented();
+    let svg = run(&hub, &["badge", "bigscience/bloom", "--style", "flat-square"]).data();
+    assert!(svg.starts_with("<svg") && svg.contains("<title>params: 176B</title>"), "{svg}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("badge.json");
+    let asked = ["badge", "bigscience/bloom", "--json", "--show", "dtype", "--color", "green"];
+    let written = Ran::of(hf_meta(hub.endpoint()).args(asked).arg("--output").arg(&file)).data();
+    assert_eq!(written, "");
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "schemaVersion": 1, "label": "BF16", "message": "176B", "color": "67ac09"
+    });
+    assert_eq!(json, expected);
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["badge", "org/none"], 3, "not found"),
+        (&["badge", "gpt2", "--style", "round"], 2, "for-the-badge"),
+        (&["badge", "gpt2", "--color", "#12"], 2, "neither a colour of shields.io nor"),
+        (&["badge", "gpt2", "--output", "/nonexistent/x.svg"], 3, "failed to write `/nonexistent"),
+    ];
+    for (args, code, text) in cases {
+        let ran = run(&hub, args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{args:?}");
+        assert!(ran.stderr.contains(text), "{args:?}: {}", ran.stderr);
+    }
 }
 
 /// What the command finds in the cache of an environment.

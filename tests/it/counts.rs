@@ -88,7 +88,7 @@ async fn by_the_configuration() {
         (r#"{"quantization":{"bits":4,"group_size":64}}"#, true),
         (
             r#"{"num_experts":2,"num_experts_per_tok":1,"num_nextn_predict_layers":1,"num_hidden_layers":3}"#,
-            true,
+            false,
         ),
         ("{", false),
     ] {

@@ -5,19 +5,21 @@ use std::path::Path;
 
 /// The modules of the library, from the ground up. The format knows nothing of HTTP, HTTP nothing of
 /// the Hub, the Hub nothing of a client; the command sees only what every other user sees.
-const FLOORS: [&[&str]; 12] = [
-    &["safetensors", "read", "layout"],
+const FLOORS: [&[&str]; 14] = [
+    &["safetensors", "read", "layout", "text"],
     &["quantization"],
     &["http", "disk"],
     &["hub"],
     &["source", "snapshot", "parse"],
     &["diff", "tree", "verdict"],
     &["json", "error"],
+    &["badge", "cache"],
     &["store"],
     &["load"],
     &["model"],
     &["client"],
-    &["env"],
+    &["env", "page"],
+    &["server"],
 ];
 
 fn floor(module: &str) -> usize {

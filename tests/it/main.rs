@@ -12,6 +12,8 @@ mod models;
 
 mod addresses;
 mod bad_input;
+mod badge;
+mod cache;
 mod checkpoint;
 mod cli;
 mod counts;
@@ -35,6 +37,8 @@ mod quantization;
 mod requests;
 mod resilience;
 mod rules;
+#[cfg(feature = "server")]
+mod server;
 mod sources;
 mod support;
 #[cfg(target_os = "linux")]

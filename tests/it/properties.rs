@@ -11,7 +11,7 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed};
 
 /// The same cases in every run, and no files written where one fails.
-fn config(cases: u32) -> Config {
+pub(crate) fn config(cases: u32) -> Config {
     Config {
         cases,
         failure_persistence: None,

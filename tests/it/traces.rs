@@ -170,7 +170,8 @@ fn the_command_shows_lines() {
             (is_for_the_prefix(request) && before == 0).then(|| Fault::Status(503, vec![]))
         });
         let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-        command.env_clear().env("HF_ENDPOINT", hub.endpoint()).args(["org/model", "--path", FILE]);
+        command.env_clear().env("HF_ENDPOINT", hub.endpoint());
+        command.args(["--no-cache", "org/model", "--path", FILE]);
         let output = command.args(&flags).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{stderr}");

@@ -20,6 +20,7 @@ pub struct Repo {
     id: String,
     former_ids: Vec<String>,
     access: Access,
+    claimed: Vec<(String, u64)>,
     /// The commit that [`Repo::file`] adds to.
     current: String,
     references: HashMap<String, String>,
@@ -33,6 +34,7 @@ impl Repo {
             id: id.to_owned(),
             former_ids: Vec::new(),
             access: Access::Public,
+            claimed: Vec::new(),
             current: String::new(),
             references: HashMap::new(),
             commits: HashMap::new(),
@@ -98,6 +100,18 @@ impl Repo {
     /// Whether this other id leads here: a former one, or a misspelled case.
     pub fn is_also(&self, id: &str) -> bool {
         self.id.eq_ignore_ascii_case(id) || self.former_ids.iter().any(|former| former == id)
+    }
+
+    /// Is shown with so many parameters of a dtype, whatever its files hold.
+    #[must_use]
+    pub fn claiming(mut self, dtype: &str, parameters: u64) -> Self {
+        self.claimed.push((dtype.to_owned(), parameters));
+        self
+    }
+
+    /// The parameters of each dtype that it is shown with.
+    pub fn claimed(&self) -> &[(String, u64)] {
+        &self.claimed
     }
 
     pub fn id(&self) -> &str {

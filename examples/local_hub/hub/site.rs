@@ -123,7 +123,8 @@ impl Site {
         let caller = self.caller(request)?;
         let repos = self.repos();
         let visible = || repos.values().filter(|repo| repo.is_visible_to(caller));
-        let Some(repo) = visible().find(|repo| repo.id() == route.repo) else {
+        let named = repos.get(&route.repo).filter(|repo| repo.is_visible_to(caller));
+        let Some(repo) = named else {
             let meant = visible().find(|repo| repo.is_also(&route.repo));
             let meant = meant.ok_or(Refusal::RepoNotFound { caller })?;
             let path = request.path.replacen(&route.repo, meant.id(), 1);
@@ -246,13 +247,18 @@ fn raw(file: &File, path: &str) -> Answer {
 
 fn info(repo: &Repo, commit: &str) -> Answer {
     let siblings: Vec<_> = repo.paths(commit).map(|path| json!({ "rfilename": path })).collect();
-    let body = json!({
+    let mut body = json!({
         "id": repo.id(),
         "sha": commit,
         "private": repo.is_private(),
         "gated": repo.is_gated(),
         "siblings": siblings,
     });
+    if !repo.claimed().is_empty() {
+        let total: u64 = repo.claimed().iter().map(|(_, parameters)| parameters).sum();
+        let parameters: HashMap<_, _> = repo.claimed().iter().cloned().collect();
+        body["safetensors"] = json!({ "parameters": parameters, "total": total });
+    }
     Answer::text(StatusCode::OK, body.to_string())
         .with(CONTENT_TYPE, "application/json; charset=utf-8")
 }

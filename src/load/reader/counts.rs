@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
@@ -18,14 +19,28 @@ use crate::safetensors::{
     TensorInfo, scan_header,
 };
 
-/// The configuration, once one of the headers has called for it, with what is odd about it.
-type Config = OnceCell<(Option<Arc<ModelConfig>>, Vec<Finding>)>;
+/// The configuration with what is odd about it.
+type Config = (Option<Arc<ModelConfig>>, Vec<Finding>);
+
+/// What the files of a call have in common.
+#[derive(Default)]
+struct Common {
+    /// Known once one of the headers has called for it.
+    config: OnceCell<Config>,
+    /// Bytes of the headers that are kept in case that others call for it.
+    kept: AtomicUsize,
+}
+
+/// The most bytes of headers that are kept.
+const MOST_KEPT: usize = 4 << 20;
 
 /// What a header amounts to.
 struct Counted {
     outline: HeaderOutline,
     names: NamesDigest,
     tally: Tally,
+    /// The header with the size of its file, if it was counted without the configuration.
+    kept: Option<(Arc<Vec<u8>>, u64)>,
     /// Whether it was counted by the configuration.
     is_configured: bool,
 }
@@ -37,11 +52,11 @@ impl Reader {
         path: RepoPath,
         start: Chunk,
     ) -> Result<Option<Counts>, Error> {
-        let config = Config::new();
-        let Some(counted) = self.count_rest(&path, start, &config).await? else { return Ok(None) };
+        let common = Common::default();
+        let Some(counted) = self.count_rest(&path, start, &common).await? else { return Ok(None) };
         let size = counted.outline.file_size();
         let declared = counted.outline.declared_total();
-        Ok(self.counts(vec![path], size, declared, &[], vec![counted], config.into_inner()))
+        Ok(self.counts(vec![path], size, declared, &[], vec![counted], common.config.into_inner()))
     }
 
     /// Counts the shards of an index; `None` if that takes all names side by side, because of the
@@ -57,9 +72,9 @@ impl Reader {
             reader.feed(&json).and_then(|()| reader.finish())
         });
         let index = index.await.map_err(wrong)?;
-        let config = Config::new();
+        let common = Common::default();
         let shards = self.plan.shards(index.shards(), index.names());
-        let Some(counted) = self.count_all(&path, shards, &config).await? else { return Ok(None) };
+        let Some(counted) = self.count_all(&path, shards, &common).await? else { return Ok(None) };
         let agrees = counted.iter().map(|counted| counted.names).eq(index.names().iter().copied());
         if !agrees || !index.is_distinct() {
             return Ok(None);
@@ -74,7 +89,7 @@ impl Reader {
         let paths = std::iter::once(path.clone()).chain(shards).collect();
         let findings: Vec<_> = findings.into_iter().collect();
         let declared = index.declared_total();
-        Ok(self.counts(paths, size, declared, &findings, counted, config.into_inner()))
+        Ok(self.counts(paths, size, declared, &findings, counted, common.config.into_inner()))
     }
 
     /// What all shards amount to, in their order.
@@ -82,14 +97,14 @@ impl Reader {
         &self,
         path: &RepoPath,
         shards: Vec<(RepoPath, Range<u64>)>,
-        config: &Config,
+        common: &Common,
     ) -> Result<Option<Vec<Counted>>, Error> {
         let total = shards.len();
         let reads = shards.into_iter().enumerate().map(|(rank, (shard, first))| {
             let path = path.sibling(&shard);
             async move {
                 let start = self.read(&path, &first).await?;
-                self.count_rest(&path, start, config).await.map(|counted| (rank, counted))
+                self.count_rest(&path, start, common).await.map(|counted| (rank, counted))
             }
         });
         let mut reads = stream::iter(reads).buffer_unordered(self.limits.concurrency);
@@ -111,18 +126,20 @@ impl Reader {
         &self,
         path: &RepoPath,
         start: Chunk,
-        config: &Config,
+        common: &Common,
     ) -> Result<Option<Counted>, Error> {
         let file_size = start.file_size;
         let json = Arc::new(self.header_json(path, start).await?);
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let (text, by_itself) = (Arc::clone(&json), None);
         let counted = off_the_workers(json.len(), move || count(&text, file_size, by_itself));
-        let (counted, calls) = counted.await.map_err(wrong)?;
+        let (mut counted, calls) = counted.await.map_err(wrong)?;
         if !calls {
+            let kept = common.kept.fetch_add(json.len(), Ordering::Relaxed);
+            counted.kept = (kept + json.len() <= MOST_KEPT).then_some((json, file_size));
             return Ok(Some(counted));
         }
-        let (config, _) = config.get_or_try_init(|| self.config_for_counts()).await?;
+        let (config, _) = common.config.get_or_try_init(|| self.config_for_counts()).await?;
         let Some(config) = config.clone() else { return Ok(Some(counted)) };
         if config.takes_all_tensors() {
             return Ok(None);
@@ -131,7 +148,7 @@ impl Reader {
         counted.await.map(|(counted, _)| Some(counted)).map_err(wrong)
     }
 
-    async fn config_for_counts(&self) -> Result<(Option<Arc<ModelConfig>>, Vec<Finding>), Error> {
+    async fn config_for_counts(&self) -> Result<Config, Error> {
         let mut findings = Vec::new();
         let json = self.config(&mut findings).await?;
         let config = json.and_then(|json| usable(&json, &mut findings));
@@ -146,16 +163,19 @@ impl Reader {
         declared: Option<u64>,
         findings: &[Finding],
         counted: Vec<Counted>,
-        config: Option<(Option<Arc<ModelConfig>>, Vec<Finding>)>,
+        config: Option<Config>,
     ) -> Option<Counts> {
         let (config, odd) = config.unwrap_or_default();
         let rules = Rules::by(config.as_deref());
-        // Which layers only draft tokens is told by the configuration alone.
-        if rules.sets_layers_apart() && counted.iter().any(|counted| !counted.is_configured) {
-            return None;
-        }
         let mut tally = Tally::default();
         for counted in counted {
+            // Which layers only draft tokens is told by the configuration alone.
+            let counted = if rules.sets_layers_apart() && !counted.is_configured {
+                let (json, file_size) = counted.kept?;
+                count(&json, file_size, config.as_deref()).ok()?.0
+            } else {
+                counted
+            };
             tally.merge(counted.tally)?;
         }
         let findings = [findings, &odd].concat();
@@ -195,5 +215,6 @@ fn count(
     })?;
     outline.check_file_size(json, file_size)?;
     let Sums { tally, names, calls, .. } = sums;
-    Ok((Counted { outline, names, tally, is_configured: config.is_some() }, calls))
+    let is_configured = config.is_some();
+    Ok((Counted { outline, names, tally, kept: None, is_configured }, calls))
 }

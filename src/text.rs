@@ -4,19 +4,20 @@ use std::fmt::Write as _;
 
 /// Text from a file or a server, with everything made visible that a terminal would act on or hide:
 /// control characters, escapes, changes of writing direction, characters without width.
-pub(crate) fn escape(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        match c {
-            // These are escaped for the sake of source code, and do no harm.
-            '\'' | '"' | '\\' => shown.push(c),
-            _ => shown.extend(c.escape_debug()),
-        }
-        shown
+#[must_use]
+pub fn escape(text: &str) -> String {
+    // These are escaped for the sake of source code, and do no harm.
+    let quotes = ['\'', '"', '\\'];
+    text.split_inclusive(quotes).fold(String::with_capacity(text.len()), |mut shown, part| {
+        let plain = part.trim_end_matches(quotes);
+        shown.extend(plain.escape_debug());
+        shown + &part[plain.len()..]
     })
 }
 
 /// A number with a comma between every three digits.
-pub(crate) fn thousands(number: u64) -> String {
+#[must_use]
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -29,7 +30,8 @@ pub(crate) fn thousands(number: u64) -> String {
 }
 
 /// A number of bytes in the decimal units that the Hub shows.
-pub(crate) fn bytes(number: u64) -> String {
+#[must_use]
+pub fn bytes(number: u64) -> String {
     if number < 1_000 {
         return format!("{number} B");
     }
@@ -46,9 +48,41 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{}.{} EB", tenths / 10, tenths % 10)
 }
 
+/// A number of things in at most three digits, `999`, `7.62B`, `137M`, `1.03T`.
+///
+/// Rounded half up; zeros at the end of a fraction are left out, so 7,000,000,000 is `7B`.
+#[must_use]
+pub fn short(number: u64) -> String {
+    three_digits(number, &["", "K", "M", "B", "T"])
+}
+
+/// A number of bytes in at most three digits, `352 GB`, by the rule of [`short`].
+#[must_use]
+pub fn short_bytes(number: u64) -> String {
+    three_digits(number, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"])
+}
+
+/// The number in the first unit in which it has, once rounded, at most three digits before its point;
+/// the last unit takes whatever is left.
+fn three_digits(number: u64, units: &[&str]) -> String {
+    let rounded = |scale: u128, size: u128| (u128::from(number) * scale + size / 2) / size;
+    let (mut at, mut size) = (0, 1);
+    while rounded(1, size) >= 1_000 && at + 1 < units.len() {
+        at += 1;
+        size *= 1_000;
+    }
+    let scale = [100, 10].into_iter().find(|&scale| rounded(scale, size) < 1_000).unwrap_or(1);
+    let number = rounded(scale, size);
+    let decimals = scale.ilog10() as usize;
+    let digits = format!("{}.{:0decimals$}", number / scale, number % scale);
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}{}", units[at])
+}
+
 /// A number of parameters as the names of models have it, in whole billions or millions: `3B`, `400M`.
 /// What is over is dropped, as in nearly all of those names; trillions have tenths, rounded: `1.6T`.
-pub(crate) fn size_of_model(parameters: u64) -> String {
+#[must_use]
+pub fn size_of_model(parameters: u64) -> String {
     if parameters >= 1_000_000_000_000 {
         let tenths = (parameters / 10_000_000_000 + 5) / 10;
         return format!("{}.{}T", thousands(tenths / 10), tenths % 10);
@@ -61,7 +95,8 @@ pub(crate) fn size_of_model(parameters: u64) -> String {
 }
 
 /// A part of a whole in percent.
-pub(crate) fn share(part: u64, whole: u64) -> String {
+#[must_use]
+pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }
@@ -74,7 +109,8 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
 }
 
 /// A shape as people write it, `[768, 2304]`.
-pub(crate) fn shape(lengths: &[u64]) -> String {
+#[must_use]
+pub fn shape(lengths: &[u64]) -> String {
     let mut shown = String::from("[");
     for (at, length) in lengths.iter().enumerate() {
         let _ = write!(shown, "{}{length}", if at > 0 { ", " } else { "" });
@@ -83,7 +119,8 @@ pub(crate) fn shape(lengths: &[u64]) -> String {
 }
 
 /// A number and its noun, `1 file` or `72 files`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", thousands(number))
 }
@@ -116,6 +153,9 @@ mod tests {
         let cases = [
             ("h.0.ln_1.weight", "h.0.ln_1.weight"),
             ("it's \"ü\" \\ 模型", "it's \"ü\" \\ 模型"),
+            ("\\\"''", "\\\"''"),
+            ("e\u{301} पैरामीटर", "e\u{301} पैरामीटर"),
+            ("\u{301}", "\\u{301}"),
             ("\u{1b}[2J", "\\u{1b}[2J"),
             ("a\nb\r\t\0", "a\\nb\\r\\t\\0"),
             ("\u{9b}31m", "\\u{9b}31m"),
@@ -148,6 +188,44 @@ mod tests {
         ];
         for (number, shown) in sizes {
             assert_eq!(bytes(number), shown);
+        }
+    }
+
+    #[test]
+    fn figures_of_three_digits() {
+        let numbers = [
+            (0, "0"),
+            (7, "7"),
+            (100, "100"),
+            (999, "999"),
+            (1_000, "1K"),
+            (9_994, "9.99K"),
+            (9_995, "10K"),
+            (99_950, "100K"),
+            (999_499, "999K"),
+            (999_500, "1M"),
+            (137_022_720, "137M"),
+            (7_000_000_000, "7B"),
+            (7_615_616_512, "7.62B"),
+            (20_739_117_584, "20.7B"),
+            (176_247_271_424, "176B"),
+            (999_500_000_000, "1T"),
+            (1_026_470_731_056, "1.03T"),
+            (u64::MAX, "18446744T"),
+        ];
+        for (number, shown) in numbers {
+            assert_eq!(short(number), shown);
+        }
+        let sizes = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (15_231_233_024, "15.2 GB"),
+            (352_494_542_848, "352 GB"),
+            (999_500, "1 MB"),
+            (u64::MAX, "18.4 EB"),
+        ];
+        for (number, shown) in sizes {
+            assert_eq!(short_bytes(number), shown);
         }
     }
 

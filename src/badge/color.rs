@@ -1,0 +1,115 @@
+//! Colours, by the names of shields.io or by their digits.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::safetensors::clip;
+
+/// The colours that shields.io has names for, as of version 6.0 of its `badge-maker`, and its other
+/// names for them.
+const NAMED: [(&str, [u8; 3]); 16] = [
+    ("brightgreen", [0x44, 0xbb, 0x00]),
+    ("green", [0x67, 0xac, 0x09]),
+    ("yellow", [0xd8, 0xb8, 0x00]),
+    ("yellowgreen", [0x95, 0x99, 0x1a]),
+    ("orange", [0xea, 0x72, 0x33]),
+    ("red", [0xdd, 0x43, 0x43]),
+    ("blue", [0x00, 0x7e, 0xc6]),
+    ("grey", [0x55, 0x55, 0x55]),
+    ("lightgrey", [0x93, 0x93, 0x93]),
+    ("gray", [0x55, 0x55, 0x55]),
+    ("lightgray", [0x93, 0x93, 0x93]),
+    ("critical", [0xdd, 0x43, 0x43]),
+    ("important", [0xea, 0x72, 0x33]),
+    ("success", [0x44, 0xbb, 0x00]),
+    ("informational", [0x00, 0x7e, 0xc6]),
+    ("inactive", [0x93, 0x93, 0x93]),
+];
+
+/// An opaque colour: `blue`, `fc3`, `#007ec6`.
+///
+/// `Display` gives the six digits without a `#`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Color([u8; 3]);
+
+/// A text that is not a colour.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{text}` is neither a colour of shields.io nor three or six hexadecimal digits")]
+pub struct ColorError {
+    text: String,
+}
+
+impl Color {
+    /// What a message stands on.
+    pub const BLUE: Self = Self([0x00, 0x7e, 0xc6]);
+    /// What a label stands on.
+    pub const GREY: Self = Self([0x55, 0x55, 0x55]);
+    /// What the reason for a missing figure stands on.
+    pub const LIGHT_GREY: Self = Self([0x93, 0x93, 0x93]);
+    /// What a label stands on where the page is dark.
+    pub(super) const DARK_GREY: Self = Self([0x30, 0x36, 0x3d]);
+}
+
+impl FromStr for Color {
+    type Err = ColorError;
+
+    fn from_str(text: &str) -> Result<Self, ColorError> {
+        let name = text.to_ascii_lowercase();
+        let named = NAMED.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let value = named.or_else(|| digits(name.strip_prefix('#').unwrap_or(&name)));
+        value.map(Self).ok_or_else(|| ColorError { text: clip(text) })
+    }
+}
+
+/// Six digits, or three of which each stands for two.
+fn digits(text: &str) -> Option<[u8; 3]> {
+    let digit = |at| char::to_digit(char::from(*text.as_bytes().get(at)?), 16);
+    let pair = |high, low| u8::try_from((digit(high)? << 4) | digit(low)?).ok();
+    match text.len() {
+        3 => Some([pair(0, 0)?, pair(1, 1)?, pair(2, 2)?]),
+        6 => Some([pair(0, 1)?, pair(2, 3)?, pair(4, 5)?]),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Color {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [red, green, blue] = self.0;
+        write!(f, "{red:02x}{green:02x}{blue:02x}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_digits() {
+        let cases = [
+            ("blue", Some(Color::BLUE)),
+            ("Blue", Some(Color::BLUE)),
+            ("007ec6", Some(Color::BLUE)),
+            ("#007EC6", Some(Color::BLUE)),
+            ("inactive", Some(Color::LIGHT_GREY)),
+            ("fc3", Some(Color([0xff, 0xcc, 0x33]))),
+            ("#555", Some(Color::GREY)),
+            ("", None),
+            ("#", None),
+            ("##555", None),
+            ("+12", None),
+            ("12", None),
+            ("1234", None),
+            ("12345678", None),
+            ("blue\"/><script>", None),
+            ("rgb(0,0,0)", None),
+            ("ßß", None),
+        ];
+        for (text, color) in cases {
+            assert_eq!(text.parse::<Color>().ok(), color, "{text}");
+        }
+        assert_eq!(Color([0, 0, 0xff]).to_string(), "0000ff");
+        assert!("ß".repeat(1_000).parse::<Color>().unwrap_err().to_string().len() < 600);
+    }
+}

@@ -1,0 +1,150 @@
+//! Badges: a label and a message, as a picture and as JSON for [shields.io].
+//!
+//! Everything here is pure. The pictures are those of shields.io in its five styles, to the byte but
+//! for a dark theme that we add, and made by the [`shields`] crate, which has the widths of the fonts.
+//!
+//! ```
+//! use hf_meta::badge::{Badge, Look, Style};
+//!
+//! let badge = Badge::new("params", "176B");
+//! let look = Look { style: Style::ForTheBadge, ..Look::default() };
+//! assert!(badge.svg(&look).contains("<title>PARAMS: 176B</title>"));
+//! ```
+//!
+//! [shields.io]: https://shields.io
+//! [`shields`]: https://docs.rs/shields
+
+mod choice;
+mod color;
+mod endpoint;
+mod figures;
+mod look;
+mod svg;
+
+pub use choice::{Logo, Show, Style, Theme, UnknownChoice};
+pub use color::{Color, ColorError};
+pub use endpoint::ShieldsEndpoint;
+pub use figures::Figures;
+pub use look::Look;
+
+use crate::error::Error;
+use crate::parse::SafetensorsParseFromRepo;
+use crate::text::escape;
+
+/// The most characters of a label or a message that are shown.
+const LONGEST: usize = 64;
+
+/// What a badge says, whatever it looks like.
+///
+/// Its texts may hold anything: they are bounded and made harmless where the badge is rendered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Badge {
+    /// The text on the left.
+    pub label: String,
+    /// The text on the right.
+    pub message: String,
+    /// The colour behind the message.
+    pub color: Color,
+    /// Whether the badge says why there is no figure. Its colour is then not to be changed.
+    pub is_error: bool,
+}
+
+impl Badge {
+    /// A blue badge.
+    pub fn new(label: impl Into<String>, message: impl Into<String>) -> Self {
+        let (label, message) = (label.into(), message.into());
+        Self { label, message, color: Color::BLUE, is_error: false }
+    }
+
+    /// What is known of a set of weights.
+    #[must_use]
+    pub fn of(parsed: &SafetensorsParseFromRepo, show: Show) -> Self {
+        Figures::of(parsed).badge(show).unwrap_or_else(|| Self::without_figure(show, "unknown"))
+    }
+
+    /// Why nothing is known of a set of weights, in a word or two.
+    #[must_use]
+    pub fn of_error(error: &Error, show: Show) -> Self {
+        Self::without_figure(show, short_reason(error))
+    }
+
+    /// A grey badge that gives a reason in place of a figure, such as `pending`.
+    #[must_use]
+    pub fn without_figure(show: Show, reason: &str) -> Self {
+        Self { color: Color::LIGHT_GREY, is_error: true, ..Self::new(show.label(), reason) }
+    }
+
+    /// The label as it is rendered.
+    fn shown_label(&self, look: &Look) -> String {
+        shown(look.label.as_deref().unwrap_or(&self.label))
+    }
+
+    fn shown_message(&self) -> String {
+        shown(&self.message)
+    }
+
+    fn shown_color(&self, look: &Look) -> Color {
+        look.color.filter(|_| !self.is_error).unwrap_or(self.color)
+    }
+}
+
+/// A text that fits into a badge: in one line, with nothing hidden in it, and not too long.
+fn shown(text: &str) -> String {
+    // What is shown has at least as many characters as what was given, so the rest cannot matter.
+    let text: String = text.trim_start().chars().take(LONGEST + 1).collect();
+    let text = escape(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn short_reason(error: &Error) -> &'static str {
+    match error {
+        Error::RepoNotFound { .. } => "not found",
+        Error::RevisionNotFound { .. } => "revision not found",
+        Error::FileNotFound { .. } => "file not found",
+        Error::NoSafetensors { .. } => "no safetensors",
+        Error::Gated { .. } => "gated",
+        Error::Forbidden { .. } => "private",
+        Error::TooLarge { .. } | Error::TooManyHeaders { .. } => "too large",
+        error if error.is_malformed() => "invalid safetensors",
+        Error::Source(_) => "invalid name",
+        Error::Refused { source, .. } if source.status == 429 => "rate limited",
+        Error::DeadlineExceeded { .. } => "timed out",
+        _ => "unavailable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_bounded_and_harmless() {
+        let cases = [
+            ("params", "params"),
+            ("", ""),
+            ("  a \t\n b  ", "a b"),
+            ("<&>\"'", "<&>\"'"),
+            ("\u{202e}evil\u{0}", "\\u{202e}evil\\0"),
+            ("पैरामीटर", "पैरामीटर"),
+            (" \u{feff} ", "\\u{feff}"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(shown(text), expected, "{text:?}");
+        }
+        assert_eq!(shown(&"ß".repeat(LONGEST)), "ß".repeat(LONGEST));
+        assert_eq!(shown(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(LONGEST)));
+        assert_eq!(shown(&"\u{1}".repeat(1_000)).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn errors_stay_grey() {
+        let badge = Badge::without_figure(Show::Bytes, "gated");
+        let look = Look { color: Some(Color::BLUE), ..Look::default() };
+        assert_eq!((badge.label.as_str(), badge.shown_color(&look)), ("size", Color::LIGHT_GREY));
+        assert_eq!(Badge::new("a", "b").shown_color(&look), Color::BLUE);
+    }
+}

@@ -1,0 +1,50 @@
+//! What a call notes for the cache while it reads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cache::Heads;
+use crate::safetensors::RepoPath;
+use crate::store::Listing;
+
+/// Notes all that the result of a call comes from, or nothing where nothing is to be kept. Clones note
+/// in the same place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record(Option<Arc<Mutex<Heads>>>);
+
+impl Record {
+    /// A record that is empty so far.
+    pub(super) fn begin() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Notes the start of a file, in two parts.
+    pub(super) fn file(&self, path: &RepoPath, parts: [&[u8]; 2], file_size: u64) {
+        self.note(|heads| heads.add(path.clone(), parts, file_size));
+    }
+
+    /// Notes which files are in a folder. That it cannot be told may be so today only.
+    pub(super) fn listing(&self, folder: Option<&RepoPath>, listed: Option<&Listing>) {
+        self.note(|heads| match listed {
+            Some(Listing { files, is_whole, .. }) => heads.add_list(folder, files, *is_whole),
+            None => heads.forgo(),
+        });
+    }
+
+    /// Notes that the result comes from more than the files of the commit.
+    pub(super) fn forgo(&self) {
+        self.note(Heads::forgo);
+    }
+
+    /// What was noted, of which nothing is left.
+    pub(super) fn take(&self) -> Heads {
+        let mut taken = Heads::default();
+        self.note(|heads| taken = std::mem::take(heads));
+        taken
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Heads)) {
+        if let Some(heads) = &self.0 {
+            note(&mut heads.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}

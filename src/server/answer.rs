@@ -1,0 +1,112 @@
+//! What is known of a place, and for how long it will do.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::badge::Figures;
+use crate::error::Error;
+use crate::json::Summary;
+use crate::page::Found;
+use crate::parse::SafetensorsParseFromRepo;
+
+/// After so long, a badge that says why there is no figure is looked at again.
+const FAILURE_LIFETIME: Duration = Duration::from_secs(60);
+
+/// The same for failures that may pass any moment.
+const PASSING_LIFETIME: Duration = Duration::from_secs(15);
+
+/// For so long after an answer was fresh it is given at once, while there is a look for a new one.
+const LONGEST_STALE: Duration = Duration::from_secs(24 * 3_600);
+
+/// What a look at a place has told.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Figures that we have read and checked.
+    Read(Box<Read>),
+    /// The figures that the Hub gives for weights that are closed to us.
+    Claimed { figures: Figures, error: Arc<Error> },
+    /// Why there are none.
+    Failed { error: Arc<Error> },
+}
+
+/// What was read of a set of weights, in the forms in which it is given.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// For badges.
+    pub(super) figures: Figures,
+    /// For programs: JSON.
+    pub(super) summary: Bytes,
+    /// For the page.
+    pub(super) found: Found,
+}
+
+/// An answer and its age.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) answer: Arc<Answer>,
+    /// Until when it is given without looking again; `None` for ever.
+    fresh_until: Option<Instant>,
+}
+
+impl Answer {
+    pub(super) fn read(parsed: &SafetensorsParseFromRepo) -> Self {
+        // Only figures and texts, which always can be written as JSON.
+        let summary = serde_json::to_vec(&Summary(parsed)).unwrap_or_default();
+        let summary = summary.into_boxed_slice().into();
+        let (figures, found) = (Figures::of(parsed), Found::of(parsed));
+        Self::Read(Box::new(Read { figures, summary, found }))
+    }
+
+    /// Whether it says nothing of the place, but of the moment.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Failed { error } => {
+                !(error.is_not_found() || error.is_denied() || error.is_malformed())
+            }
+            _ => false,
+        }
+    }
+
+    /// How long it is given, where answers for branches are given for `fresh`. `None` for ever.
+    pub(super) fn lifetime(&self, is_pinned: bool, fresh: Duration) -> Option<Duration> {
+        match self {
+            Self::Read(_) if is_pinned => None,
+            Self::Read(_) => Some(fresh),
+            Self::Claimed { .. } => Some(fresh.max(FAILURE_LIFETIME)),
+            Self::Failed { .. } if self.is_passing() => Some(PASSING_LIFETIME),
+            Self::Failed { .. } => Some(FAILURE_LIFETIME),
+        }
+    }
+
+    /// About how many bytes it takes in memory.
+    pub(super) fn weight(&self) -> usize {
+        match self {
+            // What the page tells is a part of what the JSON does, in more pieces.
+            Self::Read(read) => size_of::<Read>() + 3 * read.summary.len(),
+            Self::Claimed { .. } | Self::Failed { .. } => 2_048,
+        }
+    }
+}
+
+impl Known {
+    pub(super) fn new(answer: Arc<Answer>, lifetime: Option<Duration>) -> Self {
+        let fresh_until = lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime));
+        Self { answer, fresh_until }
+    }
+
+    pub(super) fn is_fresh(&self) -> bool {
+        self.age().is_none()
+    }
+
+    /// Whether it will do while there is a look for a new one.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.answer.is_passing() && self.age().is_none_or(|age| age < LONGEST_STALE)
+    }
+
+    /// For how long it has not been fresh; `None` while it is.
+    fn age(&self) -> Option<Duration> {
+        Instant::now().checked_duration_since(self.fresh_until?)
+    }
+}

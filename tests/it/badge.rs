@@ -1,0 +1,160 @@
+//! Badges: what they say, and that they are well-formed whatever they say.
+
+use hf_meta::badge::{Badge, Color, Logo, Look, Show, Style, Theme};
+use proptest::prelude::*;
+use proptest::sample::select;
+use roxmltree::Document;
+use serde_json::{Value, json};
+
+use crate::hub::{File, LocalHub, Repo};
+use crate::properties::config;
+use crate::support;
+
+fn styles() -> impl Iterator<Item = Look> {
+    Style::ALL.iter().map(|&style| Look { style, ..Look::default() })
+}
+
+/// The names and attributes of all elements, without what depends on the length of the texts, and the
+/// texts.
+fn parts(svg: &str) -> (Vec<String>, Vec<String>) {
+    let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+    let elements = document.descendants().filter(roxmltree::Node::is_element);
+    let element = |node: roxmltree::Node| {
+        let names: Vec<_> = node.attributes().map(|attribute| attribute.name()).collect();
+        format!("{} {}", node.tag_name().name(), names.join(" "))
+    };
+    let texts = document.descendants().filter_map(|node| node.text().map(str::to_owned));
+    (elements.map(element).collect(), texts.collect())
+}
+
+#[test]
+fn pictures_in_every_style() {
+    let badge = Badge::new("params", "1.03T (A32B)");
+    let pictures = styles().flat_map(|look| {
+        let full = Look {
+            theme: Theme::Dark,
+            logo: Logo::HuggingFace,
+            color: "brightgreen".parse().ok(),
+            ..look.clone()
+        };
+        let alone = Look { label: Some(String::new()), color: "fc3".parse().ok(), ..look.clone() };
+        let auto = Look { theme: Theme::Auto, ..look.clone() };
+        [look, full, alone, auto].map(|look| badge.svg(&look))
+    });
+    insta::assert_snapshot!(pictures.collect::<Vec<_>>().join("\n"));
+}
+
+#[tokio::test]
+async fn what_is_said_of_bloom() {
+    let hub = support::documented();
+    let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
+    let said = Show::ALL.iter().map(|&show| {
+        let badge = Badge::of(&parsed, show);
+        format!("{} | {}", badge.label, badge.message)
+    });
+    let expected = [
+        "params | 176B",
+        "active | 176B",
+        "size | 352 GB",
+        "BF16 | 176B",
+        "tensors | 845",
+        "shards | 72",
+    ];
+    assert_eq!(said.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn pictures_of_the_readme() {
+    let hub = support::documented();
+    let badge = Badge::of(&support::parse(&hub, "bigscience/bloom").await.unwrap(), Show::Params);
+    for look in styles() {
+        let look = Look { logo: Logo::HuggingFace, ..look };
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/badges");
+        let drawn = std::fs::read_to_string(format!("{folder}/{}.svg", look.style)).unwrap();
+        assert_eq!(drawn.trim_end(), badge.svg(&look), "draw it again by `hf-meta badge`");
+    }
+}
+
+#[tokio::test]
+async fn reasons_for_a_missing_figure() {
+    let hub = LocalHub::builder()
+        .repo(Repo::new("org/empty"))
+        .repo(Repo::new("org/bad").file("model.safetensors", File::whole("")))
+        .repo(support::sharded("org/good"))
+        .repo(support::sharded("org/gated").gated())
+        .start()
+        .unwrap();
+    let client = support::client(&hub);
+    let cases = [
+        (client.model("org/none"), "not found"),
+        (client.model("org/good").revision("none"), "revision not found"),
+        (client.model("org/good").path("none.safetensors"), "file not found"),
+        (client.model("org/empty"), "no safetensors"),
+        (client.model("org/bad"), "invalid safetensors"),
+        (client.model("org/gated"), "gated"),
+        (client.model("../etc/passwd"), "invalid name"),
+    ];
+    for (model, reason) in cases {
+        let error = model.parse_safetensors_metadata().await.unwrap_err();
+        let badge = Badge::of_error(&error, Show::Params);
+        assert_eq!(badge, Badge::without_figure(Show::Params, reason), "{error}");
+    }
+}
+
+#[test]
+fn json_for_shields_io() {
+    let badge = Badge::new("params", "176B");
+    let plain = json!(badge.endpoint(&Look::default()));
+    let expected = json!({
+        "schemaVersion": 1, "label": "params", "message": "176B", "color": "007ec6"
+    });
+    assert_eq!(plain, expected);
+    let look = Look::from_query([
+        ("style", "social"),
+        ("theme", "dark"),
+        ("logo", "huggingface"),
+        ("label", "a\u{202e}b"),
+        ("color", "red"),
+    ]);
+    let error = json!(Badge::without_figure(Show::Params, "gated").endpoint(&look));
+    let expected = json!({
+        "schemaVersion": 1, "label": "a\\u{202e}b", "message": "gated", "color": "939393",
+        "labelColor": "30363d", "isError": true, "namedLogo": "huggingface", "style": "social"
+    });
+    assert_eq!(error, expected);
+}
+
+fn look() -> impl Strategy<Value = Look> {
+    let names = (select(Style::ALL), select(Theme::ALL), select(Logo::ALL));
+    let label = proptest::option::of(any::<String>());
+    let color = proptest::option::of("[0-9a-f]{6}");
+    (names, label, color).prop_map(|((style, theme, logo), label, color)| {
+        let color = color.map(|digits| digits.parse::<Color>().unwrap());
+        Look { style, theme, logo, label, color }
+    })
+}
+
+proptest! {
+    #![proptest_config(config(2_000))]
+
+    /// No text adds an element or an attribute, or is anything but text.
+    #[test]
+    fn any_text_is_only_text(message in any::<String>(), look in look()) {
+        let message = format!("m{message}");
+        let svg = Badge::new("label", &message).svg(&look);
+        let json: Value = json!(Badge::new("label", &message).endpoint(&look));
+        let (elements, texts) = parts(&svg);
+        let shown = |key: &str| {
+            let text = json[key].as_str().unwrap();
+            match look.style {
+                Style::ForTheBadge => text.to_uppercase(),
+                _ => text.to_owned(),
+            }
+        };
+        prop_assert!(texts.contains(&shown("message")), "{svg}");
+        prop_assert!(json["message"].as_str().unwrap().chars().count() <= 65);
+        let label = Some(if shown("label").is_empty() { "" } else { "a" }.to_owned());
+        let plain = Badge::new("", "a").svg(&Look { label, ..look });
+        prop_assert_eq!(elements, parts(&plain).0);
+    }
+}

@@ -1,0 +1,374 @@
+//! What is kept between calls: fewer requests, the same figures, and nothing for readers who may not see it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hf_meta::{ClientBuilder, DiskCache, Error, SafetensorsParseFromRepo, Summary};
+use serde_json::Value;
+
+use crate::hub::{Fault, LocalHub, Repo};
+use crate::support;
+
+fn builder(hub: &LocalHub, folder: &Path) -> ClientBuilder {
+    hf_meta::Client::builder().endpoint(hub.endpoint()).header_cache(DiskCache::new(folder))
+}
+
+async fn parse(builder: ClientBuilder, repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
+    builder.build().unwrap().model(repo).parse_safetensors_metadata().await
+}
+
+/// All of a result but what it cost.
+fn figures(parsed: &SafetensorsParseFromRepo) -> Value {
+    let mut json = serde_json::to_value(parsed).unwrap();
+    json.as_object_mut().unwrap().remove("cost").unwrap();
+    json
+}
+
+/// Method, path and status of each request since the last look.
+fn requests(hub: &LocalHub) -> Vec<String> {
+    let log = hub.log();
+    hub.clear_log();
+    log.iter().map(|entry| format!("{} {} {}", entry.method, entry.path, entry.status)).collect()
+}
+
+/// Every file of a folder, at any depth.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_known_branch_costs_one_request_and_a_known_commit_none() {
+    let hub = support::documented();
+    let folder = tempfile::tempdir().unwrap();
+    for repo in [
+        "gpt2",
+        "bigscience/bloom",
+        // The counts of these depend on their `config.json`, too,
+        "openai/gpt-oss-20b",
+        "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16",
+        // and the weights of these are found in a list of all files.
+        "CompVis/stable-diffusion-v1-4",
+        "example/shards-without-index",
+    ] {
+        let plain = support::parse(&hub, repo).await.unwrap();
+        let without = requests(&hub).len();
+        let first = parse(builder(&hub, folder.path()), repo).await.unwrap();
+        assert_eq!(
+            requests(&hub).len(),
+            without,
+            "{repo}: nothing is asked for the sake of the cache"
+        );
+        assert_eq!(figures(&first), figures(&plain));
+
+        let second = parse(builder(&hub, folder.path()), repo).await.unwrap();
+        let status = if repo == "gpt2" { 302 } else { 404 };
+        let head = format!("HEAD /{repo}/resolve/main/model.safetensors {status}");
+        assert_eq!(requests(&hub), [head]);
+        assert_eq!(figures(&second), figures(&plain));
+        assert_eq!((second.facts().cost.requests, second.facts().cost.bytes_read), (1, 0));
+
+        let commit = plain.facts().commit.clone().unwrap();
+        let client = builder(&hub, folder.path()).build().unwrap();
+        for prefetch in [false, true] {
+            let third = client.model(repo).revision(commit.as_str()).prefetch(prefetch);
+            let third = third.parse_safetensors_metadata().await.unwrap();
+            assert_eq!(requests(&hub), [""; 0]);
+            assert_eq!(third.parameter_count(), plain.parameter_count());
+        }
+    }
+}
+
+/// A list of all sets of weights is more than a result without one.
+#[tokio::test]
+async fn lists_of_sets_are_kept_apart() {
+    let repo = support::sharded("org/model").file("vae/a.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let client = builder(&hub, folder.path()).build().unwrap();
+    for round in 0..2 {
+        for (lists, sets) in [(false, None), (true, Some(1))] {
+            let model = client.model("org/model").other_sets(lists);
+            let parsed = model.parse_safetensors_metadata().await.unwrap();
+            let found = parsed.facts().other_sets.as_ref().map(Vec::len);
+            assert_eq!(found, sets, "round {round}");
+            assert!(round == 0 || parsed.facts().cost.requests == 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_branch_that_moves_is_read_anew() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let repo = Repo::new("org/moving")
+        .commit(&new)
+        .file("model.safetensors", support::weights(&["x", "y"]))
+        .commit(&old)
+        .file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let total = async |lifetime| {
+        let builder = builder(&hub, folder.path()).branch_lifetime(lifetime);
+        parse(builder, "org/moving").await.unwrap().parameter_count().total()
+    };
+    assert_eq!(total(Duration::ZERO).await, 1);
+    hub.move_branch("org/moving", "main", &new);
+    assert_eq!(total(Duration::from_secs(3_600)).await, 1, "it may be taken to be where it was");
+    hub.clear_log();
+    assert_eq!(total(Duration::ZERO).await, 2);
+    assert!(requests(&hub)[0].starts_with("HEAD "));
+    assert_eq!(total(Duration::ZERO).await, 2);
+    assert_eq!(requests(&hub).len(), 1);
+    hub.move_branch("org/moving", "main", &old);
+    assert_eq!(total(Duration::ZERO).await, 1, "what was kept of the first commit is still there");
+    assert_eq!(requests(&hub).len(), 1);
+}
+
+#[tokio::test]
+async fn folders_files_and_revisions_are_kept_apart() {
+    let commit = "1".repeat(40);
+    let repo = Repo::new("org/many")
+        .commit(&commit)
+        .file("model.safetensors", support::weights(&["x"]))
+        .file("a/model.safetensors", support::weights(&["x", "y"]))
+        .file("b.safetensors", support::weights(&["x", "y", "z"]))
+        .revision("v1", &commit);
+    let hub = LocalHub::start([repo]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let client = builder(&hub, folder.path()).build().unwrap();
+    for round in 0..2 {
+        for (source, total) in [
+            ("org/many", 1),
+            ("hf://org/many@main/a", 2),
+            ("hf://org/many@main/b.safetensors", 3),
+            ("hf://org/many@v1/a", 2),
+        ] {
+            let parsed = client.source(source.parse().unwrap()).parse_safetensors_metadata().await;
+            assert_eq!(parsed.unwrap().parameter_count().total(), total, "{source}, round {round}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_read_with_a_token_is_not_found_without_it() {
+    let repos = [support::sharded("org/gated").gated(), support::sharded("org/private").private()];
+    let hub = LocalHub::builder().repos(repos).token("hf_good").outsider_token("hf_other");
+    let hub = hub.start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for repo in ["org/gated", "org/private"] {
+        let with = |token: &str| builder(&hub, folder.path()).token(token);
+        let commit = parse(with("hf_good"), repo).await.unwrap().facts().commit.clone().unwrap();
+        for token in ["", "hf_other", "hf_bad"] {
+            assert!(parse(with(token), repo).await.is_err(), "{repo} {token:?}");
+            let pinned = with(token).build().unwrap().model(repo).revision(commit.as_str());
+            assert!(pinned.parse_safetensors_metadata().await.is_err(), "{repo}@ {token:?}");
+        }
+        assert!(parse(with("hf_good"), repo).await.is_ok());
+    }
+    for file in files(folder.path()) {
+        let bytes = fs::read(&file).unwrap();
+        assert!(!bytes.windows(7).any(|window| window == b"hf_good"), "{}", file.display());
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_lost_its_access_is_told_so() {
+    let hub = LocalHub::builder().repo(support::sharded("org/model").gated()).token("hf_good");
+    let hub = hub.start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let with = || builder(&hub, folder.path()).token("hf_good");
+    parse(with(), "org/model").await.unwrap();
+    let gone = vec![("x-error-code", "GatedRepo".to_owned()), ("x-repo-commit", "1".repeat(40))];
+    hub.inject(move |_, _| Some(Fault::Status(403, gone.clone())));
+    assert!(matches!(parse(with(), "org/model").await, Err(Error::Gated { .. })));
+}
+
+/// A token that has expired does not keep its owner from public repos, cache or not.
+#[tokio::test]
+async fn a_bad_token_is_done_without() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let with = builder(&hub, folder.path()).token("hf_expired");
+        assert_eq!(parse(with, "org/model").await.unwrap().parameter_count().total(), 2);
+    }
+}
+
+/// Mirrors that say what they know only with the bytes, and servers that answer no `HEAD`.
+#[tokio::test]
+async fn servers_that_do_not_tell_the_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = LocalHub::builder().repo(support::sharded("org/model")).mirror().start().unwrap();
+    let total = async |hub: &LocalHub| {
+        parse(builder(hub, folder.path()), "org/model").await.unwrap().parameter_count().total()
+    };
+    assert_eq!((total(&hub).await, total(&hub).await), (2, 2));
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    hub.inject(|request, _| (request.method == "HEAD").then(|| Fault::Status(405, Vec::new())));
+    assert_eq!((total(&hub).await, total(&hub).await), (2, 2));
+}
+
+#[tokio::test]
+async fn a_renamed_repo_is_found_in_the_cache() {
+    let hub = LocalHub::start([support::sharded("org/new").formerly("org/old")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for requests in [None, Some(2)] {
+        let parsed = parse(builder(&hub, folder.path()), "org/old").await.unwrap();
+        assert_eq!(parsed.parameter_count().total(), 2);
+        assert!(requests.is_none_or(|requests| requests == parsed.facts().cost.requests));
+    }
+}
+
+/// Whatever a file of the cache is turned into: read anew, with the same figures, and mended.
+#[tokio::test]
+async fn a_broken_entry_is_a_miss() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let spoil: [fn(Vec<u8>) -> Vec<u8>; 5] = [
+        |_| Vec::new(),
+        |entry| entry[..entry.len() / 2].to_vec(),
+        |mut entry| {
+            entry[40] ^= 1;
+            entry
+        },
+        |entry| vec![0; entry.len()],
+        |entry| [entry, vec![0]].concat(),
+    ];
+    for spoil in spoil {
+        let folder = tempfile::tempdir().unwrap();
+        let fresh = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+        let entries = files(folder.path());
+        assert_eq!(entries.len(), 2, "one of the commit, one of the branch");
+        for entry in &entries {
+            fs::write(entry, spoil(fs::read(entry).unwrap())).unwrap();
+        }
+        let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+        assert_eq!(figures(&again), figures(&fresh));
+        assert_eq!(again.facts().cost.requests, fresh.facts().cost.requests);
+        let mended = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+        assert_eq!(mended.facts().cost.requests, 1);
+    }
+}
+
+/// An entry that is whole, but of another key: as by a file that was copied.
+#[tokio::test]
+async fn an_entry_in_the_place_of_another_is_a_miss() {
+    let repos = [
+        Repo::new("org/a").file("model.safetensors", support::weights(&["x"])),
+        Repo::new("org/b").file("model.safetensors", support::weights(&["x", "y"])),
+    ];
+    let hub = LocalHub::start(repos).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    parse(builder(&hub, folder.path()), "org/a").await.unwrap();
+    let of_a = files(folder.path());
+    parse(builder(&hub, folder.path()), "org/b").await.unwrap();
+    for other in files(folder.path()) {
+        if !of_a.contains(&other) {
+            let same_kind = |entry: &&PathBuf| {
+                (fs::read(entry).unwrap().len() > 115) == (fs::read(&other).unwrap().len() > 115)
+            };
+            fs::copy(of_a.iter().find(same_kind).unwrap(), &other).unwrap();
+        }
+    }
+    let parsed = parse(builder(&hub, folder.path()), "org/b").await.unwrap();
+    assert_eq!(parsed.parameter_count().total(), 2);
+}
+
+#[tokio::test]
+async fn failures_are_not_kept() {
+    let hub = LocalHub::start([Repo::new("org/empty"), support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    assert!(parse(builder(&hub, folder.path()), "org/empty").await.is_err());
+    assert!(parse(builder(&hub, folder.path()), "org/none").await.is_err());
+    hub.inject(|request, _| {
+        request.path.ends_with("b.safetensors").then(|| Fault::Status(403, Vec::new()))
+    });
+    assert!(parse(builder(&hub, folder.path()), "org/model").await.is_err());
+    assert!(files(folder.path()).is_empty());
+}
+
+/// What was counted without a configuration that the reader could not have is not kept: others may.
+#[tokio::test]
+async fn counts_without_the_configuration_are_not_kept() {
+    let header = r#"{"a.qweight":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}"#;
+    let repo = Repo::new("org/packed").file("model.safetensors", support::file(header, 8));
+    let hub = LocalHub::start([repo]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    hub.inject(|request, _| {
+        request.path.ends_with("config.json").then(|| Fault::Status(403, Vec::new()))
+    });
+    let parsed = parse(builder(&hub, folder.path()), "org/packed").await.unwrap();
+    assert_eq!(parsed.facts().findings.len(), 1);
+    assert!(files(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_used_fails_no_call() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for _ in 0..2 {
+        let parsed = parse(builder(&hub, &file), "org/model").await.unwrap();
+        assert_eq!(parsed.parameter_count().total(), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_cache_stays_within_its_limit() {
+    let repo =
+        |n| Repo::new(&format!("org/m{n}")).file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start((0..200).map(repo)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = DiskCache::with_limit(folder.path(), 80 * 4_096);
+    let client = hf_meta::Client::builder().endpoint(hub.endpoint()).header_cache(cache.clone());
+    let client = client.build().unwrap();
+    for n in 0..200 {
+        client.model(format!("org/m{n}")).parse_safetensors_metadata().await.unwrap();
+        // What one process writes between two looks is a 16th of the limit, and an entry.
+        assert!(cache.usage().unwrap().bytes <= 86 * 4_096, "after {n}");
+    }
+    hub.clear_log();
+    client.model("org/m199").parse_safetensors_metadata().await.unwrap();
+    assert_eq!(hub.log().len(), 1, "the newest are those that stay");
+    assert!(cache.usage().unwrap().entries > 10);
+}
+
+#[tokio::test]
+async fn clearing_deletes_entries_and_nothing_else() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("letter.txt");
+    fs::write(&other, "dear").unwrap();
+    let first = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+    let cache = DiskCache::new(folder.path());
+    assert_eq!(cache.usage().unwrap().entries, 2);
+    assert_eq!(cache.clear().unwrap().entries, 2);
+    assert_eq!(files(folder.path()), [other]);
+    let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+    assert_eq!(again.facts().cost.requests, first.facts().cost.requests);
+    assert!(serde_json::to_string(&Summary(&again)).unwrap().contains("\"parameterTotal\":2"));
+}
+
+/// Many at once, of one folder: everybody gets the figures, and the folder is in order afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_readers_and_writers_share_a_folder() {
+    let hub = support::documented();
+    let folder = tempfile::tempdir().unwrap();
+    let reads = (0..32).map(|n| {
+        let repo = ["gpt2", "roberta-base", "bigscience/bloom-560m"][n % 3];
+        let builder = builder(&hub, folder.path());
+        tokio::spawn(async move { parse(builder, repo).await.unwrap().parameter_count().total() })
+    });
+    let totals: Vec<_> = futures::future::join_all(reads.collect::<Vec<_>>()).await;
+    let expected = [137_022_720, 124_697_433 + 514, 559_214_592];
+    for (n, total) in totals.into_iter().enumerate() {
+        assert_eq!(total.unwrap(), expected[n % 3]);
+    }
+    assert_eq!(DiskCache::new(folder.path()).usage().unwrap().entries, 6);
+    assert_eq!(files(folder.path()).len(), 6, "nothing unfinished is left");
+}

@@ -1,0 +1,180 @@
+//! However much is asked for: one look at a repo, so many looks in all, so much for one client.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use futures::future::join_all;
+use hf_meta::Client;
+use hf_meta::server::{Service, Settings};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use super::{ask, client, get, router, settings};
+use crate::hub::{Fault, LocalHub, Repo};
+use crate::support;
+
+/// A service on a socket of its own. It ends with the sender.
+async fn serve(client: Client, settings: Settings) -> (String, oneshot::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, end) = oneshot::channel();
+    let service = Service::new(client, settings);
+    tokio::spawn(service.serve(listener, async move { drop(end.await) }));
+    (address, sender)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_readers_of_a_new_repo_are_one_look_at_the_hub() {
+    let hub = support::documented();
+    let (address, _end) = serve(client(&hub), settings()).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let asks = (0..1_000).map(|n| {
+        let style = ["flat", "flat-square", "plastic", "for-the-badge", "social"][n % 5];
+        let ask = http.get(format!("{address}/badge/bigscience/bloom.svg?style={style}")).send();
+        async move { ask.await.unwrap().error_for_status().unwrap().text().await.unwrap() }
+    });
+    let badges: HashSet<_> = join_all(asks).await.into_iter().collect();
+    assert_eq!(badges.len(), 5);
+    assert!(badges.iter().all(|badge| badge.contains("176B")));
+    assert_eq!(hub.log().len(), 3 + 72 * 2);
+}
+
+#[tokio::test]
+async fn what_was_not_found_is_not_looked_for_again_at_once() {
+    let hub = LocalHub::start([Repo::new("org/empty")]).unwrap();
+    let router = router(&hub, settings());
+    get(&router, "/badge/org/none.svg").await;
+    get(&router, "/badge/org/empty.svg").await;
+    let asked = hub.log().len();
+    for _ in 0..20 {
+        get(&router, "/badge/org/none.svg?style=social").await;
+        get(&router, "/api/models/org/empty").await;
+    }
+    assert_eq!(hub.log().len(), asked);
+}
+
+#[tokio::test]
+async fn looks_have_an_upper_bound() {
+    let hub = LocalHub::start((0..5).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
+    hub.inject(|_, _| Some(Fault::Stall));
+    let mut settings = settings();
+    (settings.looks_at_once, settings.looks_waiting) = (1, 1);
+    let router = Arc::new(router(&hub, settings));
+    let waiting: Vec<_> = (0..2)
+        .map(|n| {
+            let router = Arc::clone(&router);
+            tokio::spawn(async move { get(&router, &format!("/badge/org/m{n}.svg")).await.title() })
+        })
+        .collect();
+    while hub.log().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let third = get(&router, "/badge/org/m2.svg").await;
+    assert_eq!((third.status, third.title().as_str()), (StatusCode::OK, "params: busy"));
+    let api = get(&router, "/api/models/org/m2").await;
+    assert_eq!((api.status, api.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "5"));
+    assert!(hub.log().iter().all(|request| request.path.starts_with("/org/m0/")), "one at a time");
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Badges that are only a little old leave room for those that nothing is known of.
+#[tokio::test]
+async fn looking_again_leaves_room_for_looking() {
+    let hub = LocalHub::start((0..9).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
+    let mut settings = settings();
+    (settings.fresh, settings.patience) = (Duration::ZERO, Duration::ZERO);
+    (settings.looks_at_once, settings.looks_waiting) = (1, 5);
+    let router = router(&hub, settings);
+    let title = async |n: usize| get(&router, &format!("/badge/org/m{n}.svg")).await.title();
+    for n in 0..8 {
+        while title(n).await != "params: 2" {
+            tokio::task::yield_now().await;
+        }
+    }
+    hub.inject(|_, _| Some(Fault::Stall));
+    for n in 0..8 {
+        assert_eq!(title(n).await, "params: 2");
+    }
+    assert_eq!(title(8).await, "params: pending");
+}
+
+#[tokio::test]
+async fn one_client_may_cause_so_many_looks_and_make_so_many_requests() {
+    let hub = LocalHub::start((0..5).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
+    let mut few_looks = settings();
+    few_looks.looks_per_minute = 2;
+    let service = router(&hub, few_looks);
+    let mut titles = vec![];
+    for n in 0..4 {
+        titles.push(get(&service, &format!("/badge/org/m{n}.svg")).await.title());
+    }
+    assert_eq!(titles, ["params: 2", "params: 2", "params: busy", "params: busy"]);
+    assert_eq!(get(&service, "/badge/org/m0.svg").await.title(), "params: 2", "it is known");
+
+    let mut few_requests = settings();
+    few_requests.requests_per_minute = 2;
+    let service = router(&hub, few_requests);
+    for expected in ["params: 2", "params: 2", "params: rate limited"] {
+        let badge = get(&service, "/badge/org/m0.svg").await;
+        assert_eq!((badge.status, badge.title().as_str()), (StatusCode::OK, expected));
+    }
+    assert_eq!(get(&service, "/api/models/org/m0").await.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(get(&service, "/healthz").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn clients_are_told_apart_behind_a_trusted_proxy_alone() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    for (proxies, expected) in [(&["127.0.0.0/8"][..], "params: 2"), (&[], "params: rate limited")]
+    {
+        let mut settings = settings();
+        settings.requests_per_minute = 1;
+        settings.trusted_proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
+        let (address, _end) = serve(client(&hub), settings).await;
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let ask = async |client: &str| {
+            let ask = http.get(format!("{address}/badge/org/model.svg"));
+            let badge = ask.header("x-forwarded-for", client).send().await.unwrap();
+            badge.text().await.unwrap()
+        };
+        assert!(ask("1.1.1.1").await.contains("params: 2"));
+        assert!(ask("1.1.1.2").await.contains(expected), "{proxies:?}");
+        assert!(ask("1.1.1.2").await.contains("params: rate limited"), "{proxies:?}");
+    }
+}
+
+/// What is under way is answered; what comes later finds nobody.
+#[tokio::test]
+async fn the_end_waits_for_what_is_under_way() {
+    let hub = support::documented();
+    let (address, end) = serve(client(&hub), settings()).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = http.get(format!("{address}/badge/bigscience/bloom.svg")).send();
+    let slow = tokio::spawn(async move { ask.await.unwrap().text().await.unwrap() });
+    while hub.log().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    end.send(()).unwrap();
+    assert!(slow.await.unwrap().contains("params: 176B"));
+    let later = reqwest::Client::builder().no_proxy().build().unwrap();
+    assert!(later.get(format!("{address}/healthz")).send().await.unwrap_err().is_connect());
+}
+
+#[tokio::test]
+async fn the_head_of_a_request_has_an_upper_bound() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let (address, _end) = serve(client(&hub), settings()).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let long = http.get(format!("{address}/badge/org/model.svg?label={}", "x".repeat(100_000)));
+    let refused = long.send().await.map(|response| response.status().as_u16());
+    assert!(matches!(refused, Ok(414 | 431) | Err(_)), "{refused:?}");
+    let body = http.get(format!("{address}/badge/org/model.svg")).body(vec![0; 10_000_000]);
+    // Nobody reads the body: the answer comes, or the connection breaks, and the next one works.
+    drop(body.send().await);
+    let router = router(&hub, settings());
+    assert_eq!(ask(&router, Method::GET, "/healthz", &[]).await.status, StatusCode::OK);
+    let next = http.get(format!("{address}/badge/org/model.svg")).send().await.unwrap();
+    assert!(next.text().await.unwrap().contains("params: 2"));
+}

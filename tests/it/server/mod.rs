@@ -1,0 +1,80 @@
+//! The server of badges: without a socket, on one, and as several processes that share a cache.
+
+mod badges;
+mod bounds;
+#[cfg(unix)]
+mod browser;
+mod hostile;
+mod process;
+mod shared;
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use hf_meta::server::{Service, Settings};
+use hf_meta::{Client, RetryPolicy};
+use http_body_util::BodyExt;
+use tower::ServiceExt;
+
+use crate::hub::LocalHub;
+
+/// An answer, read to its end.
+struct Seen {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Seen {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// What a badge says to readers of screens.
+    fn title(&self) -> String {
+        let svg = roxmltree::Document::parse(&self.body).unwrap();
+        let title = svg.descendants().find(|node| node.has_tag_name("title")).unwrap();
+        title.text().unwrap_or_default().to_owned()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+fn client(hub: &LocalHub) -> Client {
+    let retry = RetryPolicy::never();
+    Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap()
+}
+
+/// A service that never answers with what is older than this moment, and waits for as long as it takes.
+fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.patience = Duration::from_secs(60);
+    settings
+}
+
+fn router(hub: &LocalHub, settings: Settings) -> Router {
+    Service::new(client(hub), settings).router()
+}
+
+async fn ask(router: &Router, method: Method, path: &str, headers: &[(&str, &str)]) -> Seen {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Seen {
+        status: head.status,
+        headers: head.headers,
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    }
+}
+
+async fn get(router: &Router, path: &str) -> Seen {
+    ask(router, Method::GET, path, &[]).await
+}

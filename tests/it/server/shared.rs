@@ -1,0 +1,197 @@
+//! Several servers with one Redis or Valkey between them.
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::future::join_all;
+use hf_meta::{Client, RedisCache};
+use tempfile::TempDir;
+
+use super::process::Server;
+use crate::hub::{Host, LocalHub};
+use crate::support;
+
+/// A Redis or Valkey in a process of its own, which ends with this.
+struct Store {
+    child: Child,
+    port: u16,
+    program: &'static str,
+    folder: TempDir,
+}
+
+impl Store {
+    /// `None` on a machine that has neither, which is not allowed where `CI` is set.
+    fn start() -> Option<Self> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = tempfile::tempdir().unwrap();
+        for program in ["valkey-server", "redis-server"] {
+            match spawn(program, port, &folder) {
+                Ok(child) => {
+                    let store = Self { child, port, program, folder };
+                    store.wait();
+                    return Some(store);
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => panic!("{program}: {error}"),
+            }
+        }
+        assert!(std::env::var_os("CI").is_none(), "install valkey-server or redis-server");
+        #[expect(clippy::print_stderr, reason = "what is not tested must not look as if it were")]
+        {
+            eprintln!("NOT TESTED: install valkey-server or redis-server to test the shared cache");
+        }
+        None
+    }
+
+    /// Waits until it can be connected to.
+    fn wait(&self) {
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.child = spawn(self.program, self.port, &self.folder).unwrap();
+        self.wait();
+    }
+
+    fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+fn spawn(program: &str, port: u16, folder: &TempDir) -> std::io::Result<Child> {
+    let mut command = Command::new(program);
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
+    command.args(["--appendonly", "no", "--dir"]).arg(folder.path());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn http() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+/// The requests for ranges of weights that the CDN has answered.
+fn reads(hub: &LocalHub) -> usize {
+    hub.log().iter().filter(|request| request.host == Host::Cdn).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_readers_of_two_servers_are_one_look_at_the_hub() {
+    let Some(store) = Store::start() else { return };
+    let hub = support::documented();
+    let args = ["--cache", &store.address(), "--requests-per-minute", "0", "--patience", "60"];
+    let servers = [Server::start(&hub, &args), Server::start(&hub, &args)];
+    let http = http();
+    let asks = (0..1_000).map(|n| {
+        let address = &servers[n % 2].address;
+        let ask = http.get(format!("{address}/badge/bigscience/bloom.svg")).send();
+        async move { ask.await.unwrap().error_for_status().unwrap().text().await.unwrap() }
+    });
+    for badge in join_all(asks).await {
+        assert!(badge.contains("params: 176B"), "{badge}");
+    }
+    assert_eq!(reads(&hub), 72, "each shard is read once");
+    assert_eq!(hub.log().len(), 3 + 72 * 2, "nothing else is asked twice, either");
+}
+
+#[tokio::test]
+async fn what_one_server_has_read_another_finds() {
+    let Some(store) = Store::start() else { return };
+    let hub = support::documented();
+    let builder = || {
+        let cache = RedisCache::new(&store.address()).unwrap();
+        Client::builder().endpoint(hub.endpoint()).header_cache(cache)
+    };
+    let first =
+        builder().build().unwrap().model("gpt2").parse_safetensors_metadata().await.unwrap();
+    let second =
+        builder().build().unwrap().model("gpt2").parse_safetensors_metadata().await.unwrap();
+    assert_eq!(second.facts().cost.requests, 1);
+    assert_eq!(second.parameter_count(), first.parameter_count());
+    let stranger = builder().token("hf_other").build().unwrap();
+    let third = stranger.model("gpt2").parse_safetensors_metadata().await.unwrap();
+    assert!(third.facts().cost.requests > 1, "what is found without a token is not found with one");
+}
+
+/// The store is killed and started again while badges are asked for, known ones and new ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_the_store_is_gone() {
+    let Some(mut store) = Store::start() else { return };
+    let hub = LocalHub::start((0..3_000).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
+    let address = store.address();
+    let limits = ["--requests-per-minute", "0", "--looks-per-minute", "0"];
+    let args = [&["--cache", &address, "--patience", "60"][..], &limits].concat();
+    let server = Server::start(&hub, &args);
+    let (answered, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let readers = (0..8).map(|reader| {
+        let (answered, is_over) = (Arc::clone(&answered), Arc::clone(&is_over));
+        let (http, address) = (http(), server.address.clone());
+        tokio::spawn(async move {
+            for n in (reader..).step_by(8) {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let repo = if n % 2 == 0 { n % 3_000 } else { reader };
+                let badge =
+                    http.get(format!("{address}/badge/org/m{repo}.svg")).send().await.unwrap();
+                let badge = badge.error_for_status().unwrap().text().await.unwrap();
+                assert!(badge.contains("params: 2"), "{badge}");
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    let some_more = async || {
+        let enough = answered.load(Ordering::Relaxed) + 200;
+        while answered.load(Ordering::Relaxed) < enough
+            && readers.iter().all(|reader| !reader.is_finished())
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    some_more().await;
+    for _ in 0..3 {
+        store.stop();
+        some_more().await;
+        store.start_again();
+        some_more().await;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    assert!(answered.load(Ordering::Relaxed) >= 1_400);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_is_done_without() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let cache = RedisCache::new("redis://127.0.0.1:1").unwrap();
+    let client =
+        Client::builder().endpoint(hub.endpoint()).header_cache(cache.clone()).build().unwrap();
+    for _ in 0..3 {
+        let parsed = client.model("org/model").parse_safetensors_metadata().await.unwrap();
+        assert_eq!(parsed.parameter_count().total(), 2);
+    }
+    assert!(!cache.is_reachable());
+    for address in ["", "127.0.0.1", "http://127.0.0.1", "redis://:s3cr3t@:x"] {
+        let error = RedisCache::new(address).unwrap_err().to_string();
+        assert!(!error.contains("s3cr3t"), "{error}");
+    }
+}
