@@ -40,22 +40,6 @@ pub(crate) enum Command {
     Serve(super::serve::ServeArgs),
 }
 
-/// Which state and which part of a repository is meant.
-#[derive(Debug, Default, clap::Args)]
-pub(crate) struct Place {
-    /// Branch, tag, ref or commit to read [default: main]
-    #[arg(long, short, value_name = "REVISION")]
-    pub(crate) revision: Option<String>,
-
-    /// File to read, or folder to look in, inside each repository
-    #[arg(long, short, value_name = "PATH")]
-    pub(crate) path: Option<String>,
-
-    /// Read each header in one request instead of two, at the price of some bytes more
-    #[arg(long)]
-    pub(crate) prefetch: bool,
-}
-
 impl Args {
     /// What was typed. Ends the program where that is wrong or asks for help.
     pub(crate) fn read() -> Self {

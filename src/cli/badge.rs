@@ -8,10 +8,9 @@ use std::str::FromStr;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use hf_meta::badge::{Badge, Color, Logo, Look, Show, Style, Theme, UnknownChoice};
 
-use super::args::Place;
 use super::asked::Asked;
 use super::report::{self, Outcome};
-use super::session::Session;
+use super::session::{Place, Session};
 
 /// Draw a badge with a figure of a repository
 #[derive(Debug, clap::Args)]

@@ -9,12 +9,11 @@ use clap::builder::NonEmptyStringValueParser;
 use hf_meta::diff::{ChangeGroup, ChangeKind, Diff, Side};
 use hf_meta::{Error, Model, RepoPath, SafetensorsParseFromRepo};
 
-use super::args::Place;
 use super::asked::Asked;
 use super::columns::Columns;
 use super::json;
 use super::report::{self, Outcome};
-use super::session::Session;
+use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
 use hf_meta::text::{bytes, counted, escape, shape, thousands};
 

@@ -5,9 +5,24 @@ use std::io;
 
 use hf_meta::{Client, Error, Model};
 
-use super::args::Place;
 use super::asked::Asked;
 use super::progress::Bars;
+
+/// Which state and which part of a repository is meant.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Place {
+    /// Branch, tag, ref or commit to read [default: main]
+    #[arg(long, short, value_name = "REVISION")]
+    pub(crate) revision: Option<String>,
+
+    /// File to read, or folder to look in, inside each repository
+    #[arg(long, short, value_name = "PATH")]
+    pub(crate) path: Option<String>,
+
+    /// Read each header in one request instead of two, at the price of some bytes more
+    #[arg(long)]
+    pub(crate) prefetch: bool,
+}
 
 pub(crate) struct Session {
     pub(crate) client: Client,

@@ -6,10 +6,9 @@ use clap::builder::NonEmptyStringValueParser;
 use futures::stream::{self, StreamExt};
 use hf_meta::{Counts, Error, Facts, SafetensorsParseFromRepo};
 
-use super::args::Place;
 use super::asked::Asked;
 use super::report::Outcome;
-use super::session::Session;
+use super::session::{Place, Session};
 use super::tree::Screen;
 use super::{explain, json, render, report};
 

@@ -6,11 +6,10 @@ use clap::builder::NonEmptyStringValueParser;
 use hf_meta::safetensors::{Finding, Severity};
 use hf_meta::{Error, Verdict};
 
-use super::args::Place;
 use super::asked::Asked;
 use super::json;
 use super::report::{self, Outcome};
-use super::session::Session;
+use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
 use hf_meta::text::{counted, escape, thousands};
 

@@ -1,6 +1,7 @@
 //! The header of one file.
 
 mod plain;
+mod read;
 mod records;
 mod scan;
 mod spans;
@@ -9,9 +10,10 @@ use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use self::read::scan;
 use self::records::Records;
 pub(crate) use self::scan::Sink;
-use self::scan::{METADATA, Scanned, scan};
+use self::scan::{METADATA, Scanned};
 use super::names::Names;
 use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
 
