@@ -1,9 +1,9 @@
 //! From the JSON of a header to its tensors: by the fast parser if it can, else by the general one.
 
-use super::plain;
-use super::scan::{Scan, Scanned, Sink};
 use serde::Deserializer;
 
+use super::plain;
+use super::scan::{Scan, Scanned, Sink};
 use crate::safetensors::HeaderError;
 use crate::safetensors::names::LONGEST;
 
