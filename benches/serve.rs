@@ -77,8 +77,9 @@ fn serve(hub: &LocalHub, cache: &str, args: &[&str]) -> Result<(Process, String)
     command.args(["-c", "0", env!("CARGO_BIN_EXE_hf-meta"), "serve", "--listen", "127.0.0.1:0"]);
     command.args(["--requests-per-minute", "0", "--looks-per-minute", "0", "--patience", "60"]);
     command.args(["--endpoint", hub.endpoint(), "--cache", cache]).args(args);
-    let mut child =
-        Process(command.env("TOKIO_WORKER_THREADS", "1").stdout(Stdio::piped()).spawn()?);
+    // As in `examples/deploy`: the allocator of glibc otherwise keeps memory for each of many threads.
+    command.env("TOKIO_WORKER_THREADS", "1").env("MALLOC_ARENA_MAX", "2");
+    let mut child = Process(command.stdout(Stdio::piped()).spawn()?);
     let mut line = String::new();
     BufReader::new(child.0.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
     let address = line.trim().strip_prefix("listening on ").ok_or("no address")?.to_owned();
