@@ -32,7 +32,7 @@ impl Claim {
     /// The most bytes that the Hub may take to say it.
     pub(crate) const LIMIT: u64 = 1 << 16;
 
-    /// The claim in `/api/models/{repo}?expand=safetensors`; `None` where there is none in it.
+    /// The claim in what [`Endpoint::claim`](super::Endpoint::claim) leads to; `None` where there is none.
     pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
         let Safetensors { parameters, total } =
             serde_json::from_slice::<Info>(json).ok()?.safetensors?;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use thiserror::Error;
 use url::{Origin, Url};
 
-use super::{RepoId, RepoKind, Revision};
+use super::{RepoId, Revision};
 use crate::http::SafeUrl;
 use crate::safetensors::RepoPath;
 
@@ -72,26 +72,30 @@ impl Endpoint {
 
     /// The URL of a file: `{endpoint}/{repo}/resolve/{revision}/{path}`.
     ///
-    /// The revision is one segment, its slashes encoded. The slashes of repo and path stay as they
-    /// are: encoded, they move the request from the `resolvers` quota to the 30 times smaller one of
-    /// `pages` (polars #25389).
+    /// The slashes of repo and path stay as they are: encoded, they move the request from the
+    /// `resolvers` quota to the 30 times smaller one of `pages` (polars #25389).
     pub(crate) fn resolve(&self, repo: &RepoId, revision: &Revision, path: &RepoPath) -> Url {
-        let revision = utf8_percent_encode(revision.as_str(), ENCODED);
-        self.below(&format!("/{repo}/resolve/{revision}"), Some(path))
+        self.below(&format!("/{repo}/resolve/{}", segment(revision)), Some(path))
     }
 
     /// The URL of the first page of a listing of all files of a repo, or of those in a folder:
-    /// `{endpoint}/api/models/{repo}/tree/{revision}/{folder}?recursive=true`.
+    /// `{endpoint}/api/{kind}/{name}/tree/{revision}/{folder}?recursive=true`.
     pub(crate) fn tree(
         &self,
         repo: &RepoId,
         revision: &Revision,
         folder: Option<&RepoPath>,
     ) -> Url {
-        let revision = utf8_percent_encode(revision.as_str(), ENCODED);
-        let (kind, name) = (repo.kind().plural(), repo.name());
-        let mut url = self.below(&format!("/api/{kind}/{name}/tree/{revision}"), folder);
+        let mut url = self.below(&format!("{}/tree/{}", api(repo), segment(revision)), folder);
         url.set_query(Some("recursive=true"));
+        url
+    }
+
+    /// The URL of what the Hub says of a repo's weights:
+    /// `{endpoint}/api/{kind}/{name}/revision/{revision}?expand=safetensors`.
+    pub(crate) fn claim(&self, repo: &RepoId, revision: &Revision) -> Url {
+        let mut url = self.below(&format!("{}/revision/{}", api(repo), segment(revision)), None);
+        url.set_query(Some("expand=safetensors"));
         url
     }
 
@@ -99,9 +103,9 @@ impl Endpoint {
     fn below(&self, folder: &str, path: Option<&RepoPath>) -> Url {
         let folder = format!("{}{folder}", self.path());
         let mut whole = folder.clone();
-        for segment in path.into_iter().flat_map(RepoPath::segments) {
+        for part in path.into_iter().flat_map(RepoPath::segments) {
             whole.push('/');
-            whole.extend(utf8_percent_encode(segment, ENCODED));
+            whole.extend(utf8_percent_encode(part, ENCODED));
         }
         let mut url = self.0.clone();
         url.set_path(&whole);
@@ -111,20 +115,16 @@ impl Endpoint {
         );
         url
     }
+}
 
-    /// The URL of what the Hub says of a repo's weights.
-    pub(crate) fn claim(&self, repo: &RepoId, revision: &Revision) -> Url {
-        let kind = match repo.kind() {
-            RepoKind::Model => "models",
-            RepoKind::Dataset => "datasets",
-            RepoKind::Space => "spaces",
-        };
-        let revision = utf8_percent_encode(revision.as_str(), ENCODED);
-        let mut url = self.0.clone();
-        url.set_path(&format!("{}/api/{kind}/{}/revision/{revision}", self.path(), repo.name()));
-        url.set_query(Some("expand=safetensors"));
-        url
-    }
+/// Where the Hub's API has a repo: `/api/{kind}/{name}`.
+fn api(repo: &RepoId) -> String {
+    format!("/api/{}/{}", repo.kind().plural(), repo.name())
+}
+
+/// A revision as one segment of a path, its slashes encoded.
+fn segment(revision: &Revision) -> PercentEncode<'_> {
+    utf8_percent_encode(revision.as_str(), ENCODED)
 }
 
 impl Default for Endpoint {
@@ -163,8 +163,21 @@ mod tests {
             .to_string()
     }
 
+    fn tree(endpoint: &str, repo: &str, revision: &str, folder: &str) -> String {
+        let endpoint = Endpoint::parse(endpoint).unwrap();
+        let folder = folder.parse().ok();
+        endpoint
+            .tree(&repo.parse().unwrap(), &revision.parse().unwrap(), folder.as_ref())
+            .to_string()
+    }
+
+    fn claim(endpoint: &str, repo: &str, revision: &str) -> String {
+        let endpoint = Endpoint::parse(endpoint).unwrap();
+        endpoint.claim(&repo.parse().unwrap(), &revision.parse().unwrap()).to_string()
+    }
+
     #[test]
-    fn urls_of_files() {
+    fn urls() {
         let hub = Endpoint::HUGGING_FACE;
         assert_eq!(Endpoint::default().to_string(), hub);
         let cases = [
@@ -183,6 +196,17 @@ mod tests {
             ),
             (resolve(hub, "a/b", "main", "%2e%2e/x"), "/a/b/resolve/main/%252e%252e/x"),
             (resolve(hub, "a/b", "a/../..", "x"), "/a/b/resolve/a%2F..%2F../x"),
+            (tree(hub, "gpt2", "main", ""), "/api/models/gpt2/tree/main?recursive=true"),
+            (
+                tree(hub, "a/b", "refs/pr/1", "7b/x ?"),
+                "/api/models/a/b/tree/refs%2Fpr%2F1/7b/x%20%3F?recursive=true",
+            ),
+            (tree(hub, "spaces/a/b", "v1", "c"), "/api/spaces/a/b/tree/v1/c?recursive=true"),
+            (claim(hub, "gpt2", "main"), "/api/models/gpt2/revision/main?expand=safetensors"),
+            (
+                claim(hub, "datasets/a/b", "refs/pr/1"),
+                "/api/datasets/a/b/revision/refs%2Fpr%2F1?expand=safetensors",
+            ),
         ];
         for (url, path) in cases {
             assert_eq!(url, format!("{hub}{path}"));
@@ -190,51 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_claims() {
-        let endpoint = Endpoint::parse("https://repo.example/hf").unwrap();
-        for (repo, revision, path) in [
-            ("a/b", "main", "models/a/b/revision/main"),
-            ("datasets/a/b", "refs/pr/1", "datasets/a/b/revision/refs%2Fpr%2F1"),
-        ] {
-            let url = endpoint.claim(&repo.parse().unwrap(), &revision.parse().unwrap());
-            let expected = format!("https://repo.example/hf/api/{path}?expand=safetensors");
-            assert_eq!(url.as_str(), expected);
-        }
-    }
-
-    #[test]
-    fn urls_of_listings() {
-        let tree = |endpoint: &str, repo: &str, revision: &str, folder: &str| {
-            let endpoint = Endpoint::parse(endpoint).unwrap();
-            let folder = folder.parse().ok();
-            endpoint
-                .tree(&repo.parse().unwrap(), &revision.parse().unwrap(), folder.as_ref())
-                .to_string()
-        };
-        let hub = Endpoint::HUGGING_FACE;
-        let cases = [
-            (tree(hub, "gpt2", "main", ""), "/api/models/gpt2/tree/main"),
-            (
-                tree(hub, "a/b", "refs/pr/1", "7b/x ?"),
-                "/api/models/a/b/tree/refs%2Fpr%2F1/7b/x%20%3F",
-            ),
-            (tree(hub, "datasets/a/b", "v1", ""), "/api/datasets/a/b/tree/v1"),
-            (tree(hub, "spaces/a/b", "v1", "c"), "/api/spaces/a/b/tree/v1/c"),
-        ];
-        for (url, path) in cases {
-            assert_eq!(url, format!("{hub}{path}?recursive=true"));
-        }
-        let below = tree("https://repo.example/api/hf", "a/b", "main", "");
-        assert_eq!(below, "https://repo.example/api/hf/api/models/a/b/tree/main?recursive=true");
-    }
-
-    #[test]
     fn endpoints_may_have_a_port_and_a_path() {
         for endpoint in
             ["http://127.0.0.1:8080", "https://repo.example/api/hf", "https://repo.example/api/hf/"]
         {
-            let url = resolve(endpoint, "a/b", "main", "x");
-            assert_eq!(url, format!("{}/a/b/resolve/main/x", endpoint.trim_end_matches('/')));
+            let base = endpoint.trim_end_matches('/');
+            let cases = [
+                (resolve(endpoint, "a/b", "main", "x"), "a/b/resolve/main/x"),
+                (tree(endpoint, "a/b", "main", "x"), "api/models/a/b/tree/main/x?recursive=true"),
+                (claim(endpoint, "a/b", "main"), "api/models/a/b/revision/main?expand=safetensors"),
+            ];
+            for (url, path) in cases {
+                assert_eq!(url, format!("{base}/{path}"));
+            }
         }
     }
 

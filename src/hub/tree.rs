@@ -87,11 +87,10 @@ struct Entry {
 /// for is left out, which is logged.
 pub(crate) async fn files(
     http: &Http,
-    url: Url,
+    mut url: Url,
     meter: &Meter,
 ) -> Result<(Vec<ListedFile>, Trail), TreeError> {
     let (mut files, mut pages, mut passed_over) = (Vec::new(), BTreeSet::new(), 0_usize);
-    let mut url = url;
     loop {
         let (json, trail) =
             http.whole(&url, LONGEST_PAGE, meter).await.map_err(TreeError::Fetch)?;

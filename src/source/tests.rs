@@ -1,0 +1,125 @@
+use super::*;
+
+#[test]
+fn everything_that_names_a_repo() {
+    let cases = [
+        ("gpt2", "gpt2"),
+        (" bigscience/bloom ", "bigscience/bloom"),
+        ("bigscience/bloom@v1.0", "bigscience/bloom@v1.0"),
+        ("bigscience/bloom@refs/pr/1", "bigscience/bloom@refs/pr/1"),
+        ("datasets/org/name", "datasets/org/name"),
+        ("hf://gpt2", "gpt2"),
+        ("hf://gpt2@main/model.safetensors", "hf://gpt2@main/model.safetensors"),
+        ("hf://org/name/7b/x.safetensors", "hf://org/name@main/7b/x.safetensors"),
+        ("hf://org/name@refs/pr/1/7b", "hf://org/name@refs%2Fpr%2F1/7b"),
+        ("hf://org/name@refs%2Fpr%2F1/7b/", "hf://org/name@refs%2Fpr%2F1/7b"),
+        ("hf://org/name/a@b.safetensors", "hf://org/name@main/a@b.safetensors"),
+        ("hf://org/name@a%2Fb/50%25.safetensors", "hf://org/name@a%2Fb/50%25.safetensors"),
+        ("HTTPS://huggingface.co/gpt2", "gpt2"),
+        ("https://huggingface.co/org/name/blob/main/README.md", "org/name@main"),
+        ("hf://models/org/name", "org/name"),
+        ("hf://datasets/org/name/x.safetensors", "hf://datasets/org/name@main/x.safetensors"),
+        ("https://huggingface.co/gpt2", "gpt2"),
+        ("https://huggingface.co/gpt2/", "gpt2"),
+        ("https://hf.co/org/name", "org/name"),
+        ("https://huggingface.co/org/name?library=transformers#files", "org/name"),
+        ("https://huggingface.co/org/name/discussions/3", "org/name"),
+        ("https://huggingface.co/gpt2/tree/main", "gpt2@main"),
+        ("https://huggingface.co/org/name/tree", "org/name"),
+        ("https://huggingface.co/org/name/tree/main", "org/name@main"),
+        ("https://huggingface.co/org/name/tree/main/7b/1", "hf://org/name@main/7b/1"),
+        ("https://huggingface.co/org/name/tree/refs%2Fpr%2F1/7b", "hf://org/name@refs%2Fpr%2F1/7b"),
+        (
+            "https://huggingface.co/org/name/blob/main/x%20y.safetensors",
+            "hf://org/name@main/x y.safetensors",
+        ),
+        (
+            "https://huggingface.co/org/name/resolve/main/x.safetensors?download=true",
+            "hf://org/name@main/x.safetensors",
+        ),
+        (
+            "https://huggingface.co/datasets/org/name/blob/main/x.safetensors",
+            "hf://datasets/org/name@main/x.safetensors",
+        ),
+    ];
+    for (text, shown) in cases {
+        let source: Source = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(matches!(source, Source::Repo { .. }), "{text}");
+        assert_eq!(source.to_string(), shown, "{text}");
+        let again: Source = shown.parse().unwrap();
+        assert_eq!(
+            (again.clone().with_revision("x"), again.to_string()),
+            (source.with_revision("x"), shown.to_owned())
+        );
+    }
+}
+
+#[test]
+fn urls_below_the_endpoint_are_repos_of_it() {
+    let endpoint = Endpoint::parse("https://repo.example/api/hf").unwrap();
+    let cases = [
+        ("https://repo.example/api/hf/org/name/tree/main", "org/name@main"),
+        ("https://huggingface.co/org/name", "org/name"),
+    ];
+    for (text, shown) in cases {
+        let source = Source::parse(text, &endpoint).unwrap();
+        assert!(matches!(source, Source::Repo { .. }));
+        assert_eq!(source.to_string(), shown);
+    }
+    let elsewhere = Source::parse("https://repo.example/files/x.safetensors", &endpoint).unwrap();
+    assert!(matches!(elsewhere, Source::Url(_)));
+}
+
+#[test]
+fn files_elsewhere() {
+    for text in [
+        "https://example.org/x.safetensors",
+        "http://127.0.0.1:1/a/model.safetensors.index.json?sig=s3cr3t",
+    ] {
+        let source: Source = text.parse().unwrap();
+        assert!(matches!(source, Source::Url(_)), "{text}");
+        assert!(!source.to_string().contains("s3cr3t"));
+    }
+}
+
+#[test]
+fn local_paths() {
+    let cases = [
+        (".", PathBuf::from(".")),
+        ("./gpt2", PathBuf::from("./gpt2")),
+        ("/models/gpt2", PathBuf::from("/models/gpt2")),
+        ("model.safetensors", PathBuf::from("model.safetensors")),
+        ("x.index.json", PathBuf::from("x.index.json")),
+        ("a/b/model.safetensors.index.json", PathBuf::from("a/b/model.safetensors.index.json")),
+        ("file:///models/gpt%202", PathBuf::from("/models/gpt 2")),
+    ];
+    for (text, path) in cases {
+        assert_eq!(text.parse(), Ok(Source::Local(path)), "{text}");
+    }
+}
+
+#[test]
+fn what_names_nothing() {
+    let cases = [
+        "",
+        "a/b/c",
+        "gpt2@",
+        "@main",
+        "org/name@\n",
+        "hf://",
+        "hf://org/name@",
+        "hf://org/name@/x",
+        "hf://org/name@main/../x",
+        "hf://org/name@main/%2e%2e/x",
+        "hf://org/name/%ff",
+        "ftp://x/y",
+        "https://",
+        "https://huggingface.co",
+        "https://huggingface.co/org/name/blob/main/..%2Fx.safetensors",
+        "s3://bucket/x",
+        "file://x",
+    ];
+    for text in cases {
+        assert!(text.parse::<Source>().is_err(), "{text:?}: {:?}", text.parse::<Source>());
+    }
+}
