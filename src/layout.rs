@@ -88,6 +88,11 @@ impl WeightSet {
         Err(total)
     }
 
+    /// Of the sets of one model, the one with the least of these is taken.
+    fn preference(&self) -> (bool, Form) {
+        (!self.name.variant.is_empty(), self.name.form)
+    }
+
     /// Whether all that is known of the set is among these files.
     pub(crate) fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
         files.contains(&self.path)
@@ -148,9 +153,9 @@ impl Layout {
     /// The shards of the same models as these shards that are not among them.
     pub(crate) fn left_over(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
-        let models = named.iter().filter_map(|path| Some(WeightsName::of(path)?.0.model()));
+        let models = named.iter().filter_map(|path| Some(WeightsName::of(path)?.0.without_form()));
         let models: BTreeSet<_> = models.collect();
-        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().model()));
+        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().without_form()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
         let left_over = members.map(|(_, path)| path).filter(|path| !named.contains(path));
         left_over.collect::<BTreeSet<_>>().into_iter().cloned().collect()
@@ -176,12 +181,6 @@ impl Layout {
     }
 }
 
-impl WeightSet {
-    fn preference(&self) -> (bool, Form) {
-        (!self.name.variant.is_empty(), self.name.form)
-    }
-}
-
 /// `sentence-transformers` numbers the folders of its modules, and the first holds the model.
 fn is_first_module(folder: &str) -> bool {
     folder.starts_with("0_") && !folder.contains('/')
@@ -192,7 +191,7 @@ fn is_first_module(folder: &str) -> bool {
 fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     let mut models = BTreeMap::<_, Vec<_>>::new();
     for set in sets {
-        models.entry(set.name.clone().model()).or_default().push(set);
+        models.entry(set.name.clone().without_form()).or_default().push(set);
     }
     let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
     sets.sort_unstable_by(|one, other| one.path.cmp(&other.path));

@@ -35,17 +35,20 @@ pub fn bytes(number: u64) -> String {
     if number < 1_000 {
         return format!("{number} B");
     }
-    // In tenths of the unit, rounded half up, so that 999,950 is 1.0 MB and never 1000.0 kB.
-    let mut unit = 1_000_u64;
-    for name in ["kB", "MB", "GB", "TB", "PB"] {
-        let tenths = (u128::from(number) * 10 + u128::from(unit) / 2) / u128::from(unit);
-        if tenths < 10_000 {
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+    let (mut size, mut unit) = (1_000, "kB");
+    for larger in ["MB", "GB", "TB", "PB", "EB"] {
+        // 999,950 is 1.0 MB, and never 1000.0 kB.
+        if rounded(number, 10, size) >= 10_000 {
+            (size, unit) = (size * 1_000, larger);
         }
-        unit *= 1_000;
     }
-    let tenths = (u128::from(number) * 10 + u128::from(unit) / 2) / u128::from(unit);
-    format!("{}.{} EB", tenths / 10, tenths % 10)
+    let tenths = rounded(number, 10, size);
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+/// How often a size is in a number, in so many parts of one, rounded half up.
+fn rounded(number: u64, scale: u128, size: u128) -> u128 {
+    (u128::from(number) * scale + size / 2) / size
 }
 
 /// A number of things in at most three digits, `999`, `7.62B`, `137M`, `1.03T`.
@@ -65,16 +68,16 @@ pub fn short_bytes(number: u64) -> String {
 /// The number in the first unit in which it has, once rounded, at most three digits before its point;
 /// the last unit takes whatever is left.
 fn three_digits(number: u64, units: &[&str]) -> String {
-    let rounded = |scale: u128, size: u128| (u128::from(number) * scale + size / 2) / size;
     let (mut at, mut size) = (0, 1);
-    while rounded(1, size) >= 1_000 && at + 1 < units.len() {
+    while rounded(number, 1, size) >= 1_000 && at + 1 < units.len() {
         at += 1;
         size *= 1_000;
     }
-    let scale = [100, 10].into_iter().find(|&scale| rounded(scale, size) < 1_000).unwrap_or(1);
-    let number = rounded(scale, size);
+    let fits = |scale: &u128| rounded(number, *scale, size) < 1_000;
+    let scale = [100, 10].into_iter().find(fits).unwrap_or(1);
+    let parts = rounded(number, scale, size);
     let decimals = scale.ilog10() as usize;
-    let digits = format!("{}.{:0decimals$}", number / scale, number % scale);
+    let digits = format!("{}.{:0decimals$}", parts / scale, parts % scale);
     let digits = digits.trim_end_matches('0').trim_end_matches('.');
     format!("{digits}{}", units[at])
 }
@@ -100,11 +103,10 @@ pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }
-    let hundredths = (u128::from(part) * 10_000 + u128::from(whole) / 2) / u128::from(whole);
-    match hundredths {
+    match rounded(part, 10_000, whole.into()) {
         0 if part > 0 => "< 0.01 %".to_owned(),
         10_000 if part < whole => "> 99.99 %".to_owned(),
-        _ => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
+        hundredths => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
     }
 }
 

@@ -54,14 +54,14 @@ impl WeightsName {
         let Some((before, shard, after)) = split_shard(text) else {
             return Some((name(Form::File, text), path.clone(), None));
         };
-        let common = format!("{before}*-of-{}.safetensors", &after);
+        let common = format!("{before}*-of-{after}.safetensors");
         let variant = after.trim_start_matches(|c: char| c.is_ascii_digit());
         let text = format!("{}{variant}", &before[..before.len() - 1]);
         Some((name(Form::Shards, &text), path.sibling(&RepoPath::trusted(&common)), Some(shard)))
     }
 
-    /// What all forms of one model have in common: folder, stem and variant.
-    pub(super) fn model(self) -> (String, String, String) {
+    /// What a set has in common with those of another form: folder, stem and variant.
+    pub(super) fn without_form(self) -> (String, String, String) {
         (self.folder, self.stem, self.variant)
     }
 
@@ -106,14 +106,12 @@ fn split_shard(text: &str) -> Option<(&str, Shard, &str)> {
         let (head, after) = (&text[..at], &text[at + of.len()..]);
         let before = head.trim_end_matches(|c: char| c.is_ascii_digit());
         let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        let number = number(&head[before.len()..])?;
-        let total = self::number(&after[..after.len() - rest.len()])?;
+        let shard = Shard {
+            number: number(&head[before.len()..])?,
+            total: number(&after[..after.len() - rest.len()])?,
+        };
         let is_whole = rest.is_empty() || rest.starts_with('.');
-        (before.ends_with(['-', '_']) && is_whole).then_some((
-            before,
-            Shard { number, total },
-            after,
-        ))
+        (before.ends_with(['-', '_']) && is_whole).then_some((before, shard, after))
     })
 }
 

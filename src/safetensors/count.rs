@@ -55,9 +55,9 @@ impl DtypeCount {
 /// Parameters per dtype, of a file or of all files of a repo.
 ///
 /// An element is what is stored: the product of the shape counts them. A parameter is what the elements
-/// of a quantized model stand for, as the rules of `quantization` have it; the
-/// count of a header by itself takes each element for one. Every sum was checked when it was made, so
-/// no figure here has wrapped around.
+/// of a quantized model stand for, as the rules of `quantization` have it; the count of a header by
+/// itself takes each element for one. Every sum was checked when it was made, so no figure here has
+/// wrapped around.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterCount {
     by_dtype: BTreeMap<Dtype, DtypeCount>,

@@ -33,12 +33,10 @@ use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsFileHeader {
-    metadata: Option<BTreeMap<String, String>>,
+    outline: HeaderOutline,
     names: Names,
     records: Records,
     parameter_count: ParameterCount,
-    length: u64,
-    data_length: u64,
 }
 
 impl SafetensorsFileHeader {
@@ -55,16 +53,11 @@ impl SafetensorsFileHeader {
     ///
     /// The first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
-        let (scanned, Kept { mut records, parameter_count }) = scan(json, Kept::default)?;
+        let (Scanned { metadata, names, data_length }, kept) = scan(json, Kept::default)?;
+        let Kept { mut records, parameter_count } = kept;
         records.shrink_to_fit();
-        Ok(Self {
-            metadata: scanned.metadata,
-            names: scanned.names,
-            records,
-            parameter_count,
-            length: json.len() as u64,
-            data_length: scanned.data_length,
-        })
+        let outline = HeaderOutline { metadata, length: json.len() as u64, data_length };
+        Ok(Self { outline, names, records, parameter_count })
     }
 
     /// Checks that the data ends where the file does.
@@ -90,7 +83,7 @@ impl SafetensorsFileHeader {
     /// The `__metadata__` of the file; `None` when it has none, or `null`.
     #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
-        self.metadata.as_ref()
+        self.outline.metadata.as_ref()
     }
 
     /// Every tensor with its name, in the order of the file.
@@ -114,30 +107,31 @@ impl SafetensorsFileHeader {
     /// The length of the header in bytes, without the eight before it.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.length
+        self.outline.length
     }
 
     /// The length of the data in bytes.
     #[must_use]
     pub fn data_length(&self) -> u64 {
-        self.data_length
+        self.outline.data_length
     }
 
     /// The size in bytes of a file with this header: prefix, header and data.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        PREFIX_LENGTH.saturating_add(self.length).saturating_add(self.data_length)
+        self.outline.file_size()
     }
 
     /// The total that the file claims of itself, `total_parameters` of its metadata. A claim, not a
     /// count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
-        declared_total(self.metadata.as_ref()?)
+        self.outline.declared_total()
     }
 }
 
 /// What a header says beside its tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeaderOutline {
     metadata: Option<BTreeMap<String, String>>,
     length: u64,
@@ -163,7 +157,7 @@ impl HeaderOutline {
     }
 
     pub(crate) fn declared_total(&self) -> Option<u64> {
-        declared_total(self.metadata.as_ref()?)
+        self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
     }
 
     /// Checks that the data ends where the file does. Which tensor is the last, where it does not, is
@@ -174,10 +168,6 @@ impl HeaderOutline {
         }
         SafetensorsFileHeader::from_json(json)?.check_file_size(file_size)
     }
-}
-
-fn declared_total(metadata: &BTreeMap<String, String>) -> Option<u64> {
-    metadata.get("total_parameters")?.parse().ok()
 }
 
 /// What a header keeps of its tensors beside their names.
@@ -191,14 +181,14 @@ impl Sink for Kept {
     fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
         self.records.push(tensor);
         let added = self.parameter_count.add(tensor);
-        added.ok_or_else(|| HeaderError::Overflow { tensor: clip(name) })
+        added.ok_or_else(|| HeaderError::overflow(name))
     }
 }
 
 impl Serialize for SafetensorsFileHeader {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        if let Some(metadata) = &self.metadata {
+        if let Some(metadata) = self.metadata() {
             map.serialize_entry(METADATA, metadata)?;
         }
         for (name, tensor) in self.tensors() {

@@ -60,7 +60,7 @@ impl TensorInfo {
         if end < begin {
             return Err(HeaderError::ReversedOffsets { tensor: clip(name), begin, end });
         }
-        let overflow = || HeaderError::Overflow { tensor: clip(name) };
+        let overflow = || HeaderError::overflow(name);
         let elements = self.elements().ok_or_else(overflow)?;
         let Some(width) = self.dtype.bits() else {
             return self.check_plausible(name, elements, end - begin);

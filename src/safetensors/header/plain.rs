@@ -1,8 +1,8 @@
 //! A fast reading of headers as writers make them, several times as fast as a general JSON parser.
 //!
 //! It knows only what such a header consists of: objects, strings without escapes, whole numbers, all
-//! on one line. At anything else it gives up, and the general parser, which alone says what is wrong with a header,
-//! reads it from the start.
+//! on one line. At anything else it gives up, and the general parser, which alone says what is wrong
+//! with a header, reads it from the start.
 
 use std::mem::replace;
 
