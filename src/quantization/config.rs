@@ -22,14 +22,6 @@ pub struct ModelConfig {
     pub(super) experts: Option<ExpertCounts>,
 }
 
-impl ModelConfig {
-    /// Whether what a tensor is follows from others of the same set of weights.
-    pub(crate) fn takes_all_tensors(&self) -> bool {
-        let method = self.quantization.as_ref().map(|quantization| &quantization.method);
-        matches!(method, Some(Method::Mlx(_)))
-    }
-}
-
 /// How a model is quantized.
 #[derive(Clone, Debug)]
 pub(super) struct Quantization {
@@ -68,20 +60,24 @@ impl ModelConfig {
             |error: serde_json::Error| ConfigError::Json { message: clip(&error.to_string()) };
         let model: Object = serde_json::from_slice(json).map_err(invalid)?;
         let text = model.get::<Object>("text_config");
-        let experts = [Some(&model), text.as_ref()]
-            .into_iter()
-            .flatten()
-            .find_map(|config| Format::get(config, "expert_dtype"));
-        let quantization = match Quantization::read(&model, experts)? {
-            None => text.as_ref().map(|text| Quantization::read(text, experts)).transpose()?,
-            found => Some(found),
+        let experts = Format::get(&model, "expert_dtype")
+            .or_else(|| Format::get(text.as_ref()?, "expert_dtype"));
+        let quantization = match (Quantization::read(&model, experts)?, &text) {
+            (None, Some(text)) => Quantization::read(text, experts)?,
+            (found, _) => found,
         };
-        Ok(Self { quantization: quantization.flatten(), experts: ExpertCounts::read(&model) })
+        Ok(Self { quantization, experts: ExpertCounts::read(&model) })
+    }
+
+    /// Whether what a tensor is follows from others of the same set of weights.
+    pub(crate) fn takes_all_tensors(&self) -> bool {
+        matches!(&self.quantization, Some(Quantization { method: Method::Mlx(_), .. }))
     }
 }
 
 impl Quantization {
-    /// What a model says of its quantization. MLX writes it under a key of its own, and in older versions
+    /// What a model says of its quantization, and of the format of its experts where that stands outside
+    /// of it. MLX writes it under a key of its own, and in older versions
     /// under that of transformers, where it is told by having no `quant_method`.
     fn read(model: &Object<'_>, experts: Option<Format>) -> Result<Option<Self>, ConfigError> {
         if let Some(mlx) = model.get::<Object>("quantization").as_ref().and_then(Self::mlx) {

@@ -1,13 +1,13 @@
 //! bitsandbytes, which stores two 4-bit values in a byte, and methods that have no rules of their own.
 
-use super::super::object::Object;
-use super::super::patterns::Exclusions;
-use super::super::{Bookkeeping, Packing, Reason};
 use super::Tensor;
+use crate::quantization::object::Object;
+use crate::quantization::patterns::Exclusions;
+use crate::quantization::{Bookkeeping, Packing, Reason};
 use crate::safetensors::Dtype;
 
 #[derive(Clone, Debug)]
-pub(in super::super) struct Bitsandbytes {
+pub(in crate::quantization) struct Bitsandbytes {
     in_4bit: bool,
 }
 
@@ -29,7 +29,7 @@ impl Bitsandbytes {
 
 /// Any other method, named or not. That it stores 4 bits in bytes is all that is known.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Unnamed {
+pub(in crate::quantization) struct Unnamed {
     in_4bit: bool,
 }
 
@@ -51,7 +51,7 @@ fn two_in_a_byte(in_4bit: bool, tensor: Tensor<'_>, exclusions: &Exclusions) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::check;
+    use crate::quantization::methods::cases::check;
     use crate::safetensors::Dtype;
 
     #[test]

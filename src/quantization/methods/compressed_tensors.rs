@@ -1,13 +1,13 @@
 //! compressed-tensors: any integer may hold packed weights, in groups of modules of different widths.
 
-use super::super::object::{Object, read};
-use super::super::packing::{bits_of_format, container_bits};
-use super::super::patterns::{Exclusions, MOST_WILDCARDS, Targets, weight_module};
-use super::super::{ConfigError, Packing, Reason};
 use super::Tensor;
+use crate::quantization::object::{Object, read};
+use crate::quantization::packing::{bits_of_format, container_bits};
+use crate::quantization::patterns::{Exclusions, MOST_WILDCARDS, Targets, weight_module};
+use crate::quantization::{ConfigError, Packing, Reason};
 
 #[derive(Clone, Debug)]
-pub(in super::super) struct CompressedTensors {
+pub(in crate::quantization) struct CompressedTensors {
     groups: Vec<Group>,
     /// The width in modules of no group; `None` where they are not packed.
     elsewhere: Option<u32>,
@@ -67,8 +67,8 @@ fn bits(group: &Object<'_>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::check;
     use crate::quantization::ModelConfig;
+    use crate::quantization::methods::cases::check;
     use crate::safetensors::Dtype;
 
     fn config(rest: &str) -> String {

@@ -1,19 +1,19 @@
 //! FP8, one value to a byte, but for routed experts that are stored narrower, in integers.
 
-use super::super::experts;
-use super::super::object::Object;
-use super::super::packing::bits_of_format;
-use super::super::patterns::Exclusions;
-use super::super::{Packing, Reason};
 use super::Tensor;
+use crate::quantization::experts;
+use crate::quantization::object::Object;
+use crate::quantization::packing::bits_of_format;
+use crate::quantization::patterns::Exclusions;
+use crate::quantization::{Packing, Reason};
 
 /// The width of a format that the configuration names; `None` for one that is not packed.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Format(Option<u32>);
+pub(in crate::quantization) struct Format(Option<u32>);
 
 impl Format {
     /// The format under a key. A value that is no text is a format, too, and not a packed one.
-    pub(in super::super) fn get(config: &Object<'_>, key: &str) -> Option<Self> {
+    pub(in crate::quantization) fn get(config: &Object<'_>, key: &str) -> Option<Self> {
         let text = config.has(key).then(|| config.get::<String>(key))?;
         Some(Self(text.and_then(|format| bits_of_format(&format))))
     }
@@ -22,7 +22,7 @@ impl Format {
 /// `expert_dtype` is what DeepSeek-V4 says of its experts, inside the quantization or beside it;
 /// `store_dtype` is what MiMo-V2.6 says.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Fp8 {
+pub(in crate::quantization) struct Fp8 {
     experts: Option<u32>,
 }
 
@@ -44,7 +44,7 @@ impl Fp8 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::check;
+    use crate::quantization::methods::cases::check;
     use crate::safetensors::Dtype;
 
     const EXPERT: &str = "h.0.ffn.experts.3.w1.weight";

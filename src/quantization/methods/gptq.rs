@@ -1,13 +1,13 @@
 //! GPTQ and AWQ: weights in `qweight`, laid into 32 bits.
 
-use super::super::object::Object;
-use super::super::patterns::Exclusions;
-use super::super::{Bookkeeping, Packing, Reason};
 use super::Tensor;
+use crate::quantization::object::Object;
+use crate::quantization::patterns::Exclusions;
+use crate::quantization::{Bookkeeping, Packing, Reason};
 use crate::safetensors::Dtype;
 
 #[derive(Clone, Debug)]
-pub(in super::super) struct Gptq {
+pub(in crate::quantization) struct Gptq {
     bits: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Gptq {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::check;
+    use crate::quantization::methods::cases::check;
     use crate::safetensors::Dtype;
 
     #[test]

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::value::RawValue;
 
-use super::super::object::{Object, read};
-use super::super::{Bookkeeping, Packing, Reason, module, suffix};
 use super::Tensor;
+use crate::quantization::object::{Object, read};
+use crate::quantization::{Bookkeeping, Packing, Reason, module, suffix};
 use crate::safetensors::{Dtype, TensorInfo};
 
 /// What MLX does to the weights of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Parameters {
+pub(in crate::quantization) struct Parameters {
     bits: u32,
     /// Only this mode stores zero points, under the name `biases`.
     is_affine: bool,
@@ -20,14 +20,14 @@ pub(in super::super) struct Parameters {
 
 /// Parameters for all modules, and for some of them their own, `None` where a module is not quantized.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Mlx {
+pub(in crate::quantization) struct Mlx {
     everywhere: Option<Parameters>,
     modules: BTreeMap<Box<str>, Option<Parameters>>,
 }
 
 impl Mlx {
     /// MLX does not name itself: it is known by parameters that it accepts, for all or for one module.
-    pub(in super::super) fn recognize(config: &Object<'_>) -> Option<Self> {
+    pub(in crate::quantization) fn recognize(config: &Object<'_>) -> Option<Self> {
         let is_accepted = |config: &Object<'_>| {
             let keys = ["bits", "group_size", "mode"];
             keys.iter().any(|key| config.raw(key).is_some())
@@ -47,7 +47,7 @@ impl Mlx {
 
     /// The modules that are packed: whose weight is in `U32` and has its scales beside it, in whichever
     /// file, and its zero points where the mode has any.
-    pub(in super::super) fn survey<'a, T: Borrow<TensorInfo>>(
+    pub(in crate::quantization) fn survey<'a, T: Borrow<TensorInfo>>(
         &self,
         tensors: impl Iterator<Item = (&'a str, T)>,
     ) -> HashMap<Box<str>, Parameters> {
@@ -115,7 +115,7 @@ impl Parameters {
     }
 
     /// What a tensor of a packed module is.
-    pub(in super::super) fn judge(self, tensor: Tensor<'_>) -> Option<Reason> {
+    pub(in crate::quantization) fn judge(self, tensor: Tensor<'_>) -> Option<Reason> {
         match tensor.suffix {
             "weight" if *tensor.dtype == Dtype::U32 => {
                 Packing::dense(tensor.dtype, self.bits).map(Reason::Unpacked)
@@ -145,7 +145,7 @@ fn of_module((module, value): (&str, &RawValue)) -> Option<(Box<str>, Option<Par
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::{Case, check};
+    use crate::quantization::methods::cases::{Case, check};
     use crate::safetensors::Dtype;
 
     /// A packed module with all that can be beside it.

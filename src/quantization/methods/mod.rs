@@ -73,13 +73,13 @@ impl Method {
 /// What rules are tried out with: a configuration, a tensor, what it is.
 #[cfg(test)]
 pub(super) mod cases {
-    use super::super::{ModelConfig, Rules};
+    use crate::quantization::{ModelConfig, Rules};
     use crate::safetensors::{Dtype, TensorInfo};
 
     /// Name, dtype, and the reason in words.
-    pub(in super::super) type Case<'a> = (&'a str, Dtype, &'a str);
+    pub(in crate::quantization) type Case<'a> = (&'a str, Dtype, &'a str);
 
-    pub(in super::super) fn check(config: &str, cases: &[Case<'_>]) {
+    pub(in crate::quantization) fn check(config: &str, cases: &[Case<'_>]) {
         let tensors: Vec<_> = cases
             .iter()
             .map(|(name, dtype, _)| {

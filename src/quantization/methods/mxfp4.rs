@@ -1,8 +1,8 @@
 //! MXFP4 as gpt-oss stores it: blocks of 4-bit floats in bytes, and a byte of exponent for each block.
 
-use super::super::patterns::Exclusions;
-use super::super::{Bookkeeping, Packing, Reason};
 use super::Tensor;
+use crate::quantization::patterns::Exclusions;
+use crate::quantization::{Bookkeeping, Packing, Reason};
 use crate::safetensors::Dtype;
 
 /// Only bytes are looked at: a learned `…_scales` of another dtype is a parameter.
@@ -19,7 +19,7 @@ pub(super) fn judge(tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<Reaso
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::check;
+    use crate::quantization::methods::cases::check;
     use crate::safetensors::Dtype;
 
     #[test]
