@@ -9,7 +9,7 @@ use serde::Serialize;
 pub use self::group::ChangeGroup;
 use crate::hub::CommitSha;
 use crate::parse::SafetensorsParseFromRepo;
-use crate::safetensors::{Dtype, ParameterCount, RepoPath, SafetensorsFileHeader};
+use crate::safetensors::{Dtype, ParameterCount, RepoPath, SafetensorsFileHeader, TensorInfo};
 
 /// What two sets of weights differ in: the names of tensors, their dtypes, shapes and shards. Values
 /// are not compared, for they are not read.
@@ -149,8 +149,7 @@ fn headers(
 
 fn versions(parsed: &SafetensorsParseFromRepo) -> impl Iterator<Item = (&str, Version)> {
     headers(parsed).flat_map(|(file, header)| {
-        header.tensors().map(|(name, tensor)| {
-            let (dtype, shape) = (tensor.dtype.clone(), tensor.shape.clone());
+        header.tensors().map(|(name, TensorInfo { dtype, shape, .. })| {
             (name, Version { dtype, shape, file: file.clone() })
         })
     })

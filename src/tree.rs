@@ -55,8 +55,7 @@ impl Tree {
     /// The tree of all tensors of a set of weights.
     #[must_use]
     pub fn of(parsed: &SafetensorsParseFromRepo) -> Self {
-        let files: Vec<_> = parsed.files().collect();
-        Self::of_headers(files.iter().map(|(_, header)| *header))
+        Self::of_headers(parsed.files().map(|(_, header)| header))
     }
 
     /// The tree of all tensors of some headers.
@@ -67,8 +66,8 @@ impl Tree {
             parts: parts(name),
             elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },
             bytes: tensor.byte_length(),
-            dtype: tensor.dtype.clone(),
-            shape: tensor.shape.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape,
         });
         Self::from_leaves(leaves.collect())
     }
@@ -131,13 +130,10 @@ impl Kinds {
         let inner = self.modules(leaves, depth + 1);
         let names = inner.iter().map(|(kind, module)| (module.name.clone(), *kind));
         let kind = self.number(Kind::Modules(names.collect()));
-        let mut modules: Vec<_> = inner.into_iter().map(|(_, module)| module).collect();
-        let module = match modules.pop() {
-            Some(only) if modules.is_empty() => Module { name: format!(".{}", only.name), ..only },
-            last => {
-                modules.extend(last);
-                sum(String::new(), modules)
-            }
+        let modules: Vec<_> = inner.into_iter().map(|(_, module)| module).collect();
+        let module = match <[Module; 1]>::try_from(modules) {
+            Ok([only]) => Module { name: format!(".{}", only.name), ..only },
+            Err(modules) => sum(modules),
         };
         Node { head, kind, module }
     }
@@ -194,12 +190,12 @@ fn heads(group: &[Node<'_>]) -> String {
     if names.len() == 1 { names.concat() } else { format!("{{{}}}", names.join(",")) }
 }
 
-/// A module of these.
-fn sum(name: String, modules: Vec<Module>) -> Module {
+/// A module of these, of which the name is still to be said.
+fn sum(modules: Vec<Module>) -> Module {
     let total =
         |figure: fn(&Module) -> u64| modules.iter().map(figure).fold(0, u64::saturating_add);
     Module {
-        name,
+        name: String::new(),
         tensors: total(|module| module.tensors),
         elements: total(|module| module.elements),
         bytes: total(|module| module.bytes),

@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         let inputs = tensors(headers).filter(|(name, _)| is_input(name));
         let depth = |name: &str| name.bytes().filter(|&byte| byte == b'.').count();
         let (name, tensor) = inputs.min_by_key(|(name, _)| (depth(name), *name))?;
-        Some(Self { name, shape: tensor.shape.clone() })
+        Some(Self { name, shape: tensor.shape })
     }
 }
 
