@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use clap::Subcommand;
+use hf_meta::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
 
 use super::report::Outcome;
-use hf_meta::text::{bytes, counted, escape};
 
 /// Look at the headers that are kept on this machine, or delete them
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! Columns of text, laid out in one pass and written in another, so that no table is ever held whole.
+//! Columns of text, laid out in one pass and written in another, so that no long table is held whole.
 
 use std::io::{self, Write};
 
@@ -41,6 +41,19 @@ impl<const N: usize> Columns<N> {
     }
 }
 
+/// Writes the rows of a short table.
+pub(crate) fn table<const N: usize>(
+    out: &mut impl Write,
+    are_figures: [bool; N],
+    rows: &[[String; N]],
+) -> io::Result<()> {
+    let mut columns = Columns::new(are_figures);
+    for row in rows {
+        columns.fit(row);
+    }
+    rows.iter().try_for_each(|row| columns.write(out, row))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,14 +63,8 @@ mod tests {
         let wide = "w".repeat(100);
         let rows = [["a", "1", "x"], ["bb", "1,000", "y"], [&wide, "2", "z"]];
         let rows = rows.map(|row| row.map(str::to_owned));
-        let mut columns = Columns::new([false, true, false]);
-        for row in &rows {
-            columns.fit(row);
-        }
         let mut out = Vec::new();
-        for row in &rows {
-            columns.write(&mut out, row).unwrap();
-        }
+        table(&mut out, [false, true, false], &rows).unwrap();
         let pad = " ".repeat(80 - 2);
         let expected = format!("a {pad}      1  x\nbb{pad}  1,000  y\n{wide}      2  z\n");
         assert_eq!(String::from_utf8(out).unwrap(), expected);

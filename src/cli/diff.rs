@@ -7,15 +7,15 @@ use std::io::{self, BufWriter, Write};
 use anstyle::Style;
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::diff::{ChangeGroup, ChangeKind, Diff, Side};
+use hf_meta::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Error, Model, RepoPath, SafetensorsParseFromRepo};
 
 use super::asked::Asked;
-use super::columns::Columns;
+use super::columns::{self, Columns};
 use super::json;
 use super::report::{self, Outcome};
 use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
-use hf_meta::text::{bytes, counted, escape, shape, thousands};
 
 /// The most rows of a kind of change; the JSON has every tensor.
 const MOST_ROWS: usize = 40;
@@ -58,8 +58,7 @@ pub(crate) async fn run(args: &DiffArgs, session: &Session) -> io::Result<Outcom
     let asked = [&args.before, &args.after].map(|text| Asked::new(text, session.client.endpoint()));
     let place = Place::default();
     let call = |model: Model| async move { model.parse_safetensors_metadata().await };
-    let reads = asked.each_ref().map(|asked| session.read(asked, &place, call));
-    let [before, after] = reads;
+    let [before, after] = asked.each_ref().map(|asked| session.read(asked, &place, call));
     let (before, after) = futures::future::try_join(before, after).await?;
     session.print(|| print(args, session, &asked, [&before, &after]))
 }
@@ -232,11 +231,7 @@ fn figures(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
         rows.push(row("elements", elements, thousands));
     }
     rows.push(row("bytes", [before.totals().bytes, after.totals().bytes], bytes));
-    let mut columns = Columns::new([false, true, true, true]);
-    for row in &rows {
-        columns.fit(row);
-    }
-    rows.iter().try_for_each(|row| columns.write(out, row))
+    columns::table(out, [false, true, true, true], &rows)
 }
 
 fn change(before: u64, after: u64, show: fn(u64) -> String) -> String {

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use hf_meta::Facts;
 use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
-
-use super::columns::Columns;
-use super::style::BOLD;
 use hf_meta::text::{escape, size_of_model, thousands};
+
+use super::columns;
+use super::style::BOLD;
 
 /// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.
 pub(crate) fn groups(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
@@ -24,11 +24,7 @@ pub(crate) fn groups(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let figures = [totals.tensors, totals.elements, totals.parameters].map(thousands);
     let [tensors, elements, parameters] = figures;
     table.push(["total".to_owned(), tensors, elements, parameters, rules]);
-    let mut columns = Columns::new([false, true, true, true, false]);
-    for row in &table {
-        columns.fit(row);
-    }
-    table.iter().try_for_each(|row| columns.write(out, row))?;
+    columns::table(out, [false, true, true, true, false], &table)?;
     if let Some(moe) = &counting.moe {
         writeln!(out, "{}", active(moe))?;
         writeln!(out, "{}", formula(moe))?;

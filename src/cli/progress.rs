@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use hf_meta::Progress;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-
 use hf_meta::text::escape;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// The bars of all repos that are being read. Nothing is drawn where stderr is no terminal.
 #[derive(Clone, Debug, Default)]

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use hf_meta::safetensors::DtypeCount;
+use hf_meta::text::{bytes, counted, escape, shape, share, thousands};
 use hf_meta::{
     Counts, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo,
     Tree,
 };
 
-use super::columns::Columns;
+use super::columns::{self, Columns};
 use super::explain;
 use super::style::{BOLD, DIM};
 use super::tree::{self, Screen};
-use hf_meta::text::{bytes, counted, escape, shape, share, thousands};
 
 /// The most other sets of weights that are listed; the JSON has them all.
 const MOST_SETS: usize = 20;
@@ -58,11 +58,7 @@ fn by_dtype<const N: usize>(
     if rows.len() != 1 {
         table.push(cells("total".to_owned(), count.totals()));
     }
-    let mut columns = Columns::new(std::array::from_fn(|at| at > 0));
-    for row in &table {
-        columns.fit(row);
-    }
-    table.iter().try_for_each(|row| columns.write(out, row))
+    columns::table(out, std::array::from_fn(|at| at > 0), &table)
 }
 
 /// How many files and tensors there are, and of which commit.
@@ -88,11 +84,7 @@ fn other_sets(out: &mut impl Write, counts: &Counts) -> io::Result<()> {
     let rows = sets.iter().take(MOST_SETS);
     let rows: Vec<_> =
         rows.map(|set| [format!("  {}", escape(set.path.as_str())), bytes(set.bytes)]).collect();
-    let mut columns = Columns::new([false, true]);
-    for row in &rows {
-        columns.fit(row);
-    }
-    rows.iter().try_for_each(|row| columns.write(out, row))?;
+    columns::table(out, [false, true], &rows)?;
     match sets.len().saturating_sub(MOST_SETS) {
         0 => Ok(()),
         more => writeln!(out, "  {more} more; --json lists them all"),

@@ -4,13 +4,13 @@ use std::error::Error as StdError;
 use std::path::Path;
 
 use hf_meta::safetensors::{Finding, HeaderError, Impostor};
+use hf_meta::text::escape;
 use hf_meta::{
     Endpoint, Error, HttpError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
 };
 
 use super::asked::Asked;
 use super::style::{BOLD, RED, YELLOW};
-use hf_meta::text::escape;
 
 /// The most findings that are listed; the JSON has them all.
 const MOST_FINDINGS: usize = 5;

@@ -5,11 +5,11 @@ use std::collections::BinaryHeap;
 use std::io::{self, IsTerminal, Write};
 
 use hf_meta::Dtype;
+use hf_meta::text::{counted, escape, shape, share, thousands};
 use hf_meta::tree::{Content, Module, Tree};
 
-use super::columns::Columns;
+use super::columns;
 use super::style::DIM;
-use hf_meta::text::{counted, escape, shape, share, thousands};
 
 /// The length of a bar, in characters.
 const BAR: usize = 10;
@@ -60,11 +60,7 @@ pub(crate) fn draw(out: &mut impl Write, tree: &Tree, screen: Option<Screen>) ->
     if let Some(screen) = screen {
         fit(&mut rows, screen.width);
     }
-    let mut columns = Columns::new([false, true, true, true, false]);
-    for row in &rows {
-        columns.fit(row);
-    }
-    rows.iter().try_for_each(|row| columns.write(out, row))?;
+    columns::table(out, [false, true, true, true, false], &rows)?;
     plan.closing(out)
 }
 

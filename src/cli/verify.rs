@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::safetensors::{Finding, Severity};
+use hf_meta::text::{counted, escape, thousands};
 use hf_meta::{Error, Verdict};
 
 use super::asked::Asked;
@@ -11,7 +12,6 @@ use super::json;
 use super::report::{self, Outcome};
 use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
-use hf_meta::text::{counted, escape, thousands};
 
 /// The most findings of a kind that are listed; the JSON has more.
 const MOST_OF_A_KIND: usize = 10;
