@@ -1,7 +1,8 @@
 //! Entries as files of a folder, for any number of processes at once.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+mod file;
+
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,22 +10,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, FutureExt};
 
+use self::file::Kept;
 use super::{Cache, CacheKey};
 
 /// The folder in which this version keeps its entries.
 const VERSION: &str = "v1";
 
-/// The longest entry that is read or written, in bytes.
-const LONGEST: u64 = 128 << 20;
-
-/// What a file takes at least, in bytes: small ones fill a block of the disk all the same.
-const BLOCK: u64 = 4_096;
+/// The folder in it of the files that are being written.
+const UNFINISHED: &str = "unfinished";
 
 /// After so long, a file that is still being written belongs to a process that is no more.
 const ABANDONED: Duration = Duration::from_secs(3_600);
-
-/// How much later than an entry was last found it is marked as found again.
-const MARKED_EVERY: Duration = Duration::from_secs(3_600);
 
 /// A folder of entries, which any number of processes may use at once.
 ///
@@ -53,10 +49,11 @@ pub struct DiskUsage {
     pub bytes: u64,
 }
 
-struct Kept {
-    path: PathBuf,
-    bytes: u64,
-    used: SystemTime,
+impl DiskUsage {
+    fn add(&mut self, entry: &Kept) {
+        self.entries += 1;
+        self.bytes += entry.bytes;
+    }
 }
 
 impl DiskCache {
@@ -70,9 +67,8 @@ impl DiskCache {
 
     /// A cache of about so many bytes: each process looks through the folder only now and then.
     pub fn with_limit(folder: impl Into<PathBuf>, bytes: u64) -> Self {
-        let path = folder.into();
         Self(Arc::new(Folder {
-            path,
+            path: folder.into(),
             limit: bytes,
             written: AtomicU64::new(0),
             has_complained: AtomicBool::new(false),
@@ -108,7 +104,7 @@ impl DiskCache {
         let mut usage = DiskUsage::default();
         self.0.each(|entry| {
             usage.add(entry);
-            remove(&entry.path)
+            file::remove(&entry.path)
         })?;
         Ok(usage)
     }
@@ -117,7 +113,7 @@ impl DiskCache {
 impl Cache for DiskCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let (folder, path) = (Arc::clone(&self.0), self.0.entry(key));
-        blocking(move || folder.complain(read(&path)).flatten()).map(Option::flatten).boxed()
+        blocking(move || folder.complain(file::read(&path)).flatten()).map(Option::flatten).boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
@@ -140,19 +136,11 @@ impl Folder {
     }
 
     fn write(&self, key: &CacheKey, entry: &[u8]) -> io::Result<()> {
-        if entry.len() as u64 > LONGEST.min(self.limit) {
+        if entry.len() as u64 > file::LONGEST.min(self.limit) {
             return Ok(());
         }
-        let (path, unfinished) = (self.entry(key), self.unfinished());
-        make_folder(path.parent())?;
-        make_folder(unfinished.parent())?;
-        let written = create(&unfinished).and_then(|mut file| file.write_all(entry));
-        let written = written.and_then(|()| fs::rename(&unfinished, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&unfinished);
-        }
-        written?;
-        self.look_through(key, on_disk(entry.len() as u64))
+        file::write(&self.entry(key), &self.unfinished(), entry)?;
+        self.look_through(key, file::on_disk(entry.len() as u64))
     }
 
     /// A name that no other writer takes, not even one in another container with the same process id.
@@ -161,7 +149,7 @@ impl Folder {
         let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("{}-{count}-{nanos}", std::process::id());
-        self.path.join(VERSION).join("unfinished").join(name)
+        self.path.join(VERSION).join(UNFINISHED).join(name)
     }
 
     /// Deletes what is too much, now and then: a process that writes much looks after each 16th of the
@@ -200,26 +188,26 @@ impl Folder {
         self.each(|entry| {
             if excess > 0 && entry.used <= *last {
                 excess = excess.saturating_sub(entry.bytes);
-                remove(&entry.path)?;
+                file::remove(&entry.path)?;
             }
             Ok(())
         })
     }
 
     fn remove_abandoned(&self) -> io::Result<()> {
-        for file in list(&self.path.join(VERSION).join("unfinished"))? {
-            let is_old = file.used.elapsed().is_ok_and(|age| age > ABANDONED);
+        for unfinished in file::list(&self.path.join(VERSION).join(UNFINISHED))? {
+            let is_old = unfinished.used.elapsed().is_ok_and(|age| age > ABANDONED);
             if is_old {
-                remove(&file.path)?;
+                file::remove(&unfinished.path)?;
             }
         }
         Ok(())
     }
 
-    /// Visits all entries, a few hundredths of them at a time: there may be very many.
+    /// Visits all entries, of which a 256th is listed at a time: there may be very many.
     fn each(&self, mut visit: impl FnMut(&Kept) -> io::Result<()>) -> io::Result<()> {
         for group in 0..=u8::MAX {
-            let entries = list(&self.path.join(VERSION).join(format!("{group:02x}")))?;
+            let entries = file::list(&self.path.join(VERSION).join(format!("{group:02x}")))?;
             entries.iter().try_for_each(&mut visit)?;
         }
         Ok(())
@@ -239,80 +227,4 @@ impl Folder {
         }
         None
     }
-}
-
-/// An entry, marked as found; `None` where there is none.
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() > LONGEST {
-        return Ok(None);
-    }
-    if metadata.modified()?.elapsed().is_ok_and(|age| age > MARKED_EVERY) {
-        // A folder that can be read only still serves.
-        let _ = file.set_modified(SystemTime::now());
-    }
-    let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
-}
-
-/// The files of a folder; none where there is no such folder.
-fn list(folder: &Path) -> io::Result<Vec<Kept>> {
-    let listing = match fs::read_dir(folder) {
-        Ok(listing) => listing,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut files = Vec::new();
-    for file in listing {
-        let file = file?;
-        // Another process may have deleted it since.
-        let Ok(metadata) = file.metadata() else { continue };
-        let used = metadata.modified().unwrap_or(UNIX_EPOCH);
-        files.push(Kept { path: file.path(), bytes: on_disk(metadata.len()), used });
-    }
-    Ok(files)
-}
-
-/// The bytes of disk that a file of so many bytes takes.
-fn on_disk(bytes: u64) -> u64 {
-    bytes.max(1).next_multiple_of(BLOCK)
-}
-
-impl DiskUsage {
-    fn add(&mut self, entry: &Kept) {
-        self.entries += 1;
-        self.bytes += entry.bytes;
-    }
-}
-
-/// Deletes a file that another process may have deleted before.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Makes a folder that only this user can read: it may hold names of what is in private repos.
-fn make_folder(path: Option<&Path>) -> io::Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
