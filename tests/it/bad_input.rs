@@ -1,8 +1,10 @@
 //! Files that are broken, by accident or by design: each is a typed error that names the file and,
 //! where there is one, the tensor.
 
-use hf_meta::safetensors::{HeaderError, IndexError};
-use hf_meta::{Client, Error};
+mod refused;
+
+use hf_meta::Error;
+use hf_meta::safetensors::IndexError;
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, chain, file};
@@ -195,106 +197,4 @@ async fn an_index_from_windows_is_fine() {
         support::sharded("org/good").file("model.safetensors.index.json", File::whole(index));
     let hub = LocalHub::start([repo]).unwrap();
     assert_eq!(support::parse(&hub, "org/good").await.unwrap().parameter_count().total(), 2);
-}
-
-/// What a file claims is measured before a byte of it is kept.
-#[tokio::test]
-async fn limits_can_be_lowered() {
-    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let client = Client::builder().endpoint(hub.endpoint());
-    let small_index = client.clone().index_limit(10).build().unwrap();
-    let error = small_index.model("org/model").parse_safetensors_metadata().await.unwrap_err();
-    assert!(matches!(error, Error::TooLarge { limit: 10, .. }), "{error:?}");
-    let small_header = client.clone().header_limit(10).build().unwrap();
-    let error = small_header.model("org/model").parse_safetensors_metadata().await.unwrap_err();
-    let source =
-        matches!(error, Error::Header { source: HeaderError::OverLimit { limit: 10, .. }, .. });
-    assert!(source, "{error:?}");
-    assert!(
-        hub.log().iter().all(|entry| !entry.range.as_deref().unwrap_or("").contains("bytes=8-"))
-    );
-    let few_headers = client.headers_limit(60).build().unwrap();
-    let error = few_headers.model("org/model").parse_safetensors_metadata().await.unwrap_err();
-    assert!(matches!(error, Error::TooManyHeaders { limit: 60, .. }), "{error:?}");
-}
-
-#[tokio::test]
-async fn what_the_hub_refuses() {
-    let hub = LocalHub::builder()
-        .repo(support::sharded("org/open"))
-        .repo(support::sharded("org/private").private())
-        .repo(support::sharded("org/gated").gated())
-        .repo(support::sharded("org/disabled").disabled())
-        .repo(Repo::new("org/empty").file("pytorch_model.bin", File::whole("PK")))
-        .token("hf_good")
-        .outsider_token("hf_outsider")
-        .start()
-        .unwrap();
-    let cases = [
-        ("org/none", None, "repository `org/none` not found, or not open to this reader"),
-        (
-            "org/none",
-            Some("hf_good"),
-            "repository `org/none` not found, or not open to this reader",
-        ),
-        ("org/private", None, "repository `org/private` not found, or not open to this reader"),
-        (
-            "org/private",
-            Some("hf_outsider"),
-            "repository `org/private` not found, or not open to this reader",
-        ),
-        ("org/gated", None, "access to `org/gated` is restricted to readers who were granted it"),
-        (
-            "org/gated",
-            Some("hf_outsider"),
-            "access to `org/gated` is restricted to readers who were granted it",
-        ),
-        ("org/private", Some("hf_wrong"), "the token is not valid"),
-        ("org/disabled", None, "access to `org/disabled/model.safetensors` is denied"),
-        (
-            "org/empty",
-            None,
-            "no safetensors weights in `org/empty`: neither `model.safetensors` nor \
-             `model.safetensors.index.json` is there, but PyTorch (.bin), 1 file",
-        ),
-    ];
-    for (repo, token, message) in cases {
-        let builder = Client::builder().endpoint(hub.endpoint());
-        let builder = token.into_iter().fold(builder, hf_meta::ClientBuilder::token);
-        let error = builder.build().unwrap().model(repo).parse_safetensors_metadata().await;
-        let error = error.unwrap_err();
-        assert_eq!(error.to_string(), message);
-        assert!(error.is_not_found() || error.is_denied(), "{error:?}");
-        assert!(chain(&error).contains("[request id Root=1-"), "{error:?}");
-    }
-    let open = support::client(&hub).model("org/open");
-    let error = open.clone().revision("nope").parse_safetensors_metadata().await.unwrap_err();
-    assert_eq!(error.to_string(), "revision `nope` not found in `org/open`");
-    let error = open.path("c.safetensors").parse_safetensors_metadata().await.unwrap_err();
-    assert_eq!(error.to_string(), "`org/open/c.safetensors` not found");
-}
-
-/// Nothing is asked of anybody for a name that is none.
-#[tokio::test]
-async fn names_that_are_none() {
-    let hub = LocalHub::start([]).unwrap();
-    let client = support::client(&hub);
-    for name in ["", "a/b/c", "../x", "https://huggingface.co/gpt2", "./local", "a b", "a/b?c"] {
-        let error = client.model(name).parse_safetensors_metadata().await.unwrap_err();
-        assert!(error.is_usage(), "{name}: {error:?}");
-    }
-    let model = client.model("org/name");
-    for model in [model.clone().revision(""), model.path("../x")] {
-        assert!(model.parse_safetensors_metadata().await.unwrap_err().is_usage());
-    }
-    assert!(hub.log().is_empty());
-}
-
-#[test]
-fn settings_that_cannot_be() {
-    let endpoint = Client::builder().endpoint("huggingface.co").build().unwrap_err();
-    assert!(matches!(endpoint, Error::Endpoint { .. }));
-    let token = Client::builder().token("hf_s3cr3t\n").build().unwrap_err();
-    assert!(matches!(token, Error::Token));
-    assert!(!chain(&token).contains("s3cr3t"));
 }

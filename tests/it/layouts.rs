@@ -1,8 +1,10 @@
 //! Weights that are not where most repos have them.
 
+mod listings;
+
 use hf_meta::{Client, Error, SafetensorsParseFromRepo, Source};
 
-use crate::hub::{Fault, File, LocalHub, Repo};
+use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, weights};
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";
@@ -259,101 +261,4 @@ async fn several_sets_are_not_added_together() {
         let model = support::client(&hub).model("org/several").path(set.path.as_str());
         model.parse_safetensors_metadata().await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_repo_without_safetensors_says_what_it_has() {
-    let hub = LocalHub::start([
-        repo(
-            "org/other",
-            &["pytorch_model.bin", "a.gguf", "b.gguf", "training_args.bin", "config.json"],
-        ),
-        repo("org/nothing", &["README.md"]),
-    ])
-    .unwrap();
-    let said = |tail: &str| {
-        format!("neither `model.safetensors` nor `model.safetensors.index.json` is there{tail}")
-    };
-    let error = support::parse(&hub, "org/other").await.unwrap_err().to_string();
-    assert!(
-        error.ends_with(&said(", but PyTorch (.bin), 1 file; GGUF (.gguf), 2 files")),
-        "{error}"
-    );
-    let error = support::parse(&hub, "org/nothing").await.unwrap_err().to_string();
-    assert!(error.ends_with(&said("")), "{error}");
-    let config = hub.log().iter().filter(|entry| entry.path.contains("config.json")).count();
-    assert_eq!(config, 0, "that would count as a download");
-}
-
-/// The ordinary search has its requests pinned elsewhere; this is what asking for more adds.
-#[tokio::test]
-async fn other_sets_of_an_ordinary_repo_are_listed_when_asked_for() {
-    let hub = LocalHub::start([support::sharded("org/model")
-        .file("2_Dense/model.safetensors", weights(&["d"]))
-        .file("model.fp16.safetensors", weights(&["x"]))])
-    .unwrap();
-    let model = support::client(&hub).model("org/model");
-    let plain = model.parse_safetensors_metadata().await.unwrap();
-    assert_eq!(plain.facts().other_sets, None);
-    assert!(serde_json::to_value(&plain).unwrap().get("otherSets").is_none());
-    let before = hub.log().len();
-    let listed = model.other_sets(true).parse_safetensors_metadata().await.unwrap();
-    assert_eq!(hub.log().len() - before, before + 1);
-    let expected = ["2_Dense/model.safetensors", "model.fp16.safetensors"].map(str::to_owned);
-    assert_eq!(paths(&listed).1.unwrap(), expected);
-    let json = serde_json::to_value(&listed).unwrap();
-    assert_eq!(json["otherSets"][0]["path"], expected[0]);
-    assert_eq!(json["otherSets"][0]["files"], 1);
-}
-
-#[tokio::test]
-async fn listings_in_pages() {
-    let many: Vec<_> =
-        (0..25).map(|n| format!("checkpoint-{n:02}/adapter_model.safetensors")).collect();
-    let paths: Vec<_> = many.iter().map(String::as_str).chain(["z/any.safetensors"]).collect();
-    for is_mirror in [false, true] {
-        let hub = LocalHub::builder().repo(repo("org/many", &paths)).tree_page(10).base_path("/hf");
-        let hub = if is_mirror { hub.mirror() } else { hub }.start().unwrap();
-        let error = support::parse(&hub, "org/many").await.unwrap_err();
-        let Error::SeveralSets { sets, .. } = error else { panic!("{error:?}") };
-        assert_eq!(sets.len(), 26, "mirror: {is_mirror}");
-        let pages = asked(&hub).iter().filter(|line| line.contains("/tree/")).count();
-        assert_eq!(pages, 6, "51 folders and files, ten a page; none was asked of another host");
-    }
-}
-
-#[tokio::test]
-async fn listings_that_do_not_end_or_are_none() {
-    let hub = LocalHub::builder().repo(repo("org/any", &["a.safetensors"])).tree_page(1).start();
-    let hub = hub.unwrap();
-    let link = |to: &str| Fault::Header("link", format!("<{to}>; rel=\"next\""));
-    let cases = [
-        (link("https://huggingface.co/x?recursive=true"), "its pages have no end"),
-        (link("/x?cursor=1"), "its pages have no end"),
-        (Fault::WholeFile { is_chunked: true }, ""),
-        (Fault::Broken { after: 3 }, "failed to fetch"),
-        (Fault::Status(404, vec![]), "no safetensors weights in"),
-        (Fault::Status(501, vec![]), "no safetensors weights in"),
-        (Fault::Status(503, vec![]), "failed to fetch `list of files of org/any`"),
-    ];
-    let client = Client::builder().endpoint(hub.endpoint()).retry(hf_meta::RetryPolicy::never());
-    let client = client.build().unwrap();
-    for (fault, expected) in cases {
-        let spoiled = fault.clone();
-        hub.inject(move |request, _| request.path.contains("/tree/").then(|| spoiled.clone()));
-        let parsed = client.model("org/any").parse_safetensors_metadata().await;
-        let said = parsed.map_or_else(|error| support::chain(&error), |_| String::new());
-        assert!(
-            said.contains(expected) && said.is_empty() == expected.is_empty(),
-            "{fault:?}: {said}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_gated_repo_lists_its_files_but_does_not_show_them() {
-    let hub = LocalHub::start([repo("org/gated", &["any.safetensors"]).gated()]).unwrap();
-    let error = support::parse(&hub, "org/gated").await.unwrap_err();
-    assert!(matches!(error, Error::Gated { .. }), "{error:?}");
-    assert!(asked(&hub).iter().all(|line| !line.contains("/tree/")));
 }

@@ -1,109 +1,14 @@
 //! Repos as `huggingface_hub` has left them in its cache, read without asking any server.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+mod cache;
 
 use hf_meta::safetensors::Finding;
-use hf_meta::{Client, ClientBuilder, Error, SafetensorsParseFromRepo, Source};
-use tempfile::TempDir;
+use hf_meta::{Client, Error, Source};
 
+use self::cache::{ALL, COMMIT, OLDER, Offline, write};
+#[cfg(unix)]
+use self::cache::{Files, link};
 use crate::support::{chain, head};
-
-const COMMIT: &str = "1111111111111111111111111111111111111111";
-const OLDER: &str = "2222222222222222222222222222222222222222";
-
-/// A cache, and a server that nobody is to connect to.
-struct Offline {
-    cache: TempDir,
-    server: TcpListener,
-}
-
-/// How a snapshot holds its files.
-#[derive(Clone, Copy)]
-enum Files {
-    /// As links to blobs.
-    #[cfg(unix)]
-    Linked,
-    /// As links to blobs that are links to those that repos share.
-    #[cfg(unix)]
-    Shared,
-    /// Themselves, as where links are not to be had.
-    Copied,
-}
-
-#[cfg(unix)]
-const ALL: [Files; 3] = [Files::Linked, Files::Shared, Files::Copied];
-#[cfg(not(unix))]
-const ALL: [Files; 1] = [Files::Copied];
-
-impl Offline {
-    fn new() -> Self {
-        let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        server.set_nonblocking(true).unwrap();
-        Self { cache: tempfile::tempdir().unwrap(), server }
-    }
-
-    fn builder(&self) -> ClientBuilder {
-        let endpoint = format!("http://{}", self.server.local_addr().unwrap());
-        Client::builder().endpoint(endpoint).cache(self.cache.path()).offline(true)
-    }
-
-    async fn parse(&self, repo: &str, revision: &str) -> Result<SafetensorsParseFromRepo, Error> {
-        let model = self.builder().build().unwrap().model(repo).revision(revision);
-        let parsed = model.parse_safetensors_metadata().await;
-        let error = self.server.accept().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::WouldBlock, "somebody connected");
-        parsed
-    }
-
-    fn home(&self, repo: &str) -> PathBuf {
-        self.cache.path().join(repo)
-    }
-
-    fn point(&self, repo: &str, reference: &str, commit: &str) {
-        write(&self.home(repo).join("refs").join(reference), commit);
-    }
-
-    fn add(&self, repo: &str, commit: &str, path: &str, content: &[u8], files: Files) {
-        let file = self.home(repo).join("snapshots").join(commit).join(path);
-        #[cfg(unix)]
-        {
-            let hash = path.replace('/', "-");
-            let up = "../".repeat(path.split('/').count() + 1);
-            let blob = self.home(repo).join("blobs").join(&hash);
-            match files {
-                Files::Copied => write(&file, content),
-                Files::Linked => {
-                    write(&blob, content);
-                    link(&file, format!("{up}blobs/{hash}"));
-                }
-                Files::Shared => {
-                    write(&self.cache.path().join("blobs/00").join(&hash), content);
-                    link(&blob, format!("../../blobs/00/{hash}"));
-                    link(&file, format!("{up}blobs/{hash}"));
-                }
-            }
-        }
-        #[cfg(not(unix))]
-        match files {
-            Files::Copied => write(&file, content),
-        }
-    }
-}
-
-fn write(path: &Path, content: impl AsRef<[u8]>) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
-}
-
-#[cfg(unix)]
-fn link(path: &Path, to: impl AsRef<Path>) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let _ = fs::remove_file(path);
-    std::os::unix::fs::symlink(to, path).unwrap();
-}
 
 /// A file of one tensor of one byte.
 fn weights(tensor: &str) -> Vec<u8> {

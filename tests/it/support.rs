@@ -71,6 +71,15 @@ pub(crate) fn sharded(repo: &str) -> Repo {
         .file("b.safetensors", weights(&["y"]))
 }
 
+/// A repo at a commit of one tensor, which has another commit, of two.
+pub(crate) fn moving(repo: &str, old: &str, new: &str) -> Repo {
+    Repo::new(repo)
+        .commit(new)
+        .file("model.safetensors", weights(&["x", "y"]))
+        .commit(old)
+        .file("model.safetensors", weights(&["x"]))
+}
+
 /// Tells a process that it was started for one test.
 const ALONE: &str = "HF_META_TEST_ALONE";
 

@@ -1,10 +1,12 @@
 //! `verify` finds what is planted, and nothing else.
 
-use hf_meta::safetensors::{Finding, Severity};
+mod planted;
+
+use hf_meta::safetensors::Finding;
 use hf_meta::{Client, Verdict};
 use serde_json::{Value, json};
 
-use crate::checkpoint::{Checkpoint, INDEX};
+use crate::checkpoint::Checkpoint;
 use crate::cli::run;
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
@@ -15,174 +17,14 @@ const SHARD: &str = "model_00007-of-00072.safetensors";
 const OTHER: &str = "model_00006-of-00072.safetensors";
 const TENSOR: &str = "h.5.input_layernorm.weight";
 
-/// A shard of the same model, split into fewer.
-const LEFT_OVER: &str = "model_00001-of-00036.safetensors";
-
-/// What is wrong, how it comes about, and the kinds of all findings that it gives cause for.
-type Defect = (&'static str, fn(&mut Checkpoint), &'static [&'static str]);
-
-const ERRORS: &[Defect] = &[
-    ("a byte too few", |set| *set.data(SHARD) -= 1, &["badHeader"]),
-    ("a byte too many", |set| *set.data(SHARD) += 1, &["badHeader"]),
-    ("another shape", |set| set.entry(SHARD, TENSOR)["shape"] = json!([14_335]), &["badHeader"]),
-    ("another dtype", |set| set.entry(SHARD, TENSOR)["dtype"] = json!("F32"), &["badHeader"]),
-    (
-        "an overlap",
-        |set| *span(set) = json!([1_233_297_406_u64, 1_233_326_078_u64]),
-        &["badHeader"],
-    ),
-    (
-        "a git-LFS pointer",
-        |set| set.replace(SHARD, "version https://git-lfs.github.com/"),
-        &["badHeader"],
-    ),
-    (
-        "two broken shards",
-        |set| {
-            *set.data(SHARD) += 1;
-            *set.data(OTHER) += 1;
-        },
-        &["badHeader", "badHeader"],
-    ),
-    ("no shard", |set| drop(set.shards.remove(SHARD)), &["noFile"]),
-    ("no tensor", |set| *set.place("ghost.weight") = json!(SHARD), &["missing"]),
-    ("a tensor in two shards", |set| set.add(OTHER, TENSOR), &["inTwoShards"]),
-    ("an index with a conflict", |set| set.replace(INDEX, "{\n<<<<<<< HEAD\n"), &["badIndex"]),
-    (
-        "an index of paths outside",
-        |set| *set.place(TENSOR) = json!("../x.safetensors"),
-        &["badIndex"],
-    ),
-    (
-        "a lost output embedding",
-        |set| {
-            output(set);
-            tie(set, false);
-        },
-        &["missing"],
-    ),
-];
-
-const WARNINGS: &[Defect] = &[
-    ("a tensor that the index does not name", |set| set.add(SHARD, "extra"), &["notInIndex"]),
-    ("a tensor in another shard", |set| *set.place(TENSOR) = json!(OTHER), &["otherShard"]),
-    ("another total size", |set| set.index["metadata"]["total_size"] = json!(1), &["totalSize"]),
-    (
-        "another total of parameters",
-        |set| set.index["metadata"]["total_parameters"] = json!(333_312),
-        &["totalParameters"],
-    ),
-    (
-        "an unknown dtype",
-        |set| set.entry(SHARD, TENSOR)["dtype"] = json!("BF17"),
-        &["unknownDtype"],
-    ),
-    ("a number left out", leave_out, &["numberMissing"]),
-    (
-        "a number too high",
-        |set| set.rename(SHARD, "model_00073-of-00072.safetensors"),
-        &["numberBeyond"],
-    ),
-    ("a number twice", |set| set.rename(SHARD, "model_6-of-00072.safetensors"), &["numberTwice"]),
-    (
-        "another number of shards",
-        |set| set.rename(SHARD, "model_00007-of-00073.safetensors"),
-        &["numberOf"],
-    ),
-    ("a shard of another split", |set| set.replace(LEFT_OVER, "anything"), &["leftOver"]),
-    (
-        "a tied output embedding in the index",
-        |set| {
-            output(set);
-            tie(set, true);
-        },
-        &["droppedTied"],
-    ),
-    ("no output embedding", |set| tie(set, false), &["noOutput"]),
-    ("a config that is none", |set| set.replace("config.json", "<html>"), &["config"]),
-];
-
-const NOTES: &[Defect] = &[
-    ("a tied output embedding", |set| tie(set, true), &["tied"]),
-    (
-        "a tied output embedding that is stored",
-        |set| {
-            set.add(SHARD, "lm_head.weight");
-            *set.place("lm_head.weight") = json!(SHARD);
-            set.index["metadata"]["total_size"] = json!(352_494_542_849_u64);
-            tie(set, true);
-        },
-        &["tiedTwice"],
-    ),
-    ("a config that says nothing of it", |set| set.replace("config.json", "{}"), &[]),
-];
-
-fn span(set: &mut Checkpoint) -> &mut Value {
-    &mut set.entry(SHARD, TENSOR)["data_offsets"]
-}
-
-/// The index names an output embedding.
-fn output(set: &mut Checkpoint) {
-    *set.place("lm_head.weight") = json!(SHARD);
-}
-
 fn tie(set: &mut Checkpoint, tied: bool) {
     let config = json!({ "tie_word_embeddings": tied, "architectures": ["BloomForCausalLM"] });
     set.replace("config.json", &config.to_string());
 }
 
-/// A shard that the index never heard of, nor of its tensors.
-fn leave_out(set: &mut Checkpoint) {
-    let (header, bytes) = set.shards.remove(SHARD).unwrap();
-    for tensor in header.as_object().unwrap().keys() {
-        set.unlist(tensor);
-    }
-    set.index["metadata"]["total_size"] = json!(352_494_542_848 - bytes);
-}
-
 async fn verdict(repo: Repo) -> Verdict {
     let hub = LocalHub::start([repo]).unwrap();
     support::client(&hub).model("org/planted").verify().await.unwrap()
-}
-
-/// Plants each defect, and returns what is said of it.
-async fn check(defects: &[Defect], severity: Severity) -> String {
-    let mut said = Vec::new();
-    for (name, plant, kinds) in defects {
-        let mut set = Checkpoint::of(BLOOM);
-        plant(&mut set);
-        let verdict = verdict(set.repo("org/planted")).await;
-        let json = serde_json::to_value(&verdict).unwrap();
-        let found: Vec<_> = json["findings"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|found| found["kind"].as_str().unwrap())
-            .collect();
-        assert_eq!(found, *kinds, "{name}: {:?}", verdict.findings);
-        assert!(verdict.findings.iter().all(|finding| finding.severity() == severity), "{name}");
-        assert_eq!(verdict.is_valid(), severity < Severity::Error, "{name}");
-        assert!(verdict.is_complete(), "{name}");
-        let findings: Vec<_> =
-            verdict.findings.iter().map(|finding| format!("  {finding}\n")).collect();
-        said.push(format!("{name}\n{}", findings.concat()));
-    }
-    said.concat()
-}
-
-#[tokio::test]
-async fn errors() {
-    insta::assert_snapshot!(check(ERRORS, Severity::Error).await);
-}
-
-#[tokio::test]
-async fn warnings() {
-    insta::assert_snapshot!(check(WARNINGS, Severity::Warning).await);
-}
-
-#[tokio::test]
-async fn notes() {
-    insta::assert_snapshot!(check(NOTES, Severity::Note).await);
 }
 
 #[tokio::test]

@@ -1,11 +1,9 @@
-//! What badges and the JSON say, and for how long it may be kept.
+//! What badges and the JSON say.
 
-use std::time::Duration;
-
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ask, client, get, router, settings};
+use super::{get, router, settings};
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
 
@@ -114,129 +112,6 @@ async fn the_api_gives_what_the_command_prints() {
         }
         assert_eq!(found, expected);
     }
-}
-
-#[tokio::test]
-async fn headers_for_browsers_proxies_and_readers_that_have_it_already() {
-    let hub = support::documented();
-    let router = router(&hub, settings());
-    let badge = get(&router, "/badge/gpt2.svg").await;
-    assert_eq!(badge.header("cache-control"), "public, max-age=3600, stale-while-revalidate=86400");
-    for (name, value) in [
-        ("access-control-allow-origin", "*"),
-        ("cross-origin-resource-policy", "cross-origin"),
-        ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
-    ] {
-        assert_eq!(badge.header(name), value);
-    }
-    assert!(badge.header("content-security-policy").starts_with("default-src 'none'"));
-    assert_eq!(badge.header("set-cookie"), "");
-
-    let etag = badge.header("etag").to_owned();
-    for known in [etag.clone(), format!("W/{etag}"), format!("\"x\", {etag}"), "*".to_owned()] {
-        let again =
-            ask(&router, Method::GET, "/badge/gpt2.svg", &[("if-none-match", &known)]).await;
-        assert_eq!((again.status, again.body.as_str()), (StatusCode::NOT_MODIFIED, ""), "{known}");
-        assert_eq!(again.header("etag"), etag);
-        assert!(again.header("cache-control").starts_with("public"));
-    }
-    let known = [("if-none-match", etag.as_str())];
-    let other = ask(&router, Method::GET, "/badge/gpt2.svg?style=social", &known).await;
-    assert_eq!(other.status, StatusCode::OK, "another style is another picture");
-
-    let head = ask(&router, Method::HEAD, "/badge/gpt2.svg", &[]).await;
-    assert_eq!((head.status, head.body.as_str()), (StatusCode::OK, ""));
-    assert_eq!(head.header("content-length"), badge.body.len().to_string());
-    assert_eq!(head.header("etag"), etag);
-    assert_eq!(
-        ask(&router, Method::POST, "/badge/gpt2.svg", &[]).await.status,
-        StatusCode::METHOD_NOT_ALLOWED
-    );
-}
-
-#[tokio::test]
-async fn what_is_pinned_is_kept_for_ever() {
-    let hub = LocalHub::start([support::sharded("org/model")
-        .commit(&"1".repeat(40))
-        .file("model.safetensors", support::weights(&["x"]))])
-    .unwrap();
-    let mut settings = settings();
-    settings.fresh = Duration::ZERO;
-    let router = router(&hub, settings);
-    let path = format!("/badge/org/model.svg?revision={}", "1".repeat(40));
-    let badge = get(&router, &path).await;
-    assert_eq!(badge.header("cache-control"), "public, max-age=31536000, immutable");
-    hub.clear_log();
-    get(&router, &path).await;
-    assert_eq!(hub.log().len(), 0);
-}
-
-/// A branch that moves shows its new figures, and a Hub that fails takes none away.
-#[tokio::test]
-async fn old_figures_are_shown_while_new_ones_are_looked_for() {
-    let (old, new) = ("1".repeat(40), "2".repeat(40));
-    let repo = Repo::new("org/moving")
-        .commit(&new)
-        .file("model.safetensors", support::weights(&["x", "y"]))
-        .commit(&old)
-        .file("model.safetensors", support::weights(&["x"]));
-    let hub = LocalHub::start([repo]).unwrap();
-    let mut settings = settings();
-    settings.fresh = Duration::ZERO;
-    let router = router(&hub, settings);
-    let title = async || get(&router, "/badge/org/moving.svg").await.title();
-    assert_eq!(title().await, "params: 1");
-    hub.inject(|_, _| Some(Fault::Status(500, Vec::new())));
-    for _ in 0..20 {
-        assert_eq!(title().await, "params: 1");
-        tokio::task::yield_now().await;
-    }
-    hub.inject(|_, _| None);
-    hub.move_branch("org/moving", "main", &new);
-    // The failed look is kept for a while, and then the new figures appear, whenever that is.
-    let client = client(&hub);
-    let service = hf_meta::server::Service::new(client, {
-        let mut settings = super::settings();
-        settings.fresh = Duration::ZERO;
-        settings
-    });
-    let router = service.router();
-    assert_eq!(get(&router, "/badge/org/moving.svg").await.title(), "params: 2");
-    hub.move_branch("org/moving", "main", &old);
-    let mut last = String::new();
-    for _ in 0..100_000 {
-        last = get(&router, "/badge/org/moving.svg").await.title();
-        if last == "params: 1" {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(last, "params: 1");
-}
-
-#[tokio::test]
-async fn a_slow_look_goes_on_while_the_badge_says_so() {
-    let hub = support::documented();
-    let mut settings = settings();
-    settings.patience = Duration::ZERO;
-    let router = router(&hub, settings);
-    let first = get(&router, "/badge/bigscience/bloom.svg").await;
-    assert_eq!((first.status, first.title().as_str()), (StatusCode::OK, "params: pending"));
-    assert_eq!(first.header("cache-control"), "public, max-age=10");
-    let api = get(&router, "/api/models/bigscience/bloom").await;
-    assert_eq!((api.status, api.header("retry-after")), (StatusCode::ACCEPTED, "5"));
-    let started = hub.log().len();
-    let title = loop {
-        let title = get(&router, "/badge/bigscience/bloom.svg").await.title();
-        if title != "params: pending" {
-            break title;
-        }
-        tokio::task::yield_now().await;
-    };
-    assert_eq!(title, "params: 176B");
-    assert!(hub.log().len() >= started);
-    assert_eq!(hub.log().len(), 3 + 72 * 2, "one look, however often it was asked for");
 }
 
 #[tokio::test]

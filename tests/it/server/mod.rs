@@ -4,6 +4,7 @@ mod badges;
 mod bounds;
 #[cfg(unix)]
 mod browser;
+mod freshness;
 mod hostile;
 mod process;
 mod shared;

@@ -1,0 +1,131 @@
+//! The folder that entries are kept in, and whatever may become of it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use hf_meta::{DiskCache, Summary};
+
+use super::{builder, figures, files, parse};
+use crate::hub::{LocalHub, Repo};
+use crate::support;
+
+/// Whatever a file of the cache is turned into: read anew, with the same figures, and mended.
+#[tokio::test]
+async fn a_broken_entry_is_a_miss() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let spoil: [fn(Vec<u8>) -> Vec<u8>; 5] = [
+        |_| Vec::new(),
+        |entry| entry[..entry.len() / 2].to_vec(),
+        |mut entry| {
+            entry[40] ^= 1;
+            entry
+        },
+        |entry| vec![0; entry.len()],
+        |entry| [entry, vec![0]].concat(),
+    ];
+    for spoil in spoil {
+        let folder = tempfile::tempdir().unwrap();
+        let fresh = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+        let entries = files(folder.path());
+        assert_eq!(entries.len(), 2, "one of the commit, one of the branch");
+        for entry in &entries {
+            fs::write(entry, spoil(fs::read(entry).unwrap())).unwrap();
+        }
+        let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+        assert_eq!(figures(&again), figures(&fresh));
+        assert_eq!(again.facts().cost.requests, fresh.facts().cost.requests);
+        let mended = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+        assert_eq!(mended.facts().cost.requests, 1);
+    }
+}
+
+/// An entry that is whole, but of another key: as by a file that was copied.
+#[tokio::test]
+async fn an_entry_in_the_place_of_another_is_a_miss() {
+    let repos = [
+        Repo::new("org/a").file("model.safetensors", support::weights(&["x"])),
+        Repo::new("org/b").file("model.safetensors", support::weights(&["x", "y"])),
+    ];
+    let hub = LocalHub::start(repos).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    parse(builder(&hub, folder.path()), "org/a").await.unwrap();
+    let of_a = files(folder.path());
+    parse(builder(&hub, folder.path()), "org/b").await.unwrap();
+    for other in files(folder.path()) {
+        if !of_a.contains(&other) {
+            let same_kind = |entry: &&PathBuf| {
+                (fs::read(entry).unwrap().len() > 115) == (fs::read(&other).unwrap().len() > 115)
+            };
+            fs::copy(of_a.iter().find(same_kind).unwrap(), &other).unwrap();
+        }
+    }
+    let parsed = parse(builder(&hub, folder.path()), "org/b").await.unwrap();
+    assert_eq!(parsed.parameter_count().total(), 2);
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_used_fails_no_call() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for _ in 0..2 {
+        let parsed = parse(builder(&hub, &file), "org/model").await.unwrap();
+        assert_eq!(parsed.parameter_count().total(), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_cache_stays_within_its_limit() {
+    let repo =
+        |n| Repo::new(&format!("org/m{n}")).file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start((0..200).map(repo)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = DiskCache::with_limit(folder.path(), 80 * 4_096);
+    let client = hf_meta::Client::builder().endpoint(hub.endpoint()).header_cache(cache.clone());
+    let client = client.build().unwrap();
+    for n in 0..200 {
+        client.model(format!("org/m{n}")).parse_safetensors_metadata().await.unwrap();
+        // What one process writes between two looks is a 16th of the limit, and an entry.
+        assert!(cache.usage().unwrap().bytes <= 86 * 4_096, "after {n}");
+    }
+    hub.clear_log();
+    client.model("org/m199").parse_safetensors_metadata().await.unwrap();
+    assert_eq!(hub.log().len(), 1, "the newest are those that stay");
+    assert!(cache.usage().unwrap().entries > 10);
+}
+
+#[tokio::test]
+async fn clearing_deletes_entries_and_nothing_else() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("letter.txt");
+    fs::write(&other, "dear").unwrap();
+    let first = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+    let cache = DiskCache::new(folder.path());
+    assert_eq!(cache.usage().unwrap().entries, 2);
+    assert_eq!(cache.clear().unwrap().entries, 2);
+    assert_eq!(files(folder.path()), [other]);
+    let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+    assert_eq!(again.facts().cost.requests, first.facts().cost.requests);
+    assert!(serde_json::to_string(&Summary(&again)).unwrap().contains("\"parameterTotal\":2"));
+}
+
+/// Many at once, of one folder: everybody gets the figures, and the folder is in order afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_readers_and_writers_share_a_folder() {
+    let hub = support::documented();
+    let folder = tempfile::tempdir().unwrap();
+    let reads = (0..32).map(|n| {
+        let repo = ["gpt2", "roberta-base", "bigscience/bloom-560m"][n % 3];
+        let builder = builder(&hub, folder.path());
+        tokio::spawn(async move { parse(builder, repo).await.unwrap().parameter_count().total() })
+    });
+    let totals: Vec<_> = futures::future::join_all(reads.collect::<Vec<_>>()).await;
+    let expected = [137_022_720, 124_697_433 + 514, 559_214_592];
+    for (n, total) in totals.into_iter().enumerate() {
+        assert_eq!(total.unwrap(), expected[n % 3]);
+    }
+    assert_eq!(DiskCache::new(folder.path()).usage().unwrap().entries, 6);
+    assert_eq!(files(folder.path()).len(), 6, "nothing unfinished is left");
+}

@@ -1,0 +1,124 @@
+//! What the command takes from the environment, and from the machine.
+
+use super::{Ran, hf_meta};
+use crate::hub::LocalHub;
+use crate::support::{self, head};
+
+#[test]
+fn what_the_environment_says() {
+    let hub = LocalHub::builder().repo(support::sharded("org/gated").gated()).token("hf_good");
+    let hub = hub.start().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("token"), "hf_good\n").unwrap();
+    std::fs::write(home.path().join("other"), "hf_good").unwrap();
+    let other = home.path().join("other");
+    let cases: [(&[(&str, &str)], i32); 7] = [
+        (&[], 3),
+        (&[("HF_TOKEN", "hf_good")], 0),
+        (&[("HF_TOKEN", " hf_good\n")], 0),
+        (&[("HF_HOME", home.path().to_str().unwrap())], 0),
+        (&[("HF_TOKEN_PATH", other.to_str().unwrap())], 0),
+        (&[("HF_TOKEN", "hf_good"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")], 3),
+        (&[("HF_TOKEN", "hf_wrong"), ("HF_HOME", home.path().to_str().unwrap())], 3),
+    ];
+    for (variables, code) in cases {
+        let mut command = hf_meta(hub.endpoint());
+        let ran = Ran::of(command.envs(variables.iter().copied()).arg("org/gated"));
+        assert_eq!(ran.code, code, "{variables:?}");
+    }
+    let mut flag = hf_meta(hub.endpoint());
+    flag.args(["org/gated", "--token", "hf_good"]).env("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1");
+    assert_eq!(Ran::of(&mut flag).code, 0);
+}
+
+/// A proxy of the environment is asked in place of the Hub, unless the host is excepted.
+#[test]
+fn proxies_of_the_environment() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let nobody = "http://127.0.0.1:1";
+    let proxied = || {
+        let mut command = hf_meta(hub.endpoint());
+        command.env("http_proxy", nobody).args(["org/model", "--retries", "0"]);
+        command
+    };
+    assert_eq!(Ran::of(&mut proxied()).code, 3);
+    assert_eq!(Ran::of(proxied().env("no_proxy", "127.0.0.1")).code, 0);
+}
+
+#[test]
+fn what_was_read_is_kept_unless_it_is_not_to_be() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ran = |args: &[&str]| {
+        hub.clear_log();
+        let mut command = hf_meta(hub.endpoint());
+        let data = Ran::of(command.env("HF_META_CACHE", folder.path()).args(args)).data();
+        (data, hub.log().len())
+    };
+    let place = folder.path().display();
+    let [model, cold] = [["org/model", "--json"], ["org/model", "--no-cache"]];
+    let requests = ran(&cold).1;
+    assert_eq!(ran(&["cache", "info"]).0, format!("{place}\n0 B in 0 files of at most 268.4 MB\n"));
+    assert_eq!([ran(&model).1, ran(&model).1, ran(&cold).1], [requests, 1, requests]);
+    assert!(ran(&["cache", "info"]).0.contains(" in 2 files of at most"));
+    let cleared = ran(&["cache", "clear"]).0;
+    assert!(cleared.ends_with(&format!(" in 2 files from {place}\n")), "{cleared}");
+    assert_eq!(ran(&model).1, requests);
+    let off = Ran::of(hf_meta(hub.endpoint()).args(["cache", "info"])).data();
+    assert_eq!(off, "nothing is kept: there is no folder for it\n");
+}
+
+#[test]
+fn a_machine_without_certificates() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let none = [("SSL_CERT_FILE", "/dev/null"), ("SSL_CERT_DIR", "/nonexistent")];
+    assert_eq!(Ran::of(hf_meta(hub.endpoint()).envs(none).arg("org/model")).code, 0);
+}
+
+/// What the command finds in the cache of an environment.
+#[test]
+fn offline_by_flag_and_by_environment() {
+    /// Environment, arguments, and the exit status.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], i32);
+    let home = tempfile::tempdir().unwrap();
+    let hub = home.path().join("hub/models--org--model");
+    let commit = "1".repeat(40);
+    for (path, content) in [
+        ("refs/main".to_owned(), commit.clone().into_bytes()),
+        (
+            format!("snapshots/{commit}/any.safetensors"),
+            head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#),
+        ),
+    ] {
+        std::fs::create_dir_all(hub.join(&path).parent().unwrap()).unwrap();
+        std::fs::write(hub.join(&path), content).unwrap();
+    }
+    let [home, cache] = [home.path().to_owned(), home.path().join("hub")]
+        .map(|path| path.to_str().unwrap().to_owned());
+    let cases: [Case; 8] = [
+        (&[("HF_HOME", &home)], &["--offline"], 0),
+        (&[("HF_HOME", &home), ("HF_HUB_OFFLINE", "1")], &[], 0),
+        (&[("HF_HOME", &home), ("HF_HUB_OFFLINE", "True")], &[], 0),
+        (&[("HF_HUB_CACHE", &cache), ("TRANSFORMERS_OFFLINE", "yes")], &[], 0),
+        (&[("HUGGINGFACE_HUB_CACHE", &cache), ("HF_HUB_OFFLINE", "on")], &[], 0),
+        (
+            &[("HF_HOME", &home), ("HF_HUB_OFFLINE", "0"), ("TRANSFORMERS_OFFLINE", "1")],
+            &["--retries", "0"],
+            3,
+        ),
+        (&[("HF_HOME", &home)], &["--retries", "0"], 3),
+        (&[("HF_HUB_OFFLINE", "1")], &[], 3),
+    ];
+    for (variables, args, code) in cases {
+        let mut command = hf_meta("http://127.0.0.1:1");
+        let ran = Ran::of(command.envs(variables.iter().copied()).arg("org/model").args(args));
+        assert_eq!(ran.code, code, "{variables:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout.contains(&commit), code == 0, "{variables:?}");
+    }
+    let missing = Ran::of(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
+    assert!(
+        missing.stderr.contains("help: `hf download org/none` fetches it"),
+        "{}",
+        missing.stderr
+    );
+}

@@ -1,0 +1,116 @@
+//! What is said, and with which status, where there is nothing to print.
+
+use super::{Ran, run};
+use crate::bad_input::{bad_files, bad_indexes};
+use crate::hub::{File, LocalHub, Repo};
+use crate::support;
+
+#[test]
+fn exit_statuses() {
+    let hub = LocalHub::builder()
+        .repo(support::sharded("org/good"))
+        .repo(Repo::new("org/empty"))
+        .repo(Repo::new("org/bad").file("model.safetensors", File::whole("")))
+        .repo(support::sharded("org/gated").gated())
+        .start()
+        .unwrap();
+    let cases: [(&[&str], i32); 18] = [
+        (&["org/good"], 0),
+        (&["-v", "verify", "org/good"], 0),
+        (&["--json", "verify", "org/good"], 2),
+        (&["--", "verify"], 3),
+        (&["hf://verify"], 3),
+        (&["org/empty"], 1),
+        (&["org/bad"], 1),
+        (&["org/good", "--path", "c.safetensors"], 1),
+        (&["./nowhere/model.safetensors"], 1),
+        (&["org/none"], 3),
+        (&["org/gated"], 3),
+        (&["org/good", "--revision", "nope"], 3),
+        (&["a/b/c"], 2),
+        (&["./nowhere", "--revision", "main"], 2),
+        (&["org/good", "--endpoint", "nope"], 2),
+        (&["org/good", "--filter", "*"], 2),
+        (&["org/good", "--json", "--tensors"], 2),
+        (&[], 2),
+    ];
+    for (args, code) in cases {
+        let ran = run(&hub, args);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout.is_empty(), code != 0, "{args:?}");
+        assert_eq!(ran.stderr.is_empty(), code == 0, "{args:?}");
+    }
+    let mixed = run(&hub, &["org/empty", "org/good", "org/none"]);
+    assert_eq!(mixed.code, 3);
+    assert!(mixed.stdout.contains("org/good"), "the others are read all the same");
+}
+
+/// Whatever is wrong with a file: an error that names it, and nothing that could be taken for a result.
+#[test]
+fn nothing_of_a_broken_file_is_printed_as_data() {
+    let single =
+        |(n, (file, _))| Repo::new(&format!("org/file-{n}")).file("model.safetensors", file);
+    let sharded = |(n, (index, _))| {
+        support::sharded(&format!("org/index-{n}")).file("model.safetensors.index.json", index)
+    };
+    let repos: Vec<_> = (bad_files().into_iter().enumerate().map(single))
+        .chain(bad_indexes().into_iter().enumerate().map(sharded))
+        .collect();
+    let names: Vec<_> = repos.iter().map(|repo| repo.id().to_owned()).collect();
+    let hub = LocalHub::start(repos).unwrap();
+    for view in [&[][..], &["--json"], &["--json", "--summary"], &["--tensors"], &["--metadata"]] {
+        let args: Vec<_> = names.iter().map(String::as_str).chain(view.iter().copied()).collect();
+        let Ran { code, stdout, stderr } = run(&hub, &args);
+        assert_eq!((code, stdout.as_str()), (1, ""), "{view:?}");
+        for name in &names {
+            assert!(
+                stderr.contains(&format!("error: {name}: `{name}/model.safetensors")),
+                "{name}"
+            );
+        }
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
+}
+
+#[test]
+fn errors_say_what_to_do_next() {
+    let hub = LocalHub::builder()
+        .repo(support::sharded("org/gated").gated())
+        .repo(Repo::new("src").file("x.bin", File::whole("")))
+        .start()
+        .unwrap();
+    let endpoint = hub.endpoint();
+    let cases: [(&[&str], &str, String); 6] = [
+        (
+            &["org/gated"],
+            "error: access to `org/gated`",
+            format!("accept its conditions at {endpoint}/org/gated,"),
+        ),
+        (
+            &["org/gated", "--token", "hf_old"],
+            "error: the token is not valid",
+            format!("{endpoint}/settings/tokens"),
+        ),
+        (&["org/none"], "error: repository `org/none` not found", "check the spelling".to_owned()),
+        (&["src"], "error: no safetensors weights in `src`", "write ./src".to_owned()),
+        (
+            &["a b"],
+            "error: `a b` names nothing that can be read\n  caused by: `a b` is not the name of a repo",
+            "`hf-meta --help`".to_owned(),
+        ),
+        (
+            &["org/x", "--endpoint", "http://127.0.0.1:1", "--retries", "0"],
+            "error: failed to fetch",
+            "is that server reachable".to_owned(),
+        ),
+    ];
+    for (args, message, help) in cases {
+        let Ran { stdout, stderr, .. } = run(&hub, args);
+        assert_eq!(stdout, "");
+        assert!(stderr.starts_with(message), "{stderr}");
+        assert!(
+            stderr.lines().any(|line| line.starts_with("  help: ") && line.contains(&help)),
+            "{stderr}"
+        );
+    }
+}

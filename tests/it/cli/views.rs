@@ -1,0 +1,140 @@
+//! What is printed for people.
+
+use serde_json::Value;
+
+use super::run;
+use crate::hub::{File, LocalHub, Repo};
+use crate::quantization::tensors;
+use crate::support::{self, head};
+
+/// Without the duration, which is no two times the same.
+fn without_seconds(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.rsplit_once(", ") {
+        Some((line, seconds)) if seconds.ends_with(" s") => format!("{line}, … s"),
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn tables() {
+    let hub = support::documented();
+    let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b"]).data();
+    insta::assert_snapshot!(without_seconds(&stdout));
+}
+
+/// Experts packed eight to an element, a mask, and what is beside them.
+fn packed_experts() -> Repo {
+    let weights = tensors(&[
+        ("h.0.mlp.experts.0.qweight", "I32", &[1_000, 4_000], 4),
+        ("h.0.mlp.experts.1.qweight", "I32", &[1_000, 4_000], 4),
+        ("h.0.mlp.experts.0.scales", "F16", &[1_000], 2),
+        ("h.0.attn.bias", "F32", &[1, 1, 64, 64], 4),
+        ("norm.weight", "BF16", &[500], 2),
+    ]);
+    let config = r#"{"quantization_config":{"quant_method":"GPTQ","bits":4},
+        "num_local_experts":2,"num_experts_per_tok":1}"#;
+    Repo::new("org/packed")
+        .file("model.safetensors", weights)
+        .file("config.json", File::whole(config))
+}
+
+#[test]
+fn quantized_models_are_explained() {
+    let hub = LocalHub::start([packed_experts()]).unwrap();
+    let table = run(&hub, &["org/packed"]).data();
+    insta::assert_snapshot!("quantized", without_seconds(&table));
+    insta::assert_snapshot!("explained", run(&hub, &["org/packed", "--explain"]).data());
+    let json = run(&hub, &["org/packed", "--json", "--summary"]).data();
+    let mut json: Value = serde_json::from_str(&json).unwrap();
+    json["cost"] = Value::from("some");
+    insta::assert_json_snapshot!("quantized_json", json);
+}
+
+#[test]
+fn nothing_adds_up_to_nothing() {
+    let hub = support::documented();
+    let stdout = run(&hub, &["example/lora-without-weights"]).data();
+    let table: Vec<_> = stdout.lines().skip(1).take(2).collect();
+    let rows = ["dtype  parameters  bytes  share", "total           0    0 B      -"];
+    assert_eq!(table, rows, "{stdout}");
+}
+
+#[test]
+fn masks_are_explained() {
+    let hub = support::documented();
+    insta::assert_snapshot!("explained_gpt2", run(&hub, &["gpt2", "--explain"]).data());
+}
+
+#[test]
+fn tensors_through_a_filter() {
+    let hub = support::documented();
+    let stdout = run(&hub, &["gpt2", "--tensors", "--filter", "h.11.attn.*"]).data();
+    insta::assert_snapshot!(stdout);
+    let all = run(&hub, &["bigscience/bloom", "--tensors"]).data();
+    assert_eq!(all.lines().count(), 1 + 845);
+}
+
+#[test]
+fn trees() {
+    let hub = support::documented();
+    let repos = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "openai/gpt-oss-20b"];
+    let stdout = run(&hub, &[&repos[..], &["--tree"]].concat()).data();
+    insta::assert_snapshot!(stdout);
+}
+
+#[test]
+fn metadata_of_index_and_files() {
+    let header =
+        r#"{"__metadata__":{"format":"pt","modelspec.title":"A \u001b[31mred\u001b[0m title"}}"#;
+    let index = r#"{"metadata":{"total_size":2,"note":"n"},"weight_map":{"x":"a.safetensors"}}"#;
+    let repo = Repo::new("org/spec")
+        .file("model.safetensors.index.json", File::whole(index))
+        .file("a.safetensors", support::weights(&["x"]))
+        .file("spec.safetensors", File::whole(head(header)));
+    let hub = LocalHub::start([repo]).unwrap();
+    let index = run(&hub, &["org/spec", "--metadata"]);
+    assert_eq!((index.code, &*index.stdout), (0, "org/spec\nnote = n\ntotal_size = 2\n"));
+    assert!(index.stderr.contains("declares 2 bytes of tensors, but they have 1"));
+    let file = run(&hub, &["org/spec", "--path", "spec.safetensors", "--metadata"]).data();
+    assert_eq!(
+        file,
+        "hf://org/spec@main/spec.safetensors\nformat = pt\nmodelspec.title = A \\u{1b}[31mred\\u{1b}[0m title\n"
+    );
+}
+
+#[test]
+fn the_other_sets_of_weights() {
+    let weights = |repo: Repo, path: &str| repo.file(path, support::weights(&["x"]));
+    let several = ["a.safetensors", "\u{202e}b.safetensors", "\u{1b}[2J.safetensors"];
+    let pipeline = [
+        "unet/diffusion_pytorch_model.safetensors",
+        "vae/diffusion_pytorch_model.safetensors",
+        "a.safetensors",
+    ];
+    let hub = LocalHub::builder()
+        .repo(pipeline.iter().fold(Repo::new("org/pipeline"), |repo, path| weights(repo, path)))
+        .repo(several.iter().fold(Repo::new("org/several"), |repo, path| weights(repo, path)))
+        .repo(support::sharded("org/model"))
+        .repo(Repo::new("org/other").file("a.gguf", File::whole("GGUF")))
+        .start()
+        .unwrap();
+    insta::assert_snapshot!("other_sets", without_seconds(&run(&hub, &["org/pipeline"]).data()));
+    let alone = run(&hub, &["org/model", "--sets"]).data();
+    assert!(alone.contains("read from model.safetensors.index.json; no other weights"), "{alone}");
+    assert!(!run(&hub, &["org/model"]).data().contains("other weights"));
+    let choice = run(&hub, &["org/several"]);
+    assert_eq!((choice.code, choice.stdout.as_str()), (1, ""));
+    assert!(
+        choice.stderr.contains(
+            "help: give one of them, or its folder, to --path: a.safetensors, \\u{202e}b.safetensors"
+        ),
+        "{}",
+        choice.stderr
+    );
+    assert!(choice.stderr.contains("holds 2 sets"), "{}", choice.stderr);
+    assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
+    let other = run(&hub, &["org/other"]);
+    assert_eq!(other.code, 1);
+    assert!(other.stderr.contains("is there, but GGUF (.gguf), 1 file"), "{}", other.stderr);
+}
