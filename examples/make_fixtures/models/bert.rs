@@ -30,19 +30,23 @@ fn encoder(vocabulary: u64) -> Module {
         .tensor("position_embeddings.weight", &[POSITIONS, HIDDEN])
         .tensor("token_type_embeddings.weight", &[2, HIDDEN])
         .norm("LayerNorm", HIDDEN);
-    let layer = Module::new(Dtype::F32)
-        .linear("attention.self.query", HIDDEN, HIDDEN)
-        .linear("attention.self.key", HIDDEN, HIDDEN)
-        .linear("attention.self.value", HIDDEN, HIDDEN)
-        .linear("attention.output.dense", HIDDEN, HIDDEN)
-        .norm("attention.output.LayerNorm", HIDDEN)
-        .linear("intermediate.dense", HIDDEN, 4 * HIDDEN)
-        .linear("output.dense", 4 * HIDDEN, HIDDEN)
-        .norm("output.LayerNorm", HIDDEN);
     Module::new(Dtype::F32)
         .child("embeddings", embeddings)
-        .layers("encoder.layer", 0..LAYERS, &layer)
+        .layers("encoder.layer", 0..LAYERS, &layer(HIDDEN))
         .linear("pooler.dense", HIDDEN, HIDDEN)
+}
+
+/// A layer of BERT and of those that took it over.
+pub fn layer(hidden: u64) -> Module {
+    Module::new(Dtype::F32)
+        .linear("attention.self.query", hidden, hidden)
+        .linear("attention.self.key", hidden, hidden)
+        .linear("attention.self.value", hidden, hidden)
+        .linear("attention.output.dense", hidden, hidden)
+        .norm("attention.output.LayerNorm", hidden)
+        .linear("intermediate.dense", hidden, 4 * hidden)
+        .linear("output.dense", 4 * hidden, hidden)
+        .norm("output.LayerNorm", hidden)
 }
 
 /// A module that follows the encoder and its pooling.

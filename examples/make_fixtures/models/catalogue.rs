@@ -51,7 +51,7 @@ pub fn published() -> Vec<Model> {
             llama::causal_lm(Dtype::BF16, &LLAMA_70B, |_| llama::W4A16),
         )
         .sharded(Sharding::UpTo(5_000_000_000))
-        .document("config.json", llama::config(&LLAMA_70B, &llama::pack_quantized())),
+        .document("config.json", llama::config(&LLAMA_70B, &llama::w4a16())),
     ]
 }
 

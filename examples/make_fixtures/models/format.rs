@@ -1,5 +1,7 @@
 //! The formats in which the weight of a dense layer is stored: as it is, or packed, with what unpacks it beside it.
 
+use serde_json::{Value, json};
+
 use super::module::{Dtype, Module};
 
 #[derive(Clone, Copy)]
@@ -79,4 +81,30 @@ fn nf4(module: Module, inputs: u64, outputs: u64, offset_digits: u64) -> Module 
             Dtype::U8,
             &[state.len() as u64 + offset_digits],
         )
+}
+
+/// The `quantization_config` of weights in [`Format::PackQuantized`].
+pub fn pack_quantized(group: u64, is_ordered: bool, ignore: &[&str]) -> Value {
+    json!({
+        "config_groups": {
+            "group_0": {
+                "input_activations": null,
+                "output_activations": null,
+                "targets": ["Linear"],
+                "weights": {
+                    "actorder": is_ordered.then_some("group"),
+                    "dynamic": false,
+                    "group_size": group,
+                    "num_bits": 4,
+                    "strategy": "group",
+                    "symmetric": true,
+                    "type": "int",
+                },
+            },
+        },
+        "format": "pack-quantized",
+        "ignore": ignore,
+        "quant_method": "compressed-tensors",
+        "quantization_status": "compressed",
+    })
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::deepseek_v3::{self, HIDDEN, Size};
-use super::format::Format;
+use super::format::{Format, pack_quantized};
 use super::module::{Dtype, Module};
 
 const SIZE: Size = Size {
@@ -63,33 +63,16 @@ pub fn config() -> Value {
     let mut text = deepseek_v3::fields(&SIZE);
     text.insert(
         "quantization_config".to_owned(),
-        json!({
-            "config_groups": {
-                "group_0": {
-                    "input_activations": null,
-                    "output_activations": null,
-                    "targets": ["Linear"],
-                    "weights": {
-                        "actorder": null,
-                        "dynamic": false,
-                        "group_size": 32,
-                        "num_bits": 4,
-                        "strategy": "group",
-                        "symmetric": true,
-                        "type": "int",
-                    },
-                },
-            },
-            "format": "pack-quantized",
-            "ignore": [
+        pack_quantized(
+            32,
+            false,
+            &[
                 "lm_head",
                 "re:.*self_attn.*",
                 "re:.*shared_experts.*",
                 r"re:.*mlp\.(gate|up|gate_up|down)_proj.*",
             ],
-            "quant_method": "compressed-tensors",
-            "quantization_status": "compressed",
-        }),
+        ),
     );
     json!({
         "architectures": ["KimiK25ForConditionalGeneration"],

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::format::Format;
+use super::format::{Format, pack_quantized};
 use super::module::{Dtype, Module};
 
 /// Keys and values have eight heads of 128 in every size.
@@ -37,9 +37,15 @@ pub fn nf4(layer: u64) -> Format {
 pub fn causal_lm(dtype: Dtype, size: &Size, format: impl Fn(u64) -> Format) -> Module {
     let embedded =
         Module::new(dtype).tensor("embed_tokens.weight", &[size.vocabulary, size.hidden]);
+    let widths = Widths {
+        hidden: size.hidden,
+        queries: size.hidden,
+        keys: KEYS,
+        intermediate: size.intermediate,
+    };
     let model = (0..size.layers)
         .fold(embedded, |model, n| {
-            model.child(&format!("layers.{n}"), layer(dtype, size, format(n)))
+            model.child(&format!("layers.{n}"), layer(dtype, &widths, format(n)))
         })
         .rms_norm("norm", size.hidden);
     Module::new(dtype)
@@ -47,12 +53,26 @@ pub fn causal_lm(dtype: Dtype, size: &Size, format: impl Fn(u64) -> Format) -> M
         .tensor("lm_head.weight", &[size.vocabulary, size.hidden])
 }
 
-fn layer(dtype: Dtype, &Size { hidden, intermediate, .. }: &Size, format: Format) -> Module {
+/// The widths of a layer.
+pub struct Widths {
+    pub hidden: u64,
+    pub queries: u64,
+    /// Of the keys, and of the values.
+    pub keys: u64,
+    pub intermediate: u64,
+}
+
+/// A layer of Llama and of those that took it over.
+pub fn layer(
+    dtype: Dtype,
+    &Widths { hidden, queries, keys, intermediate }: &Widths,
+    format: Format,
+) -> Module {
     Module::new(dtype)
-        .projection("self_attn.q_proj", format, hidden, hidden)
-        .projection("self_attn.k_proj", format, hidden, KEYS)
-        .projection("self_attn.v_proj", format, hidden, KEYS)
-        .projection("self_attn.o_proj", format, hidden, hidden)
+        .projection("self_attn.q_proj", format, hidden, queries)
+        .projection("self_attn.k_proj", format, hidden, keys)
+        .projection("self_attn.v_proj", format, hidden, keys)
+        .projection("self_attn.o_proj", format, queries, hidden)
         .projection("mlp.gate_proj", format, hidden, intermediate)
         .projection("mlp.up_proj", format, hidden, intermediate)
         .projection("mlp.down_proj", format, intermediate, hidden)
@@ -133,27 +153,6 @@ pub fn gptq() -> Value {
     })
 }
 
-pub fn pack_quantized() -> Value {
-    json!({
-        "config_groups": {
-            "group_0": {
-                "input_activations": null,
-                "output_activations": null,
-                "targets": ["Linear"],
-                "weights": {
-                    "actorder": "group",
-                    "dynamic": false,
-                    "group_size": 128,
-                    "num_bits": 4,
-                    "strategy": "group",
-                    "symmetric": true,
-                    "type": "int",
-                },
-            },
-        },
-        "format": "pack-quantized",
-        "ignore": ["lm_head"],
-        "quant_method": "compressed-tensors",
-        "quantization_status": "compressed",
-    })
+pub fn w4a16() -> Value {
+    pack_quantized(128, true, &["lm_head"])
 }

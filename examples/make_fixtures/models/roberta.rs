@@ -2,6 +2,7 @@
 //!
 //! The output projection of a masked-language head is the word embedding itself, so it is not stored a second time.
 
+use super::bert;
 use super::module::{Dtype, Module};
 
 const POSITIONS: u64 = 514;
@@ -39,20 +40,8 @@ fn encoder(&Size { vocabulary, hidden, layers }: &Size) -> Module {
     Module::new(Dtype::F32).child("roberta.embeddings", embeddings).layers(
         "roberta.encoder.layer",
         0..layers,
-        &layer(hidden),
+        &bert::layer(hidden),
     )
-}
-
-fn layer(hidden: u64) -> Module {
-    Module::new(Dtype::F32)
-        .linear("attention.self.query", hidden, hidden)
-        .linear("attention.self.key", hidden, hidden)
-        .linear("attention.self.value", hidden, hidden)
-        .linear("attention.output.dense", hidden, hidden)
-        .norm("attention.output.LayerNorm", hidden)
-        .linear("intermediate.dense", hidden, 4 * hidden)
-        .linear("output.dense", 4 * hidden, hidden)
-        .norm("output.LayerNorm", hidden)
 }
 
 /// `DistilBERT` for masked language modelling: half the layers of BERT, no token types.
