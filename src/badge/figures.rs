@@ -103,44 +103,26 @@ mod tests {
         Show::ALL.iter().map(|show| figures.badge(*show).map(text)).collect()
     }
 
-    fn some(texts: &[&str]) -> Vec<Option<String>> {
-        texts.iter().map(|text| Some((*text).to_owned())).collect()
-    }
-
     #[test]
     fn verified_figures() {
-        let bloom = Figures {
-            bytes: Some(352_494_542_848),
-            tensors: Some(845),
-            shards: Some(72),
-            is_verified: true,
-            ..Figures::claimed([(Dtype::BF16, 176_247_271_424)], 176_247_271_424)
-        };
-        let expected = [
-            "params | 176B",
-            "active | 176B",
-            "size | 352 GB",
-            "BF16 | 176B",
-            "tensors | 845",
-            "shards | 72",
-        ];
-        assert_eq!(texts(&bloom), some(&expected));
         let kimi = Figures {
             active: Some(32_000_000_000),
+            bytes: Some(1_028_470_731_056),
+            tensors: Some(61_234),
+            shards: Some(72),
+            is_verified: true,
             parameters: 1_026_470_731_056,
             dtypes: vec![(Dtype::BF16, 2_000_000_000), (Dtype::F8_E4M3, 1_024_470_731_056)],
-            tensors: Some(61_234),
-            ..bloom
         };
         let expected = [
             "params | 1.03T (A32B)",
             "active | 32B",
-            "size | 352 GB",
+            "size | 1.03 TB",
             "F8_E4M3 | 1.02T of 1.03T",
             "tensors | 61,234",
             "shards | 72",
         ];
-        assert_eq!(texts(&kimi), some(&expected));
+        assert_eq!(texts(&kimi), expected.map(|text| Some(text.to_owned())));
     }
 
     #[test]

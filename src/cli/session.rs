@@ -1,4 +1,4 @@
-//! What every command works with: a client, and bars for what takes time.
+//! A client, and bars for what takes time: what every command works with.
 
 use std::future::Future;
 use std::io;
@@ -24,6 +24,7 @@ pub(crate) struct Place {
     pub(crate) prefetch: bool,
 }
 
+/// What a command works with.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) bars: Bars,

@@ -76,9 +76,9 @@ impl ModelConfig {
 }
 
 impl Quantization {
-    /// What a model says of its quantization, and of the format of its experts where that stands outside
-    /// of it. MLX writes it under a key of its own, and in older versions
-    /// under that of transformers, where it is told by having no `quant_method`.
+    /// What a model says of its quantization; `experts` is the format of its experts, where that stands
+    /// outside. MLX writes it under a key of its own, and in older versions under that of transformers,
+    /// where it is told by having no `quant_method`.
     fn read(model: &Object<'_>, experts: Option<Format>) -> Result<Option<Self>, ConfigError> {
         if let Some(mlx) = model.get::<Object>("quantization").as_ref().and_then(Self::mlx) {
             return Ok(Some(mlx));

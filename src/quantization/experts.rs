@@ -68,12 +68,19 @@ pub(super) struct ExpertCounts {
 }
 
 impl ExpertCounts {
-    // In the order of these lists: Mixtral, Llama 4 and gpt-oss; Qwen and OLMoE; DeepSeek, GLM and Kimi;
-    // ERNIE and DBRX. Then all but the latter two; gpt-oss; Hunyuan; DBRX; ERNIE.
-    const EXPERTS: [&str; 4] =
-        ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
-    const PER_TOKEN: [&str; 5] =
-        ["num_experts_per_tok", "experts_per_token", "moe_topk", "moe_top_k", "moe_k"];
+    const EXPERTS: [&str; 4] = [
+        "num_local_experts", // Mixtral, Llama 4 and gpt-oss
+        "num_experts",       // Qwen and OLMoE
+        "n_routed_experts",  // DeepSeek, GLM and Kimi
+        "moe_num_experts",   // ERNIE and DBRX
+    ];
+    const PER_TOKEN: [&str; 5] = [
+        "num_experts_per_tok", // all but ERNIE and DBRX
+        "experts_per_token",   // gpt-oss
+        "moe_topk",            // Hunyuan
+        "moe_top_k",           // DBRX
+        "moe_k",               // ERNIE
+    ];
 
     /// Whether there are layers that draft tokens.
     pub(super) fn sets_layers_apart(self) -> bool {

@@ -5,8 +5,8 @@
 //! logged, and any answer can be spoiled by a [`Fault`].
 //!
 //! Invariants: what a request is answered depends on its [`Logged`] form, the repos and the faults alone
-//! ([`Site::answer`]);
-//! nothing in a request can stop the server; a body is never held in memory beyond what the repo's author stored.
+//! ([`Site::answer`]); nothing in a request can stop the server; a body is never held in memory beyond what the
+//! repo's author stored.
 
 #![allow(
     dead_code,
