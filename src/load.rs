@@ -23,7 +23,7 @@ use crate::layout::{WeightSet, names_shards};
 use crate::parse::{Counts, Facts, SafetensorsParseFromRepo};
 use crate::read::{Chunk, Meter};
 use crate::safetensors::{Finding, RepoPath};
-use crate::store::{Fetched, Store};
+use crate::store::{Fetched, Pieces, Store};
 use crate::verdict::Verdict;
 
 /// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
@@ -36,7 +36,7 @@ const CONFIG: &str = "config.json";
 pub struct Progress {
     /// Shards whose header is read and checked.
     pub done: usize,
-    /// All shards.
+    /// Shards that are known. While an index arrives, that may become more.
     pub total: usize,
 }
 
@@ -138,7 +138,7 @@ impl Found {
 /// One set of weights, with what is read of it so far.
 enum Weights {
     File { path: RepoPath, start: Fetched<Chunk> },
-    Index { path: RepoPath, json: Fetched<Vec<u8>> },
+    Index { path: RepoPath, pieces: Fetched<Pieces> },
     Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
 }
 
@@ -146,7 +146,7 @@ impl Weights {
     fn commit(&self) -> Option<&CommitSha> {
         match self {
             Self::File { start, .. } => start.commit.as_ref(),
-            Self::Index { json, .. } => json.commit.as_ref(),
+            Self::Index { pieces, .. } => pieces.commit.as_ref(),
             Self::Shards { commit, .. } => commit.as_ref(),
         }
     }
@@ -183,7 +183,7 @@ impl Load {
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
         let mut parsed = match weights {
             Weights::File { path, start } => reader.single(path, start.value).await?,
-            Weights::Index { path, json } => reader.sharded(path, json.value).await?,
+            Weights::Index { path, pieces } => reader.sharded(path, pieces.value).await?,
             Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await?,
         };
         let paths = parsed.filepaths();
@@ -201,7 +201,9 @@ impl Load {
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
         let counts = match weights {
             Weights::File { path, start } => reader.count_file(path, start.value).await?,
-            Weights::Index { path, json } => reader.count_shards(path, json.value).await?,
+            Weights::Index { path, pieces } => {
+                Box::pin(reader.count_shards(path, pieces.value)).await?
+            }
             Weights::Shards { .. } => None,
         };
         let Some(mut counts) = counts else {
@@ -216,9 +218,9 @@ impl Load {
         let (reader, Found { weights, is_whole, .. }) = self.begin().await?;
         let mut verdict = match weights {
             Weights::File { path, start } => reader.verify_file(path, start.value).await,
-            Weights::Index { path, json } => reader.verify_shards(path, json.value).await,
+            Weights::Index { path, pieces } => reader.verify_shards(path, pieces.value).await?,
             Weights::Shards { path, shards, .. } => {
-                reader.verify_without_index(path, &shards).await
+                reader.verify_without_index(path, &shards).await?
             }
         };
         verdict.findings.extend((!is_whole).then_some(Finding::PartlyListed));
@@ -238,13 +240,13 @@ impl Load {
 
     /// A public repo needs no token, and one that has expired must not keep its owner from it.
     async fn find_with_or_without_token(mut self, meter: &Meter) -> Result<(Self, Found), Error> {
-        let error = match self.find(meter).await {
+        let error = match Box::pin(self.find(meter)).await {
             Err(error @ Error::BadToken { .. }) => error,
             found => return found.map(|found| (self, found)),
         };
         let Some(store) = self.store.anonymous() else { return Err(error) };
         self.store = store;
-        let Ok(found) = self.find(meter).await else { return Err(error) };
+        let Ok(found) = Box::pin(self.find(meter)).await else { return Err(error) };
         tracing::warn!("the token is not valid; reading without it");
         Ok((self, found))
     }
@@ -264,8 +266,8 @@ impl Load {
     }
 
     async fn find_index(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
-        let json = self.store.whole(path, self.limits.index, meter).await?;
-        Ok(Found::just(Weights::Index { path: path.clone(), json }))
+        let pieces = self.store.open(path, self.limits.index, meter).await?;
+        Ok(Found::just(Weights::Index { path: path.clone(), pieces }))
     }
 }
 

@@ -3,12 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+
 /// A part of a file, or all of it up to its end when it ends inside what was asked for.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) bytes: Vec<u8>,
     /// The size of the whole file in bytes.
     pub(crate) file_size: u64,
+}
+
+/// What comes of a file while it is read.
+#[derive(Debug)]
+pub(crate) enum Piece<A> {
+    /// An answer: the file begins, whatever of it came before. It begins anew where the reading of an
+    /// earlier answer broke off.
+    Start(A),
+    /// What follows.
+    Bytes(Bytes),
 }
 
 /// What a call has cost so far. Clones count together.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::stream::{self, BoxStream, StreamExt};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::http::{Http, SafeUrl, Trail};
 use crate::hub::{CommitSha, Endpoint, Notices, RepoId, Revision, TreeError, tree};
 use crate::layout::ListedFile;
-use crate::read::{Chunk, Meter};
+use crate::read::{Chunk, Meter, Piece};
 use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
 
@@ -43,6 +44,9 @@ pub(crate) struct Fetched<T> {
     pub(crate) value: T,
     pub(crate) commit: Option<CommitSha>,
 }
+
+/// A file as it is read. Each of its beginnings says of which commit it is, where the server says so.
+pub(crate) type Pieces = BoxStream<'static, Result<Piece<Option<CommitSha>>, Error>>;
 
 /// The files of a store or of a folder in it.
 pub(crate) struct Listing {
@@ -114,6 +118,37 @@ impl Store {
                 .map(|bytes| Fetched { value: bytes, commit: Some(snapshot.commit.clone()) })
                 .ok_or_else(|| Error::TooLarge { file: self.name(path), limit }),
         }
+    }
+
+    /// A whole file of at most `limit` bytes, as it arrives from now on.
+    pub(crate) async fn open(
+        &self,
+        path: &RepoPath,
+        limit: u64,
+        meter: &Meter,
+    ) -> Result<Fetched<Pieces>, Error> {
+        let Place::Web(http, url) = self.at(path) else {
+            let Fetched { value, commit } = self.whole(path, limit, meter).await?;
+            let pieces = [Piece::Start(commit.clone()), Piece::Bytes(value.into())];
+            let pieces = stream::iter(pieces.map(Ok)).boxed();
+            return Ok(Fetched { value: pieces, commit });
+        };
+        let pieces = self.span(path).in_scope(|| http.pieces(&url, limit, meter));
+        let (store, path) = (self.clone(), path.clone());
+        let pieces = pieces.map(move |piece| match piece {
+            Ok(Piece::Start(trail)) => Ok(Piece::Start(store.fetched((), &trail).commit)),
+            Ok(Piece::Bytes(bytes)) => Ok(Piece::Bytes(bytes)),
+            Err(failure) => Err(store.explain(store.name(&path), failure)),
+        });
+        let mut pieces = Box::pin(pieces.peekable());
+        if let Some(Err(error)) = pieces.as_mut().next_if(Result::is_err).await {
+            return Err(error);
+        }
+        let commit = match pieces.as_mut().peek().await {
+            Some(Ok(Piece::Start(commit))) => commit.clone(),
+            _ => None,
+        };
+        Ok(Fetched { value: pieces, commit })
     }
 
     /// Every file, or every file below a folder; `None` where that cannot be asked for, or the server

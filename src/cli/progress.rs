@@ -39,8 +39,8 @@ impl Bar {
             let style =
                 ProgressStyle::with_template(template).map(|style| style.progress_chars("=> "));
             self.0.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            self.0.set_length(progress.total as u64);
         }
+        self.0.set_length(progress.total as u64);
         self.0.set_position(progress.done as u64);
     }
 

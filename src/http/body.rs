@@ -6,7 +6,8 @@ use reqwest::Response;
 use super::attempt::Attempt;
 use super::decode::{DecodeError, Decoder};
 use super::range::Part;
-use super::{HttpError, RangeError, SafeUrl};
+use super::{HttpError, Pieces, RangeError, SafeUrl, hand_over};
+use crate::read::Piece;
 
 /// The most that is set aside before the first byte has come, whatever the headers promise.
 const FIRST_ALLOCATION: u64 = 1 << 16;
@@ -40,12 +41,13 @@ pub(super) async fn part(
     Ok(bytes)
 }
 
-/// Reads a whole file of at most `limit` bytes, whether it comes compressed or not.
+/// Hands over a whole file of at most `limit` bytes as it arrives, whether it comes compressed or not.
 pub(super) async fn whole(
     mut response: Response,
     limit: u64,
     attempt: &Attempt<'_>,
-) -> Result<Vec<u8>, HttpError> {
+    pieces: &mut Pieces,
+) -> Result<(), HttpError> {
     let url = response.url().clone();
     let broken = |source| HttpError::range(&url, source);
     let failed = |error| match error {
@@ -57,9 +59,12 @@ pub(super) async fn whole(
     }
     let mut decoder = Decoder::new(response.headers(), limit).map_err(broken)?;
     while let Some(piece) = next(&mut response, attempt).await? {
-        decoder.take(&piece).map_err(failed)?;
+        let piece = decoder.take(piece).map_err(failed)?;
+        hand_over(pieces, Piece::Bytes(piece)).await;
     }
-    decoder.finish().map_err(failed)
+    let rest = decoder.finish().map_err(failed)?;
+    hand_over(pieces, Piece::Bytes(rest)).await;
+    Ok(())
 }
 
 /// The error of a body that is not the range. Where a server sent something else in place of it, with

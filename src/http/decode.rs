@@ -1,16 +1,18 @@
 //! Bodies of small files, which a server may send compressed: decoded as they come, up to a limit.
 
 use std::io::{self, Write};
+use std::mem::take;
 
+use bytes::Bytes;
 use flate2::write::GzDecoder;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
 use super::RangeError;
 
-/// Takes the pieces of a body and gives the file.
+/// Takes the pieces of a body and gives those of the file.
 pub(super) enum Decoder {
-    Identity(Capped),
-    Gzip(GzDecoder<Capped>),
+    Identity { left: u64 },
+    Gzip(Box<GzDecoder<Capped>>),
 }
 
 /// Why a body could not be taken.
@@ -25,35 +27,42 @@ pub(super) enum DecodeError {
 impl Decoder {
     /// A decoder of what the headers announce, for a file of at most `limit` bytes.
     pub(super) fn new(headers: &HeaderMap, limit: u64) -> Result<Self, RangeError> {
-        let file = Capped { bytes: Vec::new(), limit };
         match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-            None => Ok(Self::Identity(file)),
+            None => Ok(Self::Identity { left: limit }),
             Some(encoding) if encoding.eq_ignore_ascii_case(b"identity") => {
-                Ok(Self::Identity(file))
+                Ok(Self::Identity { left: limit })
             }
             Some(encoding) if encoding.eq_ignore_ascii_case(b"gzip") => {
-                Ok(Self::Gzip(GzDecoder::new(file)))
+                let file = Capped { bytes: Vec::new(), left: limit };
+                Ok(Self::Gzip(Box::new(GzDecoder::new(file))))
             }
             Some(_) => Err(RangeError::Encoded),
         }
     }
 
-    /// Takes the next piece.
-    pub(super) fn take(&mut self, piece: &[u8]) -> Result<(), DecodeError> {
-        let taken = match self {
-            Self::Identity(file) => file.write_all(piece),
-            Self::Gzip(decoder) => decoder.write_all(piece),
-        };
-        taken.map_err(|error| DecodeError::of(&error))
+    /// What the next piece of the body adds to the file.
+    pub(super) fn take(&mut self, piece: Bytes) -> Result<Bytes, DecodeError> {
+        match self {
+            Self::Identity { left } => {
+                let rest = left.checked_sub(piece.len() as u64);
+                *left = rest.ok_or(DecodeError::OverLimit)?;
+                Ok(piece)
+            }
+            Self::Gzip(decoder) => {
+                decoder.write_all(&piece).map_err(|error| DecodeError::of(&error))?;
+                Ok(take(&mut decoder.get_mut().bytes).into())
+            }
+        }
     }
 
-    /// The file, when all pieces were taken.
-    pub(super) fn finish(self) -> Result<Vec<u8>, DecodeError> {
+    /// What is left of the file, when all pieces were taken.
+    pub(super) fn finish(self) -> Result<Bytes, DecodeError> {
         match self {
-            Self::Identity(file) => Ok(file.bytes),
-            Self::Gzip(decoder) => {
-                decoder.finish().map(|file| file.bytes).map_err(|error| DecodeError::of(&error))
-            }
+            Self::Identity { .. } => Ok(Bytes::new()),
+            Self::Gzip(decoder) => match decoder.finish() {
+                Ok(file) => Ok(file.bytes.into()),
+                Err(error) => Err(DecodeError::of(&error)),
+            },
         }
     }
 }
@@ -67,17 +76,16 @@ impl DecodeError {
     }
 }
 
-/// A buffer that takes no more than a limit, however small the body that it is inflated from.
+/// A buffer that takes no more than a limit in all, however small the body that it is inflated from.
 pub(super) struct Capped {
     bytes: Vec<u8>,
-    limit: u64,
+    left: u64,
 }
 
 impl Write for Capped {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if (self.bytes.len() as u64).saturating_add(piece.len() as u64) > self.limit {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
+        let rest = self.left.checked_sub(piece.len() as u64);
+        self.left = rest.ok_or(io::ErrorKind::FileTooLarge)?;
         self.bytes.write(piece)
     }
 
@@ -102,8 +110,12 @@ mod tests {
         let value = HeaderValue::from_static(encoding);
         let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
         let mut decoder = Decoder::new(&headers, limit).unwrap();
-        body.chunks(7).try_for_each(|piece| decoder.take(piece))?;
-        decoder.finish()
+        let mut file = Vec::new();
+        for piece in body.chunks(7) {
+            file.extend(decoder.take(Bytes::copy_from_slice(piece))?);
+        }
+        file.extend(decoder.finish()?);
+        Ok(file)
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::safetensors::{IndexError, NamesDigest, PREFIX_LENGTH, RepoPath, SafetensorsIndexJson};
+use crate::safetensors::{
+    FromIndex, IndexError, NamesDigest, PREFIX_LENGTH, RepoPath, SafetensorsIndexJson,
+};
 
 /// In how many ranges a header is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,21 +39,26 @@ impl Plan {
         }
     }
 
-    /// Each shard with its first range. The index names the tensors of a shard, and that is most of what
-    /// its header consists of.
-    pub(super) fn shards(
+    /// Each shard with its first range, as far as that is known before the index is: it is not where the
+    /// range is to hold all that the index may yet name.
+    pub(super) fn at_once(
         self,
         shards: &[RepoPath],
-        names: &[NamesDigest],
-    ) -> Vec<(RepoPath, Range<u64>)> {
-        let first = |names: &NamesDigest| match self {
-            Self::Exact => PREFIX_LENGTH,
-            Self::Prefetch => FRAME
-                .saturating_add(names.bytes())
-                .saturating_add(names.tensors().saturating_mul(ENTRY)),
-        };
-        let first = names.iter().map(|names| 0..first(names).min(LONGEST));
-        shards.iter().cloned().zip(first).collect()
+    ) -> impl Iterator<Item = (RepoPath, Range<u64>)> {
+        let shards = if self == Self::Exact { shards } else { &[] };
+        shards.iter().map(|shard| (shard.clone(), 0..PREFIX_LENGTH))
+    }
+
+    /// Each shard with its first range. The index names the tensors of a shard, and that is most of what
+    /// its header consists of.
+    pub(super) fn shards(self, index: &impl FromIndex) -> Vec<(RepoPath, Range<u64>)> {
+        let shards = index.shards();
+        match self {
+            Self::Exact => self.at_once(shards).collect(),
+            Self::Prefetch => {
+                shards.iter().cloned().zip(index.digests().iter().map(expected)).collect()
+            }
+        }
     }
 
     /// Each of some shards of which no index tells anything, with its first range.
@@ -65,4 +72,10 @@ impl Plan {
         }
         Ok(shards.iter().map(|shard| (shard.file_name(), self.file())).collect())
     }
+}
+
+/// The range that is expected to hold the header of a shard with tensors of these names.
+fn expected(names: &NamesDigest) -> Range<u64> {
+    let entries = names.tensors().saturating_mul(ENTRY).saturating_add(names.bytes());
+    0..entries.saturating_add(FRAME).min(LONGEST)
 }

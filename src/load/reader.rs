@@ -2,15 +2,14 @@
 
 mod counts;
 mod left_over;
+mod shards;
 mod verify;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use futures::stream::{self, Stream, StreamExt, TryStreamExt};
-
-use super::{Limits, Load, OnProgress, Plan, Progress, Record};
+use super::{Limits, Load, OnProgress, Plan, Record};
 use crate::error::Error;
 use crate::hub::CommitSha;
 use crate::parse::{Cost, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards};
@@ -20,7 +19,7 @@ use crate::safetensors::{
     Finding, HeaderLength, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson,
     agreement,
 };
-use crate::store::{Fetched, Store};
+use crate::store::{Fetched, Pieces, Store};
 
 /// Reads headers of one commit.
 pub(super) struct Reader {
@@ -69,14 +68,10 @@ impl Reader {
     pub(super) async fn sharded(
         self,
         path: RepoPath,
-        json: Vec<u8>,
+        pieces: Pieces,
     ) -> Result<SafetensorsParseFromRepo, Error> {
-        let wrong = |source| Error::Index { file: self.store.name(&path), source };
-        self.record.file(&path, [&json, &[]], json.len() as u64);
-        let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
-        let index = index.await.map_err(wrong)?;
-        let headers =
-            self.headers(&path, self.plan.shards(index.shards(), &index.digests())).await?;
+        let read = |shard, first| self.header(shard, first);
+        let (index, headers) = self.follow(&path, pieces, read).await?;
         self.sum(path, index, headers).await
     }
 
@@ -87,8 +82,8 @@ impl Reader {
         shards: &[RepoPath],
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let wrong = |source| Error::Index { file: self.store.name(&path), source };
-        let shards = self.plan.shards_without_index(shards).map_err(wrong)?;
-        let headers = self.headers(&path, shards).await?;
+        let asks = self.plan.shards_without_index(shards).map_err(wrong)?;
+        let headers = self.read_all(&path, asks, |shard, first| self.header(shard, first)).await?;
         let index = SafetensorsIndexJson::of_shards(&headers).map_err(wrong)?;
         self.sum(path, index, headers).await
     }
@@ -109,48 +104,13 @@ impl Reader {
         Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
     }
 
-    /// The headers of all shards, each with its first range, read side by side, in the order of the
-    /// shards.
-    async fn headers(
-        &self,
-        path: &RepoPath,
-        shards: Vec<(RepoPath, Range<u64>)>,
-    ) -> Result<Vec<(RepoPath, SafetensorsFileHeader)>, Error> {
-        let names: Vec<_> = shards.iter().map(|(shard, _)| shard.clone()).collect();
-        let reads = self.reads(path, shards);
-        let reads = reads.map(|(rank, read)| read.map(|header| (rank, header)));
-        let mut headers: Vec<_> = reads.try_collect().await?;
-        headers.sort_unstable_by_key(|(rank, _)| *rank);
-        Ok(names.into_iter().zip(headers.into_iter().map(|(_, header)| header)).collect())
-    }
-
-    /// What reading the header of each shard gives, with the place of the shard, as it comes: they are
-    /// read side by side.
-    fn reads(
-        &self,
-        path: &RepoPath,
-        shards: Vec<(RepoPath, Range<u64>)>,
-    ) -> impl Stream<Item = (usize, Result<SafetensorsFileHeader, Error>)> {
-        let (total, mut done) = (shards.len(), 0);
-        let reads = shards.into_iter().enumerate().map(move |(rank, (shard, first))| {
-            let path = path.sibling(&shard);
-            async move { (rank, self.header(&path, &first).await) }
-        });
-        stream::iter(reads).buffer_unordered(self.limits.concurrency).inspect(move |_| {
-            done += 1;
-            if let Some(OnProgress(tell)) = &self.on_progress {
-                tell(Progress { done, total });
-            }
-        })
-    }
-
     async fn header(
         &self,
-        path: &RepoPath,
-        first: &Range<u64>,
+        path: RepoPath,
+        first: Range<u64>,
     ) -> Result<SafetensorsFileHeader, Error> {
-        let start = self.read(path, first).await?;
-        self.rest(path, start).await
+        let start = self.read(&path, &first).await?;
+        self.rest(&path, start).await
     }
 
     /// Reads and checks the header of a file of which the first bytes are known.

@@ -17,6 +17,11 @@ impl Record {
         Self(Some(Arc::default()))
     }
 
+    /// Whether anything is to be kept.
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Notes the start of a file, in two parts.
     pub(super) fn file(&self, path: &RepoPath, parts: [&[u8]; 2], file_size: u64) {
         self.note(|heads| heads.add(path.clone(), parts, file_size));

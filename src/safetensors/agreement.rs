@@ -45,11 +45,16 @@ pub fn survey(index: &SafetensorsIndexJson, headers: &Headers) -> Vec<Finding> {
     let is_whole = findings.is_empty() && headers.len() == index.shards().len();
     findings.extend(bounded(places.misplaced(index, headers)));
     if is_whole && places.shards.len() == index.weight_map().len() {
-        let (declared, found) = (index.total_size(), count.totals().bytes);
-        let wrong = declared.filter(|&declared| declared != found);
-        findings.extend(wrong.map(|declared| Finding::TotalSize { declared, found }));
+        findings.extend(check_size(index.total_size(), count.totals().bytes));
     }
     findings
+}
+
+/// Whether an index is wrong about the bytes of all tensors, where it declares them.
+#[must_use]
+pub fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
+    let declared = declared.filter(|&declared| declared != found)?;
+    Some(Finding::TotalSize { declared, found })
 }
 
 /// What makes a count wrong, as an error.

@@ -96,15 +96,6 @@ impl SafetensorsIndexJson {
         self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
     }
 
-    /// The names of the tensors of each shard, in the order of the shards.
-    pub(crate) fn digests(&self) -> Vec<NamesDigest> {
-        let mut digests = vec![NamesDigest::default(); self.shards().len()];
-        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
-            digests[usize::from(place)].add(tensor);
-        }
-        digests
-    }
-
     /// The shard that the index puts a tensor into.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
@@ -170,9 +161,15 @@ fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> Index
 }
 
 /// What an [`IndexReader`] can make of an index.
-pub trait FromIndex: Sized {
+pub trait FromIndex: Sized + Send + 'static {
     /// What it keeps of the `weight_map` on the way.
-    type Entries: Entries<Index = Self>;
+    type Entries: Entries<Index = Self> + Send;
+
+    /// The shards, each once, in the order of their names.
+    fn shards(&self) -> &[RepoPath];
+
+    /// The names of the tensors of each shard, in the order of the shards.
+    fn digests(&self) -> Vec<NamesDigest>;
 }
 
 /// Takes the entries of a `weight_map`, in the order of the index.
@@ -200,6 +197,18 @@ pub struct Tensors {
 
 impl FromIndex for SafetensorsIndexJson {
     type Entries = Tensors;
+
+    fn shards(&self) -> &[RepoPath] {
+        self.shards()
+    }
+
+    fn digests(&self) -> Vec<NamesDigest> {
+        let mut digests = vec![NamesDigest::default(); self.shards().len()];
+        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
+            digests[usize::from(place)].add(tensor);
+        }
+        digests
+    }
 }
 
 impl Entries for Tensors {

@@ -36,6 +36,7 @@ pub use tensor::TensorInfo;
 
 pub(crate) use finding::bounded;
 pub(crate) use header::{HeaderOutline, Sink, scan_header};
+pub(crate) use index::FromIndex;
 pub(crate) use parts::{in_order, number, parts, ranges};
 pub(crate) use path::names_index;
 pub(crate) use text::{chain, clip};

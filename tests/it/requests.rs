@@ -1,5 +1,6 @@
 //! What a call asks for: these requests and no other, of one commit, with the token where it belongs.
 
+mod along;
 mod prefetch;
 
 use std::collections::BTreeMap;

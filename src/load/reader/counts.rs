@@ -1,23 +1,23 @@
 //! Counting while headers are read, and keeping none of them.
 
+use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
 use super::Reader;
 use crate::error::Error;
 use crate::load::count::usable;
-use crate::load::{OnProgress, Progress};
 use crate::parse::Counts;
 use crate::quantization::{ModelConfig, Rules, Tally, calls_for_config};
 use crate::read::{Chunk, off_the_workers};
 use crate::safetensors::{
-    Finding, HeaderError, HeaderOutline, IndexOutline, IndexReader, NamesDigest, RepoPath, Sink,
-    TensorInfo, scan_header,
+    Finding, HeaderError, HeaderOutline, IndexOutline, NamesDigest, RepoPath, Sink, TensorInfo,
+    agreement, scan_header,
 };
+use crate::store::Pieces;
 
 /// The configuration with what is odd about it.
 type Config = (Option<Arc<ModelConfig>>, Vec<Finding>);
@@ -29,6 +29,8 @@ struct Common {
     config: OnceCell<Config>,
     /// Bytes of the headers that are kept in case that others call for it.
     kept: AtomicUsize,
+    /// Whether the rules are found to take the names of all tensors side by side.
+    takes_names: AtomicBool,
 }
 
 /// The most bytes of headers that are kept.
@@ -39,10 +41,23 @@ struct Counted {
     outline: HeaderOutline,
     names: NamesDigest,
     tally: Tally,
-    /// The header with the size of its file, if it was counted without the configuration.
-    kept: Option<(Arc<Vec<u8>>, u64)>,
-    /// Whether it was counted by the configuration.
-    is_configured: bool,
+    basis: Basis,
+}
+
+/// What a header was counted by.
+enum Basis {
+    /// The configuration.
+    Config,
+    /// Itself alone. It is kept, as far as there is room, with the size of its file: the configuration
+    /// that another calls for may change its count.
+    Header(Option<(Arc<Vec<u8>>, u64)>),
+}
+
+/// What a set of weights claims of itself.
+#[derive(Clone, Copy)]
+struct Claims {
+    bytes: Option<u64>,
+    parameters: Option<u64>,
 }
 
 impl Reader {
@@ -54,9 +69,8 @@ impl Reader {
     ) -> Result<Option<Counts>, Error> {
         let common = Common::default();
         let Some(counted) = self.count_rest(&path, start, &common).await? else { return Ok(None) };
-        let size = counted.outline.file_size();
-        let declared = counted.outline.declared_total();
-        Ok(self.counts(vec![path], size, declared, &[], vec![counted], common.config.into_inner()))
+        let claims = Claims { bytes: None, parameters: counted.outline.declared_total() };
+        Ok(self.counts(vec![path], claims, vec![counted], common.config.into_inner()))
     }
 
     /// Counts the shards of an index; `None` if that takes all names side by side, because of the
@@ -64,60 +78,37 @@ impl Reader {
     pub(in crate::load) async fn count_shards(
         self,
         path: RepoPath,
-        json: Vec<u8>,
+        pieces: Pieces,
     ) -> Result<Option<Counts>, Error> {
-        let wrong = |source| Error::Index { file: self.store.name(&path), source };
-        let index = off_the_workers(json.len(), move || {
-            let mut reader = IndexReader::<IndexOutline>::default();
-            reader.feed(&json).and_then(|()| reader.finish())
-        });
-        let index = index.await.map_err(wrong)?;
         let common = Common::default();
-        let shards = self.plan.shards(index.shards(), index.names());
-        let Some(counted) = self.count_all(&path, shards, &common).await? else { return Ok(None) };
-        let agrees = counted.iter().map(|counted| counted.names).eq(index.names().iter().copied());
+        let read = |shard, first| self.count_header(shard, first, &common);
+        let (index, counted) = self.follow::<IndexOutline, _, _>(&path, pieces, read).await?;
+        let (shards, counted): (Vec<_>, Vec<_>) = counted.into_iter().unzip();
+        let Some(counted) = counted.into_iter().collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let agrees = counted.iter().map(|counted| &counted.names).eq(index.names());
         if !agrees || !index.is_distinct() {
             return Ok(None);
         }
-        let size = counted.iter().map(|counted| counted.outline.file_size());
-        let size = size.fold(0, u64::saturating_add);
-        let bytes = counted.iter().map(|counted| counted.outline.data_length());
-        let bytes = bytes.fold(0, u64::saturating_add);
-        let wrong_size = index.total_size().filter(|&declared| declared != bytes);
-        let findings = wrong_size.map(|declared| Finding::TotalSize { declared, found: bytes });
-        let shards = index.shards().iter().map(|shard| path.sibling(shard));
-        let paths = std::iter::once(path.clone()).chain(shards).collect();
-        let findings: Vec<_> = findings.into_iter().collect();
-        let declared = index.declared_total();
-        Ok(self.counts(paths, size, declared, &findings, counted, common.config.into_inner()))
+        let claims = Claims { bytes: index.total_size(), parameters: index.declared_total() };
+        let shards = shards.iter().map(|shard| path.sibling(shard));
+        let paths = once(path.clone()).chain(shards).collect();
+        Ok(self.counts(paths, claims, counted, common.config.into_inner()))
     }
 
-    /// What all shards amount to, in their order.
-    async fn count_all(
+    /// Counts the header of a shard; `None` once it is known that it has to be kept.
+    async fn count_header(
         &self,
-        path: &RepoPath,
-        shards: Vec<(RepoPath, Range<u64>)>,
+        path: RepoPath,
+        first: Range<u64>,
         common: &Common,
-    ) -> Result<Option<Vec<Counted>>, Error> {
-        let total = shards.len();
-        let reads = shards.into_iter().enumerate().map(|(rank, (shard, first))| {
-            let path = path.sibling(&shard);
-            async move {
-                let start = self.read(&path, &first).await?;
-                self.count_rest(&path, start, common).await.map(|counted| (rank, counted))
-            }
-        });
-        let mut reads = stream::iter(reads).buffer_unordered(self.limits.concurrency);
-        let mut all = Vec::with_capacity(total);
-        while let Some((rank, counted)) = reads.try_next().await? {
-            let Some(counted) = counted else { return Ok(None) };
-            all.push((rank, counted));
-            if let Some(OnProgress(tell)) = &self.on_progress {
-                tell(Progress { done: all.len(), total });
-            }
+    ) -> Result<Option<Counted>, Error> {
+        if common.takes_names.load(Ordering::Relaxed) {
+            return Ok(None);
         }
-        all.sort_unstable_by_key(|(rank, _)| *rank);
-        Ok(Some(all.into_iter().map(|(_, counted)| counted).collect()))
+        let start = self.read(&path, &first).await?;
+        self.count_rest(&path, start, common).await
     }
 
     /// Counts a file of which the first bytes are known: by its header alone, and once more if that
@@ -136,12 +127,14 @@ impl Reader {
         let (mut counted, calls) = counted.await.map_err(wrong)?;
         if !calls {
             let kept = common.kept.fetch_add(json.len(), Ordering::Relaxed);
-            counted.kept = (kept + json.len() <= MOST_KEPT).then_some((json, file_size));
+            let kept = (kept + json.len() <= MOST_KEPT).then_some((json, file_size));
+            counted.basis = Basis::Header(kept);
             return Ok(Some(counted));
         }
         let (config, _) = common.config.get_or_try_init(|| self.config_for_counts()).await?;
         let Some(config) = config.clone() else { return Ok(Some(counted)) };
         if config.takes_all_tensors() {
+            common.takes_names.store(true, Ordering::Relaxed);
             return Ok(None);
         }
         let counted = off_the_workers(json.len(), move || count(&json, file_size, Some(&config)));
@@ -159,27 +152,29 @@ impl Reader {
     fn counts(
         self,
         paths: Vec<RepoPath>,
-        size: u64,
-        declared: Option<u64>,
-        findings: &[Finding],
+        claims: Claims,
         counted: Vec<Counted>,
         config: Option<Config>,
     ) -> Option<Counts> {
         let (config, odd) = config.unwrap_or_default();
         let rules = Rules::by(config.as_deref());
-        let mut tally = Tally::default();
-        for counted in counted {
+        let (mut tally, mut file_bytes, mut tensor_bytes) = (Tally::default(), 0_u64, 0_u64);
+        for Counted { outline, tally: mut counted, basis, .. } in counted {
+            file_bytes = file_bytes.saturating_add(outline.file_size());
+            tensor_bytes = tensor_bytes.saturating_add(outline.data_length());
             // Which layers only draft tokens is told by the configuration alone.
-            let counted = if rules.sets_layers_apart() && !counted.is_configured {
-                let (json, file_size) = counted.kept?;
-                count(&json, file_size, config.as_deref()).ok()?.0
-            } else {
-                counted
-            };
-            tally.merge(counted.tally)?;
+            if rules.sets_layers_apart()
+                && let Basis::Header(kept) = basis
+            {
+                let (json, file_size) = kept?;
+                counted = count(&json, file_size, config.as_deref()).ok()?.0.tally;
+            }
+            tally.merge(counted)?;
         }
-        let findings = [findings, &odd].concat();
-        let facts = self.facts(size, tally.finish(&rules), declared, findings);
+        let mut findings: Vec<_> =
+            agreement::check_size(claims.bytes, tensor_bytes).into_iter().collect();
+        findings.extend(odd);
+        let facts = self.facts(file_bytes, tally.finish(&rules), claims.parameters, findings);
         Some(Counts { sharded: paths.len() > 1, paths, facts })
     }
 }
@@ -215,6 +210,6 @@ fn count(
     })?;
     outline.check_file_size(json, file_size)?;
     let Sums { tally, names, calls, .. } = sums;
-    let is_configured = config.is_some();
-    Ok((Counted { outline, names, tally, kept: None, is_configured }, calls))
+    let basis = config.map_or(Basis::Header(None), |_| Basis::Config);
+    Ok((Counted { outline, names, tally, basis }, calls))
 }

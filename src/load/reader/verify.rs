@@ -1,22 +1,25 @@
 //! Reading on where a file is wrong, to say all that is wrong.
 
-use std::ops::Range;
-
-use futures::stream::StreamExt;
+use futures::future::FutureExt;
 
 use super::Reader;
+use super::shards::Ask;
 use crate::error::Error;
 use crate::load::CONFIG;
 use crate::load::count::{call_for_config, usable};
-use crate::read::{Chunk, off_the_workers};
+use crate::read::Chunk;
 use crate::safetensors::{
     Finding, IndexError, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, Severity,
     agreement, bounded, chain, clip,
 };
+use crate::store::Pieces;
 use crate::verdict::tying::{self, Input};
 use crate::verdict::{Verdict, numbering};
 
 type Headers = [(RepoPath, SafetensorsFileHeader)];
+
+/// A shard, and what reading its header gave.
+type Read = (RepoPath, Result<SafetensorsFileHeader, Error>);
 
 /// What the files of a set are found to be.
 struct Survey {
@@ -30,6 +33,18 @@ struct Survey {
 }
 
 impl Survey {
+    fn of(reads: Vec<Read>) -> Self {
+        let files = reads.len();
+        let (mut headers, mut errors) = (Vec::with_capacity(files), Vec::new());
+        for (shard, read) in reads {
+            match read {
+                Ok(header) => headers.push((shard, header)),
+                Err(error) => errors.push(finding(&shard, error)),
+            }
+        }
+        Self { files, headers, declared: None, findings: bounded(errors.into_iter()) }
+    }
+
     fn of_bad_index(path: &RepoPath, reason: IndexError) -> Self {
         let findings = vec![Finding::BadIndex { file: clip(path.as_str()), reason }];
         Self { files: 0, headers: Vec::new(), declared: None, findings }
@@ -50,30 +65,39 @@ impl Reader {
         self.conclude(&path, survey).await
     }
 
-    pub(in crate::load) async fn verify_shards(self, path: RepoPath, json: Vec<u8>) -> Verdict {
-        let index = off_the_workers(json.len(), move || SafetensorsIndexJson::from_json(&json));
-        let survey = match index.await {
-            Ok(index) => self.survey(&path, &index).await,
-            Err(reason) => Survey::of_bad_index(&path, reason),
+    pub(in crate::load) async fn verify_shards(
+        self,
+        path: RepoPath,
+        pieces: Pieces,
+    ) -> Result<Verdict, Error> {
+        let read = |shard, first| self.header(shard, first).map(Ok);
+        let survey = match self.follow(&path, pieces, read).await {
+            Ok((index, reads)) => self.survey(&path, &index, reads).await,
+            Err(Error::Index { source, .. }) => Survey::of_bad_index(&path, source),
+            Err(error) => return Err(error),
         };
-        self.conclude(&path, survey).await
+        Ok(self.conclude(&path, survey).await)
     }
 
     pub(in crate::load) async fn verify_without_index(
         self,
         path: RepoPath,
         shards: &[RepoPath],
-    ) -> Verdict {
+    ) -> Result<Verdict, Error> {
         let survey = match self.plan.shards_without_index(shards) {
-            Ok(shards) => self.survey_without_index(&path, shards).await,
+            Ok(asks) => self.survey_without_index(&path, asks).await?,
             Err(reason) => Survey::of_bad_index(&path, reason),
         };
-        self.conclude(&path, survey).await
+        Ok(self.conclude(&path, survey).await)
     }
 
-    async fn survey(&self, path: &RepoPath, index: &SafetensorsIndexJson) -> Survey {
-        let mut survey =
-            self.read_all(path, self.plan.shards(index.shards(), &index.digests())).await;
+    async fn survey(
+        &self,
+        path: &RepoPath,
+        index: &SafetensorsIndexJson,
+        reads: Vec<Read>,
+    ) -> Survey {
+        let mut survey = Survey::of(reads);
         survey.findings.extend(agreement::survey(index, &survey.headers));
         survey.findings.extend(numbering::check(index.shards()));
         self.find_left_over(path, index.shards(), &mut survey.findings).await;
@@ -81,33 +105,15 @@ impl Reader {
         survey
     }
 
-    async fn survey_without_index(
-        &self,
-        path: &RepoPath,
-        shards: Vec<(RepoPath, Range<u64>)>,
-    ) -> Survey {
-        let names: Vec<_> = shards.iter().map(|(shard, _)| shard.clone()).collect();
-        let mut survey = self.read_all(path, shards).await;
+    async fn survey_without_index(&self, path: &RepoPath, asks: Vec<Ask>) -> Result<Survey, Error> {
+        let names: Vec<_> = asks.iter().map(|(shard, _)| shard.clone()).collect();
+        let read = |shard, first| self.header(shard, first).map(Ok);
+        let mut survey = Survey::of(self.read_all(path, asks, read).await?);
         if let Err(reason) = SafetensorsIndexJson::of_shards(&survey.headers) {
             survey.findings.push(Finding::BadIndex { file: clip(path.as_str()), reason });
         }
         survey.findings.extend(numbering::check(&names));
-        survey
-    }
-
-    async fn read_all(&self, path: &RepoPath, shards: Vec<(RepoPath, Range<u64>)>) -> Survey {
-        let names: Vec<_> = shards.iter().map(|(shard, _)| shard.clone()).collect();
-        let mut reads: Vec<_> = self.reads(path, shards).collect().await;
-        reads.sort_unstable_by_key(|(rank, _)| *rank);
-        let (mut headers, mut errors) = (Vec::with_capacity(reads.len()), Vec::new());
-        let files = names.len();
-        for (shard, (_, read)) in names.into_iter().zip(reads) {
-            match read {
-                Ok(header) => headers.push((shard, header)),
-                Err(error) => errors.push(finding(&shard, error)),
-            }
-        }
-        Survey { files, headers, declared: None, findings: bounded(errors.into_iter()) }
+        Ok(survey)
     }
 
     async fn conclude(self, path: &RepoPath, survey: Survey) -> Verdict {

@@ -130,6 +130,14 @@ pub struct Digests {
 
 impl FromIndex for IndexOutline {
     type Entries = Digests;
+
+    fn shards(&self) -> &[RepoPath] {
+        self.shards()
+    }
+
+    fn digests(&self) -> Vec<NamesDigest> {
+        self.names.clone()
+    }
 }
 
 impl Entries for Digests {

@@ -98,6 +98,16 @@ fn pieces_make_no_difference() {
     }
 }
 
+#[test]
+fn entries_that_wait_behind_a_long_one_are_not_counted_twice() {
+    let long = "x".repeat(5_000);
+    for end in ["", ",", ",\"b\":1", ",\"b\":1,\n\"weight_map\"", ",\n<<<<<<< HEAD\n"] {
+        let json = format!("{{\"a\":\"{long}\"{end}");
+        let json = json.as_bytes();
+        check(json, &[&json[..4_500], &json[4_500..]]);
+    }
+}
+
 /// Indexes as writers make them, broken by a few pieces of damage.
 fn index() -> impl Strategy<Value = Vec<u8>> {
     let damage: Vec<&[u8]> = vec![

@@ -94,7 +94,8 @@ impl<T: FromIndex> IndexReader<T> {
             None => self.read(&tail)?,
         };
         if self.flaw.is_none() && !self.listing.is_whole() {
-            self.search_from(&tail, read, tail.len(), "unexpected end")?;
+            let rest = &tail[read..];
+            self.search_from(rest, 0, rest.len(), "unexpected end")?;
         }
         self.flaw.map_or_else(|| self.listing.finish(), |flaw| Err(flaw.into_error()))
     }
