@@ -1,5 +1,6 @@
 //! The header of one file.
 
+mod outline;
 mod plain;
 mod read;
 mod records;
@@ -10,10 +11,11 @@ use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+pub(crate) use self::outline::HeaderOutline;
 use self::read::scan;
 use self::records::Records;
+use self::scan::METADATA;
 pub(crate) use self::scan::Sink;
-use self::scan::{METADATA, Scanned};
 use super::names::Names;
 use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
 
@@ -65,6 +67,16 @@ impl SafetensorsFileHeader {
             length: json.len() as u64,
             data_length: scanned.data_length,
         })
+    }
+
+    /// Counts what the bytes after the prefix list, and keeps nothing of it. Checks what
+    /// [`from_json`](Self::from_json) does, in little more than half the time.
+    ///
+    /// # Errors
+    ///
+    /// The first broken rule, with the tensor that breaks it.
+    pub fn count_json(json: &[u8]) -> Result<ParameterCount, HeaderError> {
+        HeaderOutline::scan(json, ParameterCount::default).map(|(_, count)| count)
     }
 
     /// Checks that the data ends where the file does.
@@ -137,45 +149,6 @@ impl SafetensorsFileHeader {
     }
 }
 
-/// What a header says beside its tensors.
-pub(crate) struct HeaderOutline {
-    metadata: Option<BTreeMap<String, String>>,
-    length: u64,
-    data_length: u64,
-}
-
-/// Hands the tensors of a header to a sink, checks every rule, and keeps no tensor.
-pub(crate) fn scan_header<S: Sink>(
-    json: &[u8],
-    sink: impl Fn() -> S,
-) -> Result<(HeaderOutline, S), HeaderError> {
-    let (Scanned { metadata, data_length, .. }, sink) = scan(json, sink)?;
-    Ok((HeaderOutline { metadata, length: json.len() as u64, data_length }, sink))
-}
-
-impl HeaderOutline {
-    pub(crate) fn file_size(&self) -> u64 {
-        PREFIX_LENGTH.saturating_add(self.length).saturating_add(self.data_length)
-    }
-
-    pub(crate) fn data_length(&self) -> u64 {
-        self.data_length
-    }
-
-    pub(crate) fn declared_total(&self) -> Option<u64> {
-        declared_total(self.metadata.as_ref()?)
-    }
-
-    /// Checks that the data ends where the file does. Which tensor is the last, where it does not, is
-    /// only told by the JSON.
-    pub(crate) fn check_file_size(&self, json: &[u8], file_size: u64) -> Result<(), HeaderError> {
-        if self.file_size() == file_size {
-            return Ok(());
-        }
-        SafetensorsFileHeader::from_json(json)?.check_file_size(file_size)
-    }
-}
-
 fn declared_total(metadata: &BTreeMap<String, String>) -> Option<u64> {
     metadata.get("total_parameters")?.parse().ok()
 }
@@ -190,8 +163,13 @@ struct Kept {
 impl Sink for Kept {
     fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
         self.records.push(tensor);
-        let added = self.parameter_count.add(tensor);
-        added.ok_or_else(|| HeaderError::Overflow { tensor: clip(name) })
+        self.parameter_count.take(name, tensor)
+    }
+}
+
+impl Sink for ParameterCount {
+    fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
+        self.add(tensor).ok_or_else(|| HeaderError::overflow(name))
     }
 }
 
