@@ -8,7 +8,7 @@ use crate::support::{self, weights};
 const COMMIT: &str = "1111111111111111111111111111111111111111";
 
 /// A repo with weights at these paths, of one tensor each, which has the path as its name.
-fn repo(id: &str, paths: &[&str]) -> Repo {
+pub(crate) fn repo(id: &str, paths: &[&str]) -> Repo {
     let add = |repo: Repo, path: &&str| {
         let is_weights = path.ends_with(".safetensors");
         repo.file(path, if is_weights { weights(&[path]) } else { File::whole("{}") })
@@ -16,7 +16,7 @@ fn repo(id: &str, paths: &[&str]) -> Repo {
     paths.iter().fold(Repo::new(id).commit(COMMIT), add)
 }
 
-fn pipeline(id: &str) -> Repo {
+pub(crate) fn pipeline(id: &str) -> Repo {
     let shards =
         ["diffusion_pytorch_model-00001-of-00002", "diffusion_pytorch_model-00002-of-00002"]
             .map(|name| format!("{name}.safetensors"));
@@ -304,6 +304,26 @@ async fn other_sets_of_an_ordinary_repo_are_listed_when_asked_for() {
     let json = serde_json::to_value(&listed).unwrap();
     assert_eq!(json["otherSets"][0]["path"], expected[0]);
     assert_eq!(json["otherSets"][0]["files"], 1);
+}
+
+/// By one request, whether the token is good or not; of a repo on a Hub and of a local folder.
+#[tokio::test]
+async fn sets_are_listed_without_reading_any() {
+    let sets = ["a.safetensors", "b/model.safetensors"];
+    let hub = LocalHub::builder().repo(repo("org/several", &sets)).token("hf_good");
+    let hub = hub.start().unwrap();
+    for (token, requests) in [("", 1), ("hf_good", 1), ("hf_expired", 2)] {
+        hub.clear_log();
+        let client = Client::builder().endpoint(hub.endpoint()).token(token).build().unwrap();
+        let model = client.model("org/several");
+        let listed = model.weight_sets().await.unwrap().unwrap();
+        let listed: Vec<_> = listed.iter().map(|set| set.path.as_str()).collect();
+        assert_eq!((listed, hub.log().len()), (sets.to_vec(), requests), "{token}");
+        let below = model.path("b").weight_sets().await.unwrap().unwrap();
+        assert_eq!(below.len(), 1);
+    }
+    let none = support::client(&hub).model("org/none").weight_sets().await;
+    assert_eq!(none.unwrap(), None);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod bounds;
 mod browser;
 mod hostile;
 mod process;
+mod sets;
 mod shared;
 
 use std::time::Duration;
