@@ -24,6 +24,9 @@ fn main() -> Result<()> {
         // As many tensors as a small model has, and as a shard of a large one.
         "header-300" => repeat(times, &headers::header(300)?, SafetensorsFileHeader::from_json),
         "header-3000" => repeat(times, &headers::header(3000)?, SafetensorsFileHeader::from_json),
+        "header-3000-count" => {
+            repeat(times, &headers::header(3000)?, SafetensorsFileHeader::count_json)
+        }
         // What others need for the same: no change of ours is in it, so what changes these is the compiler.
         "header-3000-safetensors" => repeat(times, &headers::header(3000)?, parse::<Metadata>),
         "header-3000-lex" => repeat(times, &headers::header(3000)?, parse::<IgnoredAny>),

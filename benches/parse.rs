@@ -36,6 +36,7 @@ fn header(criterion: &mut Criterion, tensors: usize) -> Result<()> {
     let json = headers::header(tensors)?;
     let mut group = group(criterion, &format!("header/{tensors}"), &json);
     bench(&mut group, "hf_meta", &json, SafetensorsFileHeader::from_json)?;
+    bench(&mut group, "hf_meta counts", &json, SafetensorsFileHeader::count_json)?;
     bench(&mut group, "safetensors", &json, parse::<Metadata>)?;
     others(&mut group, &json)
 }

@@ -11,13 +11,14 @@ use url::Url;
 use crate::error::Error;
 use crate::http::Http;
 use crate::hub::{Claim, Endpoint, Notices, RepoId, Revision};
+use crate::layout::{Layout, WeightSet};
 use crate::load::{Limits, Load, Memory, OnProgress, Plan, Progress, Record, Target};
 use crate::parse::{Counts, SafetensorsParseFromRepo};
 use crate::read::Meter;
 use crate::safetensors::RepoPath;
 use crate::snapshot::Snapshot;
 use crate::source::{Source, SourceError};
-use crate::store::Store;
+use crate::store::{Listing, Store};
 use crate::verdict::Verdict;
 
 /// What all the calls of a client share.
@@ -171,6 +172,27 @@ impl Model {
         self.in_time(async { self.load().await?.store.claim().await }).await
     }
 
+    /// All sets of weights in the repo or the folder, told by the names of its files alone; `None` where
+    /// files cannot be listed, as on a plain web server. Takes a request per 1,000 files.
+    ///
+    /// Unlike [`Model::other_sets`] it reads none of them, and names them all.
+    ///
+    /// # Errors
+    ///
+    /// When the listing does not come or makes no sense, and at the deadline.
+    pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
+        self.in_time(async {
+            let Load { store, target, meter, .. } = self.load().await?;
+            let folder = match &target {
+                Target::Folder(folder) => folder.as_ref(),
+                Target::File(_) | Target::Index(_) | Target::Shards(_) => None,
+            };
+            let listed = list(&store, folder, &meter).await?;
+            Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
+        })
+        .await
+    }
+
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let limit = self.context.call_timeout;
         let source = self.source.as_ref().ok().map(tracing::field::display);
@@ -208,6 +230,20 @@ impl Model {
             meter: Meter::default(),
             record: Record::default(),
         })
+    }
+}
+
+/// The files of a store, read without the token if that is not valid: a public repo needs none.
+async fn list(
+    store: &Store,
+    folder: Option<&RepoPath>,
+    meter: &Meter,
+) -> Result<Option<Listing>, Error> {
+    match (store.list(folder, meter).await, store.anonymous()) {
+        (Err(error @ Error::BadToken { .. }), Some(store)) => {
+            store.list(folder, meter).await.map_err(|_| error)
+        }
+        (listed, _) => listed,
     }
 }
 

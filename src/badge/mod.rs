@@ -109,17 +109,35 @@ fn short_reason(error: &Error) -> &'static str {
         Error::Gated { .. } => "gated",
         Error::Forbidden { .. } => "private",
         Error::TooLarge { .. } | Error::TooManyHeaders { .. } => "too large",
-        error if error.is_malformed() => "invalid safetensors",
+        Error::SeveralSets { .. } => "several sets",
+        Error::MissingShards { .. } => "shards missing",
+        Error::Header { .. } | Error::Index { .. } => "invalid safetensors",
         Error::Source(_) => "invalid name",
+        Error::NotCached { .. } => "not cached",
+        Error::Offline { .. } => "offline",
+        Error::BadToken { .. } => "invalid token",
+        Error::Endpoint { .. }
+        | Error::Token
+        | Error::UserAgent
+        | Error::NoCache
+        | Error::Setup { .. } => "misconfigured",
+        Error::Listing { .. } => "not listed",
+        Error::OtherCommit { .. } | Error::Changed { .. } => "changing",
+        Error::Read { .. } => "unreadable",
         Error::Refused { source, .. } if source.status == 429 => "rate limited",
         Error::DeadlineExceeded { .. } => "timed out",
-        _ => "unavailable",
+        Error::Fetch { .. } | Error::Refused { .. } => "unavailable",
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+    use std::time::Duration;
+
     use super::*;
+    use crate::hub::{ListingError, RepoId, Revision};
+    use crate::snapshot::SnapshotError;
 
     #[test]
     fn texts_are_bounded_and_harmless() {
@@ -138,6 +156,36 @@ mod tests {
         assert_eq!(shown(&"ß".repeat(LONGEST)), "ß".repeat(LONGEST));
         assert_eq!(shown(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(LONGEST)));
         assert_eq!(shown(&"\u{1}".repeat(1_000)).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn reasons_are_short() {
+        let place = || "org/name".to_owned();
+        let repo = || "org/name".parse::<RepoId>().unwrap();
+        let cases = [
+            (Error::SeveralSets { place: place(), sets: vec![] }, "several sets"),
+            (Error::MissingShards { set: place(), found: 1, total: 2 }, "shards missing"),
+            (
+                Error::NotCached {
+                    repo: repo(),
+                    revision: Revision::default(),
+                    source: SnapshotError { path: place(), reason: "none" },
+                },
+                "not cached",
+            ),
+            (Error::Offline { what: place() }, "offline"),
+            (Error::Token, "misconfigured"),
+            (Error::NoCache, "misconfigured"),
+            (Error::Listing { place: place(), source: ListingError::Endless }, "not listed"),
+            (Error::TooLarge { file: place(), limit: 1 }, "too large"),
+            (Error::Changed { file: place(), before: 1, after: 2 }, "changing"),
+            (Error::Read { file: place(), source: ErrorKind::Other.into() }, "unreadable"),
+            (Error::DeadlineExceeded { limit: Duration::ZERO }, "timed out"),
+        ];
+        for (error, reason) in cases {
+            let badge = Badge::of_error(&error, Show::Params);
+            assert_eq!((&*badge.message, badge.is_error), (reason, true), "{error}");
+        }
     }
 
     #[test]

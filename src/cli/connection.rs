@@ -14,12 +14,10 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "TOKEN", global = true, help = TOKEN_HELP)]
     pub(crate) token: Option<String>,
 
-    /// How often a request that failed is made again, where it may pass [default: 4]
-    #[arg(long, value_name = "TIMES", global = true)]
+    #[arg(long, value_name = "TIMES", global = true, help = RETRIES_HELP)]
     pub(crate) retries: Option<u8>,
 
-    /// Seconds after which to give up on a repository [default: 360]
-    #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds, help = TIMEOUT_HELP)]
     pub(crate) timeout: Option<Duration>,
 
     /// Neither use nor keep headers that were read before
@@ -38,8 +36,24 @@ pub(crate) struct Connection {
 const ENDPOINT_HELP: &str =
     "Address of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]";
 
-const TOKEN_HELP: &str =
-    "Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`]";
+const TOKEN_HELP: &str = if cfg!(feature = "server") {
+    "Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`; of \
+     `serve`: $HF_META_TOKEN]"
+} else {
+    "Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`]"
+};
+
+const RETRIES_HELP: &str = if cfg!(feature = "server") {
+    "How often a request that failed is made again, where it may pass [default: 4; of `serve`: 2]"
+} else {
+    "How often a request that failed is made again, where it may pass [default: 4]"
+};
+
+const TIMEOUT_HELP: &str = if cfg!(feature = "server") {
+    "Seconds after which to give up on a repository [default: 360; of `serve`: 120]"
+} else {
+    "Seconds after which to give up on a repository [default: 360]"
+};
 
 impl Connection {
     /// The client that the environment describes, with the changes that were typed.

@@ -126,6 +126,7 @@ pub(crate) async fn run(args: &ServeArgs, connection: &Connection) -> io::Result
 /// A client that strangers may make ask: of public addresses alone, within bounds, and not for long.
 fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client, Error>> {
     let token = connection.token.clone().or_else(|| std::env::var("HF_META_TOKEN").ok());
+    let retries = usize::from(connection.retries.unwrap_or(2));
     let mut builder = ClientBuilder::from_env()
         .token(token.unwrap_or_default())
         .addresses(AddressPolicy::Public)
@@ -134,7 +135,9 @@ fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client
         .headers_limit(150_000_000)
         .index_limit(100_000_000)
         .call_timeout(connection.timeout.unwrap_or(Duration::from_secs(120)))
-        .retry(RetryPolicy::default().attempts(3).longest_elapsed(Duration::from_secs(30)))
+        .retry(
+            RetryPolicy::default().attempts(retries + 1).longest_elapsed(Duration::from_secs(30)),
+        )
         .branch_lifetime(args.fresh);
     if let Some(endpoint) = &connection.endpoint {
         builder = builder.endpoint(endpoint);

@@ -44,10 +44,9 @@ async function show() {
 /** Puts a result in the place of the one that is shown, and the focus where it was. */
 function replace(result) {
   const focused = document.activeElement?.id;
-  const open = document.querySelector("#result details")?.open;
+  const open = [...document.querySelectorAll("#result details[open]")].map((details) => details.id);
   document.getElementById("result").replaceWith(document.adoptNode(result));
-  const details = result.querySelector("details");
-  if (details && open) details.open = true;
+  for (const details of result.querySelectorAll("details")) details.open = open.includes(details.id);
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
   prepare(result);
   announce(result);
@@ -100,7 +99,9 @@ function announce(result) {
   status.textContent = notice?.textContent ?? (figure ? `${name.textContent}: ${value.textContent}` : "");
 }
 
-form.addEventListener("input", () => {
+form.addEventListener("input", ({ target }) => {
+  // Revisions and paths are those of one repository.
+  if (target.name === "repo") form.elements.revision.value = form.elements.path.value = "";
   clearTimeout(timer);
   timer = setTimeout(show, PAUSE);
 });

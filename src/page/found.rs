@@ -1,25 +1,25 @@
 //! What the page tells of a set of weights.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::modules::largest;
+use super::rows::{Row, Rows};
+use super::sets::Sets;
 use crate::badge::Figures;
 use crate::hub::CommitSha;
 use crate::parse::{Cost, SafetensorsParseFromRepo};
-use crate::safetensors::{DtypeCount, SafetensorsFileHeader, clip};
-use crate::tree::{Module, Tree};
-
-/// The most rows of a table; a repo may have any number of files.
-const MOST_ROWS: usize = 100;
+use crate::safetensors::{DtypeCount, RepoPath};
+use crate::tree::Tree;
 
 /// The most findings that are told.
 const MOST_FINDINGS: usize = 10;
 
-/// What is told of a result: bounded in size, however large the result.
+/// What is told of a result: bounded in size, however large the result, but for the paths of its files.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(super) figures: Figures,
-    pub(super) commit: Option<CommitSha>,
+    pub(crate) commit: Option<CommitSha>,
     pub(super) totals: DtypeCount,
     /// The dtypes, the one of the most bytes first.
     pub(super) dtypes: Rows,
@@ -27,26 +27,21 @@ pub(crate) struct Found {
     pub(super) modules: Rows,
     /// The files of weights, in their order.
     pub(super) files: Rows,
+    /// The sets of weights beside them.
+    pub(crate) beside: Beside,
     pub(super) findings: Vec<String>,
     /// How many findings are left out.
     pub(super) more_findings: usize,
     pub(super) cost: Cost,
 }
 
-/// The first rows of a table, and how many there are in all.
+/// What a result says of the other sets of weights that are there.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
-    pub(super) rows: Vec<Row>,
-    pub(super) all: usize,
-}
-
-/// A part of the weights.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) name: String,
-    /// Parameters, or elements as stored.
-    pub(super) count: u64,
-    pub(super) bytes: u64,
+pub(crate) enum Beside {
+    /// They had to be listed.
+    Listed(Sets),
+    /// Nobody looked; those of a listing are the sets that these files are not.
+    Unlisted(BTreeSet<RepoPath>),
 }
 
 impl Found {
@@ -62,33 +57,16 @@ impl Found {
             figures: Figures::of(parsed),
             commit: facts.commit.clone(),
             totals: *count.totals(),
-            dtypes: Rows::of(dtypes.into_iter()),
-            modules: Rows::of(largest(Tree::of(parsed)).into_iter()),
-            files: Rows::of(files),
+            dtypes: Rows::from_rows(dtypes.into_iter()),
+            modules: Rows::from_rows(largest(Tree::of(parsed)).into_iter()),
+            files: Rows::from_rows(files),
+            beside: match &facts.other_sets {
+                Some(sets) => Beside::Listed(Sets::of(sets)),
+                None => Beside::Unlisted(parsed.filepaths().into_iter().collect()),
+            },
             findings: findings.map(ToString::to_string).collect(),
             more_findings: facts.findings.len().saturating_sub(MOST_FINDINGS),
             cost: facts.cost,
         }
-    }
-}
-
-impl Rows {
-    fn of(mut rows: impl Iterator<Item = Row>) -> Self {
-        let first: Vec<_> = rows.by_ref().take(MOST_ROWS).collect();
-        Self { all: first.len() + rows.count(), rows: first }
-    }
-}
-
-impl Row {
-    fn new(name: &str, count: &DtypeCount) -> Self {
-        Self { name: clip(name), count: count.parameters, bytes: count.bytes }
-    }
-
-    pub(super) fn of_module(module: &Module) -> Self {
-        Self { name: clip(&module.name), count: module.elements, bytes: module.bytes }
-    }
-
-    fn of_file(path: &str, header: &SafetensorsFileHeader) -> Self {
-        Self::new(path, header.parameter_count().totals())
     }
 }

@@ -10,6 +10,8 @@ mod found;
 mod modules;
 mod paste;
 mod result;
+mod rows;
+mod sets;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,8 @@ use maud::{DOCTYPE, Markup, html};
 use crate::badge::{Figures, Look, Show, Theme};
 use crate::hub::Endpoint;
 
-pub(crate) use found::Found;
+pub(crate) use found::{Beside, Found};
+pub(crate) use sets::{Others, Sets};
 
 /// The style sheet, at `style.css` beside the page.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -53,14 +56,23 @@ pub(crate) struct Shown<'a> {
 
 /// What came of a look at a repo.
 pub(crate) enum Outcome<'a> {
-    /// What is in its weights.
-    Found(&'a Found),
+    /// What is in its weights, and what other weights are there.
+    Found(&'a Found, Others),
     /// The Hub's own figures, and why there are no others.
     Claimed(&'a Figures, &'a str),
+    /// There are several sets of weights, and no name tells which is the model.
+    Choice(&'a str, Sets),
     /// Why nothing is known.
     Failed(&'a str),
     /// The look is not over.
     Pending,
+}
+
+impl Outcome<'_> {
+    /// Whether there will be more to show in a moment.
+    fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending | Self::Found(_, Others::Pending))
+    }
 }
 
 /// Where the page is, and the Hub that it asks.
@@ -73,7 +85,7 @@ pub(crate) struct Site<'a> {
 /// The page; without anything asked for, the form alone.
 pub(crate) fn page(site: &Site<'_>, shown: Option<&Shown<'_>>) -> String {
     let repo = shown.and_then(|shown| shown.repo);
-    let is_pending = shown.is_some_and(|shown| matches!(shown.outcome, Outcome::Pending));
+    let is_pending = shown.is_some_and(|shown| shown.outcome.is_pending());
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -126,37 +138,49 @@ fn form(shown: Option<&Shown<'_>>) -> Markup {
     let default = Look::default();
     let look = shown.map_or(&default, |shown| shown.look);
     let show = shown.map_or_else(Show::default, |shown| shown.show);
+    // What was typed, put in order if it named a repo: revision and path have fields of their own.
+    let repo = shown.map_or("", |shown| shown.repo.unwrap_or(shown.asked));
     html! {
         form #ask method="get" action="./" role="search" {
             div .repo {
                 label for="repo" { "Model" }
                 input #repo name="repo" type="text" required autofocus[shown.is_none()]
                     autocomplete="off" autocapitalize="none" spellcheck="false" maxlength="400"
-                    placeholder="org/name" value=(shown.map_or("", |shown| shown.asked));
+                    placeholder="org/name" value=(repo);
                 button type="submit" { "Show" }
             }
-            div .options {
-                (select("show", "Figure", Show::NAMES, show.as_str()))
-                (select("theme", "For pages", Theme::NAMES, look.theme.as_str()))
-                (text("label", "Label", show.label(), look.label.as_deref().unwrap_or_default()))
-                (text("color", "Colour", "blue", &look.color.map(|color| color.to_string()).unwrap_or_default()))
-                div .check {
-                    input #logo type="checkbox" name="logo" value="huggingface"
-                        checked[look.logo != default.logo];
-                    label for="logo" { "Logo" }
-                }
-            }
-            @for (name, value) in shown.into_iter().flat_map(hidden) {
-                input type="hidden" name=(name) value=(value);
+            (options(show, look))
+            (place(shown.and_then(|shown| shown.revision), shown.and_then(|shown| shown.path)))
+        }
+    }
+}
+
+/// What the badge says, and how it looks.
+fn options(show: Show, look: &Look) -> Markup {
+    let color = look.color.map(|color| color.to_string()).unwrap_or_default();
+    html! {
+        div .options {
+            (select("show", "Figure", Show::NAMES, show.as_str()))
+            (select("theme", "For pages", Theme::NAMES, look.theme.as_str()))
+            (text("label", "Label", 64, show.label(), look.label.as_deref()))
+            (text("color", "Colour", 64, "blue", Some(&color)))
+            div .check {
+                input #logo type="checkbox" name="logo" value="huggingface"
+                    checked[look.logo != Look::default().logo];
+                label for="logo" { "Logo" }
             }
         }
     }
 }
 
-/// What was asked for by address, and has no field in the form.
-fn hidden<'a>(shown: &Shown<'a>) -> impl Iterator<Item = (&'static str, &'a str)> {
-    let fields = [("revision", shown.revision), ("path", shown.path)];
-    fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
+/// What of the repo is looked at.
+fn place(revision: Option<&str>, path: Option<&str>) -> Markup {
+    html! {
+        div .options .place {
+            (text("revision", "Revision", 255, "main", revision))
+            (text("path", "File or folder", 1_024, "the model", path))
+        }
+    }
 }
 
 fn select(name: &str, label: &str, choices: &[&str], chosen: &str) -> Markup {
@@ -172,12 +196,12 @@ fn select(name: &str, label: &str, choices: &[&str], chosen: &str) -> Markup {
     }
 }
 
-fn text(name: &str, label: &str, placeholder: &str, value: &str) -> Markup {
+fn text(name: &str, label: &str, longest: u16, placeholder: &str, value: Option<&str>) -> Markup {
     html! {
         div {
             label for=(name) { (label) }
-            input id=(name) name=(name) type="text" maxlength="64" autocomplete="off"
-                spellcheck="false" placeholder=(placeholder) value=(value);
+            input id=(name) name=(name) type="text" maxlength=(longest) autocomplete="off"
+                spellcheck="false" placeholder=(placeholder) value=(value.unwrap_or_default());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::found::Row;
+use super::rows::Row;
 use crate::tree::{Content, Module, Tree};
 
 /// The most modules that are told.

@@ -1,4 +1,7 @@
-//! What is pasted into other pages: the addresses of a badge, and Markdown and HTML around them.
+//! The addresses of a badge and of what belongs to it, and what is pasted into other pages: Markdown and
+//! HTML around them.
+
+use std::borrow::Cow;
 
 use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
@@ -6,28 +9,54 @@ use url::form_urlencoded::Serializer;
 use super::{Shown, Site};
 use crate::badge::{Look, Show};
 
+/// Parameters of a query that are given.
+type Pairs<'a> = Vec<(&'static str, Cow<'a, str>)>;
+
 /// The address of a badge, relative to the page.
 ///
 /// Names of repos hold nothing that would have to be encoded.
 pub(super) fn badge(shown: &Shown<'_>, repo: &str, look: &Look, kind: &str) -> String {
+    let pairs = [place(shown.revision, shown.path), figure(shown.show, look)].concat();
+    format!("badge/{repo}.{kind}{}", query(&pairs))
+}
+
+/// The address of the figures as JSON, relative to the page.
+pub(super) fn json(shown: &Shown<'_>, repo: &str) -> String {
+    format!("api/models/{repo}{}", query(&place(shown.revision, shown.path)))
+}
+
+/// The address of the page, relative to itself, for another path in the repo or for all of it.
+pub(super) fn page(shown: &Shown<'_>, repo: &str, path: Option<&str>) -> String {
+    let repo = vec![("repo", repo.into())];
+    query(&[repo, place(shown.revision, path), figure(shown.show, shown.look)].concat())
+}
+
+fn place<'a>(revision: Option<&'a str>, path: Option<&'a str>) -> Pairs<'a> {
+    given([("revision", revision.map(Cow::from)), ("path", path.map(Cow::from))])
+}
+
+fn figure(show: Show, look: &Look) -> Pairs<'_> {
     let Look { style, theme, logo, label, color } = look;
     let default = Look::default();
-    let color = color.map(|color| color.to_string());
-    let chosen = |is_chosen: bool, name: &'static str| is_chosen.then_some(name);
-    let pairs = [
-        ("revision", shown.revision),
-        ("path", shown.path),
-        ("show", chosen(shown.show != Show::default(), shown.show.as_str())),
+    let chosen = |is_chosen: bool, name: &'static str| is_chosen.then(|| Cow::from(name));
+    given([
+        ("show", chosen(show != Show::default(), show.as_str())),
         ("style", chosen(*style != default.style, style.as_str())),
         ("theme", chosen(*theme != default.theme, theme.as_str())),
         ("logo", chosen(*logo != default.logo, logo.as_str())),
-        ("label", label.as_deref()),
-        ("color", color.as_deref()),
-    ];
-    let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        ("label", label.as_deref().map(Cow::from)),
+        ("color", color.map(|color| color.to_string().into())),
+    ])
+}
+
+fn given<'a, const N: usize>(pairs: [(&'static str, Option<Cow<'a, str>>); N]) -> Pairs<'a> {
+    pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// A query with its mark, or nothing.
+fn query(pairs: &Pairs<'_>) -> String {
     let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let mark = if query.is_empty() { "" } else { "?" };
-    format!("badge/{repo}.{kind}{mark}{query}")
+    if query.is_empty() { query } else { format!("?{query}") }
 }
 
 /// The texts to paste, each in a field of its own.
@@ -40,13 +69,14 @@ pub(super) fn fields(site: &Site<'_>, shown: &Shown<'_>, repo: &str) -> Markup {
 }
 
 pub(super) fn markdown(site: &Site<'_>, shown: &Shown<'_>, repo: &str) -> String {
-    let (badge, page) = (address(site, shown, repo, "svg"), page(site, repo));
+    let (badge, page) = (address(site, shown, repo, "svg"), on_the_hub(site, repo));
     format!("[![{}]({badge})]({page})", in_brackets(alternative(shown)))
 }
 
 pub(super) fn html(site: &Site<'_>, shown: &Shown<'_>, repo: &str) -> String {
     let badge = address(site, shown, repo, "svg");
-    let html = html! { a href=(page(site, repo)) { img src=(badge) alt=(alternative(shown)); } };
+    let html =
+        html! { a href=(on_the_hub(site, repo)) { img src=(badge) alt=(alternative(shown)); } };
     html.into_string()
 }
 
@@ -62,7 +92,7 @@ fn address(site: &Site<'_>, shown: &Shown<'_>, repo: &str, kind: &str) -> String
 }
 
 /// The page of a repo on the Hub.
-fn page(site: &Site<'_>, repo: &str) -> String {
+fn on_the_hub(site: &Site<'_>, repo: &str) -> String {
     format!("{}/{repo}", site.endpoint)
 }
 

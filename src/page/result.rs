@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::found::Found;
+use super::sets::{self, Others};
 use super::{Outcome, Shown, Site, paste, table};
 use crate::badge::{Figures, Look, Style, Theme};
 use crate::text::{bytes, counted, escape, short, short_bytes, thousands};
@@ -10,24 +11,39 @@ use crate::text::{bytes, counted, escape, short, short_bytes, thousands};
 /// What came of what was asked for.
 pub(super) fn result(site: &Site<'_>, shown: &Shown<'_>) -> Markup {
     html! {
+        @if let (Some(repo), Some(path)) = (shown.repo, shown.path) { (whereabouts(shown, repo, path)) }
         @match shown.outcome {
-            Outcome::Found(_) => {},
-            Outcome::Claimed(_, reason) | Outcome::Failed(reason) => p .notice { (escape(reason)) },
+            Outcome::Found(..) => {},
+            Outcome::Claimed(_, reason) | Outcome::Choice(reason, _) | Outcome::Failed(reason) => {
+                p .notice { (escape(reason)) }
+            },
             Outcome::Pending => p .notice data-pending="" {
                 "The headers are being read. What is found will stand here in a moment."
             },
         }
-        @if let Some(repo) = shown.repo {
+        @if let (Some(repo), Outcome::Choice(_, sets)) = (shown.repo, &shown.outcome) {
+            (sets::choice(shown, repo, sets))
+        } @else if let Some(repo) = shown.repo {
             (badges(shown, repo))
             // A badge without a figure is nothing to paste, unless it will have one soon.
             @if !matches!(shown.outcome, Outcome::Failed(_)) {
                 section .paste aria-label="To paste" { (paste::fields(site, shown, repo)) }
             }
         }
-        @match shown.outcome {
-            Outcome::Found(found) => (weights(site, shown, found)),
+        @match &shown.outcome {
+            Outcome::Found(found, others) => (weights(site, shown, found, others)),
             Outcome::Claimed(figures, _) => (claim(figures)),
-            Outcome::Failed(_) | Outcome::Pending => {},
+            Outcome::Choice(..) | Outcome::Failed(_) | Outcome::Pending => {},
+        }
+    }
+}
+
+/// What of the repo is shown, and the way to all of it.
+fn whereabouts(shown: &Shown<'_>, repo: &str, path: &str) -> Markup {
+    html! {
+        nav .whereabouts aria-label="What is shown" {
+            a href=(paste::page(shown, repo, None)) { (repo) }
+            " / " span .name aria-current="page" { (sets::path(path)) }
         }
     }
 }
@@ -58,8 +74,8 @@ fn on(page: Theme, style: Style, look: &Look) -> Look {
 }
 
 /// What is in the weights.
-fn weights(site: &Site<'_>, shown: &Shown<'_>, found: &Found) -> Markup {
-    let total = found.totals.bytes;
+fn weights(site: &Site<'_>, shown: &Shown<'_>, found: &Found, others: &Others) -> Markup {
+    let (total, repo) = (found.totals.bytes, shown.repo.unwrap_or_default());
     html! {
         section aria-labelledby="found" {
             h2 #found { "In the files" }
@@ -72,7 +88,8 @@ fn weights(site: &Site<'_>, shown: &Shown<'_>, found: &Found) -> Markup {
             (files(found, total))
             h3 { "Findings" }
             (findings(found))
-            (cost(site, shown, found))
+            (sets::others(shown, repo, others))
+            (cost(site, shown, repo, found))
         }
     }
 }
@@ -87,7 +104,7 @@ fn tiles(found: &Found) -> Markup {
             @if let Some(active) = figures.active {
                 (tile("Active", &short(active), &thousands(active)))
             }
-            (tile("Size", &short_bytes(totals.bytes), &format!("{} bytes", thousands(totals.bytes))))
+            (tile("Size", &short_bytes(totals.bytes), &counted(totals.bytes, "byte")))
             (tile("Tensors", &thousands(totals.tensors), &scalars(totals.scalars)))
             (tile("Files", &thousands(found.files.all as u64), ""))
         }
@@ -120,7 +137,7 @@ fn files(found: &Found, total: u64) -> Markup {
         @if let [file] = &*found.files.rows {
             p { code { (escape(&file.name)) } }
         } @else {
-            details {
+            details #files {
                 summary {
                     (count)
                     @if let Some((least, most)) = range { ", " (bytes(least)) " to " (bytes(most)) }
@@ -147,9 +164,8 @@ fn findings(found: &Found) -> Markup {
 }
 
 /// What it took to know all this, and of which state of the repo it is.
-fn cost(site: &Site<'_>, shown: &Shown<'_>, found: &Found) -> Markup {
+fn cost(site: &Site<'_>, shown: &Shown<'_>, repo: &str, found: &Found) -> Markup {
     let cost = &found.cost;
-    let repo = shown.repo.unwrap_or_default();
     html! {
         p .cost {
             (counted(cost.requests, "request")) ", " (bytes(cost.bytes_read)) " read of "
@@ -161,7 +177,7 @@ fn cost(site: &Site<'_>, shown: &Shown<'_>, found: &Found) -> Markup {
                 }
             }
             " · "
-            a href={ "api/models/" (repo) } { "as JSON" }
+            a href=(paste::json(shown, repo)) { "as JSON" }
         }
     }
 }

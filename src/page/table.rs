@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::found::{Row, Rows};
+use super::rows::{Row, Rows};
 use crate::text::{bytes, escape, share, thousands};
 
 /// Colours of the style sheet; the parts after the last of them share it.
@@ -84,8 +84,6 @@ fn table(
                 }
             }
         }
-        @if rows.all > rows.rows.len() {
-            p .more { "and " (thousands((rows.all - rows.rows.len()) as u64)) " more" }
-        }
+        (rows.more())
     }
 }

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use super::found::{Row, Rows};
+use super::rows::{Row, Rows};
+use super::sets::Set;
 use super::*;
 use crate::badge::{Color, Logo, Style};
 use crate::parse::Cost;
-use crate::safetensors::{Dtype, DtypeCount};
+use crate::safetensors::{Dtype, DtypeCount, RepoPath};
 
 /// What markup would have to be escaped in, were it not escaped.
 const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>](javascript:x)&";
+
+/// A text that needs no escaping, with as many places to break a line.
+const PLAIN: &str = "te/xt";
 
 fn rows(name: &str, bytes: &[u64]) -> Rows {
     let row = |&bytes: &u64| Row { name: name.to_owned(), count: bytes / 2, bytes };
@@ -34,10 +38,17 @@ fn found(text: &str) -> Found {
         dtypes: rows(text, &[1_000, 150, 50]),
         modules: rows(text, &[800, 300]),
         files: rows(text, &[700, 500]),
+        beside: Beside::Listed(sets(text, 1)),
         findings: vec![text.to_owned()],
         more_findings: 1,
         cost,
     }
+}
+
+fn sets(text: &str, all: usize) -> Sets {
+    // A path may hold anything but control characters and what leads elsewhere.
+    let path = RepoPath::trusted(text);
+    Rows { rows: vec![Set { path, files: 2, bytes: 1_000 }], all }
 }
 
 /// The page with this text wherever a stranger may put one.
@@ -57,9 +68,12 @@ fn shown(text: &str, outcome: Outcome<'_>) -> String {
     page(&site, Some(&asked))
 }
 
-fn outcomes<'a>(text: &'a str, found: &'a Found) -> [Outcome<'a>; 4] {
+fn outcomes<'a>(text: &'a str, found: &'a Found) -> [Outcome<'a>; 7] {
     [
-        Outcome::Found(found),
+        Outcome::Found(found, Others::Listed(sets(text, 1))),
+        Outcome::Found(found, Others::Listed(sets(text, 1_000))),
+        Outcome::Found(found, Others::Pending),
+        Outcome::Choice(text, sets(text, 2)),
         Outcome::Claimed(&found.figures, text),
         Outcome::Failed(text),
         Outcome::Pending,
@@ -69,10 +83,10 @@ fn outcomes<'a>(text: &'a str, found: &'a Found) -> [Outcome<'a>; 4] {
 #[test]
 fn text_is_only_text() {
     let count = |page: &str, c: char| page.matches(c).count();
-    let (plain, hostile) = (found("text"), found(HOSTILE));
-    let pairs = outcomes("text", &plain).into_iter().zip(outcomes(HOSTILE, &hostile));
+    let (plain, hostile) = (found(PLAIN), found(HOSTILE));
+    let pairs = outcomes(PLAIN, &plain).into_iter().zip(outcomes(HOSTILE, &hostile));
     for (plain, hostile) in pairs {
-        let (plain, hostile) = (shown("text", plain), shown(HOSTILE, hostile));
+        let (plain, hostile) = (shown(PLAIN, plain), shown(HOSTILE, hostile));
         for c in ['<', '>', '"'] {
             assert_eq!(count(&plain, c), count(&hostile, c), "{c} in {hostile}");
         }
@@ -136,8 +150,18 @@ fn texts_to_paste() {
     let shields = url::Url::parse(&shields).unwrap();
     let json = svg.replace(".svg", ".json");
     assert_eq!(shields.query_pairs().collect::<Vec<_>>(), [("url".into(), json.into())]);
+    assert_eq!(paste::json(&asked, "org/name"), "api/models/org/name?revision=refs%2Fpr%2F1");
+    assert_eq!(
+        paste::page(&asked, "org/name", Some("vae/a&b.safetensors")),
+        format!(
+            "?repo=org%2Fname&{}",
+            query.replace("&show", "&path=vae%2Fa%26b.safetensors&show")
+        )
+    );
     let plain = Shown { revision: None, show: Show::Params, look: &Look::default(), ..asked };
     assert_eq!(paste::badge(&plain, "gpt2", plain.look, "svg"), "badge/gpt2.svg");
+    assert_eq!(paste::json(&plain, "gpt2"), "api/models/gpt2");
+    assert_eq!(paste::page(&plain, "gpt2", None), "?repo=gpt2");
 }
 
 #[test]

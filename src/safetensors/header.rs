@@ -1,5 +1,7 @@
 //! The header of one file.
 
+mod frame;
+mod outline;
 mod plain;
 mod read;
 mod records;
@@ -10,12 +12,14 @@ use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use self::frame::Frame;
+pub(crate) use self::outline::HeaderOutline;
 use self::read::scan;
 use self::records::Records;
 pub(crate) use self::scan::Sink;
 use self::scan::{METADATA, Scanned};
 use super::names::Names;
-use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
+use super::{HeaderError, ParameterCount, TensorInfo, clip};
 
 /// The checked header of one safetensors file.
 ///
@@ -33,7 +37,7 @@ use super::{HeaderError, PREFIX_LENGTH, ParameterCount, TensorInfo, clip};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsFileHeader {
-    outline: HeaderOutline,
+    frame: Frame,
     names: Names,
     records: Records,
     parameter_count: ParameterCount,
@@ -56,8 +60,18 @@ impl SafetensorsFileHeader {
         let (Scanned { metadata, names, data_length }, kept) = scan(json, Kept::default)?;
         let Kept { mut records, parameter_count } = kept;
         records.shrink_to_fit();
-        let outline = HeaderOutline { metadata, length: json.len() as u64, data_length };
-        Ok(Self { outline, names, records, parameter_count })
+        let frame = Frame { metadata, length: json.len() as u64, data_length };
+        Ok(Self { frame, names, records, parameter_count })
+    }
+
+    /// Counts what the bytes after the prefix list, and keeps nothing of it. Checks what
+    /// [`from_json`](Self::from_json) does, in little more than half the time.
+    ///
+    /// # Errors
+    ///
+    /// The first broken rule, with the tensor that breaks it.
+    pub fn count_json(json: &[u8]) -> Result<ParameterCount, HeaderError> {
+        HeaderOutline::scan(json, ParameterCount::default).map(|(_, count)| count)
     }
 
     /// Checks that the data ends where the file does.
@@ -83,7 +97,7 @@ impl SafetensorsFileHeader {
     /// The `__metadata__` of the file; `None` when it has none, or `null`.
     #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
-        self.outline.metadata.as_ref()
+        self.frame.metadata.as_ref()
     }
 
     /// Every tensor with its name, in the order of the file.
@@ -107,66 +121,26 @@ impl SafetensorsFileHeader {
     /// The length of the header in bytes, without the eight before it.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.outline.length
+        self.frame.length
     }
 
     /// The length of the data in bytes.
     #[must_use]
     pub fn data_length(&self) -> u64 {
-        self.outline.data_length
+        self.frame.data_length
     }
 
     /// The size in bytes of a file with this header: prefix, header and data.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.outline.file_size()
+        self.frame.file_size()
     }
 
     /// The total that the file claims of itself, `total_parameters` of its metadata. A claim, not a
     /// count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
-        self.outline.declared_total()
-    }
-}
-
-/// What a header says beside its tensors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HeaderOutline {
-    metadata: Option<BTreeMap<String, String>>,
-    length: u64,
-    data_length: u64,
-}
-
-/// Hands the tensors of a header to a sink, checks every rule, and keeps no tensor.
-pub(crate) fn scan_header<S: Sink>(
-    json: &[u8],
-    sink: impl Fn() -> S,
-) -> Result<(HeaderOutline, S), HeaderError> {
-    let (Scanned { metadata, data_length, .. }, sink) = scan(json, sink)?;
-    Ok((HeaderOutline { metadata, length: json.len() as u64, data_length }, sink))
-}
-
-impl HeaderOutline {
-    pub(crate) fn file_size(&self) -> u64 {
-        PREFIX_LENGTH.saturating_add(self.length).saturating_add(self.data_length)
-    }
-
-    pub(crate) fn data_length(&self) -> u64 {
-        self.data_length
-    }
-
-    pub(crate) fn declared_total(&self) -> Option<u64> {
-        self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
-    }
-
-    /// Checks that the data ends where the file does. Which tensor is the last, where it does not, is
-    /// only told by the JSON.
-    pub(crate) fn check_file_size(&self, json: &[u8], file_size: u64) -> Result<(), HeaderError> {
-        if self.file_size() == file_size {
-            return Ok(());
-        }
-        SafetensorsFileHeader::from_json(json)?.check_file_size(file_size)
+        self.frame.declared_total()
     }
 }
 
@@ -180,8 +154,13 @@ struct Kept {
 impl Sink for Kept {
     fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
         self.records.push(tensor);
-        let added = self.parameter_count.add(tensor);
-        added.ok_or_else(|| HeaderError::overflow(name))
+        self.parameter_count.take(name, tensor)
+    }
+}
+
+impl Sink for ParameterCount {
+    fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
+        self.add(tensor).ok_or_else(|| HeaderError::overflow(name))
     }
 }
 

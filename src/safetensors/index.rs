@@ -15,8 +15,9 @@ use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Map, Value};
 
 use self::frame::Frame;
-pub use self::outline::{IndexOutline, NamesDigest};
+pub use self::outline::IndexOutline;
 pub use self::reader::IndexReader;
+use super::digest::NamesDigest;
 use super::names::{LONGEST, NameList, Names};
 use super::{IndexError, RepoPath, SafetensorsFileHeader, clip};
 

@@ -12,6 +12,7 @@
 
 pub mod agreement;
 mod count;
+mod digest;
 mod dtype;
 mod error;
 mod finding;
@@ -25,17 +26,18 @@ mod tensor;
 mod text;
 
 pub use count::{DtypeCount, ParameterCount};
+pub use digest::NamesDigest;
 pub use dtype::{Dtype, UnknownDtype};
 pub use error::{HeaderError, Impostor, IndexError};
 pub use finding::{Finding, Severity};
 pub use header::SafetensorsFileHeader;
-pub use index::{IndexOutline, IndexReader, NamesDigest, SafetensorsIndexJson};
+pub use index::{IndexOutline, IndexReader, SafetensorsIndexJson};
 pub use length::{HeaderLength, PREFIX_LENGTH};
 pub use path::{PathError, RepoPath};
 pub use tensor::TensorInfo;
 
 pub(crate) use finding::bounded;
-pub(crate) use header::{HeaderOutline, Sink, scan_header};
+pub(crate) use header::{HeaderOutline, Sink};
 pub(crate) use index::FromIndex;
 pub(crate) use parts::{in_order, number, parts, ranges};
 pub(crate) use path::names_index;

@@ -32,11 +32,10 @@ impl TensorInfo {
     /// `None` when it does not fit in 64 bits.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {
+        let product =
+            self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
         // A 0 decides whatever stands around it, so that `[0, n]` and `[n, 0]` are the same number.
-        if self.shape.contains(&0) {
-            return Some(0);
-        }
-        self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length))
+        product.or_else(|| self.shape.contains(&0).then_some(0))
     }
 
     /// The number of bytes between the data offsets.

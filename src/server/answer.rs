@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::badge::Figures;
 use crate::error::Error;
 use crate::json::Summary;
+use crate::layout::WeightSet;
 use crate::page::Found;
 use crate::parse::SafetensorsParseFromRepo;
 
@@ -29,6 +30,8 @@ pub(super) enum Answer {
     Claimed { figures: Figures, error: Arc<Error> },
     /// Why there are none.
     Failed { error: Arc<Error> },
+    /// The sets of weights that are there; `None` where files cannot be listed.
+    Listed(Option<Vec<WeightSet>>),
 }
 
 /// What was read of a set of weights, in the forms in which it is given.
@@ -59,21 +62,29 @@ impl Answer {
         Self::Read(Box::new(Read { figures, summary, found }))
     }
 
+    /// Why there are no figures of ours.
+    pub(super) fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Claimed { error, .. } | Self::Failed { error } => Some(error),
+            Self::Read(_) | Self::Listed(_) => None,
+        }
+    }
+
     /// Whether it says nothing of the place, but of the moment.
     pub(super) fn is_passing(&self) -> bool {
-        match self {
-            Self::Failed { error } => {
-                !(error.is_not_found() || error.is_denied() || error.is_malformed())
-            }
-            _ => false,
-        }
+        let Self::Failed { error } = self else { return false };
+        let is_of_the_place = error.is_not_found()
+            || error.is_denied()
+            || error.is_malformed()
+            || matches!(**error, Error::SeveralSets { .. });
+        !is_of_the_place
     }
 
     /// How long it is given, where answers for branches are given for `fresh`. `None` for ever.
     pub(super) fn lifetime(&self, is_pinned: bool, fresh: Duration) -> Option<Duration> {
         match self {
-            Self::Read(_) if is_pinned => None,
-            Self::Read(_) => Some(fresh),
+            Self::Read(_) | Self::Listed(Some(_)) if is_pinned => None,
+            Self::Read(_) | Self::Listed(_) => Some(fresh),
             Self::Claimed { .. } => Some(fresh.max(FAILURE_LIFETIME)),
             Self::Failed { .. } if self.is_passing() => Some(PASSING_LIFETIME),
             Self::Failed { .. } => Some(FAILURE_LIFETIME),
@@ -85,9 +96,20 @@ impl Answer {
         match self {
             // What the page tells is a part of what the JSON does, in more pieces.
             Self::Read(read) => size_of::<Read>() + 3 * read.summary.len(),
-            Self::Claimed { .. } | Self::Failed { .. } => 2_048,
+            Self::Listed(sets) => size_of::<Self>() + weight(sets.iter().flatten()),
+            Self::Failed { error } => match &**error {
+                Error::SeveralSets { sets, .. } => 2_048 + weight(sets),
+                _ => 2_048,
+            },
+            Self::Claimed { .. } => 2_048,
         }
     }
+}
+
+/// About how many bytes sets of weights take in memory, with the paths of all their files.
+fn weight<'a>(sets: impl IntoIterator<Item = &'a WeightSet>) -> usize {
+    let file = |set: &WeightSet| 3 * size_of::<String>() + set.path.as_str().len();
+    sets.into_iter().map(|set| size_of::<WeightSet>() + (set.files + 2) * file(set)).sum()
 }
 
 impl Known {

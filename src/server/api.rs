@@ -15,6 +15,7 @@ use super::respond::{Answered, Caching};
 use super::state::State as Service;
 use crate::badge::Figures;
 use crate::error::Error;
+use crate::layout::WeightSet;
 
 /// Before the name of a repo.
 pub(super) const PREFIX: &str = "/api/models/";
@@ -33,6 +34,9 @@ struct Problem<'a> {
     /// What the Hub itself says of weights that are closed to us. Nobody has checked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     claimed: Option<Claimed<'a>>,
+    /// What to choose from, by `path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sets: Option<&'a [WeightSet]>,
 }
 
 #[derive(Serialize)]
@@ -67,12 +71,17 @@ fn shown(answer: &Answer, caching: Caching) -> Answered {
         Answer::Claimed { figures, error } => failed(error, Some(figures), FAILURE),
         Answer::Failed { error } if answer.is_passing() => failed(error, None, PASSING),
         Answer::Failed { error } => failed(error, None, FAILURE),
+        // Of no place that is asked for here.
+        Answer::Listed(_) => {
+            problem(StatusCode::NOT_FOUND, "notFound", "no figures".to_owned(), FAILURE)
+        }
     }
 }
 
 /// An error by its own words. Its causes are for the operator, and are in the log.
 fn failed(error: &Error, claim: Option<&Figures>, caching: Caching) -> Answered {
     let (status, code) = match error {
+        Error::SeveralSets { .. } => (StatusCode::MULTIPLE_CHOICES, "severalSets"),
         Error::NoSafetensors { .. } => (StatusCode::NOT_FOUND, "noSafetensors"),
         error if error.is_not_found() => (StatusCode::NOT_FOUND, "notFound"),
         error if error.is_denied() => (StatusCode::FORBIDDEN, "denied"),
@@ -84,7 +93,11 @@ fn failed(error: &Error, claim: Option<&Figures>, caching: Caching) -> Answered 
         parameter_count: figures.dtypes.iter().map(|(dtype, n)| (dtype.as_str(), *n)).collect(),
         parameter_total: figures.parameters,
     });
-    json(status, &Problem { code, error: error.to_string(), claimed }, caching)
+    let sets = match error {
+        Error::SeveralSets { sets, .. } => Some(&**sets),
+        _ => None,
+    };
+    json(status, &Problem { code, error: error.to_string(), claimed, sets }, caching)
 }
 
 fn busy(text: &str) -> Answered {
@@ -97,7 +110,7 @@ pub(super) fn problem(
     error: String,
     caching: Caching,
 ) -> Answered {
-    json(status, &Problem { code, error, claimed: None }, caching)
+    json(status, &Problem { code, error, claimed: None, sets: None }, caching)
 }
 
 fn json(status: StatusCode, problem: &Problem<'_>, caching: Caching) -> Answered {

@@ -85,6 +85,8 @@ fn shown(answer: &Answer, show: Show, caching: Caching) -> (Badge, Caching) {
         }
         Answer::Failed { error } if answer.is_passing() => (Badge::of_error(error, show), PASSING),
         Answer::Failed { error } => (Badge::of_error(error, show), FAILURE),
+        // Of no place that is asked for here.
+        Answer::Listed(_) => (unknown(), FAILURE),
     }
 }
 

@@ -19,9 +19,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::Service;
 use super::state::{Peer, State};
 
-/// How long the head of a request may take, and how long a connection may be idle before it.
-const HEAD: Duration = Duration::from_secs(30);
-
 /// The longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 16 << 10;
 
@@ -49,7 +46,7 @@ impl Service {
                 request.extensions_mut().insert(peer);
                 routes.call(request)
             });
-            let connection = http().serve_connection(TokioIo::new(stream), service);
+            let connection = http(self.head).serve_connection(TokioIo::new(stream), service);
             let connection = graceful.watch(connection);
             let open = Open::count(Arc::clone(&self.state), permit);
             tokio::spawn(async move {
@@ -82,9 +79,10 @@ async fn accept(
     }
 }
 
-fn http() -> http1::Builder {
+/// The protocol, as spoken with clients whose requests have a head within this time.
+fn http(head: Duration) -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(LONGEST_HEAD);
+    http.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(LONGEST_HEAD);
     http
 }
 

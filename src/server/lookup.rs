@@ -183,23 +183,31 @@ impl Lookups {
 
     async fn ask(&self, place: &Place) -> Answer {
         let model = place.model(&self.client);
+        if place.is_listing() {
+            return model.weight_sets().await.map_or_else(
+                |error| Answer::Failed { error: logged(place, error) },
+                Answer::Listed,
+            );
+        }
         let error = match model.parse_safetensors_metadata().await {
             Ok(parsed) => return Answer::read(&parsed),
-            Err(error) => Arc::new(error),
+            Err(error) => error,
         };
-        let repo = place.repo();
-        tracing::info!(repo, error = chain(&error), "no figures");
-        if !matches!(*error, Error::Gated { .. }) {
-            return Answer::Failed { error };
+        if matches!(error, Error::Gated { .. })
+            && let Ok(Some(claim)) = model.claimed_parameters().await
+        {
+            let figures = Figures::claimed(claim.parameters, claim.total);
+            return Answer::Claimed { figures, error: logged(place, error) };
         }
-        match model.claimed_parameters().await {
-            Ok(Some(claim)) => {
-                let figures = Figures::claimed(claim.parameters, claim.total);
-                Answer::Claimed { figures, error }
-            }
-            _ => Answer::Failed { error },
-        }
+        Answer::Failed { error: logged(place, error) }
     }
+}
+
+/// An error whose causes are for the operator.
+fn logged(place: &Place, error: Error) -> Arc<Error> {
+    let repo = place.repo();
+    tracing::info!(repo, error = chain(&error), "a look gave nothing");
+    Arc::new(error)
 }
 
 /// Takes a look off the list of those under way, however it ends.

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::answer::Answer;
+use crate::error::Error;
 
 /// Upper bounds in seconds: a badge out of memory takes microseconds, a look at the Hub up to the
 /// patience of requests.
@@ -38,6 +39,8 @@ pub(super) enum Source {
 enum Outcome {
     Read,
     Claimed,
+    Listed,
+    SeveralSets,
     NotFound,
     Denied,
     Malformed,
@@ -144,6 +147,10 @@ impl Metrics {
         let outcome = match answer {
             Answer::Read(_) => Outcome::Read,
             Answer::Claimed { .. } => Outcome::Claimed,
+            Answer::Listed(_) => Outcome::Listed,
+            Answer::Failed { error } if matches!(**error, Error::SeveralSets { .. }) => {
+                Outcome::SeveralSets
+            }
             Answer::Failed { error } if error.is_not_found() => Outcome::NotFound,
             Answer::Failed { error } if error.is_denied() => Outcome::Denied,
             Answer::Failed { error } if error.is_malformed() => Outcome::Malformed,

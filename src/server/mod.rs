@@ -77,6 +77,8 @@ pub struct Settings {
     pub address: Option<Url>,
     /// Connections at once; further ones wait.
     pub connections: usize,
+    /// How long the head of a request may take, and how long a connection may be idle before it.
+    pub head: Duration,
     /// How long requests that are under way may take when the service ends.
     pub grace: Duration,
 }
@@ -95,6 +97,7 @@ impl Default for Settings {
             trusted_proxies: Vec::new(),
             address: None,
             connections: 10_000,
+            head: Duration::from_secs(30),
             grace: Duration::from_secs(10),
         }
     }
@@ -105,6 +108,7 @@ impl Default for Settings {
 pub struct Service {
     state: Arc<State>,
     connections: usize,
+    head: Duration,
     grace: Duration,
 }
 
@@ -115,8 +119,8 @@ impl Service {
     /// Whatever its token may read, everybody may see the figures of.
     #[must_use]
     pub fn new(client: Client, settings: Settings) -> Self {
-        let (connections, grace) = (settings.connections.max(1), settings.grace);
-        Self { state: State::new(client, settings), connections, grace }
+        let Settings { connections, head, grace, .. } = settings;
+        Self { state: State::new(client, settings), connections: connections.max(1), head, grace }
     }
 
     /// Its routes, for a server of one's own.

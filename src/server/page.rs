@@ -14,7 +14,8 @@ use super::place::{Place, Query};
 use super::respond::{Answered, Caching};
 use super::state::State as Service;
 use crate::badge::{Look, Show};
-use crate::page::{self, Outcome, Shown, Site};
+use crate::error::Error;
+use crate::page::{self, Beside, Found, Others, Outcome, Sets, Shown, Site};
 
 /// How long browsers keep the files of the page without asking.
 const FILES: Caching = Caching::For(Duration::from_secs(3_600));
@@ -57,22 +58,41 @@ async fn found(
         }
     };
     let lookup = lookup(service, &place, client).await;
-    let (repo, error) = (place.repo(), lookup.as_ref().err().cloned().unwrap_or_default());
-    let reason = match lookup.as_ref().ok().and_then(Option::as_deref) {
-        Some(Answer::Claimed { error, .. } | Answer::Failed { error }) => error.to_string(),
-        _ => error,
+    let error = match &lookup {
+        Ok(answer) => answer.as_ref().and_then(|answer| answer.error()).map(ToString::to_string),
+        Err(error) => Some(error.clone()),
     };
-    let outcome = match &lookup {
-        Ok(Some(answer)) => match &**answer {
-            Answer::Read(read) => Outcome::Found(&read.found),
-            Answer::Claimed { figures, .. } => Outcome::Claimed(figures, &reason),
-            Answer::Failed { .. } => Outcome::Failed(&reason),
-        },
-        Ok(None) => Outcome::Pending,
-        Err(_) => Outcome::Failed(&reason),
+    let answer = lookup.as_ref().ok().and_then(Option::as_deref);
+    let outcome = match (answer, error.as_deref()) {
+        (Some(answer), error) => {
+            outcome(service, &place, answer, error.unwrap_or_default(), client).await
+        }
+        (None, Some(error)) => Outcome::Failed(error),
+        (None, None) => Outcome::Pending,
     };
-    let (revision, path) = (place.revision(), place.path());
+    let (repo, revision, path) = (place.repo(), place.revision(), place.path());
     page::page(site, Some(&Shown { repo: Some(&repo), revision, path, outcome, ..nothing }))
+}
+
+async fn outcome<'a>(
+    service: &Service,
+    place: &Place,
+    answer: &'a Answer,
+    error: &'a str,
+    client: IpAddr,
+) -> Outcome<'a> {
+    match answer {
+        Answer::Read(read) => {
+            Outcome::Found(&read.found, others(service, place, &read.found, client).await)
+        }
+        Answer::Claimed { figures, .. } => Outcome::Claimed(figures, error),
+        Answer::Failed { error: cause } => match &**cause {
+            Error::SeveralSets { sets, .. } => Outcome::Choice(error, Sets::of(sets)),
+            _ => Outcome::Failed(error),
+        },
+        // Of no place that is asked for here.
+        Answer::Listed(_) => Outcome::Failed(error),
+    }
 }
 
 /// What is known; `None` while it is not known yet, else why it will not be.
@@ -88,6 +108,27 @@ async fn lookup(
         Lookup::Answer(answer) => Ok(Some(answer)),
         Lookup::Pending => Ok(None),
         Lookup::Busy => Err("too many models are being read; try again in a minute".to_owned()),
+    }
+}
+
+/// The sets of weights that are there beside what was found. Badges have no use for them, so they are
+/// listed by themselves, once for each commit; not where the reader has chosen one.
+async fn others(service: &Service, place: &Place, found: &Found, client: IpAddr) -> Others {
+    let read = match &found.beside {
+        Beside::Listed(sets) => return Others::Listed(sets.clone()),
+        Beside::Unlisted(_) if place.path().is_some() => return Others::Unasked,
+        Beside::Unlisted(read) => read,
+    };
+    let listing = place.listing(found.commit.as_ref());
+    match service.lookups.get(&listing, || service.may_look(client)).await {
+        Lookup::Answer(answer) => match &*answer {
+            Answer::Listed(Some(sets)) => {
+                Others::Listed(Sets::of(sets.iter().filter(|set| !set.is_part_of(read))))
+            }
+            _ => Others::Unknown,
+        },
+        Lookup::Pending => Others::Pending,
+        Lookup::Busy => Others::Unknown,
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Place {
     repo: RepoId,
     revision: Option<Revision>,
     path: Option<RepoPath>,
+    /// Whether it is looked at for the names of the sets of weights alone.
+    is_listing: bool,
 }
 
 /// A request for something that cannot be.
@@ -52,6 +54,7 @@ impl Place {
             repo,
             revision: revision.transpose().map_err(|_| BadPlace::Revision)?,
             path: path.transpose().map_err(|_| BadPlace::Path)?,
+            is_listing: false,
         })
     }
 
@@ -67,6 +70,16 @@ impl Place {
         };
         let asked = Self::parse(&repo.to_string(), query).map_err(|bad| bad.to_string())?;
         Ok(Self { revision: asked.revision.or(revision), path: asked.path.or(path), ..asked })
+    }
+
+    /// The sets of weights that are there, of a commit where that is known.
+    pub(super) fn listing(&self, commit: Option<&CommitSha>) -> Self {
+        let revision = commit.map(Revision::from).or_else(|| self.revision.clone());
+        Self { revision, is_listing: true, ..self.clone() }
+    }
+
+    pub(super) fn is_listing(&self) -> bool {
+        self.is_listing
     }
 
     /// The repo as it stands in a URL.

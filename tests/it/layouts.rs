@@ -10,7 +10,7 @@ use crate::support::{self, weights};
 const COMMIT: &str = "1111111111111111111111111111111111111111";
 
 /// A repo with weights at these paths, of one tensor each, which has the path as its name.
-fn repo(id: &str, paths: &[&str]) -> Repo {
+pub(crate) fn repo(id: &str, paths: &[&str]) -> Repo {
     let add = |repo: Repo, path: &&str| {
         let is_weights = path.ends_with(".safetensors");
         repo.file(path, if is_weights { weights(&[path]) } else { File::whole("{}") })
@@ -18,7 +18,7 @@ fn repo(id: &str, paths: &[&str]) -> Repo {
     paths.iter().fold(Repo::new(id).commit(COMMIT), add)
 }
 
-fn pipeline(id: &str) -> Repo {
+pub(crate) fn pipeline(id: &str) -> Repo {
     let shards =
         ["diffusion_pytorch_model-00001-of-00002", "diffusion_pytorch_model-00002-of-00002"]
             .map(|name| format!("{name}.safetensors"));

@@ -14,8 +14,7 @@ use crate::parse::Counts;
 use crate::quantization::{ModelConfig, Rules, Tally, calls_for_config};
 use crate::read::{Chunk, off_the_workers};
 use crate::safetensors::{
-    Finding, HeaderError, HeaderOutline, IndexOutline, NamesDigest, RepoPath, Sink, TensorInfo,
-    agreement, scan_header,
+    Finding, HeaderError, HeaderOutline, IndexOutline, RepoPath, Sink, TensorInfo, agreement,
 };
 use crate::store::Pieces;
 
@@ -39,7 +38,6 @@ const MOST_KEPT: usize = 4 << 20;
 /// What a header amounts to.
 struct Counted {
     outline: HeaderOutline,
-    names: NamesDigest,
     tally: Tally,
     basis: Basis,
 }
@@ -87,7 +85,8 @@ impl Reader {
         let Some(counted) = counted.into_iter().collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
-        let agrees = counted.iter().map(|counted| &counted.names).eq(index.names());
+        let agrees =
+            counted.iter().map(|counted| counted.outline.names()).eq(index.names().iter().copied());
         if !agrees || !index.is_distinct() {
             return Ok(None);
         }
@@ -183,13 +182,11 @@ impl Reader {
 struct Sums<'a> {
     rules: Rules<'a>,
     tally: Tally,
-    names: NamesDigest,
     calls: bool,
 }
 
 impl Sink for Sums<'_> {
     fn take(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), HeaderError> {
-        self.names.add(name);
         self.calls |= calls_for_config(name, tensor);
         let added = self.tally.add(&self.rules, name, tensor);
         added.ok_or_else(|| HeaderError::overflow(name))
@@ -202,14 +199,13 @@ fn count(
     file_size: u64,
     config: Option<&ModelConfig>,
 ) -> Result<(Counted, bool), HeaderError> {
-    let (outline, sums) = scan_header(json, || Sums {
+    let (outline, sums) = HeaderOutline::scan(json, || Sums {
         rules: Rules::by(config),
         tally: Tally::default(),
-        names: NamesDigest::default(),
         calls: false,
     })?;
     outline.check_file_size(json, file_size)?;
-    let Sums { tally, names, calls, .. } = sums;
+    let Sums { tally, calls, .. } = sums;
     let basis = config.map_or(Basis::Header(None), |_| Basis::Config);
-    Ok((Counted { outline, names, tally, basis }, calls))
+    Ok((Counted { outline, tally, basis }, calls))
 }

@@ -9,11 +9,26 @@ use std::mem::replace;
 use memchr::memchr2;
 use serde_json::Deserializer;
 
-use super::scan::{METADATA, Metadata, Scan, Sink};
+use super::scan::{METADATA, Metadata};
 use crate::safetensors::TensorInfo;
 
-/// Hands every tensor of a header to a scan; `None` if this is not the parser for it.
-pub(super) fn read(json: &str, scan: &mut Scan<impl Sink>) -> Option<()> {
+/// Takes what is read of a header.
+pub(super) trait Taker<'a> {
+    /// Takes the name of the next tensor.
+    fn name(&mut self, name: &'a str);
+
+    /// Where the entry of that tensor is read into.
+    fn entry(&mut self) -> &mut TensorInfo;
+
+    /// Takes the entry; `None` if the rest is of no use.
+    fn take(&mut self) -> Option<()>;
+
+    /// Takes the metadata of the file.
+    fn metadata(&mut self, metadata: Metadata);
+}
+
+/// Hands every tensor of a header to whoever takes it; `None` if this is not the parser for it.
+pub(super) fn read<'a>(json: &'a str, taker: &mut impl Taker<'a>) -> Option<()> {
     if json.bytes().min().is_some_and(|least| least < b' ') {
         return None;
     }
@@ -24,15 +39,15 @@ pub(super) fn read(json: &str, scan: &mut Scan<impl Sink>) -> Option<()> {
         let key = text.string()?;
         text.expect(b':')?;
         if key != METADATA {
-            scan.name(key);
-            text.entry(&mut scan.entry)?;
-            scan.take();
+            taker.name(key);
+            text.entry(taker.entry())?;
+            taker.take()?;
         } else if replace(&mut has_metadata, true) {
             return None;
         } else {
             let rest = &json[text.at..];
             let mut metadata = Deserializer::from_str(rest).into_iter::<Metadata>();
-            scan.metadata = metadata.next()?.ok()?.0;
+            taker.metadata(metadata.next()?.ok()?);
             text.at += metadata.byte_offset();
         }
         more = text.goes_on(b'}')?;
@@ -49,6 +64,35 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn entry(&mut self, entry: &mut TensorInfo) -> Option<()> {
+        let start = self.at;
+        self.compact_entry(entry).or_else(|| {
+            self.at = start;
+            self.any_entry(entry)
+        })
+    }
+
+    /// An entry as the `safetensors` crate writes it, without spaces and with its fields in this order.
+    fn compact_entry(&mut self, entry: &mut TensorInfo) -> Option<()> {
+        self.literal(r#"{"dtype":""#)?;
+        entry.dtype = self.word().into();
+        self.literal(r#"","shape":["#)?;
+        entry.shape.clear();
+        if self.literal("]").is_none() {
+            entry.shape.push(self.number()?);
+            while self.literal("]").is_none() {
+                self.literal(",")?;
+                entry.shape.push(self.number()?);
+            }
+        }
+        self.literal(r#","data_offsets":["#)?;
+        let begin = self.number()?;
+        self.literal(",")?;
+        entry.data_offsets = (begin, self.number()?);
+        self.literal("]}")
+    }
+
+    /// An entry with its fields in any order, and any spaces.
+    fn any_entry(&mut self, entry: &mut TensorInfo) -> Option<()> {
         let (mut has_dtype, mut has_shape, mut has_offsets) = (false, false, false);
         let mut more = self.opens(b'{', b'}')?;
         while more {
@@ -106,17 +150,35 @@ impl<'a> Text<'a> {
         (rest[length] == b'"').then(|| &self.json[start..start + length])
     }
 
+    /// The letters, digits and underscores that come next.
+    fn word(&mut self) -> &'a str {
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let length =
+            self.json.as_bytes()[self.at..].iter().take_while(|byte| is_part(byte)).count();
+        let word = &self.json[self.at..self.at + length];
+        self.at += length;
+        word
+    }
+
     /// A whole number, without the sign, fraction, exponent or needless zeros that others may have.
     fn number(&mut self) -> Option<u64> {
-        let start = self.at;
-        let mut number = 0_u64;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            number = number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
-            self.at += 1;
+        /// So many digits always fit in 64 bits.
+        const MOST_DIGITS: usize = 19;
+        let digits = &self.json.as_bytes()[self.at..];
+        let (mut number, mut length) = (0_u64, 0);
+        while let Some(&digit @ b'0'..=b'9') = digits.get(length) {
+            number = number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+            length += 1;
         }
-        let digits = self.at - start;
-        let has_needless_zero = digits > 1 && self.json.as_bytes()[start] == b'0';
-        (digits > 0 && !has_needless_zero).then_some(number)
+        self.at += length;
+        let is_usual = length == 1 || (length <= MOST_DIGITS && digits.first() != Some(&b'0'));
+        (length > 0 && is_usual).then_some(number)
+    }
+
+    /// Steps over a text, if it comes next.
+    fn literal(&mut self, text: &str) -> Option<()> {
+        let comes = self.json.as_bytes()[self.at..].starts_with(text.as_bytes());
+        comes.then(|| self.at += text.len())
     }
 
     /// Steps into an object or an array; whether there is anything in it.

@@ -33,7 +33,7 @@ fn general<S: Sink>(json: &str, sink: S) -> Result<(Scanned, S), HeaderError> {
 }
 
 /// The header as text, with the flaws that a JSON parser would only call unexpected bytes.
-fn text(json: &[u8]) -> Result<&str, HeaderError> {
+pub(super) fn text(json: &[u8]) -> Result<&str, HeaderError> {
     match json.first() {
         None => return Err(HeaderError::Empty),
         Some(b'{') => {}

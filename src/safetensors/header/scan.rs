@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
+use super::plain::Taker;
 use super::spans::{Gap, Spans};
 use crate::safetensors::names::{NameList, Names};
 use crate::safetensors::tensor::Entry;
@@ -37,11 +38,11 @@ pub(crate) trait Sink {
 /// What a parser has read of a header so far.
 pub(super) struct Scan<S> {
     sink: S,
-    pub(super) metadata: Option<BTreeMap<String, String>>,
+    metadata: Option<BTreeMap<String, String>>,
     names: NameList,
     spans: Spans,
     /// Where the entry that is being read goes.
-    pub(super) entry: TensorInfo,
+    entry: TensorInfo,
     /// Whether an error of the JSON parser is about the last name.
     is_in_entry: bool,
     /// What is wrong with the first tensor that is. It is told only if the text is all right: what is
@@ -62,13 +63,8 @@ impl<S: Sink> Scan<S> {
         }
     }
 
-    /// Takes the name of the next tensor.
-    pub(super) fn name(&mut self, name: &str) {
-        self.names.push(name);
-    }
-
     /// Takes the entry, which is that of the last name.
-    pub(super) fn take(&mut self) {
+    fn take_entry(&mut self) {
         self.spans.push(self.entry.data_offsets);
         if self.flaw.is_none() {
             let name = self.names.last().unwrap_or_default();
@@ -99,7 +95,7 @@ impl<S: Sink> Scan<S> {
     fn key(&mut self, key: &str) -> bool {
         let is_tensor = key != METADATA;
         if is_tensor {
-            self.name(key);
+            self.names.push(key);
         }
         is_tensor
     }
@@ -110,6 +106,25 @@ impl<S: Sink> Scan<S> {
             Some(tensor) => HeaderError::Entry { tensor: clip(tensor), message },
             None => HeaderError::Json { message },
         }
+    }
+}
+
+impl<S: Sink> Taker<'_> for Scan<S> {
+    fn name(&mut self, name: &str) {
+        self.names.push(name);
+    }
+
+    fn entry(&mut self) -> &mut TensorInfo {
+        &mut self.entry
+    }
+
+    fn take(&mut self) -> Option<()> {
+        self.take_entry();
+        Some(())
+    }
+
+    fn metadata(&mut self, Metadata(metadata): Metadata) {
+        self.metadata = metadata;
     }
 }
 
@@ -126,7 +141,7 @@ impl<'de, S: Sink> Visitor<'de> for &mut Scan<S> {
             if is_tensor {
                 self.is_in_entry = true;
                 map.next_value_seed(Entry(&mut self.entry))?;
-                self.take();
+                self.take_entry();
                 self.is_in_entry = false;
             } else if metadata.replace(map.next_value::<Metadata>()?.0).is_some() {
                 return Err(A::Error::duplicate_field(METADATA));

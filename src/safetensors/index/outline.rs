@@ -1,13 +1,12 @@
 //! An index of which only counts are asked for: it grows with the shards, not with the tensors.
 
-use std::hash::{BuildHasher, RandomState};
 use std::iter::zip;
-use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 use super::frame::Frame;
 use super::{Entries, FromIndex};
+use crate::safetensors::digest::{Hashes, NamesDigest};
 use crate::safetensors::{IndexError, RepoPath};
 
 /// The checked index of a sharded repo less the names of the tensors, of which it keeps a digest for
@@ -64,68 +63,12 @@ impl IndexOutline {
     }
 }
 
-/// A digest of the names of some tensors, in whatever order they come.
-///
-/// Two are equal if the names are, and as good as never if not: it holds how many names there are,
-/// their length, and the sum of their 64-bit hashes. The hash has a key that is drawn for each process
-/// and never leaves it, so names cannot be chosen to have the sum of others; nor do digests mean anything
-/// to another process.
-///
-/// ```
-/// use hf_meta::safetensors::NamesDigest;
-///
-/// let [one, other] = [["h.0", "h.1"], ["h.1", "h.0"]].map(NamesDigest::from_iter);
-/// assert_eq!(one, other);
-/// assert_ne!(one, NamesDigest::from_iter(["h.0", "h.2"]));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NamesDigest {
-    tensors: u64,
-    bytes: u64,
-    hashes: u64,
-}
-
-static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-impl NamesDigest {
-    /// Adds a name.
-    pub fn add(&mut self, name: &str) {
-        self.add_hashed(name, KEY.hash_one(name));
-    }
-
-    fn add_hashed(&mut self, name: &str, hash: u64) {
-        self.tensors += 1;
-        self.bytes = self.bytes.saturating_add(name.len() as u64);
-        self.hashes = self.hashes.wrapping_add(hash);
-    }
-
-    /// How many names there are.
-    #[must_use]
-    pub fn tensors(&self) -> u64 {
-        self.tensors
-    }
-
-    /// The length of all names together, in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl<'a> FromIterator<&'a str> for NamesDigest {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
-        let mut digest = Self::default();
-        names.into_iter().for_each(|name| digest.add(name));
-        digest
-    }
-}
-
 /// What is kept while the index is read.
 #[derive(Debug, Default)]
 pub struct Digests {
     by_place: Vec<NamesDigest>,
     /// Of all names. Sums do not show that a tensor is in two shards if their headers have it, too.
-    hashes: Vec<u64>,
+    hashes: Hashes,
 }
 
 impl FromIndex for IndexOutline {
@@ -148,14 +91,12 @@ impl Entries for Digests {
         if place == self.by_place.len() {
             self.by_place.push(NamesDigest::default());
         }
-        let hash = KEY.hash_one(tensor);
+        let hash = self.hashes.add(tensor);
         self.by_place[place].add_hashed(tensor, hash);
-        self.hashes.push(hash);
     }
 
-    fn finish(mut self, frame: Frame, ranks: &[u16]) -> Result<IndexOutline, IndexError> {
-        self.hashes.sort_unstable();
-        let is_distinct = self.hashes.is_sorted_by(|one, next| one < next);
+    fn finish(self, frame: Frame, ranks: &[u16]) -> Result<IndexOutline, IndexError> {
+        let is_distinct = self.hashes.are_distinct();
         let mut names = vec![NamesDigest::default(); self.by_place.len()];
         zip(ranks, self.by_place).for_each(|(&rank, digest)| names[usize::from(rank)] = digest);
         Ok(IndexOutline { frame, names, is_distinct })

@@ -51,6 +51,26 @@ async fn other_sets_of_an_ordinary_repo_are_listed_when_asked_for() {
     assert_eq!(json["otherSets"][0]["files"], 1);
 }
 
+/// By one request, whether the token is good or not; of a repo on a Hub and of a local folder.
+#[tokio::test]
+async fn sets_are_listed_without_reading_any() {
+    let sets = ["a.safetensors", "b/model.safetensors"];
+    let hub = LocalHub::builder().repo(repo("org/several", &sets)).token("hf_good");
+    let hub = hub.start().unwrap();
+    for (token, requests) in [("", 1), ("hf_good", 1), ("hf_expired", 2)] {
+        hub.clear_log();
+        let client = Client::builder().endpoint(hub.endpoint()).token(token).build().unwrap();
+        let model = client.model("org/several");
+        let listed = model.weight_sets().await.unwrap().unwrap();
+        let listed: Vec<_> = listed.iter().map(|set| set.path.as_str()).collect();
+        assert_eq!((listed, hub.log().len()), (sets.to_vec(), requests), "{token}");
+        let below = model.path("b").weight_sets().await.unwrap().unwrap();
+        assert_eq!(below.len(), 1);
+    }
+    let none = support::client(&hub).model("org/none").weight_sets().await;
+    assert_eq!(none.unwrap(), None);
+}
+
 #[tokio::test]
 async fn listings_in_pages() {
     let many: Vec<_> =

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{get, router, settings};
 use crate::hub::{Fault, File, LocalHub, Repo};
-use crate::support;
+use crate::{layouts, support};
 
 #[tokio::test]
 async fn figures_of_every_kind() {
@@ -58,6 +58,8 @@ async fn errors_are_grey_badges_that_are_soon_asked_for_again() {
         .repo(support::sharded("org/private").private())
         .repo(support::sharded("org/gated").gated())
         .repo(support::sharded("org/failing"))
+        .repo(layouts::repo("org/several", &["a.safetensors", "b.safetensors"]))
+        .repo(layouts::repo("org/part", &["model-00001-of-00002.safetensors"]))
         .start()
         .unwrap();
     hub.inject(|request, _| {
@@ -69,6 +71,8 @@ async fn errors_are_grey_badges_that_are_soon_asked_for_again() {
         ("org/private", "not found", 404, "notFound", 60),
         ("org/empty", "no safetensors", 404, "noSafetensors", 60),
         ("org/broken", "invalid safetensors", 422, "malformed", 60),
+        ("org/several", "several sets", 300, "severalSets", 60),
+        ("org/part", "shards missing", 422, "malformed", 60),
         ("org/gated", "gated", 403, "denied", 60),
         ("org/failing", "unavailable", 502, "unavailable", 10),
     ] {

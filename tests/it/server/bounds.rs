@@ -8,7 +8,8 @@ use axum::http::{Method, StatusCode};
 use futures::future::join_all;
 use hf_meta::Client;
 use hf_meta::server::{Service, Settings};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use super::{ask, client, get, router, settings};
@@ -160,6 +161,34 @@ async fn the_end_waits_for_what_is_under_way() {
     assert!(slow.await.unwrap().contains("params: 176B"));
     let later = reqwest::Client::builder().no_proxy().build().unwrap();
     assert!(later.get(format!("{address}/healthz")).send().await.unwrap_err().is_connect());
+}
+
+/// A client that sends its request a byte at a time does not keep its connection for ever.
+#[tokio::test]
+async fn the_head_of_a_request_has_a_deadline() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let mut settings = settings();
+    settings.head = Duration::from_millis(100);
+    let (address, _end) = serve(client(&hub), settings).await;
+    let stream = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    let trickle = tokio::spawn(async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(5));
+        writer.write_all(b"GET /healthz HTTP/1.1\r\nX-Slow: ").await.unwrap();
+        while writer.write_all(b"x").await.is_ok() {
+            pace.tick().await;
+        }
+    });
+    let mut answer = Vec::new();
+    // The end of the stream, or a reset, if what was sent last found nobody.
+    let _ = reader.read_to_end(&mut answer).await;
+    assert_eq!(
+        answer, b"",
+        "it is closed for its slowness, not for its length, which has an answer"
+    );
+    trickle.abort();
+    let quick = reqwest::get(format!("{address}/healthz")).await.unwrap();
+    assert_eq!(quick.status(), StatusCode::OK);
 }
 
 #[tokio::test]

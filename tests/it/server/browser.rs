@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use self::devtools::Browser;
 use super::process::Server;
-use crate::support;
+use crate::hub::LocalHub;
+use crate::{layouts, support};
 
 /// Whether all badges of the page are there to be seen.
 const BADGES_ARE_THERE: &str = "document.querySelectorAll('.sample img').length === 10 &&
@@ -116,6 +117,44 @@ fn the_page_on_every_screen() {
     browser.open(&format!("{}/?repo=org/none", server.address));
     browser.until(BADGES_ARE_THERE);
     browser.screenshot("not-found");
+}
+
+#[test]
+fn every_set_of_weights_is_a_link_away() {
+    let Some(mut browser) = Browser::start() else { return };
+    let several = layouts::repo("org/several", &["a.safetensors", "b.safetensors"]);
+    let hub = LocalHub::start([layouts::pipeline("org/pipeline"), several]).unwrap();
+    let server = Server::start(&hub, &["--patience", "60"]);
+    for (name, width, scheme) in
+        [("light", 1_000, "light"), ("dark", 1_000, "dark"), ("phone", 390, "light")]
+    {
+        browser.screen(width, scheme);
+        for repo in ["pipeline", "several"] {
+            browser.open(&format!("{}/?repo=org/{repo}", server.address));
+            browser.screenshot(&format!("{repo}-{name}"));
+            assert_eq!(browser.eval("document.documentElement.scrollWidth"), width);
+        }
+    }
+    browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
+    browser.open(&format!("{}/?repo=org/several", server.address));
+    assert!(browser.text().contains("Choose a set of weights"));
+    let links = controls(&mut browser).into_iter().filter(|(role, _)| role == "link");
+    let links: Vec<_> = links.map(|(_, name)| name).collect();
+    assert_eq!(links, ["hf-meta", "a.safetensors", "b.safetensors"]);
+    browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": false }));
+
+    browser.open(&format!("{}/?repo=org/pipeline", server.address));
+    browser.eval("document.querySelector('.sets a[href*=vae]').focus()");
+    browser.press_enter();
+    let shown = "document.querySelector('.whereabouts [aria-current]').textContent";
+    assert_eq!(browser.eval(shown), "vae/diffusion_pytorch_model.safetensors");
+    browser.until(BADGES_ARE_THERE);
+    browser.screenshot("component");
+    browser.eval("document.getElementById('repo').value = ''");
+    browser.type_text("repo", "org/several");
+    browser.until("document.body.innerText.includes('Choose a set of weights')");
+    assert_eq!(browser.eval("location.search"), "?repo=org%2Fseveral", "its path is its own");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
 /// What stands beside the style in the addresses of badges.

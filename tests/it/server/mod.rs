@@ -7,6 +7,7 @@ mod browser;
 mod freshness;
 mod hostile;
 mod process;
+mod sets;
 mod shared;
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use hf_meta::{Client, DiskCache};
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::hub::{LocalHub, Repo};
+use crate::hub::{Fault, LocalHub, Repo};
 use crate::support;
 
 /// The command in an environment of its own.
@@ -83,6 +83,36 @@ async fn only_a_token_that_was_given_to_it_is_used() {
         let badge = text(format!("{}/badge/org/private.svg", server.address)).await;
         assert!(badge.contains(message), "{badge}");
     }
+}
+
+/// The file of settings names each of them once, those that are not set with their defaults.
+#[test]
+fn the_file_of_settings_is_complete() {
+    let hub = LocalHub::start([Repo::new("org/x")]).unwrap();
+    let help = command(&hub).args(["serve", "-h"]).output().unwrap().stdout;
+    let help = String::from_utf8(help).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let file = include_str!("../../../examples/deploy/hf-meta.env");
+    let settings: Vec<_> = help.split("[env: ").skip(1).collect();
+    assert!(settings.len() > 10, "{help}");
+    for setting in settings {
+        let (name, rest) = setting.split_once(']').unwrap();
+        let start = format!("{}=", name.trim_end_matches('='));
+        let lines = file.lines().map(|line| line.trim_start_matches('#'));
+        let values: Vec<_> = lines.filter_map(|line| line.strip_prefix(&*start)).collect();
+        let [value] = values[..] else { panic!("{start} is in {} lines", values.len()) };
+        if let Some(default) = rest.strip_prefix(" [default: ") {
+            assert_eq!(Some(value), default.split(']').next(), "{start}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_made_again_as_often_as_is_asked_for() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    hub.inject(|_, _| Some(Fault::Status(500, Vec::new())));
+    let server = Server::start(&hub, &["--retries", "0", "--patience", "60"]);
+    assert!(text(format!("{}/badge/org/model.svg", server.address)).await.contains("unavailable"));
+    assert!(hub.log().len() <= 2, "one request for each of the two names that weights have");
 }
 
 #[test]

@@ -13,7 +13,10 @@ use safetensors::tensor::Metadata;
 
 fuzz_target!(|json: &[u8]| {
     let reference = serde_json::from_slice::<Metadata>(json);
-    match SafetensorsFileHeader::from_json(json) {
+    let header = SafetensorsFileHeader::from_json(json);
+    let counted = SafetensorsFileHeader::count_json(json);
+    assert_eq!(counted.as_ref(), header.as_ref().map(SafetensorsFileHeader::parameter_count));
+    match header {
         Ok(header) => {
             check_spans(&header);
             check_counts(&header);

@@ -1,0 +1,122 @@
+//! Sets of weights on the page: those beside what was counted, and those to choose from.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::json;
+
+use super::{get, router, settings};
+use crate::hub::{Fault, LocalHub, Repo};
+use crate::layouts::{pipeline, repo};
+use crate::support;
+
+/// Where the links of the list lead to.
+fn links(page: &str) -> Vec<String> {
+    let list = page.split("<table class=\"sets\">").nth(1).unwrap_or_default();
+    let list = list.split("</table>").next().unwrap_or_default();
+    let links = list.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    links.map(|link| link.replace("&amp;", "&")).collect()
+}
+
+/// How often the files of a repo were listed.
+fn listings(hub: &LocalHub) -> usize {
+    hub.log().iter().filter(|request| request.path.contains("/tree/")).count()
+}
+
+#[tokio::test]
+async fn the_components_of_a_pipeline_are_a_click_away() {
+    let hub = LocalHub::start([pipeline("org/pipeline")]).unwrap();
+    let router = router(&hub, settings());
+    let page = get(&router, "/?repo=org/pipeline&style=social").await.body;
+    assert!(page.contains("Other sets of weights"), "{page}");
+    let here = "?repo=org%2Fpipeline&path=";
+    assert_eq!(
+        links(&page),
+        [
+            format!("{here}flux-dev.safetensors&style=social"),
+            format!("{here}text_encoder%2Fmodel.fp16.safetensors&style=social"),
+            format!("{here}text_encoder%2Fmodel.safetensors&style=social"),
+            format!("{here}vae%2Fdiffusion_pytorch_model.safetensors&style=social"),
+        ]
+    );
+    assert_eq!(listings(&hub), 1, "the listing by which the model was found");
+    for link in links(&page) {
+        let component = get(&router, &format!("/{link}")).await.body;
+        assert!(component.contains("In the files"), "{link}");
+        assert!(
+            component.contains("href=\"?repo=org%2Fpipeline&amp;style=social\""),
+            "the way back"
+        );
+    }
+    assert_eq!(listings(&hub), 1, "of a component nothing else is looked for");
+}
+
+#[tokio::test]
+async fn other_sets_are_listed_once_for_each_commit_and_for_no_badge() {
+    let sets = ["model.safetensors", "2_Dense/model.safetensors"];
+    let hub = LocalHub::start([repo("org/model", &sets)]).unwrap();
+    let mut settings = settings();
+    settings.fresh = Duration::ZERO;
+    let router = router(&hub, settings);
+    get(&router, "/badge/org/model.svg").await;
+    get(&router, "/api/models/org/model").await;
+    get(&router, "/?repo=org/model&path=model.safetensors").await;
+    assert_eq!(listings(&hub), 0);
+    let pages = join_all((0..20).map(|_| get(&router, "/?repo=org/model"))).await;
+    for page in pages {
+        let link = "?repo=org%2Fmodel&path=2_Dense%2Fmodel.safetensors";
+        assert_eq!(links(&page.body), [link]);
+    }
+    get(&router, &format!("/?repo=org/model&revision={}", "1".repeat(40))).await;
+    assert_eq!(listings(&hub), 1);
+    let badge = get(&router, "/badge/org/model.svg").await;
+    assert_eq!(badge.title(), "params: 1", "the other set is not counted");
+}
+
+#[tokio::test]
+async fn a_repo_with_one_set_has_no_list() {
+    let hub = LocalHub::start([repo("org/model", &["model.safetensors", "config.json"])]).unwrap();
+    let page = get(&router(&hub, settings()), "/?repo=org/model").await.body;
+    assert!(page.contains("In the files") && !page.contains("Other sets of weights"), "{page}");
+}
+
+#[tokio::test]
+async fn sets_to_choose_from() {
+    let sets = ["a & b.safetensors", "c\"'><script>.safetensors", "c/50%25+#.safetensors"];
+    let several = sets
+        .iter()
+        .fold(Repo::new("org/several"), |repo, path| repo.file(path, support::weights(&["x"])));
+    let hub = LocalHub::start([several]).unwrap();
+    let router = router(&hub, settings());
+    let page = get(&router, "/?repo=org/several").await.body;
+    assert!(page.contains("Choose a set of weights"), "{page}");
+    assert!(page.contains("holds 3 sets of weights"), "{page}");
+    assert!(!page.contains("<script>") && !page.contains("to paste"), "{page}");
+    let links = links(&page);
+    assert_eq!(links.len(), 3, "{links:?}");
+    for link in links {
+        let set = get(&router, &format!("/{link}")).await.body;
+        assert!(set.contains("In the files"), "{link}: {set}");
+    }
+    let api = get(&router, "/api/models/org/several").await.json();
+    let paths = api["sets"].as_array().unwrap().iter().map(|set| &set["path"]);
+    assert_eq!(paths.collect::<Vec<_>>(), sets.map(|path| json!(path)).iter().collect::<Vec<_>>());
+}
+
+/// What is found does not wait for a list, and is shown without one.
+#[tokio::test]
+async fn a_list_that_does_not_come() {
+    let sets = ["model.safetensors", "vae/model.safetensors"];
+    let hub = LocalHub::start([repo("org/model", &sets)]).unwrap();
+    let page = async |fault: fn() -> Fault| {
+        hub.inject(move |request, _| request.path.contains("/tree/").then(fault));
+        let mut settings = settings();
+        settings.patience = Duration::from_millis(300);
+        get(&router(&hub, settings), "/?repo=org/model").await.body
+    };
+    let failed = page(|| Fault::Status(500, Vec::new())).await;
+    assert!(failed.contains("In the files"), "{failed}");
+    assert!(failed.contains("cannot be listed at present") && !failed.contains("refresh"));
+    let slow = page(|| Fault::Stall).await;
+    assert!(slow.contains("are being listed") && slow.contains("http-equiv=\"refresh\""), "{slow}");
+}
