@@ -94,7 +94,7 @@ impl Target {
     }
 
     /// The folder to look in; all of the store where none is asked for.
-    fn folder(&self) -> Option<&RepoPath> {
+    pub(crate) fn folder(&self) -> Option<&RepoPath> {
         match self {
             Self::Folder(folder) => folder.as_ref(),
             Self::File(_) | Self::Index(_) | Self::Shards(_) => None,

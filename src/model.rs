@@ -183,10 +183,7 @@ impl Model {
     pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         self.in_time(async {
             let Load { store, target, meter, .. } = self.load().await?;
-            let folder = match &target {
-                Target::Folder(folder) => folder.as_ref(),
-                Target::File(_) | Target::Index(_) | Target::Shards(_) => None,
-            };
+            let folder = target.folder();
             let listed = list(&store, folder, &meter).await?;
             Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
         })

@@ -16,8 +16,9 @@ pub(crate) enum Plan {
     Prefetch,
 }
 
-/// The first range of a file that no index tells anything of. It holds 97 of 100 headers with a margin
-/// of a third less than the 100,000 bytes that `huggingface_hub` asks for.
+/// The first range of a file that no index tells anything of. Of the files of the 1,000 most used models
+/// 82 % have a header of less than 25 kB, and 97 % one of less than the 100 kB that `huggingface_hub` asks
+/// for (its #1855); a file by itself is that of a small model.
 const SINGLE: u64 = 1 << 16;
 
 /// The longest first range, in bytes: what an index says of a shard is not known to be true.
