@@ -21,9 +21,6 @@ const LONGEST: usize = 4 << 20;
 /// How long an entry is kept after it was written.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// How long a command may take before the server counts as gone.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 /// How long a turn lasts unless it is renewed: after so long, the turn of a process that was killed is
 /// over.
 const LEASE: Duration = Duration::from_secs(5);
@@ -53,6 +50,8 @@ pub struct RedisCache(Arc<Shared>);
 
 struct Shared {
     connection: ConnectionManager,
+    /// How long a command may take before the server counts as gone.
+    patience: Duration,
     breaker: Breaker,
 }
 
@@ -62,6 +61,9 @@ struct Shared {
 pub struct RedisCacheError;
 
 impl RedisCache {
+    /// How long a server is waited for before it counts as gone, unless it is said otherwise.
+    pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(500);
+
     /// The cache at `redis://[user:password@]host[:port][/database]`. Nothing is connected to before it
     /// is needed. To be called on a tokio runtime.
     ///
@@ -69,14 +71,24 @@ impl RedisCache {
     ///
     /// When that is no such address.
     pub fn new(address: &str) -> Result<Self, RedisCacheError> {
+        Self::with_patience(address, Self::DEFAULT_PATIENCE)
+    }
+
+    /// As [`new`](Self::new), with another time after which the server counts as gone: as long as it
+    /// is away, every second one request waits so long in vain.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_patience(address: &str, patience: Duration) -> Result<Self, RedisCacheError> {
         let client = redis::Client::open(address).map_err(|_| RedisCacheError)?;
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(1)
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
+            .set_connection_timeout(Some(patience))
+            .set_response_timeout(Some(patience));
         let connection = ConnectionManager::new_lazy_with_config(client, config);
         let connection = connection.map_err(|_| RedisCacheError)?;
-        Ok(Self(Arc::new(Shared { connection, breaker: Breaker::default() })))
+        Ok(Self(Arc::new(Shared { connection, patience, breaker: Breaker::default() })))
     }
 
     /// Whether the server answers, as far as is known.
@@ -154,7 +166,7 @@ impl Shared {
         }
         let mut connection = self.connection.clone();
         let answer: RedisResult<T> =
-            match timeout(PATIENCE * 2, command.query_async(&mut connection)).await {
+            match timeout(self.patience * 2, command.query_async(&mut connection)).await {
                 Ok(answer) => answer,
                 Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
             };

@@ -30,6 +30,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", env = "HF_META_CACHE_LIMIT", default_value_t = DiskCache::DEFAULT_LIMIT)]
     cache_limit: u64,
 
+    /// Seconds after which a shared cache that does not answer counts as gone
+    #[arg(long, value_name = "SECONDS", env = "HF_META_CACHE_PATIENCE", default_value = "0.5", value_parser = seconds)]
+    cache_patience: Duration,
+
     /// Seconds for which a branch is taken to be where it was
     #[arg(long, value_name = "SECONDS", env = "HF_META_FRESH", default_value = "300", value_parser = seconds)]
     fresh: Duration,
@@ -151,7 +155,8 @@ fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client
         Some(CacheAt::Off) => builder,
         Some(CacheAt::Folder(folder)) => builder.header_cache(in_folder(folder.clone())),
         Some(CacheAt::Shared(address)) => {
-            builder.header_cache(RedisCache::new(address).map_err(io::Error::other)?)
+            let cache = RedisCache::with_patience(address, args.cache_patience);
+            builder.header_cache(cache.map_err(io::Error::other)?)
         }
         None => match DiskCache::from_env() {
             Some(cache) => builder.header_cache(in_folder(cache.folder().to_owned())),

@@ -149,7 +149,7 @@ impl HttpError {
             // A CDN refuses what it has signed itself, by mistake or because the signature is too old;
             // the Hub then signs again (xet-core #897).
             Self::Status { status: 403, is_redirected, .. } => *is_redirected,
-            Self::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
+            Self::Status { status, .. } => wait::may_pass(*status),
             Self::Range { source, .. } => matches!(
                 source,
                 RangeError::Length { .. } | RangeError::TooLong { .. } | RangeError::Undecodable

@@ -16,9 +16,14 @@ pub(super) fn of(status: u16, headers: &HeaderMap) -> Option<Duration> {
 fn asked(status: u16, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
     text("ratelimit").and_then(rate_limit).or_else(|| {
-        let may_pass = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
-        text(RETRY_AFTER.as_str()).filter(|_| may_pass).and_then(|text| retry_after(text, now))
+        let asked = text(RETRY_AFTER.as_str()).filter(|_| may_pass(status));
+        asked.and_then(|text| retry_after(text, now))
     })
+}
+
+/// Whether a server that answers so may answer differently a little later.
+pub(super) fn may_pass(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
 
 /// The time to the next window of the longest quota of which nothing is left:

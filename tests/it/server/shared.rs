@@ -96,6 +96,8 @@ async fn a_thousand_readers_of_two_servers_are_one_look_at_the_hub() {
     let Some(store) = Store::start() else { return };
     let hub = support::documented();
     let args = ["--cache", &store.address(), "--requests-per-minute", "0", "--patience", "60"];
+    // However busy the machine is.
+    let args = [&args[..], &["--cache-patience", "60"]].concat();
     let servers = [Server::start(&hub, &args), Server::start(&hub, &args)];
     let http = http();
     let asks = (0..1_000).map(|n| {
