@@ -228,45 +228,44 @@ impl Load {
     }
 
     async fn begin(self) -> Result<(Reader, Found), Error> {
-        let meter = self.meter.clone();
-        let (mut load, mut found) = self.find_with_or_without_token(&meter).await?;
+        let (mut load, mut found) = self.find_with_or_without_token().await?;
         let commit = found.weights.commit().cloned();
         load.store = load.store.pinned(commit.as_ref());
         if load.lists_sets && found.other_sets.is_none() {
-            found.other_sets = load.list_sets(&meter).await?;
+            found.other_sets = load.list_sets().await?;
         }
         Ok((Reader::new(load, commit), found))
     }
 
     /// A public repo needs no token, and one that has expired must not keep its owner from it.
-    async fn find_with_or_without_token(mut self, meter: &Meter) -> Result<(Self, Found), Error> {
-        let error = match Box::pin(self.find(meter)).await {
+    async fn find_with_or_without_token(mut self) -> Result<(Self, Found), Error> {
+        let error = match Box::pin(self.find()).await {
             Err(error @ Error::BadToken { .. }) => error,
             found => return found.map(|found| (self, found)),
         };
         let Some(store) = self.store.anonymous() else { return Err(error) };
         self.store = store;
-        let Ok(found) = Box::pin(self.find(meter)).await else { return Err(error) };
+        let Ok(found) = Box::pin(self.find()).await else { return Err(error) };
         tracing::warn!("the token is not valid; reading without it");
         Ok((self, found))
     }
 
-    async fn find(&self, meter: &Meter) -> Result<Found, Error> {
+    async fn find(&self) -> Result<Found, Error> {
         match &self.target {
-            Target::File(path) => self.find_file(path, meter).await,
-            Target::Index(path) => self.find_index(path, meter).await,
-            Target::Shards(path) => self.find_shards(path, meter).await,
-            Target::Folder(folder) => self.search(folder.as_ref(), meter).await,
+            Target::File(path) => self.find_file(path).await,
+            Target::Index(path) => self.find_index(path).await,
+            Target::Shards(path) => self.find_shards(path).await,
+            Target::Folder(folder) => self.search(folder.as_ref()).await,
         }
     }
 
-    async fn find_file(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
-        let start = self.store.range(path, &self.plan.file(), meter).await?;
+    async fn find_file(&self, path: &RepoPath) -> Result<Found, Error> {
+        let start = self.store.range(path, &self.plan.file(), &self.meter).await?;
         Ok(Found::just(Weights::File { path: path.clone(), start }))
     }
 
-    async fn find_index(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
-        let pieces = self.store.open(path, self.limits.index, meter).await?;
+    async fn find_index(&self, path: &RepoPath) -> Result<Found, Error> {
+        let pieces = self.store.open(path, self.limits.index, &self.meter).await?;
         Ok(Found::just(Weights::Index { path: path.clone(), pieces }))
     }
 }

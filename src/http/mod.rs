@@ -36,10 +36,10 @@ use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RA
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use tracing::Instrument;
 
-use address::Guard;
-use attempt::Attempt;
-use clients::Clients;
-use gate::Gate;
+use self::address::Guard;
+use self::attempt::Attempt;
+use self::clients::Clients;
+use self::gate::Gate;
 
 use crate::read::{Chunk, Meter, Piece};
 

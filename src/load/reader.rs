@@ -36,12 +36,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// A reader that stays with the commit of the call's first answer, whatever becomes of the branch.
+    /// A reader of a store that is pinned to the commit of the call's first answer, whatever becomes of
+    /// the branch.
     pub(super) fn new(load: Load, commit: Option<CommitSha>) -> Self {
         let Load { source, store, plan, limits, on_progress, started, meter, record, .. } = load;
         Self {
             source,
-            store: store.pinned(commit.as_ref()),
+            store,
             commit,
             plan,
             limits,

@@ -8,7 +8,6 @@ use super::{Found, Load, Weights};
 use crate::error::{BoxError, Error};
 use crate::hub::{CommitSha, Refusal};
 use crate::layout::{Layout, OtherWeights, WeightSet};
-use crate::read::Meter;
 use crate::safetensors::{PREFIX_LENGTH, RepoPath};
 use crate::store::Listing;
 
@@ -18,15 +17,11 @@ const INDEX: &str = "model.safetensors.index.json";
 
 impl Load {
     /// Looks for weights in a folder, or in all of the store.
-    pub(super) async fn search(
-        &self,
-        folder: Option<&RepoPath>,
-        meter: &Meter,
-    ) -> Result<Found, Error> {
+    pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Found, Error> {
         let names = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
-        match self.find_either(&names, meter).await {
+        match self.find_either(&names).await {
             Err(Error::FileNotFound { source, .. }) => {
-                self.search_listing(folder, &names, source, meter).await
+                self.search_listing(folder, &names, source).await
             }
             found => found,
         }
@@ -35,13 +30,9 @@ impl Load {
     /// Asks for both names at once: which of them a repo has is not known before, and asking for one
     /// after the other would cost every sharded repo a round trip. Where both are there the single file
     /// is the one that loaders take, and the index is not waited for.
-    async fn find_either(
-        &self,
-        [single, index]: &[RepoPath; 2],
-        meter: &Meter,
-    ) -> Result<Found, Error> {
-        let file = pin!(self.find_file(single, meter));
-        let shards = pin!(self.find_index(index, meter));
+    async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Found, Error> {
+        let file = pin!(self.find_file(single));
+        let shards = pin!(self.find_index(index));
         match select(file, shards).await {
             Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
             Either::Left((file, _)) => file,
@@ -58,10 +49,9 @@ impl Load {
         folder: Option<&RepoPath>,
         missing: &[RepoPath; 2],
         source: BoxError,
-        meter: &Meter,
     ) -> Result<Found, Error> {
         let pinned = source.downcast_ref().and_then(commit_of);
-        let listed = self.pinned(pinned).list(folder, meter).await?;
+        let listed = self.pinned(pinned).list(folder).await?;
         let Some(Listing { files, commit, is_whole }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
@@ -72,7 +62,7 @@ impl Load {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
             Some(set) => {
-                let weights = self.find_set(set, pinned.cloned().or(commit), meter).await?;
+                let weights = self.find_set(set, pinned.cloned().or(commit)).await?;
                 Ok(Found { weights, other_sets: Some(layout.sets), is_whole })
             }
             None if layout.sets.is_empty() => {
@@ -83,23 +73,23 @@ impl Load {
     }
 
     /// The shards of a path with a `*` in place of their number.
-    pub(super) async fn find_shards(&self, path: &RepoPath, meter: &Meter) -> Result<Found, Error> {
+    pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Found, Error> {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
             file: self.store.name(path),
             source: "no such shards are listed".into(),
         };
-        let listed = self.list(folder.as_ref(), meter).await?.ok_or_else(not_found)?;
+        let listed = self.list(folder.as_ref()).await?.ok_or_else(not_found)?;
         let layout = Layout::of(folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
-        let weights = self.find_set(set, listed.commit, meter).await?;
+        let weights = self.find_set(set, listed.commit).await?;
         Ok(Found::just(weights))
     }
 
     /// All sets of weights beside those that are asked for; `None` where no listing is to be had.
-    pub(super) async fn list_sets(&self, meter: &Meter) -> Result<Option<Vec<WeightSet>>, Error> {
+    pub(super) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         let folder = self.target.folder();
-        let listed = self.list(folder, meter).await?;
+        let listed = self.list(folder).await?;
         if listed.is_none() {
             tracing::warn!(source = %self.source, "its files cannot be listed");
         }
@@ -107,19 +97,14 @@ impl Load {
     }
 
     /// The set, of a commit where that is known.
-    async fn find_set(
-        &self,
-        set: &WeightSet,
-        commit: Option<CommitSha>,
-        meter: &Meter,
-    ) -> Result<Weights, Error> {
+    async fn find_set(&self, set: &WeightSet, commit: Option<CommitSha>) -> Result<Weights, Error> {
         let load = self.pinned(commit.as_ref());
         if !set.is_without_index() {
             let is_index = set.path.is_index();
             let found = if is_index {
-                load.find_index(&set.path, meter).await
+                load.find_index(&set.path).await
             } else {
-                load.find_file(&set.path, meter).await
+                load.find_file(&set.path).await
             };
             return found.map(|found| found.weights);
         }
@@ -127,18 +112,14 @@ impl Load {
         let commit = match commit {
             Some(commit) => Some(commit),
             // A listing need not say of which commit it is; every file does.
-            None => load.store.range(&shards[0], &(0..PREFIX_LENGTH), meter).await?.commit,
+            None => load.store.range(&shards[0], &(0..PREFIX_LENGTH), &load.meter).await?.commit,
         };
         Ok(Weights::Shards { path: set.path.clone(), shards, commit })
     }
 
     /// The files of the store or of a folder.
-    async fn list(
-        &self,
-        folder: Option<&RepoPath>,
-        meter: &Meter,
-    ) -> Result<Option<Listing>, Error> {
-        let listed = self.store.list(folder, meter).await?;
+    async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listing>, Error> {
+        let listed = self.store.list(folder, &self.meter).await?;
         self.record.listing(folder, listed.as_ref());
         Ok(listed)
     }

@@ -154,3 +154,10 @@ pub enum IndexError {
     #[error("the shards hold more than 64 bits can count")]
     Overflow,
 }
+
+impl IndexError {
+    /// What is beyond what places in a text are kept in.
+    pub(super) fn too_long() -> Self {
+        Self::Json { message: "longer than 4 GiB".to_owned() }
+    }
+}

@@ -73,7 +73,7 @@ impl SafetensorsIndexJson {
             for (tensor, _) in header.tensors() {
                 length += tensor.len();
                 if length > LONGEST {
-                    return Err(IndexError::Json { message: "longer than 4 GiB".to_owned() });
+                    return Err(IndexError::too_long());
                 }
                 names.push(tensor);
                 places.push(place);

@@ -56,7 +56,8 @@ impl IndexOutline {
         self.frame.total_size()
     }
 
-    /// The parameters of all tensors together, as the index claims them.
+    /// The parameters of all tensors together, as the index claims them (`total_parameters`). A
+    /// claim, not a count.
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         self.frame.declared_total()

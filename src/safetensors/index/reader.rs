@@ -103,7 +103,7 @@ impl<T: FromIndex> IndexReader<T> {
     fn take_piece(&mut self, piece: &[u8]) -> Result<(), IndexError> {
         self.length = self.length.saturating_add(piece.len());
         if self.length > LONGEST {
-            return Err(IndexError::Json { message: "longer than 4 GiB".to_owned() });
+            return Err(IndexError::too_long());
         }
         let mut rest = piece;
         while !self.tail.is_empty() && !rest.is_empty() {
