@@ -82,7 +82,8 @@ pub enum Error {
     TooLarge { file: String, limit: u64 },
     #[error("the headers up to that of `{file}` have more than {limit} bytes together")]
     TooManyHeaders { file: String, limit: u64 },
-    /// A server that does not keep to the commit that it was asked for.
+    /// A server that does not keep to the commit that it was asked for, or a push between two attempts at
+    /// an index of which the first broke off.
     #[error("asked for `{file}` of commit {pinned}, got that of {found}")]
     OtherCommit { file: String, pinned: CommitSha, found: CommitSha },
     #[error("`{file}` changed while it was read: it had {before} bytes, then {after}")]

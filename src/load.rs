@@ -12,10 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::future::BoxFuture;
+
 pub(crate) use self::memory::Memory;
 use self::memory::Recall;
 pub(crate) use self::plan::Plan;
-use self::reader::Reader;
+use self::reader::{Reader, Stop};
 pub(crate) use self::record::Record;
 use crate::error::Error;
 use crate::hub::CommitSha;
@@ -23,7 +25,7 @@ use crate::layout::{WeightSet, names_shards};
 use crate::parse::{Counts, Facts, SafetensorsParseFromRepo};
 use crate::read::{Chunk, Meter};
 use crate::safetensors::{Finding, RepoPath};
-use crate::store::{Fetched, Pieces, Store};
+use crate::store::{Fetched, Pieces, Store, meanwhile};
 use crate::verdict::Verdict;
 
 /// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
@@ -143,6 +145,15 @@ enum Weights {
 }
 
 impl Weights {
+    /// Waits for something else while the weights arrive.
+    async fn meanwhile<T>(self, other: impl Future<Output = T>) -> (Self, T) {
+        let Self::Index { path, pieces: Fetched { value, commit } } = self else {
+            return (self, other.await);
+        };
+        let (value, other) = meanwhile(value, other).await;
+        (Self::Index { path, pieces: Fetched { value, commit } }, other)
+    }
+
     fn commit(&self) -> Option<&CommitSha> {
         match self {
             Self::File { start, .. } => start.commit.as_ref(),
@@ -199,18 +210,23 @@ impl Load {
         }
         let again = self.clone();
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
-        let counts = match weights {
-            Weights::File { path, start } => reader.count_file(path, start.value).await?,
+        let counted = match weights {
+            Weights::File { path, start } => reader.count_file(path, start.value).await,
             Weights::Index { path, pieces } => {
-                Box::pin(reader.count_shards(path, pieces.value)).await?
+                Box::pin(reader.count_shards(path, pieces.value)).await
             }
-            Weights::Shards { .. } => None,
+            Weights::Shards { path, shards, .. } => {
+                Ok(Counts::from(&Box::pin(reader.without_index(path, &shards)).await?))
+            }
         };
-        let Some(mut counts) = counts else {
-            return Box::pin(again.read()).await.map(|parsed| Counts::from(&parsed));
-        };
-        finish(&mut counts.facts, &counts.paths, other_sets, is_whole);
-        Ok(counts)
+        match counted {
+            Ok(mut counts) => {
+                finish(&mut counts.facts, &counts.paths, other_sets, is_whole);
+                Ok(counts)
+            }
+            Err(Stop::NeedsNames) => Ok(Counts::from(&Box::pin(again.read()).await?)),
+            Err(Stop::Failed(error)) => Err(error),
+        }
     }
 
     /// Reads all headers, and goes on where one is wrong.
@@ -227,25 +243,29 @@ impl Load {
         Ok(verdict)
     }
 
-    async fn begin(self) -> Result<(Reader, Found), Error> {
-        let (mut load, mut found) = self.find_with_or_without_token().await?;
-        let commit = found.weights.commit().cloned();
-        load.store = load.store.pinned(commit.as_ref());
-        if load.lists_sets && found.other_sets.is_none() {
-            found.other_sets = load.list_sets().await?;
-        }
-        Ok((Reader::new(load, commit), found))
+    /// Finds the weights. The futures of that are many; boxed, they are no part of all others.
+    fn begin(self) -> BoxFuture<'static, Result<(Reader, Found), Error>> {
+        Box::pin(async move {
+            let (mut load, mut found) = self.find_with_or_without_token().await?;
+            let commit = found.weights.commit().cloned();
+            load.store = load.store.pinned(commit.as_ref());
+            if load.lists_sets && found.other_sets.is_none() {
+                let (weights, sets) = found.weights.meanwhile(load.list_sets()).await;
+                found = Found { weights, other_sets: sets?, ..found };
+            }
+            Ok((Reader::new(load, commit), found))
+        })
     }
 
     /// A public repo needs no token, and one that has expired must not keep its owner from it.
     async fn find_with_or_without_token(mut self) -> Result<(Self, Found), Error> {
-        let error = match Box::pin(self.find()).await {
+        let error = match self.find().await {
             Err(error @ Error::BadToken { .. }) => error,
             found => return found.map(|found| (self, found)),
         };
         let Some(store) = self.store.anonymous() else { return Err(error) };
         self.store = store;
-        let Ok(found) = Box::pin(self.find()).await else { return Err(error) };
+        let Ok(found) = self.find().await else { return Err(error) };
         tracing::warn!("the token is not valid; reading without it");
         Ok((self, found))
     }

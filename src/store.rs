@@ -5,8 +5,10 @@ mod refusals;
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::future::{Either, select};
 use futures::stream::{self, BoxStream, StreamExt};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
@@ -47,6 +49,29 @@ pub(crate) struct Fetched<T> {
 
 /// A file as it is read. Each of its beginnings says of which commit it is, where the server says so.
 pub(crate) type Pieces = BoxStream<'static, Result<Piece<Option<CommitSha>>, Error>>;
+
+/// Waits for something else while a file arrives. One that is open and not read keeps its connection, or
+/// most of what the server may send on it, from the requests that are waited for.
+pub(crate) async fn meanwhile<T>(
+    mut pieces: Pieces,
+    other: impl Future<Output = T>,
+) -> (Pieces, T) {
+    let (mut arrived, mut other) = (Vec::new(), pin!(other));
+    loop {
+        match select(pieces.next(), other.as_mut()).await {
+            Either::Left((Some(piece), _)) => {
+                if matches!(piece, Ok(Piece::Start(_))) {
+                    arrived.clear();
+                }
+                arrived.push(piece);
+            }
+            Either::Left((None, other)) => return (stream::iter(arrived).boxed(), other.await),
+            Either::Right((other, _)) => {
+                return (stream::iter(arrived).chain(pieces).boxed(), other);
+            }
+        }
+    }
+}
 
 /// The files of a store or of a folder in it.
 pub(crate) struct Listing {

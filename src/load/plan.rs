@@ -24,6 +24,11 @@ const SINGLE: u64 = 1 << 16;
 /// The longest first range, in bytes: what an index says of a shard is not known to be true.
 const LONGEST: u64 = 1 << 23;
 
+/// The length of an index, in bytes, from which on its end is not waited for. A shard then takes another
+/// request, and the call less time: by measurement, at a round trip of 50 ms, the 9 MB of DeepSeek-R1 are
+/// worth waiting for, and the 23.6 MB of Kimi-K2.5 are not.
+const LONG_INDEX: usize = 16 << 20;
+
 /// What the entry of a tensor has in a header, beside its name, in bytes: 46 for keys and punctuation,
 /// and what dtype, shape and offsets have in shards of up to ten gigabytes.
 const ENTRY: u64 = 46 + "F8_E4M3".len() as u64 + 15 + 20;
@@ -40,14 +45,10 @@ impl Plan {
         }
     }
 
-    /// Each shard with its first range, as far as that is known before the index is: it is not where the
-    /// range is to hold all that the index may yet name.
-    pub(super) fn at_once(
-        self,
-        shards: &[RepoPath],
-    ) -> impl Iterator<Item = (RepoPath, Range<u64>)> {
-        let shards = if self == Self::Exact { shards } else { &[] };
-        shards.iter().map(|shard| (shard.clone(), 0..PREFIX_LENGTH))
+    /// Whether a shard is asked for before its index is whole, of which so many bytes have arrived. How
+    /// long its header may be is not known then, so it is read in two ranges.
+    pub(super) fn asks_early(self, arrived: usize) -> bool {
+        self == Self::Exact || arrived > LONG_INDEX
     }
 
     /// Each shard with its first range. The index names the tensors of a shard, and that is most of what
@@ -55,7 +56,7 @@ impl Plan {
     pub(super) fn shards(self, index: &impl FromIndex) -> Vec<(RepoPath, Range<u64>)> {
         let shards = index.shards();
         match self {
-            Self::Exact => self.at_once(shards).collect(),
+            Self::Exact => shards.iter().map(|shard| (shard.clone(), self.file())).collect(),
             Self::Prefetch => {
                 shards.iter().cloned().zip(index.digests().iter().map(expected)).collect()
             }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+pub(super) use self::counts::Stop;
 use super::{Limits, Load, OnProgress, Plan, Record};
 use crate::error::Error;
 use crate::hub::CommitSha;

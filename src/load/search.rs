@@ -36,10 +36,19 @@ impl Load {
         match select(file, shards).await {
             Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
             Either::Left((file, _)) => file,
-            Either::Right((shards, file)) => match file.await {
-                Err(Error::FileNotFound { .. }) => shards,
-                file => file,
-            },
+            Either::Right((shards, file)) => {
+                let (shards, file) = match shards {
+                    Ok(Found { weights, .. }) => {
+                        let (weights, file) = weights.meanwhile(file).await;
+                        (Ok(Found::just(weights)), file)
+                    }
+                    Err(error) => (Err(error), file.await),
+                };
+                match file {
+                    Err(Error::FileNotFound { .. }) => shards,
+                    file => file,
+                }
+            }
         }
     }
 

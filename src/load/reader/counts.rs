@@ -3,7 +3,7 @@
 use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::OnceCell;
 
@@ -28,8 +28,6 @@ struct Common {
     config: OnceCell<Config>,
     /// Bytes of the headers that are kept in case that others call for it.
     kept: AtomicUsize,
-    /// Whether the rules are found to take the names of all tensors side by side.
-    takes_names: AtomicBool,
 }
 
 /// The most bytes of headers that are kept.
@@ -51,6 +49,20 @@ enum Basis {
     Header(Option<(Arc<Vec<u8>>, u64)>),
 }
 
+/// Why counting has come to an end.
+pub(in crate::load) enum Stop {
+    /// It takes the names of all tensors side by side: because of the rules for them, because index and
+    /// headers disagree and it is to be said where, or for more than was kept.
+    NeedsNames,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// What a set of weights claims of itself.
 #[derive(Clone, Copy)]
 struct Claims {
@@ -59,53 +71,46 @@ struct Claims {
 }
 
 impl Reader {
-    /// Counts one file; `None` if that takes all names side by side.
+    /// Counts one file.
     pub(in crate::load) async fn count_file(
         self,
         path: RepoPath,
         start: Chunk,
-    ) -> Result<Option<Counts>, Error> {
+    ) -> Result<Counts, Stop> {
         let common = Common::default();
-        let Some(counted) = self.count_rest(&path, start, &common).await? else { return Ok(None) };
+        let counted = self.count_rest(&path, start, &common).await?;
         let claims = Claims { bytes: None, parameters: counted.outline.declared_total() };
-        Ok(self.counts(vec![path], claims, vec![counted], common.config.into_inner()))
+        let counts = self.counts(vec![path], claims, vec![counted], common.config.into_inner());
+        counts.ok_or(Stop::NeedsNames)
     }
 
-    /// Counts the shards of an index; `None` if that takes all names side by side, because of the
-    /// rules for them or because index and headers disagree, and it is to be said where.
+    /// Counts the shards of an index.
     pub(in crate::load) async fn count_shards(
         self,
         path: RepoPath,
         pieces: Pieces,
-    ) -> Result<Option<Counts>, Error> {
+    ) -> Result<Counts, Stop> {
         let common = Common::default();
         let read = |shard, first| self.count_header(shard, first, &common);
-        let (index, counted) = self.follow::<IndexOutline, _, _>(&path, pieces, read).await?;
+        let (index, counted): (IndexOutline, _) = self.follow(&path, pieces, read).await?;
         let (shards, counted): (Vec<_>, Vec<_>) = counted.into_iter().unzip();
-        let Some(counted) = counted.into_iter().collect::<Option<Vec<_>>>() else {
-            return Ok(None);
-        };
-        let agrees =
-            counted.iter().map(|counted| counted.outline.names()).eq(index.names().iter().copied());
-        if !agrees || !index.is_distinct() {
-            return Ok(None);
+        let names = counted.iter().map(|counted| counted.outline.names());
+        if !names.eq(index.names().iter().copied()) || !index.is_distinct() {
+            return Err(Stop::NeedsNames);
         }
         let claims = Claims { bytes: index.total_size(), parameters: index.declared_total() };
         let shards = shards.iter().map(|shard| path.sibling(shard));
         let paths = once(path.clone()).chain(shards).collect();
-        Ok(self.counts(paths, claims, counted, common.config.into_inner()))
+        let counts = self.counts(paths, claims, counted, common.config.into_inner());
+        counts.ok_or(Stop::NeedsNames)
     }
 
-    /// Counts the header of a shard; `None` once it is known that it has to be kept.
     async fn count_header(
         &self,
         path: RepoPath,
         first: Range<u64>,
         common: &Common,
-    ) -> Result<Option<Counted>, Error> {
-        if common.takes_names.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
+    ) -> Result<Counted, Stop> {
         let start = self.read(&path, &first).await?;
         self.count_rest(&path, start, common).await
     }
@@ -117,7 +122,7 @@ impl Reader {
         path: &RepoPath,
         start: Chunk,
         common: &Common,
-    ) -> Result<Option<Counted>, Error> {
+    ) -> Result<Counted, Stop> {
         let file_size = start.file_size;
         let json = Arc::new(self.header_json(path, start).await?);
         let wrong = |source| Error::Header { file: self.store.name(path), source };
@@ -128,16 +133,15 @@ impl Reader {
             let kept = common.kept.fetch_add(json.len(), Ordering::Relaxed);
             let kept = (kept + json.len() <= MOST_KEPT).then_some((json, file_size));
             counted.basis = Basis::Header(kept);
-            return Ok(Some(counted));
+            return Ok(counted);
         }
         let (config, _) = common.config.get_or_try_init(|| self.config_for_counts()).await?;
-        let Some(config) = config.clone() else { return Ok(Some(counted)) };
+        let Some(config) = config.clone() else { return Ok(counted) };
         if config.takes_all_tensors() {
-            common.takes_names.store(true, Ordering::Relaxed);
-            return Ok(None);
+            return Err(Stop::NeedsNames);
         }
         let counted = off_the_workers(json.len(), move || count(&json, file_size, Some(&config)));
-        counted.await.map(|(counted, _)| Some(counted)).map_err(wrong)
+        Ok(counted.await.map_err(wrong)?.0)
     }
 
     async fn config_for_counts(&self) -> Result<Config, Error> {

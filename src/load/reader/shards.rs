@@ -12,9 +12,9 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::Reader;
 use crate::error::Error;
-use crate::load::{OnProgress, Progress};
+use crate::load::{OnProgress, Plan, Progress};
 use crate::read::{Piece, off_the_workers};
-use crate::safetensors::{FromIndex, IndexError, IndexReader, RepoPath};
+use crate::safetensors::{FromIndex, IndexReader, RepoPath};
 use crate::store::{Fetched, Pieces};
 
 /// A shard, and what of it is asked for first.
@@ -31,7 +31,7 @@ impl Asks<'_> {
     fn add(&mut self, (shard, first): Ask) {
         if self.known.insert(shard.clone()) {
             self.total.store(self.known.len(), Ordering::Relaxed);
-            // Whoever takes them is gone only when the call is.
+            // Nobody takes them any more where a shard has failed.
             self.sender.unbounded_send((shard, first)).ok();
         }
     }
@@ -40,28 +40,43 @@ impl Asks<'_> {
 impl Reader {
     /// Reads an index, and what it names beside it. Gives the index, and what was read of each of its
     /// shards, in their order.
-    pub(super) async fn follow<T: FromIndex, R, F>(
+    ///
+    /// What is wrong with the index is told before what is wrong with a shard, so the failure of a shard
+    /// waits for the rest of the index. It may be of no account then: an index that breaks off is read
+    /// again, and may name others.
+    pub(super) async fn follow<T: FromIndex, R, E: From<Error>, F>(
         &self,
         path: &RepoPath,
         pieces: Pieces,
         read: impl Fn(RepoPath, Range<u64>) -> F,
-    ) -> Result<(T, Vec<(RepoPath, R)>), Error>
+    ) -> Result<(T, Vec<(RepoPath, R)>), E>
     where
-        F: Future<Output = Result<R, Error>>,
+        F: Future<Output = Result<R, E>>,
     {
         let (total, (sender, asks)) = (AtomicUsize::new(0), unbounded());
-        let asks_for = Asks { sender, known: HashSet::new(), total: &total };
-        let index = pin!(self.index::<T>(path, pieces, asks_for));
-        let reads = self.side_by_side(path, asks, &total, read);
-        let (index, mut reads) = match select(index, reads.try_collect::<Vec<_>>()).await {
-            Either::Left((index, reads)) => (index?, reads.await?),
-            // What is wrong with the index comes first, whenever it is found.
-            Either::Right((reads, index)) => (index.await?, reads?),
+        let new_asks = Asks { sender, known: HashSet::new(), total: &total };
+        let mut index = pin!(self.index::<T>(path, pieces, new_asks));
+        let mut reads = pin!(self.side_by_side(path, asks, &total, read));
+        let (mut all, mut early) = (Vec::new(), None);
+        let index = loop {
+            match select(index.as_mut(), reads.next()).await {
+                Either::Left((index, _)) => break index?,
+                Either::Right((Some((shard, Ok(read))), _)) => all.push((shard, read)),
+                Either::Right((failed, _)) => {
+                    early = failed;
+                    break index.await?;
+                }
+            }
         };
-        // Of an index that was sent twice, the first may have named others.
-        reads.retain(|(shard, _)| index.shards().binary_search(shard).is_ok());
-        reads.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Ok((index, reads))
+        let mut reads = pin!(stream::iter(early).chain(reads));
+        while let Some((shard, read)) = reads.next().await {
+            if index.shards().binary_search(&shard).is_ok() {
+                all.push((shard, read?));
+            }
+        }
+        all.retain(|(shard, _)| index.shards().binary_search(shard).is_ok());
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Ok((index, all))
     }
 
     /// Reads shards of which nothing more is to be known. Gives what was read of each, in their order.
@@ -76,29 +91,30 @@ impl Reader {
     {
         let total = AtomicUsize::new(asks.len());
         let reads = self.side_by_side(path, stream::iter(asks), &total, read);
+        let reads = reads.map(|(shard, read)| read.map(|read| (shard, read)));
         let mut reads: Vec<_> = reads.try_collect().await?;
         reads.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Ok(reads)
     }
 
     /// Reads shards side by side, and tells how far that is. Gives them as they come.
-    fn side_by_side<R, F>(
+    fn side_by_side<R, E, F>(
         &self,
         path: &RepoPath,
         asks: impl Stream<Item = Ask>,
         total: &AtomicUsize,
         read: impl Fn(RepoPath, Range<u64>) -> F,
-    ) -> impl Stream<Item = Result<(RepoPath, R), Error>>
+    ) -> impl Stream<Item = (RepoPath, Result<R, E>)>
     where
-        F: Future<Output = Result<R, Error>>,
+        F: Future<Output = Result<R, E>>,
     {
         let mut done = 0;
         let reads = asks.map(move |(shard, first)| {
             let read = read(path.sibling(&shard), first);
-            async move { Ok((shard, read.await?)) }
+            async move { (shard, read.await) }
         });
-        reads.buffer_unordered(self.limits.concurrency).inspect_ok(move |_| {
-            done += 1;
+        reads.buffer_unordered(self.limits.concurrency).inspect(move |(_, read)| {
+            done += usize::from(read.is_ok());
             if let Some(OnProgress(tell)) = &self.on_progress {
                 tell(Progress { done, total: total.load(Ordering::Relaxed) });
             }
@@ -112,36 +128,65 @@ impl Reader {
         mut pieces: Pieces,
         mut asks: Asks<'_>,
     ) -> Result<T, Error> {
-        let wrong = |source| Error::Index { file: self.store.name(path), source };
-        let (mut reader, mut length, mut json) = (IndexReader::<T>::default(), 0, Vec::new());
+        let mut arrived = Arrived::<T>::default();
         while let Some(piece) = pieces.try_next().await? {
             match piece {
                 Piece::Start(commit) => {
                     self.of_commit(path, Fetched { value: (), commit })?;
-                    (reader, length) = (IndexReader::default(), 0);
-                    json.clear();
+                    arrived = Arrived::default();
                 }
                 Piece::Bytes(bytes) => {
-                    length += bytes.len();
                     if self.record.is_on() {
-                        json.extend_from_slice(&bytes);
+                        arrived.json.extend_from_slice(&bytes);
                     }
-                    let known = reader.shards().len();
-                    reader = feed(reader, bytes).await.map_err(wrong)?;
-                    self.plan.at_once(&reader.shards()[known..]).for_each(|ask| asks.add(ask));
+                    arrived = arrived.and(bytes).await;
+                    if self.plan.asks_early(arrived.length) {
+                        arrived
+                            .new_shards()
+                            .for_each(|shard| asks.add((shard, Plan::Exact.file())));
+                    }
                 }
             }
         }
-        let index = off_the_workers(length, move || reader.finish()).await.map_err(wrong)?;
+        let Arrived { reader, length, json, .. } = arrived;
+        let index = off_the_workers(length, move || reader.finish()).await;
+        let index = index.map_err(|source| Error::Index { file: self.store.name(path), source })?;
         self.record.file(path, [&json, &[]], length as u64);
         self.plan.shards(&index).into_iter().for_each(|ask| asks.add(ask));
         Ok(index)
     }
 }
 
-async fn feed<T: FromIndex>(
-    mut reader: IndexReader<T>,
-    piece: Bytes,
-) -> Result<IndexReader<T>, IndexError> {
-    off_the_workers(piece.len(), move || reader.feed(&piece).map(|()| reader)).await
+/// An index, as far as it has arrived.
+struct Arrived<T: FromIndex> {
+    reader: IndexReader<T>,
+    length: usize,
+    /// How many of its shards were looked at.
+    seen: usize,
+    /// All of it, where it is to be kept.
+    json: Vec<u8>,
+}
+
+impl<T: FromIndex> Default for Arrived<T> {
+    fn default() -> Self {
+        Self { reader: IndexReader::default(), length: 0, seen: 0, json: Vec::new() }
+    }
+}
+
+impl<T: FromIndex> Arrived<T> {
+    /// Reads on. That something is wrong is told at the end, when all has arrived as it was sent.
+    async fn and(mut self, piece: Bytes) -> Self {
+        off_the_workers(piece.len(), move || {
+            self.length += piece.len();
+            self.reader.feed(&piece).ok();
+            self
+        })
+        .await
+    }
+
+    /// The shards that are known since the last time.
+    fn new_shards(&mut self) -> impl Iterator<Item = RepoPath> {
+        let shards = self.reader.shards();
+        shards[std::mem::replace(&mut self.seen, shards.len())..].iter().cloned()
+    }
 }

@@ -1,4 +1,5 @@
-//! A header of which only counts are asked for: nothing of its tensors is kept.
+//! A header of which only counts are asked for: nothing of its tensors is kept, but a hash of each name
+//! while it is read.
 
 use std::collections::BTreeMap;
 

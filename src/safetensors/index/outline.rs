@@ -1,4 +1,5 @@
-//! An index of which only counts are asked for: it grows with the shards, not with the tensors.
+//! An index of which only counts are asked for: it grows with the shards, not with the tensors, of which
+//! there are hashes while it is read.
 
 use std::iter::zip;
 

@@ -1,10 +1,13 @@
 //! Shards that are asked for while the index still arrives.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::{Either, join_all, select};
 use hf_meta::safetensors::IndexError;
-use hf_meta::{Client, Error, RetryPolicy, SafetensorsParseFromRepo};
+use hf_meta::{Client, ClientBuilder, DiskCache, Error, Progress, RetryPolicy};
+use tokio::sync::Notify;
 
 use crate::hub::{Fault, File, Host, LocalHub, Logged, Repo};
 use crate::support;
@@ -31,43 +34,132 @@ fn is_index(request: &Logged) -> bool {
     request.path.ends_with(INDEX) && request.host == Host::Hub
 }
 
-async fn parse(hub: &LocalHub) -> Result<SafetensorsParseFromRepo, Error> {
-    let policy = RetryPolicy::default().first_delay(Duration::from_millis(1));
-    let client = Client::builder().endpoint(hub.endpoint()).retry(policy).build().unwrap();
-    client.model("org/model").parse_safetensors_metadata().await
-}
-
-fn requests_for(hub: &LocalHub, file: &str) -> usize {
-    hub.log().iter().filter(|entry| entry.path.ends_with(file) && entry.host == Host::Cdn).count()
-}
-
-#[tokio::test]
-async fn a_shard_is_read_before_the_index_is_whole() {
-    let hub = Arc::new(LocalHub::start([repo(&"1".repeat(40))]).unwrap());
-    hub.inject(|request, _| is_index(request).then_some(Fault::StallInBody { after: HALF }));
-    let server = Arc::clone(&hub);
-    let call = tokio::spawn(async move { parse(&server).await });
-    let both_ranges = async {
-        while requests_for(&hub, "/a.safetensors") < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(HANG, both_ranges).await.expect("the shard was not read");
-    assert_eq!(requests_for(&hub, "/b.safetensors"), 0);
-    call.abort();
-}
-
-#[tokio::test]
-async fn an_index_that_breaks_off_is_read_again_and_its_shards_are_not() {
+/// A Hub that breaks off the index twice.
+fn broken_twice() -> LocalHub {
     let hub = LocalHub::start([repo(&"1".repeat(40))]).unwrap();
     hub.inject(|request, before| {
         (is_index(request) && before < 2).then_some(Fault::Broken { after: HALF })
     });
-    let parsed = parse(&hub).await.unwrap();
+    hub
+}
+
+fn client(hub: &LocalHub) -> ClientBuilder {
+    let policy = RetryPolicy::default().first_delay(Duration::from_millis(1));
+    Client::builder().endpoint(hub.endpoint()).retry(policy).call_timeout(HANG)
+}
+
+/// How often an index was sent, and how often a range of each shard.
+fn sent(hub: &LocalHub) -> (usize, [usize; 2]) {
+    let log = hub.log();
+    let indexes = log.iter().filter(|entry| is_index(entry) && entry.status == 200).count();
+    let ranges = |name: &str| {
+        log.iter().filter(|entry| entry.path.ends_with(name) && entry.host == Host::Cdn).count()
+    };
+    (indexes, [ranges("/a.safetensors"), ranges("/b.safetensors")])
+}
+
+#[tokio::test]
+async fn a_shard_is_read_before_the_index_is_whole() {
+    let hub = LocalHub::start([repo(&"1".repeat(40))]).unwrap();
+    let is_read = Arc::new(Notify::new());
+    let tell = Arc::clone(&is_read);
+    hub.inject(move |request, _| {
+        if request.host == Host::Cdn && request.range.as_deref() != Some("bytes=0-7") {
+            tell.notify_one();
+        }
+        is_index(request).then_some(Fault::StallInBody { after: HALF })
+    });
+    let model = client(&hub).build().unwrap().model("org/model");
+    let call = Box::pin(model.parse_safetensors_metadata());
+    match select(call, Box::pin(is_read.notified())).await {
+        Either::Right(_) => assert_eq!(sent(&hub).1[1], 0, "the second shard is not known yet"),
+        Either::Left((ended, _)) => panic!("it ended: {ended:?}"),
+    }
+}
+
+/// How long the first range has to be is known at the end of the index.
+#[tokio::test]
+async fn with_prefetch_the_index_is_waited_for() {
+    let hub = broken_twice();
+    let client = client(&hub).retry(RetryPolicy::never()).build().unwrap();
+    let model = client.model("org/model");
+    model.clone().prefetch(true).parse_safetensors_metadata().await.unwrap_err();
+    assert_eq!(sent(&hub), (1, [0, 0]));
+}
+
+#[tokio::test]
+async fn an_index_that_breaks_off_is_read_again_and_its_shards_are_not() {
+    let hub = broken_twice();
+    let model = client(&hub).build().unwrap().model("org/model");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
     assert_eq!(parsed.parameter_count().total(), 2);
-    let indexes = hub.log().iter().filter(|entry| is_index(entry) && entry.status == 200).count();
-    let shards = ["/a.safetensors", "/b.safetensors"].map(|shard| requests_for(&hub, shard));
-    assert_eq!((indexes, shards), (3, [2, 2]));
+    assert_eq!(sent(&hub), (3, [2, 2]));
+
+    let hub = broken_twice();
+    let counts = client(&hub).build().unwrap().model("org/model").count().await.unwrap();
+    assert_eq!(counts.facts.parameter_count.total(), 2);
+    assert_eq!(sent(&hub), (3, [2, 2]));
+
+    let hub = broken_twice();
+    let verdict = client(&hub).build().unwrap().model("org/model").verify().await.unwrap();
+    assert_eq!((verdict.valid_files, verdict.findings), (2, vec![]));
+    assert_eq!(sent(&hub), (3, [2, 2]));
+}
+
+#[tokio::test]
+async fn what_is_kept_of_an_index_that_broke_off_is_all_of_it() {
+    let (hub, folder) = (broken_twice(), tempfile::tempdir().unwrap());
+    let builder = client(&hub).header_cache(DiskCache::new(folder.path()));
+    let model = builder.build().unwrap().model("org/model");
+    let read = model.parse_safetensors_metadata().await.unwrap();
+    let kept = model.parse_safetensors_metadata().await.unwrap();
+    assert_eq!(kept.facts().cost.requests, 1);
+    assert_eq!(kept.parameter_count(), read.parameter_count());
+    assert_eq!(sent(&hub), (3, [2, 2]));
+}
+
+#[tokio::test]
+async fn progress_grows_and_ends_at_all_shards() {
+    let hub = broken_twice();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&told);
+    let tell = move |progress: Progress| list.lock().unwrap().push((progress.done, progress.total));
+    let model = client(&hub).build().unwrap().model("org/model").on_progress(tell);
+    model.parse_safetensors_metadata().await.unwrap();
+    let told = told.lock().unwrap();
+    assert!(told.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1), "{told:?}");
+    assert!(told.iter().all(|(done, total)| done <= total), "{told:?}");
+    assert_eq!(told.last(), Some(&(2, 2)));
+}
+
+/// The first answer names a shard that is in no repo, and breaks off; the second one does not name it.
+#[tokio::test]
+async fn a_shard_that_the_index_does_not_name_in_the_end_is_of_no_account() {
+    let commit = "1".repeat(40);
+    let first = JSON.replace("a.safetensors", "gone.safetensors");
+    let other = Repo::new("org/other").commit(&commit).file(INDEX, File::whole(first));
+    let hub = LocalHub::start([repo(&commit), other]).unwrap();
+    let detour = format!("{}/org/other/resolve/main/{INDEX}", hub.endpoint());
+    let (asked, is_missed) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+    let tell = Arc::clone(&is_missed);
+    hub.inject(move |request, _| {
+        if request.path.ends_with("gone.safetensors") {
+            tell.notify_one();
+        }
+        if !is_index(request) {
+            return None;
+        }
+        match asked.fetch_add(1, Ordering::Relaxed) {
+            0 => Some(Fault::Redirect(307, detour.clone())),
+            1 | 2 => Some(Fault::Broken { after: HALF + 5 }),
+            _ => None,
+        }
+    });
+    let model = client(&hub).build().unwrap().model("org/model");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    is_missed.notified().await;
+    assert_eq!(parsed.parameter_count().total(), 2);
+    assert_eq!(model.verify().await.unwrap().findings, vec![]);
 }
 
 /// The shards of two commits are not mixed.
@@ -81,7 +173,8 @@ async fn an_index_that_is_of_another_commit_the_next_time() {
         _ if is_index(request) => Some(Fault::Header("x-repo-commit", other.clone())),
         _ => None,
     });
-    match parse(&hub).await {
+    let model = client(&hub).build().unwrap().model("org/model");
+    match model.parse_safetensors_metadata().await {
         Err(Error::OtherCommit { pinned, found, .. }) => {
             assert_eq!((pinned.as_str(), found.as_str()), (&*old, &*new));
         }
@@ -98,8 +191,31 @@ async fn what_is_wrong_with_the_index_is_told_before_what_is_wrong_with_a_shard(
     hub.inject(|request, _| {
         is_index(request).then_some(Fault::Trickle { every: Duration::from_millis(1) })
     });
-    match parse(&hub).await {
+    let model = client(&hub).build().unwrap().model("org/model");
+    match model.parse_safetensors_metadata().await {
         Err(Error::Index { source: IndexError::UnsafeShardName { .. }, .. }) => {}
         other => panic!("{other:?}"),
+    }
+}
+
+/// More calls than there may be connections, each of which waits for something else while its index
+/// arrives.
+#[tokio::test]
+async fn an_index_that_is_open_keeps_no_connection_from_others() {
+    const CALLS: usize = 80;
+    for (lists_sets, is_busy) in [(true, false), (false, true)] {
+        let repos = (0..CALLS).map(|n| support::sharded(&format!("org/{n}")));
+        let hub = LocalHub::start(repos).unwrap();
+        hub.inject(move |request, before| {
+            let is_file = request.path.ends_with("/model.safetensors");
+            (is_busy && is_file && before == 0).then_some(Fault::Status(503, vec![]))
+        });
+        let client = client(&hub).build().unwrap();
+        let calls = (0..CALLS).map(|n| {
+            let model = client.model(format!("org/{n}")).other_sets(lists_sets);
+            async move { model.parse_safetensors_metadata().await.map(drop) }
+        });
+        let failed = join_all(calls).await.into_iter().find_map(Result::err);
+        assert!(failed.is_none(), "{failed:?}");
     }
 }
