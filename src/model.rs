@@ -120,11 +120,11 @@ impl Model {
     }
 
     /// Counts as [`Model::parse_safetensors_metadata`] does, with the same requests, and keeps no header:
-    /// memory does not grow with the number of tensors.
+    /// in memory there are eight bytes for a tensor, as long as the call takes.
     ///
-    /// Where that cannot tell all, the headers are read once more and kept for as long as the call takes:
-    /// when index and headers do not put the same tensors into the same shards, for a model that was
-    /// quantized with MLX, and for shards that have no index. A client with a cache keeps them anyway, for
+    /// Where that cannot tell all, the headers are kept for as long as the call takes: of shards that
+    /// have no index; and, read once more, when index and headers do not put the same tensors into the
+    /// same shards, and for a model that was quantized with MLX. A client with a cache keeps them anyway, for
     /// later calls.
     ///
     /// # Errors
