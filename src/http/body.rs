@@ -4,10 +4,8 @@ use bytes::Bytes;
 use reqwest::Response;
 
 use super::attempt::Attempt;
-use super::decode::{DecodeError, Decoder};
 use super::range::Part;
-use super::{HttpError, Pieces, RangeError, SafeUrl, hand_over};
-use crate::read::Piece;
+use super::{HttpError, RangeError, SafeUrl};
 
 /// The most that is set aside before the first byte has come, whatever the headers promise.
 const FIRST_ALLOCATION: u64 = 1 << 16;
@@ -41,32 +39,6 @@ pub(super) async fn part(
     Ok(bytes)
 }
 
-/// Hands over a whole file of at most `limit` bytes as it arrives, whether it comes compressed or not.
-pub(super) async fn whole(
-    mut response: Response,
-    limit: u64,
-    attempt: &Attempt<'_>,
-    pieces: &mut Pieces,
-) -> Result<(), HttpError> {
-    let url = response.url().clone();
-    let broken = |source| HttpError::range(&url, source);
-    let failed = |error| match error {
-        DecodeError::OverLimit => HttpError::OverLimit { url: SafeUrl::from(&url), limit },
-        DecodeError::Broken => broken(RangeError::Undecodable),
-    };
-    if response.content_length().is_some_and(|expected| expected > limit) {
-        return Err(failed(DecodeError::OverLimit));
-    }
-    let mut decoder = Decoder::new(response.headers(), limit).map_err(broken)?;
-    while let Some(piece) = next(&mut response, attempt).await? {
-        let piece = decoder.take(piece).map_err(failed)?;
-        hand_over(pieces, Piece::Bytes(piece)).await;
-    }
-    let rest = decoder.finish().map_err(failed)?;
-    hand_over(pieces, Piece::Bytes(rest)).await;
-    Ok(())
-}
-
 /// The error of a body that is not the range. Where a server sent something else in place of it, with
 /// the first bytes, which may tell what that is: a page of the website, most often.
 pub(super) async fn refuse(
@@ -83,7 +55,10 @@ pub(super) async fn refuse(
 
 /// The next piece of a body; `None` at its end. Empty pieces, by which servers of HTTP/2 tell the end, are
 /// passed over: they are no bytes too many.
-async fn next(response: &mut Response, attempt: &Attempt<'_>) -> Result<Option<Bytes>, HttpError> {
+pub(super) async fn next(
+    response: &mut Response,
+    attempt: &Attempt<'_>,
+) -> Result<Option<Bytes>, HttpError> {
     loop {
         let chunk = response.chunk().await;
         let chunk =

@@ -13,6 +13,7 @@ mod decode;
 mod error;
 mod gate;
 mod head;
+mod pieces;
 #[cfg(test)]
 pub(crate) mod properties;
 mod range;
@@ -21,27 +22,20 @@ mod retry;
 mod url;
 mod wait;
 
-use std::future::ready;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::url::{Origin, Url};
-use futures::channel::mpsc;
-use futures::future::FutureExt;
-use futures::sink::SinkExt;
-use futures::stream::{Stream, StreamExt, TryStreamExt, select};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use reqwest::{Client, RequestBuilder, Response};
 use tracing::Instrument;
 
 use self::address::Guard;
 use self::attempt::Attempt;
 use self::clients::Clients;
 use self::gate::Gate;
-
-use crate::read::{Chunk, Meter, Piece};
+use crate::read::{Chunk, Meter};
 
 pub use address::AddressPolicy;
 pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
@@ -80,14 +74,6 @@ impl Trail {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
     }
-}
-
-/// Takes the pieces of a file.
-type Pieces = mpsc::Sender<Piece<Trail>>;
-
-/// Waits until a piece is taken, or nobody is there any more to take it.
-async fn hand_over(pieces: &mut Pieces, piece: Piece<Trail>) {
-    pieces.send(piece).await.ok();
 }
 
 /// An HTTP client that hands out ranges and small files.
@@ -131,59 +117,6 @@ impl Http {
         }
     }
 
-    /// Reads a whole file of at most `limit` bytes.
-    pub(crate) async fn whole(
-        &self,
-        url: &Url,
-        limit: u64,
-        meter: &Meter,
-    ) -> Result<(Vec<u8>, Trail), Failure> {
-        let (mut file, mut trail) = (Vec::new(), Trail::default());
-        let mut pieces = pin!(self.pieces(url, limit, meter));
-        while let Some(piece) = pieces.try_next().await? {
-            match piece {
-                Piece::Start(answer) => {
-                    file.clear();
-                    trail = answer;
-                }
-                Piece::Bytes(bytes) => file.extend_from_slice(&bytes),
-            }
-        }
-        Ok((file, trail))
-    }
-
-    /// A whole file of at most `limit` bytes, as it arrives.
-    pub(crate) fn pieces(
-        &self,
-        url: &Url,
-        limit: u64,
-        meter: &Meter,
-    ) -> impl Stream<Item = Result<Piece<Trail>, Failure>> + Send + use<> {
-        let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
-        let (mut sender, pieces) = mpsc::channel(0);
-        let reading = async move { http.send_pieces(&url, limit, &meter, &mut sender).await };
-        let failure = reading.in_current_span().map(Result::err).into_stream();
-        select(pieces.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
-    }
-
-    async fn send_pieces(
-        &self,
-        url: &Url,
-        limit: u64,
-        meter: &Meter,
-        pieces: &mut Pieces,
-    ) -> Result<(), Failure> {
-        let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
-        loop {
-            let attempt = attempts.begin(None, meter);
-            let read = self.try_pieces(limit, &attempt, pieces).instrument(attempt.span()).await;
-            match attempt.end(read) {
-                Ok(()) => return Ok(()),
-                Err(error) => attempts.after(error).await?,
-            }
-        }
-    }
-
     async fn try_range(
         &self,
         range: &Range<u64>,
@@ -197,20 +130,6 @@ impl Http {
         };
         let bytes = body::part(response, &part, attempt).await?;
         Ok((Chunk { bytes, file_size: part.file_size }, trail))
-    }
-
-    async fn try_pieces(
-        &self,
-        limit: u64,
-        attempt: &Attempt<'_>,
-        pieces: &mut Pieces,
-    ) -> Result<(), HttpError> {
-        let (response, trail) = self.get(attempt).await?;
-        if response.status() != StatusCode::OK {
-            return Err(HttpError::status(attempt.url, &response));
-        }
-        hand_over(pieces, Piece::Start(trail)).await;
-        body::whole(response, limit, attempt, pieces).await
     }
 
     /// Sends a request and follows it to the answer that is no redirect.

@@ -1,6 +1,7 @@
 //! The header of one file.
 
 mod frame;
+mod metadata;
 mod outline;
 mod plain;
 mod read;
@@ -13,11 +14,12 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use self::frame::Frame;
+use self::metadata::METADATA;
 pub(crate) use self::outline::HeaderOutline;
 use self::read::scan;
 use self::records::Records;
+use self::scan::Scanned;
 pub(crate) use self::scan::Sink;
-use self::scan::{METADATA, Scanned};
 use super::names::Names;
 use super::{HeaderError, ParameterCount, TensorInfo, clip};
 

@@ -57,24 +57,20 @@ impl Reader {
         let new_asks = Asks { sender, known: HashSet::new(), total: &total };
         let mut index = pin!(self.index::<T>(path, pieces, new_asks));
         let mut reads = pin!(self.side_by_side(path, asks, &total, read));
-        let (mut all, mut early) = (Vec::new(), None);
+        let mut early = Vec::new();
+        // Reads that wait go on, too: each may have a connection that the index needs to be read again.
         let index = loop {
             match select(index.as_mut(), reads.next()).await {
                 Either::Left((index, _)) => break index?,
-                Either::Right((Some((shard, Ok(read))), _)) => all.push((shard, read)),
-                Either::Right((failed, _)) => {
-                    early = failed;
-                    break index.await?;
-                }
+                Either::Right((read, _)) => early.extend(read),
             }
         };
-        let mut reads = pin!(stream::iter(early).chain(reads));
+        let (mut all, mut reads) = (Vec::new(), pin!(stream::iter(early).chain(reads)));
         while let Some((shard, read)) = reads.next().await {
             if index.shards().binary_search(&shard).is_ok() {
                 all.push((shard, read?));
             }
         }
-        all.retain(|(shard, _)| index.shards().binary_search(shard).is_ok());
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Ok((index, all))
     }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use super::SafetensorsFileHeader;
 use super::frame::Frame;
+use super::metadata::Metadata;
 use super::plain::{self, Taker};
 use super::read::{scan, text};
-use super::scan::{Metadata, Scanned, Sink};
+use super::scan::{Scanned, Sink};
 use crate::safetensors::digest::{Hashes, NamesDigest};
 use crate::safetensors::{HeaderError, TensorInfo};
 

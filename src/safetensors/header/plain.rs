@@ -9,7 +9,7 @@ use std::mem::replace;
 use memchr::memchr2;
 use serde_json::Deserializer;
 
-use super::scan::{METADATA, Metadata};
+use super::metadata::{METADATA, Metadata};
 use crate::safetensors::TensorInfo;
 
 /// Takes what is read of a header.

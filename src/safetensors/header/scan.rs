@@ -3,21 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 
+use super::metadata::{METADATA, Metadata};
 use super::plain::Taker;
 use super::spans::{Gap, Spans};
 use crate::safetensors::names::{NameList, Names};
 use crate::safetensors::tensor::Entry;
 use crate::safetensors::text::Text;
 use crate::safetensors::{HeaderError, TensorInfo, clip};
-
-/// The key that holds the file's own metadata among the tensors.
-pub(super) const METADATA: &str = "__metadata__";
-
-/// The most entries of `__metadata__` that are kept; a map of a hundred megabytes of short ones would
-/// be gigabytes.
-const MAX_METADATA: usize = 100_000;
 
 /// What a header holds beside its tensors.
 #[derive(Debug, PartialEq)]
@@ -149,41 +143,5 @@ impl<'de, S: Sink> Visitor<'de> for &mut Scan<S> {
         }
         self.metadata = metadata.flatten();
         Ok(())
-    }
-}
-
-/// `__metadata__`: strings by distinct keys, or `null`, which a published model has (vllm #50827).
-pub(super) struct Metadata(pub(super) Option<BTreeMap<String, String>>);
-
-impl<'de> Deserialize<'de> for Metadata {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MetadataVisitor).map(Self)
-    }
-}
-
-struct MetadataVisitor;
-
-impl<'de> Visitor<'de> for MetadataVisitor {
-    type Value = Option<BTreeMap<String, String>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`__metadata__`, an object of strings")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut metadata = BTreeMap::new();
-        while let Some((key, value)) = map.next_entry::<String, String>()? {
-            if metadata.insert(key, value).is_some() {
-                return Err(A::Error::custom("a key of `__metadata__` occurs twice"));
-            }
-            if metadata.len() > MAX_METADATA {
-                return Err(A::Error::custom("`__metadata__` has more than 100,000 entries"));
-            }
-        }
-        Ok(Some(metadata))
     }
 }

@@ -198,6 +198,27 @@ async fn what_is_wrong_with_the_index_is_told_before_what_is_wrong_with_a_shard(
     }
 }
 
+/// Of more shards than there may be connections one is missing, and the others never come.
+#[tokio::test]
+async fn an_index_that_breaks_off_is_not_kept_from_a_connection_by_its_shards() {
+    let names: Vec<_> = (0..160).map(|n| (format!("t{n}"), format!("{n}.safetensors"))).collect();
+    let entries: Vec<_> = names.iter().map(|(name, shard)| (&**name, &**shard)).collect();
+    let repo = Repo::new("org/model").file(INDEX, support::index(&entries));
+    let repo = names[1..]
+        .iter()
+        .fold(repo, |repo, (name, shard)| repo.file(shard, support::weights(&[name])));
+    let hub = LocalHub::start([repo]).unwrap();
+    hub.inject(|request, before| match request.host {
+        Host::Cdn => Some(Fault::Stall),
+        Host::Hub if is_index(request) && before == 0 => Some(Fault::StallInBody { after: 2_000 }),
+        Host::Hub => None,
+    });
+    let client = client(&hub).read_timeout(Duration::from_millis(100));
+    let client = client.call_timeout(Duration::from_secs(20)).build().unwrap();
+    let error = client.model("org/model").parse_safetensors_metadata().await.unwrap_err();
+    assert!(!matches!(error, Error::DeadlineExceeded { .. }), "{error:?}");
+}
+
 /// More calls than there may be connections, each of which waits for something else while its index
 /// arrives.
 #[tokio::test]

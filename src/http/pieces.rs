@@ -1,0 +1,120 @@
+//! Whole files, as they arrive.
+
+use std::future::ready;
+use std::pin::pin;
+
+use ::url::Url;
+use futures::channel::mpsc;
+use futures::future::FutureExt;
+use futures::sink::SinkExt;
+use futures::stream::{Stream, StreamExt, TryStreamExt, select};
+use reqwest::{Response, StatusCode};
+use tracing::Instrument;
+
+use super::attempt::Attempt;
+use super::decode::{DecodeError, Decoder};
+use super::{Failure, Http, HttpError, RangeError, SafeUrl, Trail, body};
+use crate::read::{Meter, Piece};
+
+/// Takes the pieces of a file.
+type Pieces = mpsc::Sender<Piece<Trail>>;
+
+impl Http {
+    /// Reads a whole file of at most `limit` bytes.
+    pub(crate) async fn whole(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &Meter,
+    ) -> Result<(Vec<u8>, Trail), Failure> {
+        let (mut file, mut trail) = (Vec::new(), Trail::default());
+        let mut pieces = pin!(self.pieces(url, limit, meter));
+        while let Some(piece) = pieces.try_next().await? {
+            match piece {
+                Piece::Start(answer) => {
+                    file.clear();
+                    trail = answer;
+                }
+                Piece::Bytes(bytes) => file.extend_from_slice(&bytes),
+            }
+        }
+        Ok((file, trail))
+    }
+
+    /// A whole file of at most `limit` bytes, as it arrives.
+    pub(crate) fn pieces(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &Meter,
+    ) -> impl Stream<Item = Result<Piece<Trail>, Failure>> + Send + use<> {
+        let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
+        let (mut sender, pieces) = mpsc::channel(0);
+        let reading = async move { http.send_pieces(&url, limit, &meter, &mut sender).await };
+        let failure = reading.in_current_span().map(Result::err).into_stream();
+        select(pieces.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
+    }
+
+    async fn send_pieces(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &Meter,
+        pieces: &mut Pieces,
+    ) -> Result<(), Failure> {
+        let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
+        loop {
+            let attempt = attempts.begin(None, meter);
+            let read = self.try_pieces(limit, &attempt, pieces).instrument(attempt.span()).await;
+            match attempt.end(read) {
+                Ok(()) => return Ok(()),
+                Err(error) => attempts.after(error).await?,
+            }
+        }
+    }
+
+    async fn try_pieces(
+        &self,
+        limit: u64,
+        attempt: &Attempt<'_>,
+        pieces: &mut Pieces,
+    ) -> Result<(), HttpError> {
+        let (response, trail) = self.get(attempt).await?;
+        if response.status() != StatusCode::OK {
+            return Err(HttpError::status(attempt.url, &response));
+        }
+        hand_over(pieces, Piece::Start(trail)).await;
+        forward(response, limit, attempt, pieces).await
+    }
+}
+
+/// Hands over a body of at most `limit` bytes as it arrives, whether it comes compressed or not.
+async fn forward(
+    mut response: Response,
+    limit: u64,
+    attempt: &Attempt<'_>,
+    pieces: &mut Pieces,
+) -> Result<(), HttpError> {
+    let url = response.url().clone();
+    let broken = |source| HttpError::range(&url, source);
+    let failed = |error| match error {
+        DecodeError::OverLimit => HttpError::OverLimit { url: SafeUrl::from(&url), limit },
+        DecodeError::Broken => broken(RangeError::Undecodable),
+    };
+    if response.content_length().is_some_and(|expected| expected > limit) {
+        return Err(failed(DecodeError::OverLimit));
+    }
+    let mut decoder = Decoder::new(response.headers(), limit).map_err(broken)?;
+    while let Some(piece) = body::next(&mut response, attempt).await? {
+        let piece = decoder.take(piece).map_err(failed)?;
+        hand_over(pieces, Piece::Bytes(piece)).await;
+    }
+    let rest = decoder.finish().map_err(failed)?;
+    hand_over(pieces, Piece::Bytes(rest)).await;
+    Ok(())
+}
+
+/// Waits until a piece is taken, or nobody is there any more to take it.
+async fn hand_over(pieces: &mut Pieces, piece: Piece<Trail>) {
+    pieces.send(piece).await.ok();
+}
