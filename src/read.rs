@@ -17,8 +17,9 @@ pub(crate) struct Chunk {
 #[derive(Debug)]
 pub(crate) enum Piece<A> {
     /// An answer: the file begins, whatever of it came before. It begins anew where the reading of an
-    /// earlier answer broke off.
-    Start(A),
+    /// earlier answer broke off. The length is that of the body, in bytes, compressed or not, where the
+    /// server tells it.
+    Start { answer: A, length: Option<u64> },
     /// What follows.
     Bytes(Bytes),
 }

@@ -31,7 +31,7 @@ impl Http {
         let mut pieces = pin!(self.pieces(url, limit, meter));
         while let Some(piece) = pieces.try_next().await? {
             match piece {
-                Piece::Start(answer) => {
+                Piece::Start { answer, .. } => {
                     file.clear();
                     trail = answer;
                 }
@@ -83,7 +83,8 @@ impl Http {
         if response.status() != StatusCode::OK {
             return Err(HttpError::status(attempt.url, &response));
         }
-        hand_over(pieces, Piece::Start(trail)).await;
+        let length = response.content_length();
+        hand_over(pieces, Piece::Start { answer: trail, length }).await;
         forward(response, limit, attempt, pieces).await
     }
 }

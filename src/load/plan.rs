@@ -24,10 +24,10 @@ const SINGLE: u64 = 1 << 16;
 /// The longest first range, in bytes: what an index says of a shard is not known to be true.
 const LONGEST: u64 = 1 << 23;
 
-/// The length of an index, in bytes, from which on its end is not waited for. A shard then takes another
-/// request, and the call less time: by measurement, at a round trip of 50 ms, the 9 MB of DeepSeek-R1 are
-/// worth waiting for, and the 23.6 MB of Kimi-K2.5 are not.
-const LONG_INDEX: usize = 16 << 20;
+/// The length of an index as it is sent, in bytes, beyond which its end is not waited for. A shard then
+/// takes another request, and the call less time: by measurement, at a round trip of 50 ms, the 9 MB of
+/// DeepSeek-R1 are worth waiting for, and the 23.6 MB of Kimi-K2.5 are not.
+const LONG_INDEX: u64 = 16 << 20;
 
 /// What the entry of a tensor has in a header, beside its name, in bytes: 46 for keys and punctuation,
 /// and what dtype, shape and offsets have in shards of up to ten gigabytes.
@@ -45,10 +45,10 @@ impl Plan {
         }
     }
 
-    /// Whether a shard is asked for before its index is whole, of which so many bytes have arrived. How
+    /// Whether a shard is asked for before its index is whole, for which so many bytes have to arrive. How
     /// long its header may be is not known then, so it is read in two ranges.
-    pub(super) fn asks_early(self, arrived: usize) -> bool {
-        self == Self::Exact || arrived > LONG_INDEX
+    pub(super) fn asks_early(self, length: Option<u64>) -> bool {
+        self == Self::Exact || length.is_some_and(|length| length > LONG_INDEX)
     }
 
     /// Each shard with its first range. The index names the tensors of a shard, and that is most of what

@@ -24,14 +24,16 @@ impl Store {
     ) -> Result<Fetched<Pieces>, Error> {
         let Place::Web(http, url) = self.at(path) else {
             let Fetched { value, commit } = self.whole(path, limit, meter).await?;
-            let pieces = [Piece::Start(commit.clone()), Piece::Bytes(value.into())];
-            let pieces = stream::iter(pieces.map(Ok)).boxed();
+            let start = Piece::Start { answer: commit.clone(), length: Some(value.len() as u64) };
+            let pieces = stream::iter([Ok(start), Ok(Piece::Bytes(value.into()))]).boxed();
             return Ok(Fetched { value: pieces, commit });
         };
         let pieces = self.span(path).in_scope(|| http.pieces(&url, limit, meter));
         let (store, path) = (self.clone(), path.clone());
         let pieces = pieces.map(move |piece| match piece {
-            Ok(Piece::Start(trail)) => Ok(Piece::Start(store.fetched((), &trail).commit)),
+            Ok(Piece::Start { answer, length }) => {
+                Ok(Piece::Start { answer: store.fetched((), &answer).commit, length })
+            }
             Ok(Piece::Bytes(bytes)) => Ok(Piece::Bytes(bytes)),
             Err(failure) => Err(store.explain(store.name(&path), failure)),
         });
@@ -40,7 +42,7 @@ impl Store {
             return Err(error);
         }
         let commit = match pieces.as_mut().peek().await {
-            Some(Ok(Piece::Start(commit))) => commit.clone(),
+            Some(Ok(Piece::Start { answer, .. })) => answer.clone(),
             _ => None,
         };
         Ok(Fetched { value: pieces, commit })
@@ -57,7 +59,7 @@ pub(crate) async fn meanwhile<T>(
     loop {
         match select(pieces.next(), other.as_mut()).await {
             Either::Left((Some(piece), _)) => {
-                if matches!(piece, Ok(Piece::Start(_))) {
+                if matches!(piece, Ok(Piece::Start { .. })) {
                     arrived.clear();
                 }
                 arrived.push(piece);

@@ -1,6 +1,7 @@
 //! Shards: read side by side, each from when it is known.
 
 use std::collections::HashSet;
+use std::mem::replace;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,23 +125,21 @@ impl Reader {
         mut pieces: Pieces,
         mut asks: Asks<'_>,
     ) -> Result<T, Error> {
-        let mut arrived = Arrived::<T>::default();
+        let (mut arrived, mut is_early) = (Arrived::<T>::default(), false);
         while let Some(piece) = pieces.try_next().await? {
             match piece {
-                Piece::Start(commit) => {
+                Piece::Start { answer: commit, length } => {
                     self.of_commit(path, Fetched { value: (), commit })?;
                     arrived = Arrived::default();
+                    is_early = self.plan.asks_early(length);
                 }
                 Piece::Bytes(bytes) => {
                     if self.record.is_on() {
                         arrived.json.extend_from_slice(&bytes);
                     }
                     arrived = arrived.and(bytes).await;
-                    if self.plan.asks_early(arrived.length) {
-                        arrived
-                            .new_shards()
-                            .for_each(|shard| asks.add((shard, Plan::Exact.file())));
-                    }
+                    let new = if is_early { arrived.new_shards() } else { &[] };
+                    new.iter().for_each(|shard| asks.add((shard.clone(), Plan::Exact.file())));
                 }
             }
         }
@@ -181,8 +180,8 @@ impl<T: FromIndex> Arrived<T> {
     }
 
     /// The shards that are known since the last time.
-    fn new_shards(&mut self) -> impl Iterator<Item = RepoPath> {
+    fn new_shards(&mut self) -> &[RepoPath] {
         let shards = self.reader.shards();
-        shards[std::mem::replace(&mut self.seen, shards.len())..].iter().cloned()
+        &shards[replace(&mut self.seen, shards.len())..]
     }
 }

@@ -58,9 +58,9 @@ fn sent(hub: &LocalHub) -> (usize, [usize; 2]) {
     (indexes, [ranges("/a.safetensors"), ranges("/b.safetensors")])
 }
 
-#[tokio::test]
-async fn a_shard_is_read_before_the_index_is_whole() {
-    let hub = LocalHub::start([repo(&"1".repeat(40))]).unwrap();
+/// Checks that the first shard is read while the index is stuck before the second one.
+async fn check_early(repo: Repo, is_prefetch: bool) {
+    let hub = LocalHub::start([repo]).unwrap();
     let is_read = Arc::new(Notify::new());
     let tell = Arc::clone(&is_read);
     hub.inject(move |request, _| {
@@ -69,12 +69,23 @@ async fn a_shard_is_read_before_the_index_is_whole() {
         }
         is_index(request).then_some(Fault::StallInBody { after: HALF })
     });
-    let model = client(&hub).build().unwrap().model("org/model");
+    let model = client(&hub).build().unwrap().model("org/model").prefetch(is_prefetch);
     let call = Box::pin(model.parse_safetensors_metadata());
     match select(call, Box::pin(is_read.notified())).await {
         Either::Right(_) => assert_eq!(sent(&hub).1[1], 0, "the second shard is not known yet"),
         Either::Left((ended, _)) => panic!("it ended: {ended:?}"),
     }
+}
+
+#[tokio::test]
+async fn a_shard_is_read_before_the_index_is_whole() {
+    check_early(repo(&"1".repeat(40)), false).await;
+}
+
+#[tokio::test]
+async fn with_prefetch_a_long_index_is_not_waited_for() {
+    let long = format!("{JSON}{}", " ".repeat(17 << 20));
+    check_early(repo(&"1".repeat(40)).file(INDEX, File::whole(long)), true).await;
 }
 
 /// How long the first range has to be is known at the end of the index.
