@@ -139,7 +139,9 @@ impl Reader {
                     }
                     arrived = arrived.and(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
-                    new.iter().for_each(|shard| asks.add((shard.clone(), Plan::Exact.file())));
+                    for shard in new {
+                        asks.add((shard.clone(), Plan::Exact.file()));
+                    }
                 }
             }
         }
