@@ -84,14 +84,18 @@ impl Clients {
         is_shared
     }
 
-    /// Takes note of a failure in HTTP/2 alone; whether the server refused that and nothing else. It is
-    /// offered both versions then, as after any failure before it has ever answered.
+    /// Takes note of a failure in HTTP/2 alone; whether the request is to be made again at once: the
+    /// server refused that version and nothing else, or another request failed to connect, for which this
+    /// one has waited. A server is offered both versions after a refusal, and after any failure before
+    /// it has ever answered.
     pub(super) fn failed(&self, origin: &Origin, failure: &reqwest::Error) -> bool {
         let is_refusal = error::is_about_protocol(failure);
-        if is_refusal || self.spoken(origin).is_none() {
+        let before = self.spoken(origin);
+        let has_waited = before != Some(Spoken::Http2) && error::is_of_another(failure);
+        if is_refusal || (before.is_none() && !has_waited) {
             self.learn(origin, Spoken::Doubtful);
         }
-        is_refusal
+        is_refusal || has_waited
     }
 
     fn spoken(&self, origin: &Origin) -> Option<Spoken> {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::hub::{Host, LocalHub, Repo};
-use crate::support::weights;
+use crate::support::{index, weights};
 
 fn repo() -> Repo {
     Repo::new("org/x").file("model.safetensors", weights(&["a"]))
@@ -22,12 +22,23 @@ fn hub(protocol: &'static str) -> LocalHub {
 
 /// What the command answers where these are the certificates of the system.
 async fn ask(hub: &LocalHub, authority: &str, environment: &[(&str, &str)]) -> Output {
+    ask_with(hub, authority, environment, &[]).await
+}
+
+/// The same with options.
+async fn ask_with(
+    hub: &LocalHub,
+    authority: &str,
+    environment: &[(&str, &str)],
+    options: &[&str],
+) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("ca.pem");
     std::fs::write(&bundle, authority).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
     command.env_clear().env("SSL_CERT_FILE", bundle).env("SSL_CERT_DIR", folder.path().join("x"));
-    command.env("HF_ENDPOINT", hub.endpoint()).envs(environment.iter().copied()).arg("org/x");
+    command.env("HF_ENDPOINT", hub.endpoint()).envs(environment.iter().copied());
+    command.arg("org/x").args(options);
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
@@ -46,6 +57,25 @@ async fn check(protocol: &'static str) {
 #[tokio::test]
 async fn certificates_are_those_of_the_system() {
     check("http/1.1").await;
+}
+
+/// Requests that are made side by side share the connection of HTTP/2 that the server refuses, and each
+/// goes on by itself.
+#[tokio::test]
+async fn a_server_of_http_1_costs_no_attempt() {
+    let names: Vec<_> = (0..20).map(|n| (format!("t{n}"), format!("{n}.safetensors"))).collect();
+    let entries: Vec<_> = names.iter().map(|(name, shard)| (&**name, &**shard)).collect();
+    let index = Repo::new("org/x").file("model.safetensors.index.json", index(&entries));
+    let repo = names.iter().fold(index, |repo, (name, shard)| repo.file(shard, weights(&[name])));
+    let hub = LocalHub::builder().repo(repo).https(["http/1.1"]).start().unwrap();
+    let options = ["--no-cache", "--retries", "0"];
+    let output = ask_with(&hub, hub.authority().unwrap(), &[], &options).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(hub.log().len(), 3 + 20 * 4);
+    let output = ask_with(&hub, "", &[], &["--no-cache"]).await;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("invalid peer certificate"), "{stderr}");
+    assert!(!stderr.contains("attempts"), "{stderr}");
 }
 
 /// The local Hub ends a body with an empty frame there, which is not a byte too many.
