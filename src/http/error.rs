@@ -189,7 +189,7 @@ pub(super) fn is_about_protocol(error: &reqwest::Error) -> bool {
 /// Whether it was for another request to connect, and only that one knows why it could not: where there
 /// is no such cause, nothing was tried.
 pub(super) fn is_of_another(error: &reqwest::Error) -> bool {
-    error.is_connect() && !causes(error).any(|cause| cause.is::<std::io::Error>())
+    error.is_connect() && causes(error).all(|cause| !cause.is::<std::io::Error>())
 }
 
 /// An error of TLS reaches us inside one of IO, or inside several; what they wrap is not their source.
