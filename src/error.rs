@@ -35,8 +35,6 @@ pub enum Error {
     UserAgent,
     #[error("no cache is known that could be read offline")]
     NoCache,
-    #[error("the HTTP client could not be set up")]
-    Setup { source: BoxError },
     #[error("repository `{repo}` not found, or not open to this reader")]
     RepoNotFound { repo: RepoId, source: Box<Refusal> },
     #[error("revision `{revision}` not found in `{repo}`")]

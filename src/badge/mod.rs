@@ -116,11 +116,9 @@ fn short_reason(error: &Error) -> &'static str {
         Error::NotCached { .. } => "not cached",
         Error::Offline { .. } => "offline",
         Error::BadToken { .. } => "invalid token",
-        Error::Endpoint { .. }
-        | Error::Token
-        | Error::UserAgent
-        | Error::NoCache
-        | Error::Setup { .. } => "misconfigured",
+        Error::Endpoint { .. } | Error::Token | Error::UserAgent | Error::NoCache => {
+            "misconfigured"
+        }
         Error::Listing { .. } => "not listed",
         Error::OtherCommit { .. } | Error::Changed { .. } => "changing",
         Error::Read { .. } => "unreadable",

@@ -200,7 +200,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// When it is to be offline and has no cache, when the endpoint is no address of a Hub, when the
-    /// token or the name of the program could not stand in a header, and when TLS cannot be set up.
+    /// token or the name of the program could not stand in a header.
     pub fn build(self) -> Result<Client, Error> {
         let endpoint =
             Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
@@ -215,7 +215,7 @@ impl ClientBuilder {
             timeouts: self.timeouts,
             retry: self.retry,
         };
-        let http = Http::new(settings).map_err(|error| Error::Setup { source: error.into() })?;
+        let http = Http::new(settings);
         let branch_lifetime = self.branch_lifetime;
         let context = Context {
             http,

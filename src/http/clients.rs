@@ -44,24 +44,28 @@ enum Spoken {
     Http2,
 }
 
+/// What has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// The server refused that version and nothing else.
+    Refused,
+    /// Another request did not get to the server, and this one waited for its connection.
+    ForAnother,
+    Itself,
+}
+
 impl Clients {
-    /// Builds the client that the endpoint will need, to know that it can be built.
-    pub(super) fn new(settings: Settings, guard: Arc<Guard>) -> Result<Self, reqwest::Error> {
-        let is_secure = settings.endpoint.scheme() == "https";
-        let clients = Self {
+    /// No client is built before it is needed: to read the system's certificates takes longer than to
+    /// start.
+    pub(super) fn new(settings: Settings, guard: Arc<Guard>) -> Self {
+        Self {
             settings,
             guard,
             http2: OnceLock::new(),
             any: OnceLock::new(),
             servers: Mutex::default(),
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
-        };
-        if is_secure {
-            clients.http2()?
-        } else {
-            clients.any()?
-        };
-        Ok(clients)
+        }
     }
 
     /// The client for a server, and leave to use a connection of its own where it may need one.
@@ -84,18 +88,21 @@ impl Clients {
         is_shared
     }
 
-    /// Takes note of a failure in HTTP/2 alone; whether the request is to be made again at once: the
-    /// server refused that version and nothing else, or another request failed to connect, for which this
-    /// one has waited. A server is offered both versions after a refusal, and after any failure before
-    /// it has ever answered.
-    pub(super) fn failed(&self, origin: &Origin, failure: &reqwest::Error) -> bool {
-        let is_refusal = error::is_about_protocol(failure);
+    /// Takes note of a failure in HTTP/2 alone. The server is offered both versions after a refusal, and
+    /// after any failure before it has ever answered.
+    pub(super) fn failed(&self, origin: &Origin, failure: &reqwest::Error) -> Failed {
         let before = self.spoken(origin);
-        let has_waited = before != Some(Spoken::Http2) && error::is_of_another(failure);
-        if is_refusal || (before.is_none() && !has_waited) {
+        let failed = if error::is_about_protocol(failure) {
+            Failed::Refused
+        } else if before != Some(Spoken::Http2) && error::is_of_another(failure) {
+            Failed::ForAnother
+        } else {
+            Failed::Itself
+        };
+        if failed == Failed::Refused || (before.is_none() && failed == Failed::Itself) {
             self.learn(origin, Spoken::Doubtful);
         }
-        is_refusal || has_waited
+        failed
     }
 
     fn spoken(&self, origin: &Origin) -> Option<Spoken> {

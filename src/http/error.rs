@@ -50,6 +50,8 @@ pub enum HttpError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportKind {
+    /// No client could be made, and so nothing was sent.
+    Setup,
     /// No connection: name resolution or TCP, or TLS for another reason than the certificate.
     Connect,
     /// The server's certificate is not one that this machine believes.
@@ -63,6 +65,7 @@ pub enum TransportKind {
 impl std::fmt::Display for TransportKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::Setup => "could not set up TLS for",
             Self::Connect => "could not connect to",
             Self::Certificate => "could not trust",
             Self::Timeout => "timed out reading",
@@ -116,7 +119,9 @@ impl HttpError {
         if causes(&error).any(<dyn StdError>::is::<AddressError>) {
             return Self::Address { url };
         }
-        let kind = if is_about_certificate(&error) {
+        let kind = if error.is_builder() {
+            TransportKind::Setup
+        } else if is_about_certificate(&error) {
             TransportKind::Certificate
         } else if error.is_timeout() {
             TransportKind::Timeout
@@ -145,7 +150,9 @@ impl HttpError {
     /// Whether the same request may well succeed a little later.
     pub(super) fn is_passing(&self) -> bool {
         match self {
-            Self::Transport { kind, .. } => *kind != TransportKind::Certificate,
+            Self::Transport { kind, .. } => {
+                !matches!(kind, TransportKind::Certificate | TransportKind::Setup)
+            }
             // A CDN refuses what it has signed itself, by mistake or because the signature is too old;
             // the Hub then signs again (xet-core #897).
             Self::Status { status: 403, is_redirected, .. } => *is_redirected,

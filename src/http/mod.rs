@@ -22,6 +22,7 @@ mod retry;
 mod url;
 mod wait;
 
+use std::mem::replace;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use tracing::Instrument;
 
 use self::address::Guard;
 use self::attempt::Attempt;
-use self::clients::Clients;
+use self::clients::{Clients, Failed};
 use self::gate::Gate;
 use crate::read::{Chunk, Meter};
 
@@ -86,10 +87,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new(settings: Settings) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(settings: Settings) -> Self {
         let guard = Guard::new(settings.addresses, &settings.endpoint);
-        let clients = Arc::new(Clients::new(settings.clone(), Arc::clone(&guard))?);
-        Ok(Self { clients, guard, gate: Arc::default(), settings: Arc::new(settings) })
+        let clients = Arc::new(Clients::new(settings.clone(), Arc::clone(&guard)));
+        Self { clients, guard, gate: Arc::default(), settings: Arc::new(settings) }
     }
 
     /// The same client, its connections and waits shared, without its token; `None` if it has none.
@@ -175,6 +176,7 @@ impl Http {
         origin: &Origin,
         attempt: &Attempt<'_>,
     ) -> Result<Response, reqwest::Error> {
+        let mut has_waited = false;
         loop {
             // Whoever kept a connection while waiting for another could wait for ever.
             attempt.hold(None);
@@ -188,7 +190,11 @@ impl Http {
                     }
                     return Ok(response);
                 }
-                Err(error) if is_http2_alone && self.clients.failed(origin, &error) => {}
+                Err(error) if is_http2_alone => match self.clients.failed(origin, &error) {
+                    Failed::Refused => {}
+                    Failed::ForAnother if !replace(&mut has_waited, true) => {}
+                    Failed::ForAnother | Failed::Itself => return Err(error),
+                },
                 Err(error) => return Err(error),
             }
         }

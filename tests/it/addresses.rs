@@ -38,9 +38,11 @@ async fn literals_and_names_that_lead_inside() {
         "[::127.0.0.1]",
     ] {
         let file = "org/model/resolve/main/a.safetensors";
-        let source: Source = format!("http://{host}:{port}/{file}").parse().unwrap();
-        let error = client.source(source).parse_safetensors_metadata().await.unwrap_err();
-        assert!(is_refused(&error), "{host}: {error:?}");
+        for scheme in ["http", "https"] {
+            let source: Source = format!("{scheme}://{host}:{port}/{file}").parse().unwrap();
+            let error = client.source(source).parse_safetensors_metadata().await.unwrap_err();
+            assert!(is_refused(&error), "{scheme}://{host}: {error:?}");
+        }
     }
     assert!(hub.log().is_empty());
 }
