@@ -65,7 +65,7 @@ pub enum TransportKind {
 impl std::fmt::Display for TransportKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Setup => "could not set up TLS for",
+            Self::Setup => "could not set up a client for",
             Self::Connect => "could not connect to",
             Self::Certificate => "could not trust",
             Self::Timeout => "timed out reading",

@@ -67,7 +67,8 @@ impl SafetensorsFileHeader {
     }
 
     /// Counts what the bytes after the prefix list, and keeps nothing of it. Checks what
-    /// [`from_json`](Self::from_json) does, in little more than half the time.
+    /// [`from_json`](Self::from_json) does, in less memory and, by `cargo bench --bench parse`, 10 to 20 %
+    /// less time.
     ///
     /// # Errors
     ///
