@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::backends::hub_cache::SnapshotError;
+use crate::formats::safetensors::{HeaderError, IndexError};
+use crate::formats::weight_sets::{OtherWeights, WeightSet};
 use crate::http::HttpError;
+use crate::hub::SourceError;
 use crate::hub::{CommitSha, EndpointError, ListingError, Refusal, RepoId, Revision};
-use crate::layout::{OtherWeights, WeightSet};
-use crate::safetensors::{HeaderError, IndexError};
-use crate::snapshot::SnapshotError;
-use crate::source::SourceError;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -30,7 +30,7 @@ pub enum Error {
     Endpoint { source: EndpointError },
     /// The token itself is left out.
     #[error("the token holds characters that no token has")]
-    Token,
+    MalformedToken,
     #[error("the name of the program holds characters that no header may hold")]
     UserAgent,
     #[error("no cache is known that could be read offline")]
@@ -42,7 +42,7 @@ pub enum Error {
     #[error("access to `{repo}` is restricted to readers who were granted it")]
     Gated { repo: RepoId, source: Box<Refusal> },
     #[error("the token is not valid")]
-    BadToken { source: Box<Refusal> },
+    RejectedToken { source: Box<Refusal> },
     #[error("access to `{file}` is denied")]
     Forbidden { file: String, source: Box<Refusal> },
     #[error("`{file}` not found")]
@@ -144,7 +144,7 @@ impl Error {
     /// Whether the reader lacks access: a gated or closed repo, or a token that is not valid.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        matches!(self, Self::Gated { .. } | Self::BadToken { .. } | Self::Forbidden { .. })
+        matches!(self, Self::Gated { .. } | Self::RejectedToken { .. } | Self::Forbidden { .. })
     }
 
     /// Whether the files themselves are wrong. Reading them again gives the same.
@@ -167,7 +167,7 @@ impl Error {
             self,
             Self::Source(_)
                 | Self::Endpoint { .. }
-                | Self::Token
+                | Self::MalformedToken
                 | Self::UserAgent
                 | Self::NoCache
                 | Self::Offline { .. }

@@ -1,61 +1,45 @@
 #![doc = include_str!("../README.md")]
 
+mod backends;
 #[cfg(feature = "badge")]
 pub mod badge;
 mod cache;
 mod client;
-pub mod diff;
-mod disk;
-mod env;
+pub mod count;
 mod error;
+pub mod formats;
 mod http;
 mod hub;
-mod json;
-mod layout;
-mod load;
-mod model;
-#[cfg(feature = "server")]
-mod page;
-mod parse;
-pub mod quantization;
-mod read;
-pub mod safetensors;
+mod inspect;
+pub mod report;
 #[cfg(feature = "server")]
 pub mod server;
-mod snapshot;
-mod source;
-mod store;
-pub mod text;
-pub mod tree;
-mod verdict;
 
-pub use cache::{Cache, CacheKey, DiskCache, DiskUsage, Turn};
+pub use backends::SnapshotError;
+pub use cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease};
 #[cfg(feature = "server")]
 pub use cache::{RedisCache, RedisCacheError};
-pub use client::{Client, ClientBuilder};
-pub use diff::Diff;
+pub use client::{Client, ClientBuilder, Model};
+pub use count::ParameterCount;
 pub use error::Error;
+pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
+pub use formats::weight_sets::{OtherWeights, WeightSet};
+pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use http::{
     AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
 };
 pub use hub::{
-    Claim, CommitSha, Endpoint, EndpointError, IdError, ListingError, Refusal, RefusalKind, RepoId,
-    RepoKind, Revision,
+    CommitSha, Endpoint, EndpointError, HubReportedCount, IdError, ListingError, Refusal,
+    RefusalKind, RepoId, RepoKind, Revision, Source, SourceError,
 };
-pub use json::Summary;
-pub use layout::{OtherWeights, WeightSet};
-pub use load::Progress;
-pub use model::Model;
-pub use parse::{
-    Cost, Counts, Facts, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+pub use inspect::Progress;
+pub use report::diff::Diff;
+pub use report::json::Summary;
+pub use report::tree::Tree;
+pub use report::verify::VerifyReport;
+pub use report::{
+    CountReport, Facts, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
 };
-pub use safetensors::{
-    Dtype, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo,
-};
-pub use snapshot::SnapshotError;
-pub use source::{Source, SourceError};
-pub use tree::Tree;
-pub use verdict::Verdict;
 
 /// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
 ///

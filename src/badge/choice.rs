@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::safetensors::clip;
+use crate::formats::clip;
 
 /// A text that is not among the names that can be chosen from.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::safetensors::clip;
+use crate::formats::clip;
 
 /// The colours that shields.io has names for, as of version 6.0 of its `badge-maker`, and its other
 /// names for them.

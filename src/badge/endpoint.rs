@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Badge, Color, Logo, Look, Style, Theme};
+use super::{Badge, BadgeOptions, Color, Logo, Style, Theme};
 
 /// What the [endpoint badge] of shields.io reads. It refuses documents with any other key.
 ///
@@ -40,7 +40,7 @@ impl Badge {
     /// The badge as JSON for shields.io, which draws it. `auto` is a theme that it cannot draw, and is
     /// taken as light.
     #[must_use]
-    pub fn endpoint(&self, look: &Look) -> ShieldsEndpoint {
+    pub fn endpoint(&self, look: &BadgeOptions) -> ShieldsEndpoint {
         let label = self.shown_label(look);
         let is_dark = look.theme == Theme::Dark && !label.is_empty();
         ShieldsEndpoint {

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use super::{Badge, Color, Show};
-use crate::parse::SafetensorsParseFromRepo;
-use crate::safetensors::Dtype;
-use crate::text::{short, short_bytes, thousands};
+use crate::formats::Dtype;
+use crate::report::SafetensorsParseFromRepo;
+use crate::report::text::{short, short_bytes, thousands};
 
 /// The figures that badges show: little of a result, and enough for every badge of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::{Color, Logo, Style, Theme};
 
 /// All of a badge that is not what it says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Look {
+pub struct BadgeOptions {
     /// One of the five styles.
     pub style: Style,
     /// For light pages, dark ones or both.
@@ -17,7 +17,7 @@ pub struct Look {
     pub color: Option<Color>,
 }
 
-impl Look {
+impl BadgeOptions {
     /// A look from the parameters of a query: `style`, `theme`, `logo`, `label` and `color`.
     ///
     /// A badge must be a picture whatever was asked for, so what is not understood is left at its
@@ -52,18 +52,18 @@ mod tests {
             ("color", "red"),
             ("v", "2"),
         ];
-        let look = Look {
+        let look = BadgeOptions {
             style: Style::Social,
             theme: Theme::Dark,
             logo: Logo::HuggingFace,
             label: Some("p".to_owned()),
             color: "red".parse().ok(),
         };
-        assert_eq!(Look::from_query(asked), look);
+        assert_eq!(BadgeOptions::from_query(asked), look);
         let wrong = asked.map(|(name, _)| (name, "\0"));
         assert_eq!(
-            Look::from_query(wrong.into_iter().filter(|(name, _)| *name != "label")),
-            Look::default()
+            BadgeOptions::from_query(wrong.into_iter().filter(|(name, _)| *name != "label")),
+            BadgeOptions::default()
         );
     }
 }

@@ -4,10 +4,10 @@
 //! for a dark theme that we add, and made by the [`shields`] crate, which has the widths of the fonts.
 //!
 //! ```
-//! use hf_meta::badge::{Badge, Look, Style};
+//! use hf_meta::badge::{Badge, BadgeOptions, Style};
 //!
 //! let badge = Badge::new("params", "176B");
-//! let look = Look { style: Style::ForTheBadge, ..Look::default() };
+//! let look = BadgeOptions { style: Style::ForTheBadge, ..BadgeOptions::default() };
 //! assert!(badge.svg(&look).contains("<title>PARAMS: 176B</title>"));
 //! ```
 //!
@@ -25,11 +25,11 @@ pub use choice::{Logo, Show, Style, Theme, UnknownChoice};
 pub use color::{Color, ColorError};
 pub use endpoint::ShieldsEndpoint;
 pub use figures::Figures;
-pub use look::Look;
+pub use look::BadgeOptions;
 
 use crate::error::Error;
-use crate::parse::SafetensorsParseFromRepo;
-use crate::text::escape;
+use crate::report::SafetensorsParseFromRepo;
+use crate::report::text::escape;
 
 /// The most characters of a label or a message that are shown.
 const LONGEST: usize = 64;
@@ -76,7 +76,7 @@ impl Badge {
     }
 
     /// The label as it is rendered.
-    fn shown_label(&self, look: &Look) -> String {
+    fn shown_label(&self, look: &BadgeOptions) -> String {
         shown(look.label.as_deref().unwrap_or(&self.label))
     }
 
@@ -84,7 +84,7 @@ impl Badge {
         shown(&self.message)
     }
 
-    fn shown_color(&self, look: &Look) -> Color {
+    fn shown_color(&self, look: &BadgeOptions) -> Color {
         look.color.filter(|_| !self.is_error).unwrap_or(self.color)
     }
 }
@@ -115,8 +115,8 @@ fn short_reason(error: &Error) -> &'static str {
         Error::Source(_) => "invalid name",
         Error::NotCached { .. } => "not cached",
         Error::Offline { .. } => "offline",
-        Error::BadToken { .. } => "invalid token",
-        Error::Endpoint { .. } | Error::Token | Error::UserAgent | Error::NoCache => {
+        Error::RejectedToken { .. } => "invalid token",
+        Error::Endpoint { .. } | Error::MalformedToken | Error::UserAgent | Error::NoCache => {
             "misconfigured"
         }
         Error::Listing { .. } => "not listed",
@@ -134,8 +134,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::backends::hub_cache::SnapshotError;
     use crate::hub::{ListingError, RepoId, Revision};
-    use crate::snapshot::SnapshotError;
 
     #[test]
     fn texts_are_bounded_and_harmless() {
@@ -172,7 +172,7 @@ mod tests {
                 "not cached",
             ),
             (Error::Offline { what: place() }, "offline"),
-            (Error::Token, "misconfigured"),
+            (Error::MalformedToken, "misconfigured"),
             (Error::NoCache, "misconfigured"),
             (Error::Listing { place: place(), source: ListingError::Endless }, "not listed"),
             (Error::TooLarge { file: place(), limit: 1 }, "too large"),
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn errors_stay_grey() {
         let badge = Badge::without_figure(Show::Bytes, "gated");
-        let look = Look { color: Some(Color::BLUE), ..Look::default() };
+        let look = BadgeOptions { color: Some(Color::BLUE), ..BadgeOptions::default() };
         assert_eq!((badge.label.as_str(), badge.shown_color(&look)), ("size", Color::LIGHT_GREY));
         assert_eq!(Badge::new("a", "b").shown_color(&look), Color::BLUE);
     }

@@ -2,7 +2,7 @@
 
 use shields::{BadgeParams, BadgeStyle, RenderOptions, render_badge_svg_with};
 
-use super::{Badge, Color, Logo, Look, Style, Theme};
+use super::{Badge, BadgeOptions, Color, Logo, Style, Theme};
 
 /// A face with open hands, drawn for this project.
 const FACE: &str = include_str!("face.svg");
@@ -16,7 +16,7 @@ impl Badge {
     ///
     /// It is accessible by its title, holds no script and asks for nothing from elsewhere.
     #[must_use]
-    pub fn svg(&self, look: &Look) -> String {
+    pub fn svg(&self, look: &BadgeOptions) -> String {
         let (label, message) = (self.shown_label(look), self.shown_message());
         let color = format!("#{}", self.shown_color(look));
         let grey = format!("#{}", Color::GREY);

@@ -9,8 +9,9 @@
 mod breaker;
 mod disk;
 mod entry;
-mod heads;
+mod headers;
 mod key;
+mod recorder;
 #[cfg(feature = "server")]
 mod shared;
 
@@ -20,9 +21,10 @@ use futures::future::{BoxFuture, FutureExt};
 
 pub use disk::{DiskCache, DiskUsage};
 pub(crate) use entry::{open, seal};
-pub(crate) use heads::Heads;
+pub(crate) use headers::CachedHeaders;
 pub use key::CacheKey;
 pub(crate) use key::Keys;
+pub(crate) use recorder::CacheRecorder;
 #[cfg(feature = "server")]
 pub use shared::{RedisCache, RedisCacheError};
 
@@ -40,19 +42,19 @@ pub trait Cache: fmt::Debug + Send + Sync + 'static {
 
     /// Waits for whoever else is about to put something under a key, wherever that reader is. A cache
     /// that is not shared between services waits for no one, as is the default.
-    fn turn<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, Turn> {
-        futures::future::ready(Turn::at_once()).boxed()
+    fn turn<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
+        futures::future::ready(FillLease::at_once()).boxed()
     }
 }
 
 /// The right to make an entry, until it is dropped.
 #[must_use]
-pub struct Turn {
+pub struct FillLease {
     has_waited: bool,
     on_end: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl Turn {
+impl FillLease {
     /// A turn that no one was waited for, and that no one waits for.
     pub fn at_once() -> Self {
         Self { has_waited: false, on_end: None }
@@ -69,7 +71,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for FillLease {
     fn drop(&mut self) {
         if let Some(on_end) = self.on_end.take() {
             on_end();
@@ -77,8 +79,8 @@ impl Drop for Turn {
     }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for FillLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("has_waited", &self.has_waited).finish_non_exhaustive()
+        f.debug_struct("FillLease").field("has_waited", &self.has_waited).finish_non_exhaustive()
     }
 }

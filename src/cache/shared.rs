@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::breaker::Breaker;
-use super::{Cache, CacheKey, Turn};
+use super::{Cache, CacheKey, FillLease};
 
 /// The longest entry that is kept, in bytes: nothing that would keep other commands waiting.
 const LONGEST: usize = 4 << 20;
@@ -117,14 +117,14 @@ impl Cache for RedisCache {
         .boxed()
     }
 
-    fn turn<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Turn> {
+    fn turn<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
         self.take_turn(key).boxed()
     }
 }
 
 impl RedisCache {
-    async fn take_turn(&self, key: &CacheKey) -> Turn {
-        let Ok(owner) = owner() else { return Turn::at_once() };
+    async fn take_turn(&self, key: &CacheKey) -> FillLease {
+        let Ok(owner) = owner() else { return FillLease::at_once() };
         let (name, started) = (name("turn", key), Instant::now());
         let mut command = redis::cmd("SET");
         command.arg(&name).arg(&owner).arg("NX").arg("PX").arg(millis(LEASE));
@@ -137,11 +137,11 @@ impl RedisCache {
             }
             sleep(POLL).await;
         }
-        Turn::new(has_waited, || ())
+        FillLease::new(has_waited, || ())
     }
 
     /// Renews a turn for as long as it is held.
-    fn turn_of(&self, name: String, owner: String, has_waited: bool) -> Turn {
+    fn turn_of(&self, name: String, owner: String, has_waited: bool) -> FillLease {
         let (held, mut end) = oneshot::channel::<()>();
         let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
@@ -154,7 +154,7 @@ impl RedisCache {
             command.arg(END).arg(1).arg(&name).arg(&owner);
             shared.ask::<i64>(&command).await;
         });
-        Turn::new(has_waited, move || drop(held))
+        FillLease::new(has_waited, move || drop(held))
     }
 }
 

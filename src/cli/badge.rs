@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
-use hf_meta::badge::{Badge, Color, Logo, Look, Show, Style, Theme, UnknownChoice};
+use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Show, Style, Theme, UnknownChoice};
 
-use super::asked::Asked;
+use super::repo_arg::RepoArg;
 use super::report::{self, Outcome};
 use super::session::{Place, Session};
 
@@ -64,7 +64,7 @@ where
 }
 
 pub(crate) async fn run(args: &BadgeArgs, session: &Session) -> io::Result<Outcome> {
-    let asked = Asked::new(&args.repo, session.client.endpoint());
+    let asked = RepoArg::new(&args.repo, session.client.endpoint());
     let call = |model: hf_meta::Model| async move { model.parse_safetensors_metadata().await };
     let (report, outcome) = match session.read(&asked, &args.place, call).await? {
         Ok(parsed) => {
@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &BadgeArgs, session: &Session) -> io::Result<Outco
 
 fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
     let BadgeArgs { style, theme, logo, color, .. } = *args;
-    let look = Look { style, theme, logo, color, label: args.label.clone() };
+    let look = BadgeOptions { style, theme, logo, color, label: args.label.clone() };
     let text =
         if args.json { serde_json::to_string(&badge.endpoint(&look))? } else { badge.svg(&look) };
     Ok(text + "\n")

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use clap::Subcommand;
-use hf_meta::text::{bytes, counted, escape};
+use hf_meta::report::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
 
 use super::report::Outcome;

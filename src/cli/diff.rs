@@ -6,13 +6,13 @@ use std::io::{self, BufWriter, Write};
 
 use anstyle::Style;
 use clap::builder::NonEmptyStringValueParser;
-use hf_meta::diff::{ChangeGroup, ChangeKind, Diff, Side};
-use hf_meta::text::{bytes, counted, escape, shape, thousands};
+use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, Side};
+use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Error, Model, RepoPath, SafetensorsParseFromRepo};
 
-use super::asked::Asked;
 use super::columns::{self, Columns};
 use super::json;
+use super::repo_arg::RepoArg;
 use super::report::{self, Outcome};
 use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
@@ -55,7 +55,8 @@ Exit status:
 type Parsed = Result<SafetensorsParseFromRepo, Error>;
 
 pub(crate) async fn run(args: &DiffArgs, session: &Session) -> io::Result<Outcome> {
-    let asked = [&args.before, &args.after].map(|text| Asked::new(text, session.client.endpoint()));
+    let asked =
+        [&args.before, &args.after].map(|text| RepoArg::new(text, session.client.endpoint()));
     let place = Place::default();
     let call = |model: Model| async move { model.parse_safetensors_metadata().await };
     let [before, after] = asked.each_ref().map(|asked| session.read(asked, &place, call));
@@ -66,7 +67,7 @@ pub(crate) async fn run(args: &DiffArgs, session: &Session) -> io::Result<Outcom
 fn print(
     args: &DiffArgs,
     session: &Session,
-    asked: &[Asked; 2],
+    asked: &[RepoArg; 2],
     sides: [&Parsed; 2],
 ) -> io::Result<Outcome> {
     let [Ok(before), Ok(after)] = sides else {
@@ -88,7 +89,7 @@ fn print(
 }
 
 /// Says what keeps the two from being compared.
-fn complain(session: &Session, asked: &[Asked; 2], sides: [&Parsed; 2]) -> io::Result<Outcome> {
+fn complain(session: &Session, asked: &[RepoArg; 2], sides: [&Parsed; 2]) -> io::Result<Outcome> {
     let mut outcome = Outcome::Fine;
     for (asked, side) in asked.iter().zip(sides) {
         let Err(error) = side else { continue };

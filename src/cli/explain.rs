@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use hf_meta::Facts;
-use hf_meta::quantization::{MixtureOfExperts, TensorGroup};
-use hf_meta::text::{escape, size_of_model, thousands};
+use hf_meta::count::{MixtureOfExperts, TensorGroup};
+use hf_meta::report::text::{escape, size_of_model, thousands};
 
 use super::columns;
 use super::style::BOLD;

@@ -2,7 +2,6 @@
 //! or a server reaches a terminal unescaped.
 
 mod args;
-mod asked;
 mod badge;
 mod cache;
 mod columns;
@@ -13,6 +12,7 @@ mod json;
 mod log;
 mod progress;
 mod render;
+mod repo_arg;
 mod report;
 #[cfg(feature = "server")]
 mod serve;

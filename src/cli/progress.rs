@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hf_meta::Progress;
-use hf_meta::text::escape;
+use hf_meta::report::text::escape;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// The bars of all repos that are being read. Nothing is drawn where stderr is no terminal.

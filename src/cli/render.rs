@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use hf_meta::safetensors::DtypeCount;
-use hf_meta::text::{bytes, counted, escape, shape, share, thousands};
+use hf_meta::count::DtypeCount;
+use hf_meta::report::text::{bytes, counted, escape, shape, share, thousands};
 use hf_meta::{
-    Counts, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo, TensorInfo,
-    Tree,
+    CountReport, ParameterCount, RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo,
+    TensorInfo, Tree,
 };
 
 use super::columns::{self, Columns};
@@ -20,7 +20,7 @@ const MOST_SETS: usize = 20;
 
 /// The parameters per dtype, what they add up to, and what it took to know. Elements stand beside the
 /// parameters where they are not the same number.
-pub(crate) fn counts(out: &mut impl Write, counts: &Counts) -> io::Result<()> {
+pub(crate) fn counts(out: &mut impl Write, counts: &CountReport) -> io::Result<()> {
     let count = &counts.facts.parameter_count;
     let whole = count.totals().parameters;
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&counts.facts.source))?;
@@ -62,7 +62,7 @@ fn by_dtype<const N: usize>(
 }
 
 /// How many files and tensors there are, and of which commit.
-fn contents(counts: &Counts) -> String {
+fn contents(counts: &CountReport) -> String {
     let totals = counts.facts.parameter_count.totals();
     let what = if counts.sharded { "shard" } else { "file" };
     let files = counted(counts.files() as u64, what);
@@ -76,7 +76,7 @@ fn contents(counts: &Counts) -> String {
 }
 
 /// The sets of weights that are there, too, and which was counted.
-fn other_sets(out: &mut impl Write, counts: &Counts) -> io::Result<()> {
+fn other_sets(out: &mut impl Write, counts: &CountReport) -> io::Result<()> {
     let Some(sets) = &counts.facts.other_sets else { return Ok(()) };
     let what = if sets.is_empty() { "no other weights" } else { "not counted, but there, too" };
     let path = counts.paths.first().map_or("", RepoPath::as_str);
@@ -91,7 +91,7 @@ fn other_sets(out: &mut impl Write, counts: &Counts) -> io::Result<()> {
     }
 }
 
-fn cost(counts: &Counts) -> String {
+fn cost(counts: &CountReport) -> String {
     let cost = counts.facts.cost;
     let read = format!("{} read of {}", bytes(cost.bytes_read), bytes(cost.bytes_total));
     let seconds = cost.elapsed.as_secs_f64();
@@ -109,7 +109,7 @@ pub(crate) fn tree(
 ) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
     tree::draw(out, &Tree::of(parsed), screen)?;
-    writeln!(out, "{}", contents(&Counts::from(parsed)))?;
+    writeln!(out, "{}", contents(&CountReport::from(parsed)))?;
     let totals = parsed.parameter_count().totals();
     if totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);

@@ -3,13 +3,15 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use hf_meta::safetensors::{Finding, HeaderError, Impostor};
-use hf_meta::text::escape;
+use hf_meta::report::Finding;
+
+use hf_meta::formats::safetensors::{DetectedFormat, HeaderError};
+use hf_meta::report::text::escape;
 use hf_meta::{
     Endpoint, Error, HttpError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
 };
 
-use super::asked::Asked;
+use super::repo_arg::RepoArg;
 use super::style::{BOLD, RED, YELLOW};
 
 /// The most findings that are listed; the JSON has them all.
@@ -52,7 +54,7 @@ impl From<&Error> for Outcome {
 /// An error of a repo with its causes, and what to do about it. Where several were asked for, it says
 /// which of them it is about.
 pub(crate) fn error(
-    asked: &Asked,
+    asked: &RepoArg,
     is_one_of_many: bool,
     error: &Error,
     endpoint: &Endpoint,
@@ -74,7 +76,7 @@ pub(crate) fn setup_error(error: &Error) -> String {
         Error::Endpoint { .. } => {
             Some("give --endpoint or HF_ENDPOINT a URL such as https://huggingface.co")
         }
-        Error::Token => Some("give --token or HF_TOKEN the token alone, hf_…"),
+        Error::MalformedToken => Some("give --token or HF_TOKEN the token alone, hf_…"),
         _ => None,
     };
     block(&said, hint.map(str::to_owned).into_iter())
@@ -101,7 +103,7 @@ fn causes(error: &Error) -> Vec<String> {
 }
 
 /// What is odd about files whose counts are right.
-pub(crate) fn findings(asked: &Asked, findings: &[Finding]) -> String {
+pub(crate) fn findings(asked: &RepoArg, findings: &[Finding]) -> String {
     let shown = escape(&asked.shown);
     let warn = |text: &str| format!("{YELLOW}warning{YELLOW:#}: {shown}: {text}\n");
     let shown = findings.iter().take(MOST_FINDINGS);
@@ -113,7 +115,7 @@ pub(crate) fn findings(asked: &Asked, findings: &[Finding]) -> String {
 }
 
 /// What to do about an error.
-fn hint(asked: &Asked, error: &Error, endpoint: &Endpoint) -> Option<String> {
+fn hint(asked: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<String> {
     Some(match error {
         Error::Source(_) if asked.source.is_err() => {
             "what can be asked for is in `hf-meta --help`".to_owned()
@@ -128,7 +130,7 @@ fn hint(asked: &Asked, error: &Error, endpoint: &Endpoint) -> Option<String> {
             "accept its conditions at {endpoint}/{repo}, then give a token of that account to \
              --token or HF_TOKEN"
         ),
-        Error::BadToken { .. } => format!("make a new token at {endpoint}/settings/tokens"),
+        Error::RejectedToken { .. } => format!("make a new token at {endpoint}/settings/tokens"),
         Error::NotCached { repo, .. } => cache_hint(repo),
         Error::NoSafetensors { instead, .. } if !instead.is_empty() => {
             other_format_hint(asked, endpoint)?
@@ -176,7 +178,7 @@ fn passing_hint(error: &Error) -> Option<String> {
 }
 
 /// Where to look for other names; a bare web server answers everything as if the file were missing.
-fn files_hint(asked: &Asked, is_offline: bool, endpoint: &Endpoint) -> Option<String> {
+fn files_hint(asked: &RepoArg, is_offline: bool, endpoint: &Endpoint) -> Option<String> {
     match &asked.source {
         Ok(Source::Repo { repo, .. }) if is_offline => Some(cache_hint(repo)),
         _ => {
@@ -187,7 +189,7 @@ fn files_hint(asked: &Asked, is_offline: bool, endpoint: &Endpoint) -> Option<St
 }
 
 /// What becomes of weights in other formats: a bot of the Hub offers conversions as pull requests.
-fn other_format_hint(asked: &Asked, endpoint: &Endpoint) -> Option<String> {
+fn other_format_hint(asked: &RepoArg, endpoint: &Endpoint) -> Option<String> {
     let Ok(Source::Repo { repo, .. }) = &asked.source else { return None };
     Some(format!(
         "other formats are not read; a conversion may be offered at {endpoint}/{repo}/discussions, \
@@ -203,7 +205,7 @@ fn cache_hint(repo: &RepoId) -> String {
 }
 
 /// The sets of weights to choose from.
-fn sets_hint(asked: &Asked, sets: &[WeightSet]) -> String {
+fn sets_hint(asked: &RepoArg, sets: &[WeightSet]) -> String {
     let paths = sets.iter().take(MOST_SETS).map(|set| set.path.as_str());
     let listed = paths.collect::<Vec<_>>().join(", ");
     let more = match sets.len().saturating_sub(MOST_SETS) {
@@ -218,7 +220,7 @@ fn sets_hint(asked: &Asked, sets: &[WeightSet]) -> String {
 }
 
 /// A bare name is never a local folder, which may surprise in a folder full of models.
-fn local_hint(asked: &Asked, error: &Error) -> Option<String> {
+fn local_hint(asked: &RepoArg, error: &Error) -> Option<String> {
     let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
     let is_repo = matches!(asked.source, Ok(Source::Repo { .. }));
     (is_missing && is_repo && Path::new(&asked.shown).exists())
@@ -226,5 +228,5 @@ fn local_hint(asked: &Asked, error: &Error) -> Option<String> {
 }
 
 fn is_pointer(error: &HeaderError) -> bool {
-    matches!(error, HeaderError::NotSafetensors { impostor: Impostor::GitLfsPointer })
+    matches!(error, HeaderError::NotSafetensors { impostor: DetectedFormat::GitLfsPointer })
 }

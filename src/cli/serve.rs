@@ -142,7 +142,7 @@ fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client
         .retry(
             RetryPolicy::default().attempts(retries + 1).longest_elapsed(Duration::from_secs(30)),
         )
-        .branch_lifetime(args.fresh);
+        .branch_ttl(args.fresh);
     if let Some(endpoint) = &connection.endpoint {
         builder = builder.endpoint(endpoint);
     }
@@ -171,7 +171,7 @@ fn settings(args: &ServeArgs) -> Settings {
     settings.fresh = args.fresh;
     settings.max_age = args.max_age;
     settings.patience = args.patience;
-    settings.looks_at_once = args.looks;
+    settings.max_concurrent_lookups = args.looks;
     settings.looks_waiting = args.looks_waiting;
     settings.memory = args.memory;
     settings.requests_per_minute = args.requests_per_minute;

@@ -5,8 +5,8 @@ use std::io;
 
 use hf_meta::{Client, Error, Model};
 
-use super::asked::Asked;
 use super::progress::Bars;
+use super::repo_arg::RepoArg;
 
 /// Which state and which part of a repository is meant.
 #[derive(Debug, Default, clap::Args)]
@@ -37,7 +37,7 @@ impl Session {
     /// answers, whose deadlines pass meanwhile.
     pub(crate) fn read<T, F, Call>(
         &self,
-        asked: &Asked,
+        asked: &RepoArg,
         place: &Place,
         call: F,
     ) -> impl Future<Output = io::Result<Result<T, Error>>> + use<T, F, Call>
@@ -64,7 +64,7 @@ impl Session {
         self.bars.suspend(print)
     }
 
-    fn model(&self, asked: &Asked, place: &Place) -> Result<Model, Error> {
+    fn model(&self, asked: &RepoArg, place: &Place) -> Result<Model, Error> {
         let mut model = self.client.source(asked.source.clone()?).prefetch(place.prefetch);
         if let Some(revision) = &place.revision {
             model = model.revision(revision);

@@ -4,9 +4,9 @@ use std::io::{self, BufWriter, Write};
 
 use clap::builder::NonEmptyStringValueParser;
 use futures::stream::{self, StreamExt};
-use hf_meta::{Counts, Error, Facts, SafetensorsParseFromRepo};
+use hf_meta::{CountReport, Error, Facts, SafetensorsParseFromRepo};
 
-use super::asked::Asked;
+use super::repo_arg::RepoArg;
 use super::report::Outcome;
 use super::session::{Place, Session};
 use super::tree::Screen;
@@ -77,7 +77,7 @@ struct View {
 /// What is to be shown of a repository.
 enum Shown {
     /// Figures alone, for which no header is kept.
-    Counts(Box<Counts>),
+    CountReport(Box<CountReport>),
     Headers(Box<SafetensorsParseFromRepo>),
 }
 
@@ -93,11 +93,11 @@ impl ShowArgs {
 pub(crate) async fn run(args: &ShowArgs, session: &Session) -> io::Result<Outcome> {
     let (takes_counts, lists_sets) = (args.takes_counts(), args.sets);
     let reads = args.repos.iter().map(|asked| {
-        let asked = Asked::new(asked, session.client.endpoint());
+        let asked = RepoArg::new(asked, session.client.endpoint());
         let read = session.read(&asked, &args.place, move |model| async move {
             let model = model.other_sets(lists_sets);
             if takes_counts {
-                return model.count().await.map(Box::new).map(Shown::Counts);
+                return model.count().await.map(Box::new).map(Shown::CountReport);
             }
             model.parse_safetensors_metadata().await.map(Box::new).map(Shown::Headers)
         });
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: &ShowArgs, session: &Session) -> io::Result<Outcom
 fn print(
     args: &ShowArgs,
     session: &Session,
-    asked: &Asked,
+    asked: &RepoArg,
     read: &Result<Shown, Error>,
 ) -> io::Result<Outcome> {
     let (notes, outcome) = match read {
@@ -135,12 +135,12 @@ fn print(
 
 fn show<'a>(args: &ShowArgs, shown: &'a Shown) -> io::Result<&'a Facts> {
     match shown {
-        Shown::Counts(counts) => show_counts(args.view, counts).map(|()| &counts.facts),
+        Shown::CountReport(counts) => show_counts(args.view, counts).map(|()| &counts.facts),
         Shown::Headers(parsed) => show_headers(args, parsed).map(|()| parsed.facts()),
     }
 }
 
-fn show_counts(view: View, counts: &Counts) -> io::Result<()> {
+fn show_counts(view: View, counts: &CountReport) -> io::Result<()> {
     if view.json {
         return json::print(counts);
     }

@@ -3,12 +3,12 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::builder::NonEmptyStringValueParser;
-use hf_meta::safetensors::{Finding, Severity};
-use hf_meta::text::{counted, escape, thousands};
-use hf_meta::{Error, Verdict};
+use hf_meta::report::text::{counted, escape, thousands};
+use hf_meta::report::{Finding, Severity};
+use hf_meta::{Error, VerifyReport};
 
-use super::asked::Asked;
 use super::json;
+use super::repo_arg::RepoArg;
 use super::report::{self, Outcome};
 use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
@@ -44,7 +44,7 @@ Exit status:
   3  the Hub refused, or the network failed: not everything was checked";
 
 pub(crate) async fn run(args: &VerifyArgs, session: &Session) -> io::Result<Outcome> {
-    let asked = Asked::new(&args.repo, session.client.endpoint());
+    let asked = RepoArg::new(&args.repo, session.client.endpoint());
     let call = |model: hf_meta::Model| async move { model.verify().await };
     let verdict = session.read(&asked, &args.place, call).await?;
     session.print(|| print(args, session, &asked, &verdict))
@@ -53,8 +53,8 @@ pub(crate) async fn run(args: &VerifyArgs, session: &Session) -> io::Result<Outc
 fn print(
     args: &VerifyArgs,
     session: &Session,
-    asked: &Asked,
-    verdict: &Result<Verdict, Error>,
+    asked: &RepoArg,
+    verdict: &Result<VerifyReport, Error>,
 ) -> io::Result<Outcome> {
     let verdict = match verdict {
         Ok(verdict) => verdict,
@@ -79,7 +79,7 @@ fn print(
 }
 
 /// The findings by kind, then what they come to.
-fn render(out: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
+fn render(out: &mut impl Write, verdict: &VerifyReport) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&verdict.source))?;
     for kind in kinds(verdict) {
         let label = label(kind[0].severity());
@@ -94,9 +94,10 @@ fn render(out: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
 }
 
 /// The findings of each kind, together with how many more there are.
-fn kinds(verdict: &Verdict) -> impl Iterator<Item = &[Finding]> {
+fn kinds(verdict: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
     verdict.findings.chunk_by(|a, b| {
-        matches!(b, Finding::More { .. }) || std::mem::discriminant(a) == std::mem::discriminant(b)
+        matches!(b, Finding::MoreFindings { .. })
+            || std::mem::discriminant(a) == std::mem::discriminant(b)
     })
 }
 
@@ -112,13 +113,13 @@ fn label(severity: Severity) -> String {
 /// How many findings there are, those among them that are not listed.
 fn number(findings: &[Finding]) -> u64 {
     let number = |finding: &Finding| match finding {
-        Finding::More { findings } => *findings,
+        Finding::MoreFindings { findings } => *findings,
         _ => 1,
     };
     findings.iter().map(number).sum()
 }
 
-fn conclusion(out: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
+fn conclusion(out: &mut impl Write, verdict: &VerifyReport) -> io::Result<()> {
     let found = |severity| {
         let kinds = kinds(verdict).filter(|kind| kind[0].severity() == severity);
         kinds.map(number).fold(0, u64::saturating_add)

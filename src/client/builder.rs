@@ -9,13 +9,13 @@ use reqwest::header::HeaderValue;
 
 use super::Client;
 use crate::cache::Cache;
+use crate::client::model::Context;
+use crate::count::ModelConfig;
 use crate::error::Error;
+use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::http::{AddressPolicy, Http, RetryPolicy, Settings, Timeouts};
 use crate::hub::Endpoint;
-use crate::load::{Limits, Memory};
-use crate::model::Context;
-use crate::quantization::ModelConfig;
-use crate::safetensors::{HeaderLength, SafetensorsIndexJson};
+use crate::inspect::{HeaderCache, Limits};
 
 /// The settings of a [`Client`].
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub struct ClientBuilder {
     call_timeout: Duration,
     limits: Limits,
     header_cache: Option<Arc<dyn Cache>>,
-    branch_lifetime: Duration,
+    branch_ttl: Duration,
     cache: Option<PathBuf>,
     is_offline: bool,
 }
@@ -60,7 +60,7 @@ impl Default for ClientBuilder {
             },
             cache: None,
             header_cache: None,
-            branch_lifetime: Duration::ZERO,
+            branch_ttl: Duration::ZERO,
             is_offline: false,
         }
     }
@@ -160,7 +160,7 @@ impl ClientBuilder {
     ///
     /// What is kept of a commit costs no request, and what is kept of a branch one small one, which
     /// tells whether the branch has moved. Results are the same but for their
-    /// [`Cost`](crate::Cost). What was read with a token is found with the same token alone; of a commit
+    /// [`FetchStats`](crate::FetchStats). What was read with a token is found with the same token alone; of a commit
     /// asked for by its hash it is found even when the Hub would refuse that token by now.
     pub fn header_cache(mut self, cache: impl Cache) -> Self {
         self.header_cache = Some(Arc::new(cache));
@@ -169,8 +169,8 @@ impl ClientBuilder {
 
     /// How long a branch is taken to be where the cache says that it was, without asking. Not at all by
     /// default.
-    pub fn branch_lifetime(mut self, lifetime: Duration) -> Self {
-        self.branch_lifetime = lifetime;
+    pub fn branch_ttl(mut self, lifetime: Duration) -> Self {
+        self.branch_ttl = lifetime;
         self
     }
 
@@ -189,7 +189,7 @@ impl ClientBuilder {
     }
 
     /// The longest `config.json` that is read, in bytes; [`ModelConfig::DEFAULT_LIMIT`] by default. It is
-    /// asked for only where a tensor [calls for it](crate::quantization::calls_for_config).
+    /// asked for only where a tensor [calls for it](crate::count::needs_config).
     pub fn config_limit(mut self, bytes: u64) -> Self {
         self.limits.config = bytes;
         self
@@ -216,14 +216,14 @@ impl ClientBuilder {
             retry: self.retry,
         };
         let http = Http::new(settings);
-        let branch_lifetime = self.branch_lifetime;
+        let branch_ttl = self.branch_ttl;
         let context = Context {
             http,
             endpoint,
             notices: Arc::default(),
             limits: self.limits,
             call_timeout: self.call_timeout,
-            memory: self.header_cache.map(|cache| Memory { cache, branch_lifetime }),
+            memory: self.header_cache.map(|cache| HeaderCache { cache, branch_ttl }),
             offline: offline.transpose()?,
         };
         Ok(Client { context: Arc::new(context) })
@@ -232,7 +232,8 @@ impl ClientBuilder {
 
 /// The header that carries a token, which no log of headers shows.
 fn bearer(token: &str) -> Result<HeaderValue, Error> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Token)?;
+    let mut value =
+        HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::MalformedToken)?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -259,7 +260,7 @@ impl fmt::Debug for ClientBuilder {
             .field("limits", &self.limits)
             .field("cache", &self.cache)
             .field("header_cache", &self.header_cache)
-            .field("branch_lifetime", &self.branch_lifetime)
+            .field("branch_ttl", &self.branch_ttl)
             .field("is_offline", &self.is_offline)
             .finish()
     }

@@ -12,7 +12,7 @@ use tracing::field::{Empty, debug};
 use tracing::{Span, debug_span};
 
 use super::{HttpError, SafeUrl};
-use crate::read::Meter;
+use crate::http::transfer::RequestMeter;
 
 /// What is asked for, and what has come of it so far: the last status, and the bytes of bodies.
 pub(super) struct Attempt<'a> {
@@ -20,7 +20,7 @@ pub(super) struct Attempt<'a> {
     pub(super) range: Option<&'a Range<u64>>,
     /// `GET`, unless it is changed.
     pub(super) method: Method,
-    meter: &'a Meter,
+    meter: &'a RequestMeter,
     number: usize,
     started: Instant,
     status: AtomicU16,
@@ -35,7 +35,7 @@ impl<'a> Attempt<'a> {
         number: usize,
         url: &'a Url,
         range: Option<&'a Range<u64>>,
-        meter: &'a Meter,
+        meter: &'a RequestMeter,
     ) -> Self {
         let span = debug_span!(
             "attempt",

@@ -31,13 +31,13 @@ pub(super) struct Clients {
     http2: OnceLock<Client>,
     /// Speaks what the server prefers.
     any: OnceLock<Client>,
-    servers: Mutex<HashMap<Origin, Spoken>>,
+    servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
     connections: Arc<Semaphore>,
 }
 
 /// What is known of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
+enum NegotiatedHttp {
     /// It has not answered in HTTP/2.
     Doubtful,
     Http1,
@@ -74,7 +74,7 @@ impl Clients {
         url: &Url,
     ) -> Result<(Client, Option<OwnedSemaphorePermit>), reqwest::Error> {
         let spoken = self.spoken(&url.origin());
-        if url.scheme() == "https" && matches!(spoken, None | Some(Spoken::Http2)) {
+        if url.scheme() == "https" && matches!(spoken, None | Some(NegotiatedHttp::Http2)) {
             return Ok((self.http2()?, None));
         }
         let permit = Arc::clone(&self.connections).acquire_owned().await;
@@ -84,7 +84,7 @@ impl Clients {
     /// Takes note of an answer; whether it shares its connection with others.
     pub(super) fn answered(&self, origin: &Origin, response: &Response) -> bool {
         let is_shared = response.version() == Version::HTTP_2;
-        self.learn(origin, if is_shared { Spoken::Http2 } else { Spoken::Http1 });
+        self.learn(origin, if is_shared { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 });
         is_shared
     }
 
@@ -94,22 +94,22 @@ impl Clients {
         let before = self.spoken(origin);
         let failed = if error::is_about_protocol(failure) {
             Failed::Refused
-        } else if before != Some(Spoken::Http2) && error::is_of_another(failure) {
+        } else if before != Some(NegotiatedHttp::Http2) && error::is_of_another(failure) {
             Failed::ForAnother
         } else {
             Failed::Itself
         };
         if failed == Failed::Refused || (before.is_none() && failed == Failed::Itself) {
-            self.learn(origin, Spoken::Doubtful);
+            self.learn(origin, NegotiatedHttp::Doubtful);
         }
         failed
     }
 
-    fn spoken(&self, origin: &Origin) -> Option<Spoken> {
+    fn spoken(&self, origin: &Origin) -> Option<NegotiatedHttp> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner).get(origin).copied()
     }
 
-    fn learn(&self, origin: &Origin, spoken: Spoken) {
+    fn learn(&self, origin: &Origin, spoken: NegotiatedHttp) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if servers.get(origin) != Some(&spoken) {
             servers.insert(origin.clone(), spoken);

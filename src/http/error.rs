@@ -9,7 +9,7 @@ use reqwest::header::HeaderMap;
 use thiserror::Error;
 
 use super::address::AddressError;
-use super::{SafeUrl, wait};
+use super::{SafeUrl, rate_limit};
 
 /// Why bytes could not be had over HTTP.
 ///
@@ -148,7 +148,7 @@ impl HttpError {
     }
 
     /// Whether the same request may well succeed a little later.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(super) fn is_retryable(&self) -> bool {
         match self {
             Self::Transport { kind, .. } => {
                 !matches!(kind, TransportKind::Certificate | TransportKind::Setup)
@@ -156,7 +156,7 @@ impl HttpError {
             // A CDN refuses what it has signed itself, by mistake or because the signature is too old;
             // the Hub then signs again (xet-core #897).
             Self::Status { status: 403, is_redirected, .. } => *is_redirected,
-            Self::Status { status, .. } => wait::may_pass(*status),
+            Self::Status { status, .. } => rate_limit::may_pass(*status),
             Self::Range { source, .. } => matches!(
                 source,
                 RangeError::Length { .. } | RangeError::TooLong { .. } | RangeError::Undecodable
@@ -171,7 +171,7 @@ impl HttpError {
     /// How long the server asks to wait before the next attempt.
     pub(super) fn asked_wait(&self) -> Option<Duration> {
         match self {
-            Self::Status { status, headers, .. } => wait::of(*status, &headers.0),
+            Self::Status { status, headers, .. } => rate_limit::of(*status, &headers.0),
             _ => None,
         }
     }

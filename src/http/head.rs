@@ -6,7 +6,7 @@ use tracing::Instrument;
 
 use super::attempt::Attempt;
 use super::{Failure, Http, HttpError, redirect};
-use crate::read::Meter;
+use crate::http::transfer::RequestMeter;
 
 impl Http {
     /// The value of a header of a file: that of the first answer which has it, as far as redirects stay
@@ -15,7 +15,7 @@ impl Http {
         &self,
         url: &Url,
         name: &str,
-        meter: &Meter,
+        meter: &RequestMeter,
     ) -> Result<Option<String>, Failure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {

@@ -17,10 +17,11 @@ mod pieces;
 #[cfg(test)]
 pub(crate) mod properties;
 mod range;
+mod rate_limit;
 mod redirect;
 mod retry;
+pub(crate) mod transfer;
 mod url;
-mod wait;
 
 use std::mem::replace;
 use std::ops::Range;
@@ -36,7 +37,7 @@ use self::address::Guard;
 use self::attempt::Attempt;
 use self::clients::{Clients, Failed};
 use self::gate::Gate;
-use crate::read::{Chunk, Meter};
+use crate::http::transfer::{Chunk, RequestMeter};
 
 pub use address::AddressPolicy;
 pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
@@ -68,9 +69,9 @@ pub(crate) struct Settings {
 
 /// The headers of every answer on the way, the last one's last.
 #[derive(Debug, Default)]
-pub(crate) struct Trail(Vec<HeaderMap>);
+pub(crate) struct ResponseChain(Vec<HeaderMap>);
 
-impl Trail {
+impl ResponseChain {
     /// The value of a header in the first answer that has it.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
@@ -105,8 +106,8 @@ impl Http {
         &self,
         url: &Url,
         range: &Range<u64>,
-        meter: &Meter,
-    ) -> Result<(Chunk, Trail), Failure> {
+        meter: &RequestMeter,
+    ) -> Result<(Chunk, ResponseChain), Failure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
             let attempt = attempts.begin(Some(range), meter);
@@ -122,7 +123,7 @@ impl Http {
         &self,
         range: &Range<u64>,
         attempt: &Attempt<'_>,
-    ) -> Result<(Chunk, Trail), HttpError> {
+    ) -> Result<(Chunk, ResponseChain), HttpError> {
         let (response, trail) = self.get(attempt).await?;
         let part = match range::check(range, response.status(), response.headers()) {
             Ok(Some(part)) => part,
@@ -134,9 +135,9 @@ impl Http {
     }
 
     /// Sends a request and follows it to the answer that is no redirect.
-    async fn get(&self, attempt: &Attempt<'_>) -> Result<(Response, Trail), HttpError> {
+    async fn get(&self, attempt: &Attempt<'_>) -> Result<(Response, ResponseChain), HttpError> {
         let mut url = attempt.url.clone();
-        let mut trail = Trail::default();
+        let mut trail = ResponseChain::default();
         loop {
             let response = self.send(url, attempt).await?;
             trail.0.push(response.headers().clone());
@@ -163,7 +164,7 @@ impl Http {
         let response = answer.map_err(|error| HttpError::transport(safe_url, error))?;
         let status = response.status().as_u16();
         attempt.answered(status);
-        if let Some(wait) = wait::of(status, response.headers()) {
+        if let Some(wait) = rate_limit::of(status, response.headers()) {
             self.gate.close(&origin, wait);
         }
         Ok(response)

@@ -13,11 +13,11 @@ use tracing::Instrument;
 
 use super::attempt::Attempt;
 use super::decode::{DecodeError, Decoder};
-use super::{Failure, Http, HttpError, RangeError, SafeUrl, Trail, body};
-use crate::read::{Meter, Piece};
+use super::{Failure, Http, HttpError, RangeError, ResponseChain, SafeUrl, body};
+use crate::http::transfer::{Piece, RequestMeter};
 
 /// Takes the pieces of a file.
-type Pieces = mpsc::Sender<Piece<Trail>>;
+type Pieces = mpsc::Sender<Piece<ResponseChain>>;
 
 impl Http {
     /// Reads a whole file of at most `limit` bytes.
@@ -25,9 +25,9 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &Meter,
-    ) -> Result<(Vec<u8>, Trail), Failure> {
-        let (mut file, mut trail) = (Vec::new(), Trail::default());
+        meter: &RequestMeter,
+    ) -> Result<(Vec<u8>, ResponseChain), Failure> {
+        let (mut file, mut trail) = (Vec::new(), ResponseChain::default());
         let mut pieces = pin!(self.pieces(url, limit, meter));
         while let Some(piece) = pieces.try_next().await? {
             match piece {
@@ -46,8 +46,8 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &Meter,
-    ) -> impl Stream<Item = Result<Piece<Trail>, Failure>> + Send + use<> {
+        meter: &RequestMeter,
+    ) -> impl Stream<Item = Result<Piece<ResponseChain>, Failure>> + Send + use<> {
         let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
         let (mut sender, pieces) = mpsc::channel(0);
         let reading = async move { http.send_pieces(&url, limit, &meter, &mut sender).await };
@@ -59,7 +59,7 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &Meter,
+        meter: &RequestMeter,
         pieces: &mut Pieces,
     ) -> Result<(), Failure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
@@ -116,6 +116,6 @@ async fn forward(
 }
 
 /// Waits until a piece is taken, or nobody is there any more to take it.
-async fn hand_over(pieces: &mut Pieces, piece: Piece<Trail>) {
+async fn hand_over(pieces: &mut Pieces, piece: Piece<ResponseChain>) {
     pieces.send(piece).await.ok();
 }

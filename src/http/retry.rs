@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::attempt::Attempt;
 use super::gate::Gate;
 use super::{HttpError, SafeUrl};
-use crate::read::Meter;
+use crate::http::transfer::RequestMeter;
 
 /// How often a request is made, and how long after a failure it is made again.
 ///
@@ -125,7 +125,11 @@ impl RetryPolicy {
 
 impl<'a, D: Iterator<Item = Duration>> Attempts<'a, D> {
     /// Begins the next attempt.
-    pub(super) fn begin(&self, range: Option<&'a Range<u64>>, meter: &'a Meter) -> Attempt<'a> {
+    pub(super) fn begin(
+        &self,
+        range: Option<&'a Range<u64>>,
+        meter: &'a RequestMeter,
+    ) -> Attempt<'a> {
         Attempt::begin(self.made + 1, self.url, range, meter)
     }
 
@@ -134,7 +138,7 @@ impl<'a, D: Iterator<Item = Duration>> Attempts<'a, D> {
     pub(super) async fn after(&mut self, error: HttpError) -> Result<(), Failure> {
         self.made += 1;
         let asked = error.asked_wait();
-        let delay = self.delays.next().filter(|_| error.is_passing());
+        let delay = self.delays.next().filter(|_| error.is_retryable());
         let wait = delay.map(|delay| asked.unwrap_or(delay));
         let elapsed = self.started.elapsed();
         let fits = |wait: &Duration| elapsed.saturating_add(*wait) <= self.policy.longest_elapsed;

@@ -7,8 +7,8 @@ use thiserror::Error;
 use url::{Origin, Url};
 
 use super::{RepoId, Revision};
+use crate::formats::RepoPath;
 use crate::http::SafeUrl;
-use crate::safetensors::RepoPath;
 
 /// Everything but the characters that no server reads as anything but themselves.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

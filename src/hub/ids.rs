@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::safetensors::clip;
+use crate::formats::clip;
 
 /// What a repo holds; the Hub keeps each kind under a path of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,17 +1,19 @@
 //! The grammar of the Hugging Face Hub: names of repos and revisions, URLs, and what an answer that
 //! is not the file means.
 
-mod claim;
 mod endpoint;
 mod ids;
+pub(crate) mod listing;
 mod notice;
 mod refusal;
-pub(crate) mod tree;
+mod reported_count;
+mod source;
 
-pub use claim::Claim;
 pub use endpoint::{Endpoint, EndpointError};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub(crate) use listing::ListFilesError;
+pub use listing::ListingError;
 pub(crate) use notice::Notices;
 pub use refusal::{Refusal, RefusalKind};
-pub use tree::ListingError;
-pub(crate) use tree::TreeError;
+pub use reported_count::HubReportedCount;
+pub use source::{Source, SourceError};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::safetensors::clip;
+use crate::formats::clip;
 
 /// The most notices that are remembered, and so passed on.
 const MOST: usize = 16;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::CommitSha;
+use crate::formats::clip;
 use crate::http::{HttpError, ResponseHeaders, SafeUrl};
-use crate::safetensors::clip;
 
 /// An answer of the Hub that is not the file, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum RefusalKind {
     /// The repo is open only to those who were granted access.
     Gated,
     /// The token is not one that the Hub knows.
-    BadToken,
+    RejectedToken,
     /// Access is denied for another reason, which the message may tell.
     Forbidden,
 }
@@ -81,7 +81,7 @@ impl Refusal {
             401 if self.message.as_deref()
                 == Some("Invalid credentials in Authorization header") =>
             {
-                Some(RefusalKind::BadToken)
+                Some(RefusalKind::RejectedToken)
             }
             401 => Some(RefusalKind::RepoNotFound),
             403 => Some(RefusalKind::Forbidden),
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_code_decides_and_the_status_only_without_it() {
         use RefusalKind::{
-            BadToken, EntryNotFound, Forbidden, Gated, RepoNotFound, RevisionNotFound,
+            EntryNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
         };
         let bad_token = "Invalid credentials in Authorization header";
         let cases = [
@@ -132,7 +132,7 @@ mod tests {
             (401, None, Some("Invalid username or password."), Some(RepoNotFound)),
             (401, Some("GatedRepo"), Some("Access to model a/b is restricted."), Some(Gated)),
             (403, Some("GatedRepo"), None, Some(Gated)),
-            (401, None, Some(bad_token), Some(BadToken)),
+            (401, None, Some(bad_token), Some(RejectedToken)),
             (403, None, Some("Access to this resource is disabled."), Some(Forbidden)),
             (404, None, None, Some(EntryNotFound)),
             (429, None, None, None),

@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use crate::badge::Figures;
 use crate::error::Error;
-use crate::json::Summary;
-use crate::layout::WeightSet;
-use crate::page::Found;
-use crate::parse::SafetensorsParseFromRepo;
+use crate::formats::weight_sets::WeightSet;
+use crate::report::SafetensorsParseFromRepo;
+use crate::report::json::Summary;
+use crate::server::page::Found;
 
 /// After so long, a badge that says why there is no figure is looked at again.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ impl Answer {
     }
 
     /// Whether it says nothing of the place, but of the moment.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(super) fn is_retryable(&self) -> bool {
         let Self::Failed { error } = self else { return false };
         let is_of_the_place = error.is_not_found()
             || error.is_denied()
@@ -86,7 +86,7 @@ impl Answer {
             Self::Read(_) | Self::Listed(Some(_)) if is_pinned => None,
             Self::Read(_) | Self::Listed(_) => Some(fresh),
             Self::Claimed { .. } => Some(fresh.max(FAILURE_LIFETIME)),
-            Self::Failed { .. } if self.is_passing() => Some(PASSING_LIFETIME),
+            Self::Failed { .. } if self.is_retryable() => Some(PASSING_LIFETIME),
             Self::Failed { .. } => Some(FAILURE_LIFETIME),
         }
     }
@@ -124,7 +124,7 @@ impl Known {
 
     /// Whether it will do while there is a look for a new one.
     pub(super) fn is_usable(&self) -> bool {
-        !self.answer.is_passing() && self.age().is_none_or(|age| age < LONGEST_STALE)
+        !self.answer.is_retryable() && self.age().is_none_or(|age| age < LONGEST_STALE)
     }
 
     /// For how long it has not been fresh; `None` while it is.

@@ -15,7 +15,7 @@ use super::respond::{Answered, Caching};
 use super::state::State as Service;
 use crate::badge::Figures;
 use crate::error::Error;
-use crate::layout::WeightSet;
+use crate::formats::weight_sets::WeightSet;
 
 /// Before the name of a repo.
 pub(super) const PREFIX: &str = "/api/models/";
@@ -69,7 +69,7 @@ fn shown(answer: &Answer, caching: Caching) -> Answered {
     match answer {
         Answer::Read(read) => Answered::json(StatusCode::OK, read.summary.clone(), caching),
         Answer::Claimed { figures, error } => failed(error, Some(figures), FAILURE),
-        Answer::Failed { error } if answer.is_passing() => failed(error, None, PASSING),
+        Answer::Failed { error } if answer.is_retryable() => failed(error, None, PASSING),
         Answer::Failed { error } => failed(error, None, FAILURE),
         // Of no place that is asked for here.
         Answer::Listed(_) => {

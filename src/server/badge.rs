@@ -13,7 +13,7 @@ use super::lookup::Lookup;
 use super::place::{Place, Query};
 use super::respond::{Answered, Caching};
 use super::state::State as Service;
-use crate::badge::{Badge, Look, Show};
+use crate::badge::{Badge, BadgeOptions, Show};
 
 /// How long a reason for a missing figure may be given by others.
 const FAILURE: Caching = Caching::Briefly(Duration::from_secs(60));
@@ -36,7 +36,7 @@ pub(super) async fn badge(State(service): State<Arc<Service>>, request: Request)
     let show = query.get("show").and_then(|show| show.parse().ok()).unwrap_or_default();
     let client = service.client_of(&request);
     let (badge, caching) = find(&service, name, &query, show, client).await;
-    let look = Look::from_query(query.pairs());
+    let look = BadgeOptions::from_query(query.pairs());
     let answered = match form {
         Form::Svg => Answered::svg(badge.svg(&look), caching),
         Form::Json => Answered::json(StatusCode::OK, endpoint(&badge, &look, caching), caching),
@@ -83,14 +83,16 @@ fn shown(answer: &Answer, show: Show, caching: Caching) -> (Badge, Caching) {
             let reason = || Badge::of_error(error, show);
             (figures.badge(show).unwrap_or_else(reason), FAILURE)
         }
-        Answer::Failed { error } if answer.is_passing() => (Badge::of_error(error, show), PASSING),
+        Answer::Failed { error } if answer.is_retryable() => {
+            (Badge::of_error(error, show), PASSING)
+        }
         Answer::Failed { error } => (Badge::of_error(error, show), FAILURE),
         // Of no place that is asked for here.
         Answer::Listed(_) => (unknown(), FAILURE),
     }
 }
 
-fn endpoint(badge: &Badge, look: &Look, caching: Caching) -> Vec<u8> {
+fn endpoint(badge: &Badge, look: &BadgeOptions, caching: Caching) -> Vec<u8> {
     let mut endpoint = badge.endpoint(look);
     endpoint.cache_seconds = Some(caching.seconds());
     // Texts and numbers, which always can be written as JSON.

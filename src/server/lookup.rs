@@ -15,8 +15,8 @@ use super::place::Place;
 use crate::badge::Figures;
 use crate::client::Client;
 use crate::error::Error;
+use crate::formats::chain;
 use crate::hub::Endpoint;
-use crate::safetensors::chain;
 
 /// About how many bytes an answer takes, by which it is guessed how many there will be.
 const USUAL_WEIGHT: u64 = 3_072;
@@ -90,7 +90,7 @@ impl Lookups {
         let known = self.known.get(place);
         match &known {
             Some(known) if known.is_fresh() => {
-                self.metrics.lookup(Source::Memory);
+                self.metrics.lookup(Source::HeaderCache);
                 return Lookup::Answer(Arc::clone(&known.answer));
             }
             Some(known) if known.is_usable() => {
@@ -102,7 +102,7 @@ impl Lookups {
         }
         match (self.look_for(place, may_look).await, known) {
             // Better old than none.
-            (Lookup::Pending | Lookup::Busy, Some(known)) if !known.answer.is_passing() => {
+            (Lookup::Pending | Lookup::Busy, Some(known)) if !known.answer.is_retryable() => {
                 Lookup::Answer(known.answer)
             }
             (lookup, _) => lookup,
@@ -154,7 +154,7 @@ impl Lookups {
 
     /// Looks at the Hub when it is this look's turn, and keeps what came of it.
     async fn look(self: Arc<Self>, place: Place) -> Arc<Answer> {
-        let landing = Landing { lookups: &self, place: &place };
+        let landing = InFlightGuard { lookups: &self, place: &place };
         let _turn = self.turns.acquire().await;
         let answer = Arc::new(self.ask(&place).await);
         self.metrics.look(&answer);
@@ -165,10 +165,10 @@ impl Lookups {
 
     /// Keeps an answer, unless it only says that this is no good moment and there was one before.
     fn keep(&self, place: &Place, answer: Arc<Answer>) -> Arc<Answer> {
-        let before = self.known.get(place).filter(|known| !known.answer.is_passing());
+        let before = self.known.get(place).filter(|known| !known.answer.is_retryable());
         let lifetime = answer.lifetime(place.is_pinned(), self.bounds.fresh);
         let answer = match before {
-            Some(before) if answer.is_passing() => before.answer,
+            Some(before) if answer.is_retryable() => before.answer,
             _ => answer,
         };
         self.known.insert(place.clone(), Known::new(Arc::clone(&answer), lifetime));
@@ -211,12 +211,12 @@ fn logged(place: &Place, error: Error) -> Arc<Error> {
 }
 
 /// Takes a look off the list of those under way, however it ends.
-struct Landing<'a> {
+struct InFlightGuard<'a> {
     lookups: &'a Lookups,
     place: &'a Place,
 }
 
-impl Drop for Landing<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         let mut flights = self.lookups.flights.lock().unwrap_or_else(PoisonError::into_inner);
         flights.remove(self.place);

@@ -18,12 +18,13 @@
 mod answer;
 mod api;
 mod badge;
+mod client_ip;
 mod limit;
 mod listen;
 mod lookup;
 mod metrics;
 mod page;
-mod peer;
+mod page_handler;
 mod place;
 mod respond;
 mod state;
@@ -61,7 +62,7 @@ pub struct Settings {
     /// How long a request waits for a look at the Hub before it is told that one is under way.
     pub patience: Duration,
     /// Looks at the Hub at once.
-    pub looks_at_once: usize,
+    pub max_concurrent_lookups: usize,
     /// Looks at the Hub that may wait for those before them; what is asked beyond them is refused.
     pub looks_waiting: usize,
     /// Bytes of memory for what was found, about.
@@ -89,7 +90,7 @@ impl Default for Settings {
             fresh: Duration::from_secs(300),
             max_age: Duration::from_secs(3_600),
             patience: Duration::from_secs(3),
-            looks_at_once: 8,
+            max_concurrent_lookups: 8,
             looks_waiting: 1_000,
             memory: 64 << 20,
             requests_per_minute: 6_000,
@@ -126,10 +127,10 @@ impl Service {
     /// Its routes, for a server of one's own.
     pub fn router(&self) -> Router {
         Router::new()
-            .route("/", get(page::page))
-            .route("/app.js", get(page::script))
-            .route("/style.css", get(page::style))
-            .route("/favicon.svg", get(page::icon))
+            .route("/", get(page_handler::page))
+            .route("/app.js", get(page_handler::script))
+            .route("/style.css", get(page_handler::style))
+            .route("/favicon.svg", get(page_handler::icon))
             .route("/badge/{*repo}", get(badge::badge))
             .route("/api/models/{*repo}", get(api::model))
             .route("/openapi.json", get(openapi))

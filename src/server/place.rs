@@ -7,10 +7,10 @@ use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 use crate::client::Client;
+use crate::client::Model;
+use crate::formats::RepoPath;
+use crate::hub::Source;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
-use crate::model::Model;
-use crate::safetensors::RepoPath;
-use crate::source::Source;
 
 /// The longest query that is looked at, in bytes. What is beyond it is as if it had not been asked.
 const LONGEST_QUERY: usize = 4_096;

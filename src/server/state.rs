@@ -10,10 +10,10 @@ use axum::http::header::HOST;
 use url::Url;
 
 use super::Settings;
+use super::client_ip::TrustedProxies;
 use super::limit::Limit;
 use super::lookup::{Bounds, Lookups};
 use super::metrics::Metrics;
-use super::peer::TrustedProxies;
 use super::place::Place;
 use super::respond::Caching;
 use crate::client::Client;
@@ -36,8 +36,8 @@ impl State {
     pub(super) fn new(client: Client, settings: Settings) -> Arc<Self> {
         let metrics = Arc::new(Metrics::new());
         let bounds = Bounds {
-            at_once: settings.looks_at_once.max(1),
-            in_all: settings.looks_waiting.saturating_add(settings.looks_at_once.max(1)),
+            at_once: settings.max_concurrent_lookups.max(1),
+            in_all: settings.looks_waiting.saturating_add(settings.max_concurrent_lookups.max(1)),
             memory: settings.memory,
             fresh: settings.fresh,
             patience: settings.patience,

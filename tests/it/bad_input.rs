@@ -4,7 +4,7 @@
 mod refused;
 
 use hf_meta::Error;
-use hf_meta::safetensors::IndexError;
+use hf_meta::formats::safetensors::IndexError;
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, chain, file};

@@ -1,6 +1,6 @@
 //! Badges: what they say, and that they are well-formed whatever they say.
 
-use hf_meta::badge::{Badge, Color, Logo, Look, Show, Style, Theme};
+use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Show, Style, Theme};
 use proptest::prelude::*;
 use proptest::sample::select;
 use roxmltree::Document;
@@ -10,8 +10,8 @@ use crate::hub::{File, LocalHub, Repo};
 use crate::properties::config;
 use crate::support;
 
-fn styles() -> impl Iterator<Item = Look> {
-    Style::ALL.iter().map(|&style| Look { style, ..Look::default() })
+fn styles() -> impl Iterator<Item = BadgeOptions> {
+    Style::ALL.iter().map(|&style| BadgeOptions { style, ..BadgeOptions::default() })
 }
 
 /// The names and attributes of all elements, without what depends on the length of the texts, and the
@@ -31,14 +31,15 @@ fn parts(svg: &str) -> (Vec<String>, Vec<String>) {
 fn pictures_in_every_style() {
     let badge = Badge::new("params", "1.03T (A32B)");
     let pictures = styles().flat_map(|look| {
-        let full = Look {
+        let full = BadgeOptions {
             theme: Theme::Dark,
             logo: Logo::HuggingFace,
             color: "brightgreen".parse().ok(),
             ..look.clone()
         };
-        let alone = Look { label: Some(String::new()), color: "fc3".parse().ok(), ..look.clone() };
-        let auto = Look { theme: Theme::Auto, ..look.clone() };
+        let alone =
+            BadgeOptions { label: Some(String::new()), color: "fc3".parse().ok(), ..look.clone() };
+        let auto = BadgeOptions { theme: Theme::Auto, ..look.clone() };
         [look, full, alone, auto].map(|look| badge.svg(&look))
     });
     insta::assert_snapshot!(pictures.collect::<Vec<_>>().join("\n"));
@@ -68,7 +69,7 @@ async fn pictures_of_the_readme() {
     let hub = support::documented();
     let badge = Badge::of(&support::parse(&hub, "bigscience/bloom").await.unwrap(), Show::Params);
     for look in styles() {
-        let look = Look { logo: Logo::HuggingFace, ..look };
+        let look = BadgeOptions { logo: Logo::HuggingFace, ..look };
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/badges");
         let drawn = std::fs::read_to_string(format!("{folder}/{}.svg", look.style)).unwrap();
         assert_eq!(drawn.trim_end(), badge.svg(&look), "draw it again by `hf-meta badge`");
@@ -104,12 +105,12 @@ async fn reasons_for_a_missing_figure() {
 #[test]
 fn json_for_shields_io() {
     let badge = Badge::new("params", "176B");
-    let plain = json!(badge.endpoint(&Look::default()));
+    let plain = json!(badge.endpoint(&BadgeOptions::default()));
     let expected = json!({
         "schemaVersion": 1, "label": "params", "message": "176B", "color": "007ec6"
     });
     assert_eq!(plain, expected);
-    let look = Look::from_query([
+    let look = BadgeOptions::from_query([
         ("style", "social"),
         ("theme", "dark"),
         ("logo", "huggingface"),
@@ -124,13 +125,13 @@ fn json_for_shields_io() {
     assert_eq!(error, expected);
 }
 
-fn look() -> impl Strategy<Value = Look> {
+fn look() -> impl Strategy<Value = BadgeOptions> {
     let names = (select(Style::ALL), select(Theme::ALL), select(Logo::ALL));
     let label = proptest::option::of(any::<String>());
     let color = proptest::option::of("[0-9a-f]{6}");
     (names, label, color).prop_map(|((style, theme, logo), label, color)| {
         let color = color.map(|digits| digits.parse::<Color>().unwrap());
-        Look { style, theme, logo, label, color }
+        BadgeOptions { style, theme, logo, label, color }
     })
 }
 
@@ -154,7 +155,7 @@ proptest! {
         prop_assert!(texts.contains(&shown("message")), "{svg}");
         prop_assert!(json["message"].as_str().unwrap().chars().count() <= 65);
         let label = Some(if shown("label").is_empty() { "" } else { "a" }.to_owned());
-        let plain = Badge::new("", "a").svg(&Look { label, ..look });
+        let plain = Badge::new("", "a").svg(&BadgeOptions { label, ..look });
         prop_assert_eq!(elements, parts(&plain).0);
     }
 }

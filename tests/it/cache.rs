@@ -110,7 +110,7 @@ async fn a_branch_that_moves_is_read_anew() {
     let hub = LocalHub::start([support::moving("org/moving", &old, &new)]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let total = async |lifetime| {
-        let builder = builder(&hub, folder.path()).branch_lifetime(lifetime);
+        let builder = builder(&hub, folder.path()).branch_ttl(lifetime);
         parse(builder, "org/moving").await.unwrap().parameter_count().total()
     };
     assert_eq!(total(Duration::ZERO).await, 1);

@@ -1,6 +1,6 @@
 //! Counting without keeping headers gives the same figures, by the same requests.
 
-use hf_meta::{Counts, Error};
+use hf_meta::{CountReport, Error};
 use serde_json::{Value, json};
 
 use crate::hub::{File, LocalHub, Repo};
@@ -9,7 +9,7 @@ use crate::{models, support};
 const INDEX: &str = "model.safetensors.index.json";
 
 /// A result as JSON, less what it took, or its error.
-fn figures(result: Result<Counts, Error>) -> Result<Value, String> {
+fn figures(result: Result<CountReport, Error>) -> Result<Value, String> {
     let counts = result.map_err(|error| support::chain(&error))?;
     let mut figures = serde_json::to_value(counts).unwrap();
     figures["cost"] = json!(null);
@@ -23,7 +23,11 @@ async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
     let counted = model.count().await;
     let between = hub.log().len();
     let parsed = model.parse_safetensors_metadata().await;
-    assert_eq!(figures(counted), figures(parsed.map(|parsed| Counts::from(&parsed))), "{repo}");
+    assert_eq!(
+        figures(counted),
+        figures(parsed.map(|parsed| CountReport::from(&parsed))),
+        "{repo}"
+    );
     [between - before, hub.log().len() - between]
 }
 

@@ -1,6 +1,8 @@
 //! The files of huggingface.js's tests of malformed headers: counts that are not those of the file.
 
-use hf_meta::safetensors::{Finding, HeaderError};
+use hf_meta::report::Finding;
+
+use hf_meta::formats::safetensors::HeaderError;
 use hf_meta::{Error, Summary};
 use serde_json::{Value, json};
 
@@ -57,7 +59,7 @@ async fn a_count_that_is_only_claimed() {
         assert_eq!(summary["declaredTotal"], claimed.parse::<u64>().unwrap());
         let findings = &parsed.facts().findings;
         assert_eq!(findings.is_empty(), is_true, "{findings:?}");
-        let flagged = matches!(findings[..], [Finding::TotalParameters { found: 200, .. }]);
+        let flagged = matches!(findings[..], [Finding::TotalParametersMismatch { found: 200, .. }]);
         assert_eq!(flagged, !is_true, "{findings:?}");
     }
 }

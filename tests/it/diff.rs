@@ -1,6 +1,6 @@
 //! `diff` finds what differs, and nothing else.
 
-use hf_meta::diff::{ChangeKind, Diff};
+use hf_meta::report::diff::{ChangeKind, Diff};
 use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
 
-use hf_meta::safetensors::HeaderError;
+use hf_meta::formats::safetensors::HeaderError;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
@@ -73,7 +73,7 @@ fn apply<T>(changes: &[(Change<T>, Pick)], to: &mut T) {
 
 /// What the cases came to, so that a run in which little happened fails.
 #[derive(Debug, Default)]
-struct Tally {
+struct Counter {
     accepted: u32,
     /// The kinds of our errors.
     refusals: HashSet<Discriminant<HeaderError>>,
@@ -81,7 +81,7 @@ struct Tally {
     differed: [u32; ALLOWED.len()],
 }
 
-impl Tally {
+impl Counter {
     fn add(&mut self, verdicts: &Verdicts, differences: &[usize]) {
         self.accepted += u32::from(verdicts.ours.is_ok() && verdicts.reference.is_ok());
         self.refusals.extend(verdicts.ours.as_ref().err().map(discriminant));
@@ -139,7 +139,7 @@ fn fits_in_memory(allowed: &Allowed) -> bool {
     allowed.examples.iter().any(fits)
 }
 
-fn check(case: &Case, headers: &mut Tally, files: &mut Tally) -> Result<(), String> {
+fn check(case: &Case, headers: &mut Counter, files: &mut Counter) -> Result<(), String> {
     let text = case.text();
     let shown = || String::from_utf8_lossy(&text);
     let (verdicts, differences) =
@@ -158,7 +158,7 @@ fn check(case: &Case, headers: &mut Tally, files: &mut Tally) -> Result<(), Stri
 fn verdicts_differ_by_nothing_but_what_is_allowed() {
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::XorShift);
-    let tallies = RefCell::new((Tally::default(), Tally::default()));
+    let tallies = RefCell::new((Counter::default(), Counter::default()));
     let found = TestRunner::new_with_rng(config, rng).run(&Case::any(), |case| {
         let (headers, files) = &mut *tallies.borrow_mut();
         check(&case, headers, files).map_err(TestCaseError::fail)

@@ -2,7 +2,7 @@
 
 mod cache;
 
-use hf_meta::safetensors::Finding;
+use hf_meta::report::Finding;
 use hf_meta::{Client, Error, Source};
 
 use self::cache::{ALL, COMMIT, OLDER, Offline, write};
@@ -59,7 +59,7 @@ async fn repos_of_all_kinds_and_layouts() {
         offline.add(home, COMMIT, "deep/down/any.safetensors", &weights("x"), ALL[0]);
         let parsed = offline.parse(repo, "main").await.unwrap();
         assert_eq!(parsed.filepaths()[0].as_str(), "deep/down/any.safetensors", "{repo}");
-        assert_eq!(parsed.facts().findings, [Finding::PartlyListed], "{repo}");
+        assert_eq!(parsed.facts().findings, [Finding::PartialListing], "{repo}");
     }
 }
 
@@ -77,7 +77,7 @@ async fn what_the_commit_has_is_told_from_what_was_downloaded() {
     for unknown in ["", "{", r#"{"format_version":2,"files":{}}"#] {
         write(&tree, unknown);
         let parsed = parse().await.unwrap();
-        assert_eq!(parsed.facts().findings, [Finding::PartlyListed], "{unknown}");
+        assert_eq!(parsed.facts().findings, [Finding::PartialListing], "{unknown}");
     }
     let files =
         format!(r#"{{"{unet}":{{"size":9,"lfs_size":12}},"{vae}":{{"size":9,"blob_id":"x"}}}}"#);

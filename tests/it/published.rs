@@ -9,7 +9,7 @@ use crate::hub::{File, LocalHub};
 use crate::models::{self, Model};
 use crate::support;
 
-type Counts = &'static [(&'static str, u64)];
+type CountReport = &'static [(&'static str, u64)];
 
 /// What is known of a model.
 struct Published {
@@ -19,9 +19,9 @@ struct Published {
     bytes: [u64; 3],
     /// Parameters per dtype as huggingface.js counts them: packed weights unpacked, and what only unpacks them left
     /// out.
-    parameters: Counts,
+    parameters: CountReport,
     /// Elements per dtype, as stored.
-    elements: Counts,
+    elements: CountReport,
     /// The experts, how many of them a token is routed to, and the parameters that work on it.
     active: Option<(u64, u64, u64)>,
 }
@@ -40,7 +40,7 @@ async fn check(model: Model, published: Published) {
         figures["cost"]["seconds"] = json!(0);
     }
     assert_eq!(counted, summary, "without keeping headers");
-    let counts = |counts: Counts| json!(counts.iter().copied().collect::<BTreeMap<_, _>>());
+    let counts = |counts: CountReport| json!(counts.iter().copied().collect::<BTreeMap<_, _>>());
     assert_eq!(summary["parameterCount"], counts(published.parameters));
     assert_eq!(summary["elementCount"], counts(published.elements));
     let moe = parsed.facts().counting.moe;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use hf_meta::quantization::{Buffer, MixtureOfExperts};
-use hf_meta::safetensors::Finding;
+use hf_meta::count::{Buffer, MixtureOfExperts};
+use hf_meta::report::Finding;
 use hf_meta::{Client, Error, RetryPolicy, SafetensorsParseFromRepo};
 
 use crate::hub::{Fault, File, LocalHub, Repo};
@@ -117,7 +117,7 @@ async fn a_configuration_that_cannot_be_used_is_a_finding() {
         let parsed = support::parse(&hub, "org/model").await.unwrap();
         assert_eq!(counts(&parsed), rows(&STORED), "{config}");
         let findings = &parsed.facts().findings;
-        assert!(matches!(findings[..], [Finding::Config { .. }]), "{config}: {findings:?}");
+        assert!(matches!(findings[..], [Finding::UnusableConfig { .. }]), "{config}: {findings:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use futures::stream::{self, StreamExt};
 use hf_meta::Dtype;
-use hf_meta::quantization::TensorGroup;
+use hf_meta::count::TensorGroup;
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::{quantization, support};

@@ -2,8 +2,8 @@
 
 mod planted;
 
-use hf_meta::safetensors::Finding;
-use hf_meta::{Client, Verdict};
+use hf_meta::report::Finding;
+use hf_meta::{Client, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
@@ -22,7 +22,7 @@ fn tie(set: &mut Checkpoint, tied: bool) {
     set.replace("config.json", &config.to_string());
 }
 
-async fn verdict(repo: Repo) -> Verdict {
+async fn verdict(repo: Repo) -> VerifyReport {
     let hub = LocalHub::start([repo]).unwrap();
     support::client(&hub).model("org/planted").verify().await.unwrap()
 }
@@ -44,7 +44,10 @@ async fn single_files() {
     let claim = format!(r#"{{"__metadata__":{{"total_parameters":"7"}},{entry}}}"#);
     let cases = [
         (support::file(&format!("{{{entry}}}"), 2), vec![]),
-        (support::file(&claim, 2), vec![Finding::TotalParameters { declared: 7, found: 2 }]),
+        (
+            support::file(&claim, 2),
+            vec![Finding::TotalParametersMismatch { declared: 7, found: 2 }],
+        ),
     ];
     for (file, findings) in cases {
         let verdict = verdict(Repo::new("org/planted").file("model.safetensors", file)).await;
@@ -52,7 +55,11 @@ async fn single_files() {
     }
     let broken = Repo::new("org/planted").file("model.safetensors", File::whole("{}"));
     let verdict = verdict(broken).await;
-    assert!(matches!(verdict.findings[..], [Finding::BadHeader { .. }]), "{:?}", verdict.findings);
+    assert!(
+        matches!(verdict.findings[..], [Finding::MalformedHeader { .. }]),
+        "{:?}",
+        verdict.findings
+    );
     assert_eq!((verdict.files, verdict.valid_files), (1, 0));
 }
 
@@ -66,7 +73,8 @@ async fn a_server_that_fails() {
     let retry = hf_meta::RetryPolicy::default().attempts(1);
     let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
     let verdict = client.model("org/planted").verify().await.unwrap();
-    let [Finding::NotRead { file, .. }, Finding::NotInIndex { .. }] = &verdict.findings[..] else {
+    let [Finding::Unreadable { file, .. }, Finding::UnindexedTensor { .. }] = &verdict.findings[..]
+    else {
         panic!("{:?}", verdict.findings)
     };
     assert_eq!(file, SHARD);

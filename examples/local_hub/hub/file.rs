@@ -27,7 +27,7 @@ pub struct File {
 
 #[derive(Clone)]
 enum Stored {
-    Memory(Bytes),
+    HeaderCache(Bytes),
     Disk(PathBuf),
 }
 
@@ -45,7 +45,7 @@ impl File {
             stored_size: head.len() as u64,
             size: size.max(head.len() as u64),
             is_on_cdn: false,
-            stored: Stored::Memory(head),
+            stored: Stored::HeaderCache(head),
         }
     }
 
@@ -100,7 +100,7 @@ impl File {
 impl Stored {
     fn read(self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         match self {
-            Self::Memory(bytes) => {
+            Self::HeaderCache(bytes) => {
                 stream::iter([Ok(bytes.slice(index(range.start)..index(range.end)))]).boxed()
             }
             Self::Disk(path) => stream::once(read_disk(path, range)).try_flatten().boxed(),

@@ -1,6 +1,6 @@
 //! Calls that are refused: by limits, by the Hub, or before anything is asked for.
 
-use hf_meta::safetensors::HeaderError;
+use hf_meta::formats::safetensors::HeaderError;
 use hf_meta::{Client, Error};
 
 use crate::hub::{File, LocalHub, Repo};
@@ -104,6 +104,6 @@ fn settings_that_cannot_be() {
     let endpoint = Client::builder().endpoint("huggingface.co").build().unwrap_err();
     assert!(matches!(endpoint, Error::Endpoint { .. }));
     let token = Client::builder().token("hf_s3cr3t\n").build().unwrap_err();
-    assert!(matches!(token, Error::Token));
+    assert!(matches!(token, Error::MalformedToken));
     assert!(!chain(&token).contains("s3cr3t"));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hf_meta::safetensors::HeaderError;
+use hf_meta::formats::safetensors::HeaderError;
 
 use super::reading::{Entry, Reading};
 use super::tree::reference_knows;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hf_meta::safetensors::{HeaderError, HeaderLength};
+use hf_meta::formats::safetensors::{HeaderError, HeaderLength};
 use hf_meta::{SafetensorsFileHeader, TensorInfo};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, SafeTensorError};
@@ -171,17 +171,17 @@ fn wide(shape: &[usize]) -> Vec<u64> {
 }
 
 /// Tensors, parameters, scalars and bytes by the name of the dtype.
-type Counts = BTreeMap<String, [u64; 4]>;
+type CountReport = BTreeMap<String, [u64; 4]>;
 
-fn counts(header: &SafetensorsFileHeader) -> Counts {
+fn counts(header: &SafetensorsFileHeader) -> CountReport {
     let rows = header.parameter_count().rows().map(|(dtype, count)| {
         (dtype.to_string(), [count.tensors, count.elements, count.scalars, count.bytes])
     });
     rows.collect()
 }
 
-fn recount(reference: &Metadata) -> Counts {
-    let mut counts = Counts::new();
+fn recount(reference: &Metadata) -> CountReport {
+    let mut counts = CountReport::new();
     for tensor in reference.tensors().values() {
         let elements: u64 = wide(&tensor.shape).iter().product();
         let scalars = u64::from(tensor.shape.is_empty());

@@ -181,7 +181,7 @@ impl<'a> Bench<'a> {
     async fn call(&self, cell: Cell) -> Result<Result<SafetensorsParseFromRepo, Error>, Elapsed> {
         let client = match self.row.wait {
             // What a server asks of one cell, all that share a client wait for.
-            Wait::Asked => &client(&self.hub, self.row),
+            Wait::RepoArg => &client(&self.hub, self.row),
             _ => &self.client,
         };
         let model = client.model(cell.id());

@@ -23,7 +23,7 @@ pub(super) struct Row {
 pub(super) enum Wait {
     Nothing,
     /// A time that the server names.
-    Asked,
+    RepoArg,
     /// A deadline.
     Deadline,
 }
@@ -114,14 +114,14 @@ fn waits() -> Vec<Row> {
             First,
             status(429, &[("retry-after", &in_an_hour)]),
         )
-        .waits(Wait::Asked),
+        .waits(Wait::RepoArg),
         row("429, `Retry-After: 3600`", First, status(429, &[("retry-after", "3600")]))
-            .waits(Wait::Asked),
+            .waits(Wait::RepoArg),
         row("429, r=9 t=3600", First, status(429, &[("ratelimit", nearly)])),
-        row("429, r=0 t=3600", First, status(429, &[("ratelimit", empty)])).waits(Wait::Asked),
+        row("429, r=0 t=3600", First, status(429, &[("ratelimit", empty)])).waits(Wait::RepoArg),
         row("503, `Retry-After: 0`", First, status(503, &[("retry-after", "0")])),
         row("fine, r=0 t=3600", First, Fault::Header("ratelimit", empty.to_owned()))
-            .waits(Wait::Asked),
+            .waits(Wait::RepoArg),
         row("`X-HF-Warning`", First, Fault::Header("x-hf-warning", "a; b".to_owned())),
     ]
 }

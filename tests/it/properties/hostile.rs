@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use hf_meta::safetensors::HeaderLength;
+use hf_meta::formats::safetensors::HeaderLength;
 use hf_meta::{
     CommitSha, Endpoint, RepoId, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson,
     Source,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::safetensors::DtypeCount;
+use hf_meta::count::DtypeCount;
 use hf_meta::{SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;

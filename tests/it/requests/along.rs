@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
-use hf_meta::safetensors::IndexError;
+use hf_meta::formats::safetensors::IndexError;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, Progress, RetryPolicy};
 use tokio::sync::Notify;
 

@@ -61,7 +61,7 @@ async fn looks_have_an_upper_bound() {
     let hub = LocalHub::start((0..5).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     hub.inject(|_, _| Some(Fault::Stall));
     let mut settings = settings();
-    (settings.looks_at_once, settings.looks_waiting) = (1, 1);
+    (settings.max_concurrent_lookups, settings.looks_waiting) = (1, 1);
     let router = Arc::new(router(&hub, settings));
     let waiting: Vec<_> = (0..2)
         .map(|n| {
@@ -86,7 +86,7 @@ async fn looking_again_leaves_room_for_looking() {
     let hub = LocalHub::start((0..9).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     let mut settings = settings();
     (settings.fresh, settings.patience) = (Duration::ZERO, Duration::ZERO);
-    (settings.looks_at_once, settings.looks_waiting) = (1, 5);
+    (settings.max_concurrent_lookups, settings.looks_waiting) = (1, 5);
     let router = router(&hub, settings);
     let title = async |n: usize| get(&router, &format!("/badge/org/m{n}.svg")).await.title();
     for n in 0..8 {

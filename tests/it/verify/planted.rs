@@ -1,6 +1,6 @@
 //! Defects that are planted one by one, and what is said of each.
 
-use hf_meta::safetensors::Severity;
+use hf_meta::report::Severity;
 use serde_json::{Value, json};
 
 use super::{BLOOM, OTHER, SHARD, TENSOR, tie, verdict};

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hf_meta::quantization::{ModelConfig, Rules, Tally, calls_for_config};
+use hf_meta::count::{ModelConfig, Classifier, Counter, needs_config};
 use hf_meta::{SafetensorsFileHeader, TensorInfo};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
@@ -30,7 +30,7 @@ fuzz_target!(|json: &[u8]| {
     };
     check_sums(&config, &header(&PACKED));
     let plain = header(&PLAIN);
-    assert!(!tensors(&plain).any(|(name, info)| calls_for_config(name, &info)));
+    assert!(!tensors(&plain).any(|(name, info)| needs_config(name, &info)));
     assert_eq!(count(Some(&config), &plain), count(None, &plain));
 });
 
@@ -54,8 +54,8 @@ fn tensors(header: &SafetensorsFileHeader) -> impl Iterator<Item = (&str, Tensor
 }
 
 fn count(config: Option<&ModelConfig>, header: &SafetensorsFileHeader) -> u64 {
-    let rules = Rules::new(config, tensors(header));
-    let mut tally = Tally::default();
+    let rules = Classifier::new(config, tensors(header));
+    let mut tally = Counter::default();
     for (name, info) in tensors(header) {
         tally.add(&rules, name, &info).expect("small numbers");
     }
@@ -64,8 +64,8 @@ fn count(config: Option<&ModelConfig>, header: &SafetensorsFileHeader) -> u64 {
 
 /// Groups add up to the count, no element holds more than 32 parameters, and experts are a part.
 fn check_sums(config: &ModelConfig, header: &SafetensorsFileHeader) {
-    let rules = Rules::new(Some(config), tensors(header));
-    let mut tally = Tally::default();
+    let rules = Classifier::new(Some(config), tensors(header));
+    let mut tally = Counter::default();
     for (name, info) in tensors(header) {
         tally.add(&rules, name, &info).expect("small numbers");
     }

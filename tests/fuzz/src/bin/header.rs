@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hf_meta::safetensors::{DtypeCount, HeaderError, PREFIX_LENGTH};
+use hf_meta::count::{DtypeCount};
+
+use hf_meta::formats::safetensors::{HeaderError, PREFIX_LENGTH};
 use hf_meta::{Dtype, SafetensorsFileHeader, TensorInfo};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use hf_meta::safetensors::{IndexError, IndexOutline, IndexReader, NamesDigest};
+use hf_meta::formats::safetensors::{IndexError, IndexOutline, IndexReader, NamesDigest};
 use hf_meta::{RepoPath, SafetensorsIndexJson};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;

@@ -1,0 +1,86 @@
+//! What was asked for, as it was typed and as it was understood.
+
+use std::path::PathBuf;
+
+use hf_meta::{Endpoint, Source, SourceError};
+
+/// One argument.
+pub(crate) struct RepoArg {
+    pub(crate) source: Result<Source, SourceError>,
+    /// The argument without what must not be shown.
+    pub(crate) shown: String,
+}
+
+impl RepoArg {
+    pub(crate) fn new(text: &str, endpoint: &Endpoint) -> Self {
+        let source = match expand_home(text) {
+            Some(path) => Ok(Source::Local(path)),
+            None => Source::parse(text, endpoint),
+        };
+        let shown = source.as_ref().map_or_else(|_| without_secrets(text), ToString::to_string);
+        Self { source, shown }
+    }
+
+    /// Where a browser shows the files of the repo; `None` where it is no repo.
+    pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
+        match &self.source {
+            Ok(Source::Repo { repo, revision, .. }) => {
+                let revision = revision.clone().unwrap_or_default();
+                Some(format!("{endpoint}/{repo}/tree/{revision}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a shell makes of `~`, for those who quote it.
+fn expand_home(text: &str) -> Option<PathBuf> {
+    let rest = text.strip_prefix('~')?;
+    let home = std::env::home_dir()?;
+    if rest.is_empty() {
+        return Some(home);
+    }
+    Some(home.join(rest.strip_prefix(['/', '\\'])?))
+}
+
+/// A text that is no source may still be a URL with a signature or a password.
+fn without_secrets(text: &str) -> String {
+    let text =
+        text.split_once('?').map_or_else(|| text.to_owned(), |(text, _)| format!("{text}?…"));
+    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1)))
+    {
+        Some((scheme, rest)) if scheme != "hf" => format!("{scheme}://…@{rest}"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        RepoArg::new(text, &Endpoint::default()).shown
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for text in [
+            "https://example.org/x.safetensors?sig=s3cr3t",
+            "https://user:s3cr3t@example.org/x.safetensors",
+            "ftp://user:s3cr3t@example.org/x:y?sig=s3cr3t",
+            "https://[?sig=s3cr3t",
+        ] {
+            assert!(!shown(text).contains("s3cr3t"), "{}", shown(text));
+        }
+        assert_eq!(shown("hf://org/name@main/x"), "hf://org/name@main/x");
+    }
+
+    #[test]
+    fn the_home_folder() {
+        let home = std::env::home_dir().unwrap();
+        assert_eq!(expand_home("~"), Some(home.clone()));
+        assert_eq!(expand_home("~/gpt2"), Some(home.join("gpt2")));
+        assert_eq!(expand_home("~bob/x"), None);
+        assert_eq!(expand_home("gpt2"), None);
+    }
+}

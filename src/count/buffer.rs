@@ -1,0 +1,95 @@
+//! Tensors that are stored with a model and were never trained.
+
+use std::fmt;
+
+use crate::formats::TensorInfo;
+
+/// A tensor that is computed, not learned, and that older versions of libraries saved all the same.
+///
+/// It is stored like a weight and is part of every documented count, so it stays in ours; it is listed
+/// apart. What a tensor is, is told by its name, and by its shape where a weight could have the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Buffer {
+    /// Which positions an attention may look at: gpt2's `attn.bias`.
+    AttentionMask,
+    /// The numbers of the positions, or of the types of tokens.
+    Ids,
+    /// The frequencies of rotary embeddings, or their sines and cosines.
+    RotaryFrequencies,
+    /// Which relative position two places of a window have to each other.
+    RelativePositions,
+    /// The running statistics of a batch normalization.
+    Statistics,
+}
+
+impl Buffer {
+    /// What buffer a tensor is; `None` for a weight, or for anything that is not known.
+    #[must_use]
+    pub fn of(name: &str, info: &TensorInfo) -> Option<Self> {
+        let mut parts = name.rsplit('.');
+        let (suffix, parent) = (parts.next()?, parts.next().unwrap_or_default());
+        match suffix {
+            "bias" if parent.starts_with("att") && is_mask(&info.shape) => {
+                Some(Self::AttentionMask)
+            }
+            "masked_bias" | "attn_mask" | "causal_mask" => Some(Self::AttentionMask),
+            "position_ids" | "token_type_ids" => Some(Self::Ids),
+            "inv_freq" | "cos_cached" | "sin_cached" | "freqs_cis" => Some(Self::RotaryFrequencies),
+            "relative_position_index" | "relative_coords_table" => Some(Self::RelativePositions),
+            "running_mean" | "running_var" | "num_batches_tracked" => Some(Self::Statistics),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a shape is that of a mask over positions, `[1, 1, n, n]`. The bias of a layer has one
+/// dimension.
+fn is_mask(shape: &[u64]) -> bool {
+    matches!(shape, [1, 1, rows, columns] if rows == columns)
+}
+
+impl fmt::Display for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AttentionMask => "attention mask",
+            Self::Ids => "position or token type ids",
+            Self::RotaryFrequencies => "rotary frequencies",
+            Self::RelativePositions => "relative positions",
+            Self::Statistics => "batch-norm statistics",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::Dtype;
+
+    #[test]
+    fn names_and_shapes() {
+        let cases: [(&str, &[u64], Option<Buffer>); 16] = [
+            ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
+            ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
+            ("h.0.attn.bias", &[2304], None),
+            ("h.0.attn.bias", &[1, 1, 8, 16], None),
+            ("h.0.attn.c_attn.bias", &[1, 1, 8, 8], None),
+            ("conv.bias", &[1, 1, 8, 8], None),
+            ("h.0.attention.masked_bias", &[], Some(Buffer::AttentionMask)),
+            ("roberta.embeddings.position_ids", &[1, 514], Some(Buffer::Ids)),
+            ("position_ids", &[1, 514], Some(Buffer::Ids)),
+            ("model.rotary_emb.inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
+            ("attn.relative_position_index", &[49, 49], Some(Buffer::RelativePositions)),
+            ("attn.relative_position_bias_table", &[169, 3], None),
+            ("bn1.running_mean", &[64], Some(Buffer::Statistics)),
+            ("bn1.weight", &[64], None),
+            ("h.0.mlp.gate.e_score_correction_bias", &[256], None),
+            ("", &[1], None),
+        ];
+        for (name, shape, expected) in cases {
+            let info =
+                TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (0, 0) };
+            assert_eq!(Buffer::of(name, &info), expected, "{name} {shape:?}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! compressed-tensors: any integer may hold packed weights, in groups of modules of different widths.
+
+use super::Tensor;
+use crate::count::json_object::{Object, read};
+use crate::count::packing::{bits_of_format, container_bits};
+use crate::count::patterns::{Exclusions, MOST_WILDCARDS, Targets, weight_module};
+use crate::count::{ConfigError, CountedAs, Packing};
+
+#[derive(Clone, Debug)]
+pub(in crate::count) struct CompressedTensors {
+    groups: Vec<Group>,
+    /// The width in modules of no group; `None` where they are not packed.
+    elsewhere: Option<u32>,
+}
+
+/// Modules, and the width of their packed weights; `None` where they are not packed.
+#[derive(Clone, Debug)]
+struct Group {
+    targets: Targets,
+    bits: Option<u32>,
+}
+
+impl CompressedTensors {
+    pub(super) fn new(config: &Object<'_>) -> Result<Self, ConfigError> {
+        let groups = config.get::<Object>("config_groups");
+        let groups: Vec<_> = groups
+            .iter()
+            .flat_map(Object::entries)
+            .filter_map(|(_, group)| read::<Object>(group))
+            .map(|group| (bits(&group), group))
+            .collect();
+        let first = groups.iter().find_map(|(bits, _)| bits.filter(|&bits| bits > 0));
+        let width = |own: Option<u32>, format: Option<String>| {
+            let format = format.or_else(|| config.get("format"))?;
+            let is_packed = format.to_lowercase().ends_with("pack-quantized");
+            is_packed.then(|| own.or(first).or_else(|| bits_of_format(&format)).unwrap_or(4))
+        };
+        // Each group is asked for each packed tensor, like a pattern.
+        let mut wildcards = groups.len();
+        let group = |(own, group): &(Option<u32>, Object<'_>)| {
+            let targets = Targets::new(group.strings("targets"))?;
+            wildcards += targets.wildcards();
+            Ok(Group { targets, bits: width(*own, group.get("format")) })
+        };
+        let groups = groups.iter().map(group).collect::<Result<_, _>>()?;
+        if wildcards > MOST_WILDCARDS {
+            return Err(ConfigError::TooManyPatterns { limit: MOST_WILDCARDS });
+        }
+        Ok(Self { groups, elsewhere: width(None, None) })
+    }
+
+    pub(super) fn judge(&self, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
+        container_bits(tensor.dtype)?;
+        let module = weight_module(tensor.name);
+        let group = self.groups.iter().find(|group| group.targets.match_module(module));
+        let bits = group.map_or(self.elsewhere, |group| group.bits)?;
+        let packing = Packing::dense(tensor.dtype, bits)?;
+        (!exclusions.contain(tensor.name)).then_some(CountedAs::Unpacked(packing))
+    }
+}
+
+/// `num_bits` of the weights of a group; a negative one is no width, like 0.
+fn bits(group: &Object<'_>) -> Option<u32> {
+    let bits: i64 = group.get::<Object>("weights")?.get("num_bits")?;
+    Some(bits.clamp(0, i64::from(u32::MAX)).try_into().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::count::ModelConfig;
+    use crate::count::methods::cases::check;
+    use crate::formats::Dtype;
+
+    fn config(rest: &str) -> String {
+        format!(r#"{{"quantization_config":{{"quant_method":"compressed-tensors",{rest}}}}}"#)
+    }
+
+    #[test]
+    fn widths_and_containers() {
+        let packed = "m.weight_packed";
+        let cases = [
+            (4, Dtype::I32, "unpacked ×8"),
+            (4, Dtype::U8, "unpacked ×2"),
+            (2, Dtype::I32, "unpacked ×16"),
+            (3, Dtype::I32, "unpacked ×32/3"),
+            (8, Dtype::I32, "unpacked ×4"),
+            (8, Dtype::I8, "as stored"),
+            (0, Dtype::I32, "as stored"),
+            (-4, Dtype::I32, "as stored"),
+            (4, Dtype::BF16, "as stored"),
+            (4, Dtype::I64, "as stored"),
+        ];
+        for (bits, dtype, expected) in cases {
+            let groups = format!(r#""g":{{"targets":["m"],"weights":{{"num_bits":{bits}}}}}"#);
+            let config =
+                config(&format!(r#""format":"pack-quantized","config_groups":{{{groups}}}"#));
+            check(&config, &[(packed, dtype, expected)]);
+        }
+    }
+
+    #[test]
+    fn formats() {
+        let cases = [
+            (r#""format":"mxfp4-pack-quantized""#, "unpacked ×2"),
+            (r#""format":"NVFP4-Pack-Quantized""#, "unpacked ×2"),
+            (r#""format":"pack-quantized""#, "unpacked ×2"),
+            (r#""format":"int-quantized""#, "as stored"),
+            (r#""format":"int2-pack-quantized""#, "unpacked ×4"),
+            (r#""format":7"#, "as stored"),
+            (r#""format":null"#, "as stored"),
+            (r#""config_groups":{"g":{"targets":["m"],"format":"pack-quantized"}}"#, "unpacked ×2"),
+            (r#""config_groups":{"g":{"targets":["n"],"format":"pack-quantized"}}"#, "as stored"),
+        ];
+        for (rest, expected) in cases {
+            check(&config(rest), &[("m.weight_packed", Dtype::U8, expected)]);
+        }
+    }
+
+    #[test]
+    fn groups_have_an_end() {
+        for (targets, most) in [("", 256), (r#""re:a","re:b""#, 85)] {
+            for (groups, is_ok) in [(most, true), (most + 1, false)] {
+                let group = |n| format!(r#""g{n}":{{"targets":[{targets}]}}"#);
+                let groups = (0..groups).map(group).collect::<Vec<_>>().join(",");
+                let config = config(&format!(r#""config_groups":{{{groups}}}"#));
+                assert_eq!(ModelConfig::from_json(config.as_bytes()).is_ok(), is_ok);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_group_that_names_a_module() {
+        let config = config(
+            r#""format":"pack-quantized","ignore":["re:.*router.*","lm_head"],"config_groups":{
+                "z":{"targets":["re:.*mlp.*"],"weights":{"num_bits":4}},
+                "a":{"targets":["re:.*attn.*","re:.*mlp.*"],"weights":{"num_bits":8}},
+                "b":{"targets":["q"],"weights":null},
+                "c":{"targets":["d"],"format":"dense","weights":{"num_bits":2}}}"#,
+        );
+        check(
+            &config,
+            &[
+                ("h.mlp.weight_packed", Dtype::I32, "unpacked ×8"),
+                ("h.attn.weight_packed", Dtype::I32, "unpacked ×4"),
+                ("q.weight_packed", Dtype::I32, "unpacked ×8"),
+                ("d.weight_packed", Dtype::I32, "as stored"),
+                ("other.weight_packed", Dtype::I32, "unpacked ×8"),
+                ("h.router.weight_packed", Dtype::I32, "as stored"),
+                ("lm_head.weight_packed", Dtype::I32, "as stored"),
+                ("lm_head.weight_scale", Dtype::BF16, "scale, not counted"),
+                ("h.mlp.weight_shape", Dtype::I64, "shape of a packed weight, not counted"),
+                ("h.mlp.weight_g_idx", Dtype::I32, "column order, not counted"),
+                ("h.mlp.weight_zero_point", Dtype::I32, "zero point, not counted"),
+                ("h.mlp.input_global_scale", Dtype::F32, "scale, not counted"),
+            ],
+        );
+    }
+}

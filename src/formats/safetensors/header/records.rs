@@ -1,0 +1,118 @@
+//! Tensors as they are kept: packed, in fewer bytes than their JSON had.
+
+use crate::formats::{Dtype, TensorInfo};
+
+/// One record per tensor: dtype, rank, dimensions, begin and length of the data. Every number is in
+/// LEB128, seven bits to a byte, and so never longer than its decimal digits: whatever a header
+/// lists, this is smaller. A `Vec` per shape would make a hostile one many times as large.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Records {
+    bytes: Vec<u8>,
+    starts: Vec<u32>,
+}
+
+/// The tag of a dtype that is none of [`Dtype::KNOWN`]; its name follows.
+const OTHER: u8 = u8::MAX;
+
+impl Records {
+    pub(super) fn push(&mut self, tensor: &TensorInfo) {
+        let (begin, end) = tensor.data_offsets;
+        #[expect(clippy::cast_possible_truncation, reason = "a record is shorter than its JSON")]
+        self.starts.push(self.bytes.len() as u32);
+        self.push_dtype(&tensor.dtype);
+        self.push_number(tensor.shape.len() as u64);
+        for &length in &tensor.shape {
+            self.push_number(length);
+        }
+        self.push_number(begin);
+        self.push_number(end - begin);
+    }
+
+    pub(super) fn get(&self, at: usize) -> TensorInfo {
+        let mut rest = Rest(&self.bytes[self.starts[at] as usize..]);
+        let dtype = rest.dtype();
+        let shape = (0..rest.number()).map(|_| rest.number()).collect();
+        let begin = rest.number();
+        TensorInfo { dtype, shape, data_offsets: (begin, begin + rest.number()) }
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.starts.shrink_to_fit();
+    }
+
+    fn push_dtype(&mut self, dtype: &Dtype) {
+        self.bytes.push(dtype.rank().unwrap_or(OTHER));
+        if let Dtype::Other(_) = dtype {
+            self.push_number(dtype.as_str().len() as u64);
+            self.bytes.extend_from_slice(dtype.as_str().as_bytes());
+        }
+    }
+
+    fn push_number(&mut self, mut number: u64) {
+        while number > 0x7f {
+            self.bytes.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number.to_le_bytes()[0]);
+    }
+}
+
+/// What is still to be read of the records. They are our own, so nothing in them can be wrong.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn byte(&mut self) -> u8 {
+        self.0.split_off_first().copied().unwrap_or_default()
+    }
+
+    fn number(&mut self) -> u64 {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte();
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return number;
+            }
+            shift += 7;
+        }
+    }
+
+    fn dtype(&mut self) -> Dtype {
+        match self.byte() {
+            OTHER => {
+                let length = usize::try_from(self.number()).unwrap_or_default();
+                let name = self.0.split_off(..length).unwrap_or_default();
+                String::from_utf8_lossy(name).as_ref().into()
+            }
+            rank => Dtype::KNOWN[usize::from(rank)].clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_comes_out() {
+        let info = |dtype: &str, shape: &[u64], data_offsets| TensorInfo {
+            dtype: dtype.into(),
+            shape: shape.to_vec(),
+            data_offsets,
+        };
+        let tensors = [
+            info("BF16", &[50_257, 768], (0, 77_194_752)),
+            info("F64", &[], (127, 128)),
+            info("dtype of the future, ß", &[1 << 63, 0, u64::MAX], (u64::MAX - 1, u64::MAX)),
+            info("", &[0x7f, 0x80, 0x3fff, 0x4000], (1 << 35, 1 << 36)),
+        ];
+        let mut records = Records::default();
+        for tensor in &tensors {
+            records.push(tensor);
+        }
+        for (at, tensor) in tensors.iter().enumerate() {
+            assert_eq!(records.get(at), *tensor);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The JSON of an index, read entry by entry.
+
+use serde::de::IgnoredAny;
+
+use super::Entries;
+use super::frame::Frame;
+use super::metadata::{Metadata, Plain};
+use super::shards::Shards;
+use super::text::{Stop, Text};
+use crate::formats::safetensors::{DetectedFormat, IndexError};
+
+/// What an index lists, as far as it is read.
+#[derive(Debug, Default)]
+pub(super) struct Listing<E> {
+    stage: Stage,
+    dtype: Option<String>,
+    metadata: Option<Metadata>,
+    has_weight_map: bool,
+    pub(super) shards: Shards,
+    entries: E,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    /// The index.
+    #[default]
+    Start,
+    /// An entry of the index, or its end.
+    Index { is_first: bool },
+    /// An entry of the `weight_map`, or its end.
+    WeightMap { is_first: bool },
+    /// Nothing more.
+    End,
+}
+
+impl<E: Entries> Listing<E> {
+    /// Reads to the end of a text that the index ends with. Wherever it stops before, all that is
+    /// complete is taken, and the text is read as far as that.
+    pub(super) fn read(&mut self, text: &mut Text<'_>) -> Result<(), Stop> {
+        loop {
+            text.skip_space();
+            let start = text.at;
+            let next = match self.stage {
+                Stage::Start => start_of_index(text),
+                Stage::Index { is_first } => self.index_entry(text, is_first),
+                Stage::WeightMap { is_first } => self.tensor(text, is_first),
+                Stage::End if text.rest().is_empty() => return Ok(()),
+                Stage::End => Err(text.flaw("expected nothing more")),
+            };
+            match next {
+                Ok(stage) => self.stage = stage,
+                Err(stop) => {
+                    text.at = start;
+                    return Err(stop);
+                }
+            }
+        }
+    }
+
+    fn index_entry(&mut self, text: &mut Text<'_>, is_first: bool) -> Result<Stage, Stop> {
+        if !text.goes_on(is_first)? {
+            return Ok(Stage::End);
+        }
+        let key = text.key()?;
+        match &*key {
+            "dtype" if self.dtype.is_some() => return Err(text.flaw("`dtype` occurs twice")),
+            "dtype" => self.dtype = text.value::<Plain>()?.text(),
+            "metadata" if self.metadata.is_some() => {
+                return Err(text.flaw("`metadata` occurs twice"));
+            }
+            "metadata" => self.metadata = Some(text.value()?),
+            "weight_map" if self.has_weight_map => {
+                return Err(text.flaw("`weight_map` occurs twice"));
+            }
+            "weight_map" => {
+                text.expect(b'{', "expected a `weight_map`, an object of shard names by tensor")?;
+                self.has_weight_map = true;
+                return Ok(Stage::WeightMap { is_first: true });
+            }
+            _ => drop(text.value::<IgnoredAny>()?),
+        }
+        Ok(Stage::Index { is_first: false })
+    }
+
+    #[inline]
+    fn tensor(&mut self, text: &mut Text<'_>, is_first: bool) -> Result<Stage, Stop> {
+        if !text.goes_on(is_first)? {
+            return Ok(Stage::Index { is_first: false });
+        }
+        let tensor = text.key()?;
+        let shard = text.string("expected the name of a shard, a string")?;
+        let place = match self.shards.again(shard.bytes) {
+            Some(place) => place,
+            None => self.shards.place(&tensor, &shard.decode()?)?,
+        };
+        self.entries.take(&tensor, place);
+        Ok(Stage::WeightMap { is_first: false })
+    }
+
+    /// Whether the index has ended.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.stage, Stage::End)
+    }
+
+    pub(super) fn finish(self) -> Result<E::Index, IndexError> {
+        if !self.has_weight_map {
+            return Err(IndexError::NoWeightMap);
+        }
+        let Self { dtype, metadata, shards: Shards { paths: shards, .. }, entries, .. } = self;
+        if shards.is_empty() {
+            return Err(IndexError::EmptyWeightMap);
+        }
+        let mut frame = Frame { dtype, metadata: metadata.and_then(|metadata| metadata.0), shards };
+        let ranks = frame.sort_shards();
+        entries.finish(frame, &ranks)
+    }
+}
+
+fn start_of_index(text: &mut Text<'_>) -> Result<Stage, Stop> {
+    if text.peek()? == b'{' {
+        text.at += 1;
+        return Ok(Stage::Index { is_first: true });
+    }
+    let rest = text.rest().trim_ascii_start();
+    match DetectedFormat::recognize(rest) {
+        Some(impostor) => Err(IndexError::NotAnIndex { impostor }.into()),
+        None if DetectedFormat::is_possible(rest) => Err(Stop::Incomplete),
+        None => Err(text.flaw("expected an index, an object with a `weight_map`")),
+    }
+}

@@ -1,0 +1,237 @@
+//! The index of a sharded set of weights.
+
+mod flaw;
+mod frame;
+mod listing;
+mod metadata;
+mod outline;
+mod reader;
+mod shards;
+mod text;
+
+use std::fmt::Debug;
+
+use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
+use serde_json::{Map, Value};
+
+use self::frame::Frame;
+pub use self::outline::IndexOutline;
+pub use self::reader::IndexReader;
+use super::digest::NamesDigest;
+use super::{IndexError, SafetensorsFileHeader};
+use crate::formats::names::{LONGEST, NameList, Names};
+use crate::formats::{RepoPath, clip};
+
+/// The checked index of a sharded repo, `model.safetensors.index.json`.
+///
+/// Serializes to the JSON it came from, less keys that huggingface.js does not know either, and less
+/// values of `metadata` that are objects or arrays: nobody writes those, and nesting is how a small
+/// file becomes a large value.
+///
+/// ```
+/// use hf_meta::SafetensorsIndexJson;
+///
+/// let json = br#"{"metadata":{"total_size":24},"weight_map":{"w":"model-00001-of-00001.safetensors"}}"#;
+/// let index = SafetensorsIndexJson::from_json(json)?;
+/// assert_eq!(index.shards()[0].as_str(), "model-00001-of-00001.safetensors");
+/// # Ok::<(), hf_meta::formats::safetensors::IndexError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafetensorsIndexJson {
+    frame: Frame,
+    tensors: Names,
+    /// For each tensor the place of its shard among the shards: a name per shard is kept, not one per
+    /// tensor.
+    places: Vec<u16>,
+}
+
+impl SafetensorsIndexJson {
+    /// The most bytes of an index that are read, the limit of huggingface.js. The longest known has
+    /// 60 MB for 497,000 tensors.
+    pub const DEFAULT_LIMIT: u64 = 250_000_000;
+
+    /// The most shards that an index may name, the limit of huggingface.js.
+    pub const MAX_SHARDS: usize = 10_000;
+
+    /// Parses an index, and checks that every tensor stands in it once, in a shard with the name of
+    /// a safetensors file beside or below the index.
+    ///
+    /// # Errors
+    ///
+    /// The first broken rule, with the tensor that breaks it.
+    pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
+        let mut reader = IndexReader::default();
+        reader.feed(json)?;
+        reader.finish()
+    }
+
+    /// The index of shards that have none, of at most [`Self::MAX_SHARDS`], from their headers.
+    pub(crate) fn of_shards(
+        headers: &[(RepoPath, SafetensorsFileHeader)],
+    ) -> Result<Self, IndexError> {
+        let (mut names, mut places, mut length) = (NameList::default(), Vec::new(), 0);
+        for (place, (_, header)) in (0_u16..).zip(headers) {
+            for (tensor, _) in header.tensors() {
+                length += tensor.len();
+                if length > LONGEST {
+                    return Err(IndexError::too_long());
+                }
+                names.push(tensor);
+                places.push(place);
+            }
+        }
+        let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
+        let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        let frame = Frame { shards, ..Frame::default() };
+        Ok(Self { frame, tensors, places })
+    }
+
+    /// The shards, each once, in the order of their names.
+    #[must_use]
+    pub fn shards(&self) -> &[RepoPath] {
+        &self.frame.shards
+    }
+
+    /// Every tensor with the shard that the index puts it into, in the order of the index.
+    #[must_use]
+    pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
+        self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
+    }
+
+    /// The shard that the index puts a tensor into.
+    #[must_use]
+    pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
+        self.tensors.position(tensor).map(|at| self.at(self.places[at]))
+    }
+
+    fn at(&self, place: u16) -> &RepoPath {
+        &self.frame.shards[usize::from(place)]
+    }
+
+    /// The `metadata` of the index, as it stands there.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Map<String, Value>> {
+        self.frame.metadata.as_ref()
+    }
+
+    /// The bytes of all tensors together, as the index claims them.
+    #[must_use]
+    pub fn total_size(&self) -> Option<u64> {
+        self.frame.total_size()
+    }
+
+    /// The parameters of all tensors together, as the index claims them (`total_parameters`). A
+    /// claim, not a count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
+    #[must_use]
+    pub fn declared_total(&self) -> Option<u64> {
+        self.frame.declared_total()
+    }
+}
+
+impl Serialize for SafetensorsIndexJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct WeightMap<'a>(&'a SafetensorsIndexJson);
+
+        impl Serialize for WeightMap<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(Some(self.0.tensors.len()))?;
+                self.0
+                    .weight_map()
+                    .try_for_each(|(tensor, shard)| map.serialize_entry(tensor, shard))?;
+                map.end()
+            }
+        }
+
+        let mut index = serializer.serialize_struct("SafetensorsIndexJson", 3)?;
+        if let Some(dtype) = &self.frame.dtype {
+            index.serialize_field("dtype", dtype)?;
+        }
+        if let Some(metadata) = &self.frame.metadata {
+            index.serialize_field("metadata", metadata)?;
+        }
+        index.serialize_field("weight_map", &WeightMap(self))?;
+        index.end()
+    }
+}
+
+/// What to say of a tensor that two headers hold.
+fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
+    let mut shards = headers.iter().filter(|(_, header)| header.tensor(&tensor).is_some());
+    let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
+    let (first, second) = (next(), next());
+    IndexError::InTwoShards { tensor, first, second }
+}
+
+/// What an [`IndexReader`] can make of an index.
+pub trait FromIndex: Sized + Send + 'static {
+    /// What it keeps of the `weight_map` on the way.
+    type Entries: Entries<Index = Self> + Send;
+
+    /// The shards, each once, in the order of their names.
+    fn shards(&self) -> &[RepoPath];
+
+    /// The names of the tensors of each shard, in the order of the shards.
+    fn digests(&self) -> Vec<NamesDigest>;
+}
+
+/// Takes the entries of a `weight_map`, in the order of the index.
+pub trait Entries: Debug + Default {
+    /// What becomes of them.
+    type Index;
+
+    /// Takes a tensor with the place of its shard among those that were named so far.
+    fn take(&mut self, tensor: &str, place: u16);
+
+    /// Ends the index. The shards are sorted now; `ranks` has the new place of each by its old one.
+    ///
+    /// # Errors
+    ///
+    /// When the entries break a rule together.
+    fn finish(self, frame: Frame, ranks: &[u16]) -> Result<Self::Index, IndexError>;
+}
+
+/// Every tensor, and for each of them the place of its shard.
+#[derive(Debug, Default)]
+pub struct Tensors {
+    names: NameList,
+    places: Vec<u16>,
+}
+
+impl FromIndex for SafetensorsIndexJson {
+    type Entries = Tensors;
+
+    fn shards(&self) -> &[RepoPath] {
+        self.shards()
+    }
+
+    fn digests(&self) -> Vec<NamesDigest> {
+        let mut digests = vec![NamesDigest::default(); self.shards().len()];
+        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
+            digests[usize::from(place)].add(tensor);
+        }
+        digests
+    }
+}
+
+impl Entries for Tensors {
+    type Index = SafetensorsIndexJson;
+
+    fn take(&mut self, tensor: &str, place: u16) {
+        self.names.push(tensor);
+        self.places.push(place);
+    }
+
+    fn finish(mut self, frame: Frame, ranks: &[u16]) -> Result<SafetensorsIndexJson, IndexError> {
+        let tensors = self.names.into_names();
+        let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
+        self.places.iter_mut().for_each(|place| *place = ranks[usize::from(*place)]);
+        Ok(SafetensorsIndexJson { frame, tensors, places: self.places })
+    }
+}
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod pieces;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! Indexes that arrive in pieces.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::*;
+use crate::formats::safetensors::DetectedFormat;
+
+fn read<'a, T: FromIndex>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<T, IndexError> {
+    let mut reader = IndexReader::default();
+    pieces.into_iter().try_for_each(|piece| reader.feed(piece))?;
+    reader.finish()
+}
+
+/// A verdict without the words of a parser, which differ.
+fn wordless<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
+    verdict.map_err(|error| match error {
+        IndexError::Json { .. } => IndexError::Json { message: String::new() },
+        other => other,
+    })
+}
+
+/// Checks that an outline says what the index does, so far as it can.
+fn check_outline(
+    outline: Result<IndexOutline, IndexError>,
+    index: &Result<SafetensorsIndexJson, IndexError>,
+) {
+    match (outline, index) {
+        (Ok(outline), Ok(index)) => {
+            assert_eq!(outline.frame, index.frame);
+            assert!(outline.is_distinct());
+            for (at, shard) in index.shards().iter().enumerate() {
+                let tensors = index.weight_map().filter(|&(_, other)| other == shard);
+                let names: NamesDigest = tensors.map(|(tensor, _)| tensor).collect();
+                assert_eq!(outline.names()[at], names, "{shard}");
+            }
+        }
+        (Ok(outline), Err(IndexError::DuplicateTensor { .. })) => assert!(!outline.is_distinct()),
+        (outline, index) => assert_eq!(outline.err().as_ref(), index.as_ref().err()),
+    }
+}
+
+/// Checks that pieces make no difference, nor does it that the reader is not `serde_json`.
+fn check(json: &[u8], pieces: &[&[u8]]) {
+    let whole = SafetensorsIndexJson::from_json(json);
+    assert_eq!(wordless(whole.clone()), wordless(oracle::from_json(json)));
+    assert_eq!(read(pieces.iter().copied()), whole);
+    check_outline(read(pieces.iter().copied()), &whole);
+}
+
+const INDEXES: &[&str] = &[
+    "",
+    "{",
+    "{}",
+    "[]",
+    " \u{c} <html>",
+    "\u{c}{}",
+    "version https://git-lfs.github.com/spec/v1",
+    "vers",
+    "PK\u{3}\u{4}",
+    "GGUF",
+    "null",
+    r#"{"weight_map":{}}"#,
+    r#"{"weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"weight_map":{"w":"a.safetensors"}} {"#,
+    r#"{"weight_map":{"w":"a.safetensors"},}"#,
+    r#"{"weight_map":{"w":"a.safetensors",}}"#,
+    r#"{"weight_map":{"w":"../a.safetensors"}"#,
+    r#"{"weight_map":{"w":"a.bin"}"#,
+    r#"{"weight_map":{"w":"a.safetensors","w":"a.safetensors"}}"#,
+    r#"{"weight_map":{"w":"a.safetensors","v":"b.safetensors","w":"b.safetensors"}}"#,
+    r#"{"weight_map":{"\u00df\ud83d\ude00\"\\":"\u0061.safetensors","ß😀":"a.safetensors"}}"#,
+    r#"{"weight_map":{"\ud83d":"a.safetensors"}}"#,
+    r#"{"weight_map":{"\x":"a.safetensors"}}"#,
+    r#"{"w\u0065ight_map":{"w":"a.safetensors"},"weight_map":{}}"#,
+    r#"{"metadata":null,"metadata":{},"weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"dtype":null,"dtype":1,"dtype":"a","weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"metadata":{"a":[1],"a":2,"b":1.5e3},"x":-0.5e-3,"y":1e999,"weight_map":{"w":"a.safetensors"}}"#,
+    "{\"metadata\":[\n1],\n\"weight_map\":{}}",
+    r#"{"metadata":{"a":1e999},"weight_map":{"w":"a.safetensors"}}"#,
+    r#"{"x":[{"a":[1,-2.5,"]"]},true,false,null],"weight_map":{"w":"a.safetensors"},"z":7}"#,
+    "{\r\n\t\"weight_map\" : {\n \"w\" :\"a.safetensors\" , \"v\"\n:\n\"b/c.safetensors\"\n}\n}\n",
+    "{\n\"weight_map\": {\n<<<<<<< HEAD\n\"w\": \"a.safetensors\"\n",
+    "{\n\"weight_map\" 1,\n<<<<<< \n<<<<<<<\n <<<<<<< \n<<<<<<< HEAD",
+    "{\"weight_map\": <<<<<<< HEAD",
+    "{\"w\":\"\n<<<<<<< HEAD\n",
+];
+
+#[test]
+fn pieces_make_no_difference() {
+    for json in INDEXES {
+        let json = json.as_bytes();
+        check(json, &json.chunks(1).collect::<Vec<_>>());
+        for at in 0..=json.len() {
+            check(json, &[&json[..at], b"", &json[at..]]);
+        }
+    }
+}
+
+#[test]
+fn entries_that_wait_behind_a_long_one_are_not_counted_twice() {
+    let long = "x".repeat(5_000);
+    for end in ["", ",", ",\"b\":1", ",\"b\":1,\n\"weight_map\"", ",\n<<<<<<< HEAD\n"] {
+        let json = format!("{{\"a\":\"{long}\"{end}");
+        let json = json.as_bytes();
+        check(json, &[&json[..4_500], &json[4_500..]]);
+    }
+}
+
+/// Indexes as writers make them, broken by a few pieces of damage.
+fn index() -> impl Strategy<Value = Vec<u8>> {
+    let damage: Vec<&[u8]> = vec![
+        b"",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b" ",
+        b"\n",
+        b"\"",
+        b"\\",
+        b"\\u0041",
+        b"\\ud83d",
+        b"0",
+        b"-1",
+        b"1e5",
+        b"\0",
+        b"\x1f",
+        b"\x7f",
+        b"\xff",
+        b"\xc3",
+        b"\xc3\x9f",
+        b"null",
+        b"\n<<<<<<< ",
+        b"<",
+        b"version ",
+        b"\"weight_map\"",
+        b"\"metadata\"",
+        b"\"dtype\"",
+        b"\"a\":1",
+        b"..",
+        b".bin",
+    ];
+    let damage = vec((any::<Index>(), 0_usize..4, select(damage)), 0..3);
+    let tensor = (0_u8..9, select(vec!["a", "b", "c/d", "c/e"]))
+        .prop_map(|(name, shard)| format!(r#""h.{name}": "{shard}.safetensors""#));
+    let weight_map = vec(tensor, 0..6)
+        .prop_map(|tensors| format!("\"weight_map\": {{\n  {}\n}}", tensors.join(",\n  ")));
+    let other = select(vec![
+        r#""metadata": {"total_size": 1.5e9, "total_parameters": "7", "x": {"y": [1]}}"#.to_owned(),
+        r#""metadata":null"#.to_owned(),
+        r#""dtype":"BF16""#.to_owned(),
+        r#""more":[{"a":[]},-1.25E+2,"\"]"]"#.to_owned(),
+    ]);
+    let entries = vec(prop_oneof![weight_map, other], 0..5);
+    (entries, damage).prop_map(|(entries, damage)| {
+        let mut json = format!("{{{}}}", entries.join(",\n")).into_bytes();
+        for (at, length, piece) in damage {
+            let at = at.index(json.len());
+            let end = json.len().min(at + length);
+            json.splice(at..end, piece.iter().copied());
+            json.push(b'\n');
+        }
+        json
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn any_pieces_of_any_index(json in index(), cuts in vec(any::<Index>(), 0..6)) {
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(json.len() + 1)).collect();
+        cuts.sort_unstable();
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([json.len()]);
+        let pieces: Vec<_> = starts.zip(ends).map(|(start, end)| &json[start..end]).collect();
+        check(&json, &pieces);
+    }
+}
+
+#[test]
+fn long_entries_are_read_from_short_pieces() {
+    let long = "x\\n".repeat(30_000);
+    let json = format!(
+        r#"{{"metadata":{{"a":"{long}"}},"x":["{long}",1],"weight_map":{{"v":"a.safetensors","{long}":"a.safetensors"}},"y":{}}}"#,
+        "1".repeat(100_000)
+    );
+    for length in [7, 1_000, 5_000] {
+        check(json.as_bytes(), &json.as_bytes().chunks(length).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_shard_is_known_as_soon_as_it_is_named() {
+    let mut reader = IndexReader::<IndexOutline>::default();
+    let steps = [
+        (r#"{"weight_map": {"v": "b.safetensors"#, 0),
+        ("\"", 1),
+        (r#", "w": "a.safetensors""#, 2),
+        (r#", "x": "b.safetensors"}"#, 2),
+        ("}", 2),
+    ];
+    for (piece, shards) in steps {
+        reader.feed(piece.as_bytes()).unwrap();
+        assert_eq!(reader.shards().len(), shards, "{piece}");
+    }
+    let named: Vec<_> = reader.shards().iter().map(RepoPath::to_string).collect();
+    assert_eq!(named, ["b.safetensors", "a.safetensors"]);
+    let outline = reader.finish().unwrap();
+    let shards = outline.shards().iter().zip(outline.names());
+    let found: Vec<_> = shards.map(|(path, names)| (path.as_str(), names.tensors())).collect();
+    assert_eq!(found, [("a.safetensors", 1), ("b.safetensors", 2)]);
+}
+
+#[test]
+fn little_is_held_of_what_is_read() {
+    let mut reader = IndexReader::<IndexOutline>::default();
+    reader.feed(b"{\"weight_map\":{\"\":\"a.safetensors\"").unwrap();
+    for tensor in 0..20_000 {
+        reader.feed(format!(",\n\"{tensor}\":\"a.safet").as_bytes()).unwrap();
+        reader.feed(b"ensors\"").unwrap();
+    }
+    assert!(reader.tail.capacity() < 1_000, "{} bytes", reader.tail.capacity());
+}
+
+#[test]
+fn nothing_is_read_after_a_refusal() {
+    let refusal = IndexError::NotSafetensors { tensor: "w".to_owned(), shard: "a.bin".to_owned() };
+    let mut reader = IndexReader::<SafetensorsIndexJson>::default();
+    assert_eq!(reader.feed(br#"{"weight_map":{"w":"a.bin","#), Err(refusal.clone()));
+    assert_eq!(reader.feed(br#""v":"a.safetensors"}}"#), Err(refusal.clone()));
+    assert_eq!(reader.finish(), Err(refusal));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let cases = [
+        ("", "unexpected end at line 1 column 1"),
+        ("[]", "expected an index, an object with a `weight_map` at line 1 column 1"),
+        ("{\n  7", "expected a key, a string at line 2 column 3"),
+        ("{\n\n\"weight_map\": {\"w\", 1}", "expected `:` at line 3 column 19"),
+        (
+            "{\"weight_map\":[]}",
+            "expected a `weight_map`, an object of shard names by tensor at line 1 column 15",
+        ),
+        (
+            "{\"weight_map\":{\"w\":1}}",
+            "expected the name of a shard, a string at line 1 column 20",
+        ),
+        (
+            "{\"weight_map\":{\"w\":\"a.safetensors\"\n\"v\"",
+            "expected `,` or `}` at line 2 column 1",
+        ),
+        ("{\"weight_map\":{\"w\":\"a.safetensors\"\n", "unexpected end at line 2 column 1"),
+        ("{} x", "expected nothing more at line 1 column 4"),
+        ("{\"dtype\":\"a\",\"dtype\"", "unexpected end at line 1 column 21"),
+        ("{\"dtype\":\"a\",\"dtype\":", "`dtype` occurs twice at line 1 column 22"),
+        (
+            "{\n\"metadata\": {\n \"a\": 1,\n  \"a\": 2}}",
+            "a key of `metadata` occurs twice at line 2 column 13",
+        ),
+        ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 13"),
+        ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 16"),
+    ];
+    for (json, message) in cases {
+        for length in [1, 9, 100] {
+            let verdict = read::<SafetensorsIndexJson>(json.as_bytes().chunks(length));
+            assert_eq!(verdict, Err(IndexError::Json { message: message.to_owned() }), "{json}");
+        }
+    }
+    let verdict = read::<IndexOutline>([b"<!DOC".as_slice()]);
+    assert_eq!(verdict, Err(IndexError::NotAnIndex { impostor: DetectedFormat::Markup }));
+}

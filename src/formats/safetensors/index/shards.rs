@@ -1,0 +1,52 @@
+//! The shards that an index names, each kept once.
+
+use std::collections::HashMap;
+
+use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
+
+use crate::formats::{RepoPath, clip};
+
+/// Distinct shards, in the order in which they were first named.
+#[derive(Debug, Default)]
+pub(super) struct Shards {
+    pub(super) paths: Vec<RepoPath>,
+    places: HashMap<Box<str>, u16>,
+    /// The place of the shard that was named last: the next tensor is mostly in the same.
+    last: u16,
+}
+
+impl Shards {
+    /// The place of the shard that was named last, if this is its name.
+    pub(super) fn again(&self, name: &[u8]) -> Option<u16> {
+        let last = self.paths.get(usize::from(self.last))?;
+        (last.as_str().as_bytes() == name).then_some(self.last)
+    }
+
+    /// The place of the shard that a tensor is in, which is one behind the others if it is new.
+    ///
+    /// # Errors
+    ///
+    /// When it is not to be read, or one too many.
+    pub(super) fn place(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
+        self.last = match self.places.get(shard) {
+            Some(&place) => place,
+            None => self.add(tensor, shard)?,
+        };
+        Ok(self.last)
+    }
+
+    fn add(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
+        let path: RepoPath = shard
+            .parse()
+            .map_err(|source| IndexError::UnsafeShardName { tensor: clip(tensor), source })?;
+        if !path.is_safetensors() {
+            return Err(IndexError::NotSafetensors { tensor: clip(tensor), shard: clip(shard) });
+        }
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        let place = u16::try_from(self.paths.len()).ok().filter(|&at| usize::from(at) < limit);
+        let place = place.ok_or(IndexError::TooManyShards { limit })?;
+        self.paths.push(path);
+        self.places.insert(shard.into(), place);
+        Ok(place)
+    }
+}

@@ -1,0 +1,26 @@
+//! The safetensors format: pure functions from bytes to checked values.
+//!
+//! Nothing here knows of files, of HTTP or of the Hub, and nothing is async. A value of
+//! [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if every rule that its own bytes
+//! can show was checked. That a file ends where its header says is checked where its size is known,
+//! and what two files must agree on in [`agreement`].
+//!
+//! The rules are those of the [format] and of its reference implementation, the `safetensors` crate.
+//! Where ours differ, the difference is stated at the rule, with its reason.
+//!
+//! [format]: https://github.com/huggingface/safetensors#format
+
+mod digest;
+mod error;
+mod header;
+mod index;
+mod prefix;
+
+pub use digest::NamesDigest;
+pub use error::{DetectedFormat, HeaderError, IndexError};
+pub use header::SafetensorsFileHeader;
+pub use index::{IndexOutline, IndexReader, SafetensorsIndexJson};
+pub use prefix::{HeaderLength, PREFIX_LENGTH};
+
+pub(crate) use header::{HeaderOutline, Sink};
+pub(crate) use index::FromIndex;

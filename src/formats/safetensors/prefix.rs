@@ -1,0 +1,115 @@
+//! The first eight bytes of a file.
+
+use std::ops::Range;
+
+use super::{DetectedFormat, HeaderError};
+
+/// The number of bytes that hold the header's length.
+pub const PREFIX_LENGTH: u64 = 8;
+
+/// The length of a header, checked against the file that it is in and against a limit.
+///
+/// ```text
+/// byte 0          8              8 + N                      end of the file
+///      +----------+--------------+--------------------------+
+///      | N as u64 | N bytes JSON | the tensors' data        |
+///      | (little  | (the header) | (never read here)        |
+///      | endian)  |              |                          |
+///      +----------+--------------+--------------------------+
+/// ```
+///
+/// ```
+/// use hf_meta::formats::safetensors::HeaderLength;
+///
+/// let length = HeaderLength::from_prefix(&14_283_u64.to_le_bytes(), 548_105_171, 100_000_000)?;
+/// assert_eq!(length.range(), 8..14_291);
+/// # Ok::<(), hf_meta::formats::safetensors::HeaderError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderLength(u64);
+
+impl HeaderLength {
+    /// The limit of the `safetensors` crate, in bytes; a file over it cannot be loaded by it.
+    pub const DEFAULT_LIMIT: u64 = 100_000_000;
+
+    /// Reads the length from the start of a file of `file_size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the file is too short to hold a length, when the header would be empty, longer than
+    /// `limit` or reach past the end of the file, and when the bytes are the well-known start of
+    /// something else.
+    pub fn from_prefix(start: &[u8], file_size: u64, limit: u64) -> Result<Self, HeaderError> {
+        let Some(prefix) = start.first_chunk() else {
+            return Err(HeaderError::FileTooShort { file_size });
+        };
+        let length = u64::from_le_bytes(*prefix);
+        if length == 0 {
+            return Err(HeaderError::Empty);
+        }
+        if length > limit {
+            return Err(match DetectedFormat::recognize(prefix) {
+                Some(impostor) => HeaderError::NotSafetensors { impostor },
+                None => HeaderError::OverLimit { length, limit },
+            });
+        }
+        if length > file_size.saturating_sub(PREFIX_LENGTH) {
+            return Err(HeaderError::PastEndOfFile { length, file_size });
+        }
+        Ok(Self(length))
+    }
+
+    /// The bytes of the file that are the header.
+    #[must_use]
+    pub fn range(self) -> Range<u64> {
+        PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = HeaderLength::DEFAULT_LIMIT;
+
+    #[test]
+    fn lengths_inside_the_file_and_the_limit() {
+        for (length, file_size) in [(1, 9), (2, 10), (LIMIT, u64::MAX)] {
+            let found = HeaderLength::from_prefix(&u64::to_le_bytes(length), file_size, LIMIT);
+            assert_eq!(found.map(HeaderLength::range), Ok(8..8 + length));
+        }
+    }
+
+    #[test]
+    fn lengths_outside_are_refused() {
+        use HeaderError::{Empty, FileTooShort, OverLimit, PastEndOfFile};
+        let max = u64::MAX;
+        let cases = [
+            (&[][..], 0, FileTooShort { file_size: 0 }),
+            (&[1, 2, 3, 4, 5, 6, 7], 7, FileTooShort { file_size: 7 }),
+            (&u64::to_le_bytes(0), 8, Empty),
+            (&u64::to_le_bytes(LIMIT + 1), max, OverLimit { length: LIMIT + 1, limit: LIMIT }),
+            (&u64::to_le_bytes(max), max, OverLimit { length: max, limit: LIMIT }),
+            (&u64::to_le_bytes(3), 10, PastEndOfFile { length: 3, file_size: 10 }),
+            (&u64::to_le_bytes(3), 5, PastEndOfFile { length: 3, file_size: 5 }),
+        ];
+        for (start, file_size, error) in cases {
+            assert_eq!(HeaderLength::from_prefix(start, file_size, LIMIT), Err(error));
+        }
+    }
+
+    #[test]
+    fn impostors_are_named() {
+        let cases: [(&[u8], DetectedFormat); 5] = [
+            (b"version https://git-lfs.github.com/spec/v1\n", DetectedFormat::GitLfsPointer),
+            (b"<!DOCTYPE html>", DetectedFormat::Markup),
+            (b"\n  <html>", DetectedFormat::Markup),
+            (b"PK\x03\x04\0\0\x08\x08", DetectedFormat::Zip),
+            (b"GGUF\x03\0\0\0", DetectedFormat::Gguf),
+        ];
+        for (start, impostor) in cases {
+            let found = HeaderLength::from_prefix(start, 1 << 30, 10_000);
+            assert_eq!(found, Err(HeaderError::NotSafetensors { impostor }));
+        }
+    }
+}

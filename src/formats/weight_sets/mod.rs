@@ -1,0 +1,217 @@
+//! Which sets of weights there are in a repo or a folder, and which of them is the model. The names of
+//! the files alone tell; nothing is read.
+
+mod name;
+mod others;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use self::name::{Form, Shard, WeightsName};
+use crate::formats::RepoPath;
+
+pub(crate) use self::name::{names_shard, names_shards};
+pub use self::others::OtherWeights;
+
+/// A file that is there, and its size in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedFile {
+    pub(crate) path: RepoPath,
+    pub(crate) size: u64,
+}
+
+impl ListedFile {
+    /// Whether it is in a folder or in one of its folders; every file is in `None`.
+    pub(crate) fn is_below(&self, folder: Option<&RepoPath>) -> bool {
+        folder.is_none_or(|folder| {
+            let below = self.path.as_str().strip_prefix(folder.as_str());
+            below.is_some_and(|path| path.starts_with('/'))
+        })
+    }
+}
+
+/// Weights that belong together: those in one file, or the shards of one model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WeightSet {
+    /// What to give to [`Model::path`](crate::Model::path) to read this set: the file, the index, or,
+    /// for shards without an index, their common path with a `*` in place of the number.
+    pub path: RepoPath,
+    /// How many files the weights are in. 0 for an index whose shards cannot be told by their names.
+    pub files: usize,
+    /// Bytes that these files have together.
+    pub bytes: u64,
+    #[serde(skip)]
+    name: WeightsName,
+    #[serde(skip)]
+    members: Vec<(Option<Shard>, RepoPath)>,
+}
+
+impl WeightSet {
+    fn new(path: RepoPath, name: WeightsName) -> Self {
+        Self { path, files: 0, bytes: 0, name, members: Vec::new() }
+    }
+
+    fn add(&mut self, file: &ListedFile, shard: Option<Shard>) {
+        if self.name.form != Form::Index {
+            self.files += 1;
+            self.bytes = self.bytes.saturating_add(file.size);
+            self.members.push((shard, file.path.clone()));
+        }
+    }
+
+    /// Whether these are shards that no index lists.
+    pub(crate) fn is_without_index(&self) -> bool {
+        self.name.form == Form::Shards
+    }
+
+    /// The shards of a set without an index, in the order of their numbers.
+    ///
+    /// # Errors
+    ///
+    /// With the number of shards that their names promise, when these are not all there.
+    pub(crate) fn shards(&self) -> Result<Vec<RepoPath>, u32> {
+        let total =
+            self.members.first().and_then(|(shard, _)| *shard).map_or(0, |shard| shard.total);
+        let mut shards: Vec<_> = self
+            .members
+            .iter()
+            .map(|(shard, path)| (shard.map(|shard| shard.number), path))
+            .collect();
+        shards.sort_unstable();
+        let numbers = || shards.iter().map(|(number, _)| *number);
+        // Some exporters count from 0.
+        if numbers().eq((1..=total).map(Some)) || numbers().eq((0..total).map(Some)) {
+            return Ok(shards.into_iter().map(|(_, path)| path.clone()).collect());
+        }
+        Err(total)
+    }
+
+    /// Of the sets of one model, the one with the least of these is taken.
+    fn preference(&self) -> (bool, Form) {
+        (!self.name.variant.is_empty(), self.name.form)
+    }
+
+    /// Whether all that is known of the set is among these files.
+    pub(crate) fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
+        files.contains(&self.path)
+            || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
+    }
+}
+
+/// What a list of files holds.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) sets: Vec<WeightSet>,
+    pub(crate) others: Vec<OtherWeights>,
+    /// The folder that was asked for; empty for all of the repo.
+    root: String,
+    /// Whether it is a `sentence-transformers` model, which is a row of modules.
+    has_modules: bool,
+}
+
+impl Layout {
+    /// What is in a folder, or in a whole repo, which has these files.
+    pub(crate) fn of(root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
+        let mut sets = BTreeMap::new();
+        for file in files {
+            if let Some((name, path, shard)) = WeightsName::of(&file.path) {
+                let set = sets.entry(path.clone()).or_insert_with(|| WeightSet::new(path, name));
+                set.add(file, shard);
+            }
+        }
+        let modules = RepoPath::within(root, "modules.json");
+        Self {
+            sets: with_their_indexes(sets.into_values()),
+            others: others::count(files),
+            root: root.map_or_else(String::new, ToString::to_string),
+            has_modules: files.iter().any(|file| file.path == modules),
+        }
+    }
+
+    /// The set that a path names.
+    pub(crate) fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
+        self.sets.iter().find(|set| set.path == *path)
+    }
+
+    /// The set that is the model; `None` where there is none, or where names do not tell which.
+    ///
+    /// The plain one is preferred to its variants, and one file to shards.
+    pub(crate) fn main(&self) -> Option<&WeightSet> {
+        let rank = self.sets.iter().map(|set| self.rank(&set.name)).min()?;
+        let candidates = self.sets.iter().filter(|set| self.rank(&set.name) == rank);
+        let main = candidates.clone().min_by_key(|set| set.preference())?;
+        let is_rival = |set: &&WeightSet| {
+            !set.name.is_same_model(&main.name)
+                || set.preference() == main.preference()
+                || !main.name.variant.is_empty() && set.name.variant != main.name.variant
+        };
+        (candidates.filter(is_rival).count() == 1).then_some(main)
+    }
+
+    /// The shards of the same models as these shards that are not among them.
+    pub(crate) fn left_over(&self, named: &[RepoPath]) -> Vec<RepoPath> {
+        let named: BTreeSet<_> = named.iter().collect();
+        let models = named.iter().filter_map(|path| Some(WeightsName::of(path)?.0.without_form()));
+        let models: BTreeSet<_> = models.collect();
+        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().without_form()));
+        let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
+        let left_over = members.map(|(_, path)| path).filter(|path| !named.contains(path));
+        left_over.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+    }
+
+    /// How likely a set is the model: places and names that mean one come first, in the order in which
+    /// huggingface.js looks through those that it knows, then what is alone at the top, then the rest.
+    fn rank(&self, name: &WeightsName) -> usize {
+        let folder = name.folder.strip_prefix(&self.root).unwrap_or(&name.folder);
+        let folder = folder.strip_prefix('/').unwrap_or(folder);
+        match (folder, &*name.stem) {
+            ("", "model") => 0,
+            ("transformer", "diffusion_pytorch_model") => 1,
+            ("unet", "diffusion_pytorch_model") => 2,
+            ("", "diffusion_pytorch_model") => 3,
+            ("", "consolidated") => 4,
+            ("", "adapter_model") => 5,
+            ("", "pytorch_lora_weights") => 6,
+            (module, "model") if self.has_modules && is_first_module(module) => 7,
+            ("", _) => 8,
+            _ => 9,
+        }
+    }
+}
+
+/// `sentence-transformers` numbers the folders of its modules, and the first holds the model.
+fn is_first_module(folder: &str) -> bool {
+    folder.starts_with("0_") && !folder.contains('/')
+}
+
+/// Counts shards with the index of the same name, in the order of paths. Where a model was split twice,
+/// the names do not tell which shards are those of the index, and all stay sets of their own.
+fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
+    let mut models = BTreeMap::<_, Vec<_>>::new();
+    for set in sets {
+        models.entry(set.name.clone().without_form()).or_default().push(set);
+    }
+    let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
+    sets.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    sets
+}
+
+/// Joins the sets of one model.
+fn join(mut sets: Vec<WeightSet>) -> Vec<WeightSet> {
+    let is_index = |set: &WeightSet| set.name.form == Form::Index;
+    let splits: Vec<_> = sets.iter().filter(|set| set.is_without_index()).cloned().collect();
+    if let ([split], true) = (&splits[..], sets.iter().any(is_index)) {
+        sets.retain(|set| !set.is_without_index());
+        for index in sets.iter_mut().filter(|set| is_index(set)) {
+            index.files = split.files;
+            index.bytes = split.bytes;
+            index.members.clone_from(&split.members);
+        }
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests;

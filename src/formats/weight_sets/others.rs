@@ -1,0 +1,89 @@
+//! Weights in other formats than safetensors.
+
+use super::ListedFile;
+use crate::formats::RepoPath;
+
+/// Weights in another format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherWeights {
+    /// The format and the extension of its files, such as `GGUF (.gguf)`.
+    pub format: &'static str,
+    /// How many files there are of it.
+    pub files: usize,
+}
+
+/// Formats by the extension of their files.
+const FORMATS: [(&str, &str); 15] = [
+    ("bin", "PyTorch (.bin)"),
+    ("pt", "PyTorch (.pt)"),
+    ("pth", "PyTorch (.pth)"),
+    ("ckpt", "PyTorch (.ckpt)"),
+    ("gguf", "GGUF (.gguf)"),
+    ("ggml", "GGML (.ggml)"),
+    ("onnx", "ONNX (.onnx)"),
+    ("h5", "TensorFlow (.h5)"),
+    ("keras", "Keras (.keras)"),
+    ("tflite", "TensorFlow Lite (.tflite)"),
+    ("msgpack", "Flax (.msgpack)"),
+    ("npz", "NumPy (.npz)"),
+    ("nemo", "NeMo (.nemo)"),
+    ("mlmodel", "Core ML (.mlmodel)"),
+    ("pkl", "pickle (.pkl)"),
+];
+
+/// How files begin that are the state of a training, and no weights, though they end like them.
+const STATES: [&str; 5] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state"];
+
+/// How many files there are of each format.
+pub(super) fn count(files: &[ListedFile]) -> Vec<OtherWeights> {
+    let count =
+        |format| files.iter().filter(|file| self::format(&file.path) == Some(format)).count();
+    let formats = FORMATS.iter().map(|(_, format)| *format).chain([OPENVINO]);
+    let counted = formats.map(|format| OtherWeights { format, files: count(format) });
+    counted.filter(|weights| weights.files > 0).collect()
+}
+
+const OPENVINO: &str = "OpenVINO (.bin)";
+
+fn format(path: &RepoPath) -> Option<&'static str> {
+    let name = path.segments().last().unwrap_or_default();
+    let (stem, extension) = name.rsplit_once('.')?;
+    if STATES.iter().any(|state| stem.starts_with(state)) {
+        return None;
+    }
+    let (_, format) = FORMATS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known))?;
+    Some(if stem.starts_with("openvino_") { OPENVINO } else { format })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_formats_are_counted() {
+        let paths = [
+            "pytorch_model-00001-of-00002.bin",
+            "pytorch_model-00002-of-00002.bin",
+            "training_args.bin",
+            "checkpoint-5/optimizer.pt",
+            "checkpoint-5/rng_state_0.pth",
+            "onnx/model.onnx",
+            "openvino/openvino_model.bin",
+            "x.Q4_K_M.GGUF",
+            "model.safetensors",
+            "config.json",
+            "README",
+        ];
+        let file = |path: &str| ListedFile { path: path.parse().unwrap(), size: 1 };
+        let counted = count(&paths.map(file));
+        let counted: Vec<_> = counted.iter().map(|other| (other.format, other.files)).collect();
+        let expected = [
+            ("PyTorch (.bin)", 2),
+            ("GGUF (.gguf)", 1),
+            ("ONNX (.onnx)", 1),
+            ("OpenVINO (.bin)", 1),
+        ];
+        assert_eq!(counted, expected);
+    }
+}

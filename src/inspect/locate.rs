@@ -1,0 +1,155 @@
+//! The search for weights: under the names that most repos use, and only then under all others.
+
+use std::pin::pin;
+
+use futures::future::{Either, select};
+
+use super::{Found, Load, Weights};
+use crate::backends::Listing;
+use crate::error::{BoxError, Error};
+use crate::formats::RepoPath;
+use crate::formats::safetensors::PREFIX_LENGTH;
+use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
+use crate::hub::{CommitSha, Refusal};
+
+/// The names by which weights are found in most repos.
+pub(super) const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+impl Load {
+    /// Looks for weights in a folder, or in all of the store.
+    pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Found, Error> {
+        let names = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
+        match self.find_either(&names).await {
+            Err(Error::FileNotFound { source, .. }) => {
+                self.search_listing(folder, &names, source).await
+            }
+            found => found,
+        }
+    }
+
+    /// Asks for both names at once: which of them a repo has is not known before, and asking for one
+    /// after the other would cost every sharded repo a round trip. Where both are there the single file
+    /// is the one that loaders take, and the index is not waited for.
+    async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Found, Error> {
+        let file = pin!(self.find_file(single));
+        let shards = pin!(self.find_index(index));
+        match select(file, shards).await {
+            Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
+            Either::Left((file, _)) => file,
+            Either::Right((shards, file)) => {
+                let (shards, file) = match shards {
+                    Ok(Found { weights, .. }) => {
+                        let (weights, file) = weights.poll_alongside(file).await;
+                        (Ok(Found::just(weights)), file)
+                    }
+                    Err(error) => (Err(error), file.await),
+                };
+                match file {
+                    Err(Error::FileNotFound { .. }) => shards,
+                    file => file,
+                }
+            }
+        }
+    }
+
+    /// Looks for the weights under any other name.
+    async fn search_listing(
+        &self,
+        folder: Option<&RepoPath>,
+        missing: &[RepoPath; 2],
+        source: BoxError,
+    ) -> Result<Found, Error> {
+        let pinned = source.downcast_ref().and_then(commit_of);
+        let listed = self.pinned(pinned).list(folder).await?;
+        let Some(Listing { files, commit, is_whole }) = listed else {
+            return Err(self.no_safetensors(missing, Vec::new(), source));
+        };
+        let layout = Layout::of(folder, &files);
+        match layout.main() {
+            // What is listed, and was not there a moment ago, is not asked for again.
+            Some(set) if missing.contains(&set.path) => {
+                Err(self.no_safetensors(missing, layout.others, source))
+            }
+            Some(set) => {
+                let weights = self.find_set(set, pinned.cloned().or(commit)).await?;
+                Ok(Found { weights, other_sets: Some(layout.sets), is_whole })
+            }
+            None if layout.sets.is_empty() => {
+                Err(self.no_safetensors(missing, layout.others, source))
+            }
+            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
+        }
+    }
+
+    /// The shards of a path with a `*` in place of their number.
+    pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Found, Error> {
+        let folder = path.folder();
+        let not_found = || Error::FileNotFound {
+            file: self.store.name(path),
+            source: "no such shards are listed".into(),
+        };
+        let listed = self.list(folder.as_ref()).await?.ok_or_else(not_found)?;
+        let layout = Layout::of(folder.as_ref(), &listed.files);
+        let set = layout.find(path).ok_or_else(not_found)?;
+        let weights = self.find_set(set, listed.commit).await?;
+        Ok(Found::just(weights))
+    }
+
+    /// All sets of weights beside those that are asked for; `None` where no listing is to be had.
+    pub(super) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
+        let folder = self.target.folder();
+        let listed = self.list(folder).await?;
+        if listed.is_none() {
+            tracing::warn!(source = %self.source, "its files cannot be listed");
+        }
+        Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
+    }
+
+    /// The set, of a commit where that is known.
+    async fn find_set(&self, set: &WeightSet, commit: Option<CommitSha>) -> Result<Weights, Error> {
+        let load = self.pinned(commit.as_ref());
+        if !set.is_without_index() {
+            let is_index = set.path.is_index();
+            let found = if is_index {
+                load.find_index(&set.path).await
+            } else {
+                load.find_file(&set.path).await
+            };
+            return found.map(|found| found.weights);
+        }
+        let shards = set.shards().map_err(|total| self.store.without_shards(set, total))?;
+        let commit = match commit {
+            Some(commit) => Some(commit),
+            // A listing need not say of which commit it is; every file does.
+            None => load.store.range(&shards[0], &(0..PREFIX_LENGTH), &load.meter).await?.commit,
+        };
+        Ok(Weights::Shards { path: set.path.clone(), shards, commit })
+    }
+
+    /// The files of the store or of a folder.
+    async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listing>, Error> {
+        let listed = self.store.list(folder, &self.meter).await?;
+        self.record.listing(folder, listed.as_ref());
+        Ok(listed)
+    }
+
+    fn no_safetensors(
+        &self,
+        [single, index]: &[RepoPath; 2],
+        instead: Vec<OtherWeights>,
+        source: BoxError,
+    ) -> Error {
+        let (single, index) = (single.to_string(), index.to_string());
+        Error::NoSafetensors { place: self.source.clone(), single, index, instead, source }
+    }
+
+    fn pinned(&self, commit: Option<&CommitSha>) -> Self {
+        Self { store: self.store.clone().pinned(commit), ..self.clone() }
+    }
+}
+
+/// The commit that a file is missing in.
+fn commit_of(refusal: &Refusal) -> Option<&CommitSha> {
+    refusal.commit.as_ref()
+}

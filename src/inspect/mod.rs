@@ -1,0 +1,311 @@
+//! The call itself: find the weights, then read every header and count.
+
+mod cached;
+mod count;
+mod count_only;
+mod locate;
+mod plan;
+mod reader;
+mod shards;
+mod unindexed;
+mod verify;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::future::BoxFuture;
+
+use self::cached::CacheLookup;
+pub(crate) use self::cached::HeaderCache;
+use self::count_only::Stop;
+pub(crate) use self::plan::Plan;
+use self::reader::Reader;
+use crate::backends::{Fetched, Pieces, Store, poll_alongside};
+use crate::cache::CacheRecorder;
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::formats::weight_sets::{WeightSet, names_shards};
+use crate::http::transfer::{Chunk, RequestMeter};
+use crate::hub::CommitSha;
+use crate::report::Finding;
+use crate::report::verify::VerifyReport;
+use crate::report::{CountReport, Facts, SafetensorsParseFromRepo};
+
+/// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
+/// rules they are counted, reads the one at the root.
+const CONFIG: &str = "config.json";
+
+/// How far a call is, in shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Shards whose header is read and checked.
+    pub done: usize,
+    /// Shards that are known. While an index arrives, that may become more.
+    pub total: usize,
+}
+
+/// Is told of every shard that is done.
+#[derive(Clone)]
+pub(crate) struct OnProgress(pub(crate) Arc<dyn Fn(Progress) + Send + Sync>);
+
+impl fmt::Debug for OnProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnProgress")
+    }
+}
+
+/// Bounds of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of one header.
+    pub(crate) header: u64,
+    /// Bytes of all headers together.
+    pub(crate) headers: u64,
+    /// Bytes of an index.
+    pub(crate) index: u64,
+    /// Bytes of a configuration.
+    pub(crate) config: u64,
+    /// Shards that are read side by side.
+    pub(crate) concurrency: usize,
+}
+
+/// What of a store is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A file of weights.
+    File(RepoPath),
+    /// An index.
+    Index(RepoPath),
+    /// Shards without an index, by their common path.
+    Shards(RepoPath),
+    /// Whatever is in the folder, or in the store itself.
+    Folder(Option<RepoPath>),
+}
+
+impl Target {
+    /// What a path in a repo asks for, by its name: it is a folder unless it looks like a file.
+    pub(crate) fn of(path: Option<RepoPath>) -> Self {
+        match path {
+            Some(path) if names_shards(&path) => Self::Shards(path),
+            Some(path) if path.is_safetensors() || path.is_index() => Self::of_file(path),
+            folder => Self::Folder(folder),
+        }
+    }
+
+    /// What a file is by its name: weights unless it looks like an index.
+    pub(crate) fn of_file(path: RepoPath) -> Self {
+        if path.is_index() { Self::Index(path) } else { Self::File(path) }
+    }
+
+    /// The folder to look in; all of the store where none is asked for.
+    pub(crate) fn folder(&self) -> Option<&RepoPath> {
+        match self {
+            Self::Folder(folder) => folder.as_ref(),
+            Self::File(_) | Self::Index(_) | Self::Shards(_) => None,
+        }
+    }
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) source: String,
+    pub(crate) store: Store,
+    pub(crate) target: Target,
+    pub(crate) plan: Plan,
+    pub(crate) limits: Limits,
+    /// Whether the other sets of weights are listed even if the first place to look at has some.
+    pub(crate) lists_sets: bool,
+    pub(crate) on_progress: Option<OnProgress>,
+    pub(crate) started: Instant,
+    pub(crate) meter: RequestMeter,
+    /// What is to be kept of it.
+    pub(crate) record: CacheRecorder,
+}
+
+/// What the target turned out to be.
+struct Found {
+    weights: Weights,
+    /// All sets that are there, where they had to be listed.
+    other_sets: Option<Vec<WeightSet>>,
+    /// Whether they were found without a look at a listing, or by one that leaves nothing out.
+    is_whole: bool,
+}
+
+impl Found {
+    /// Weights where they were said to be.
+    fn just(weights: Weights) -> Self {
+        Self { weights, other_sets: None, is_whole: true }
+    }
+}
+
+/// One set of weights, with what is read of it so far.
+enum Weights {
+    File { path: RepoPath, start: Fetched<Chunk> },
+    Index { path: RepoPath, pieces: Fetched<Pieces> },
+    Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
+}
+
+impl Weights {
+    /// Waits for something else while the weights arrive.
+    async fn poll_alongside<T>(self, other: impl Future<Output = T>) -> (Self, T) {
+        let Self::Index { path, pieces: Fetched { value, commit } } = self else {
+            return (self, other.await);
+        };
+        let (value, other) = poll_alongside(value, other).await;
+        (Self::Index { path, pieces: Fetched { value, commit } }, other)
+    }
+
+    fn commit(&self) -> Option<&CommitSha> {
+        match self {
+            Self::File { start, .. } => start.commit.as_ref(),
+            Self::Index { pieces, .. } => pieces.commit.as_ref(),
+            Self::Shards { commit, .. } => commit.as_ref(),
+        }
+    }
+}
+
+impl Load {
+    /// Gives what was kept, or reads all headers, and ends at the first error.
+    ///
+    /// There are several ways to read; boxed, they do not add up in the size of the future.
+    pub(crate) async fn run(
+        mut self,
+        memory: Option<&HeaderCache>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let Some(recall) = memory.and_then(|memory| CacheLookup::of(memory, &self)) else {
+            return Box::pin(self.read()).await;
+        };
+        if let Some(parsed) = recall.result(&mut self).await? {
+            return Ok(parsed);
+        }
+        let turn = recall.turn().await;
+        if turn.has_waited()
+            && let Some(parsed) = recall.result(&mut self).await?
+        {
+            return Ok(parsed);
+        }
+        let record = CacheRecorder::begin();
+        let parsed = Box::pin(Self { record: record.clone(), ..self }.read()).await?;
+        recall.keep(&parsed, &record).await;
+        Ok(parsed)
+    }
+
+    /// Reads all headers, and ends at the first error.
+    async fn read(self) -> Result<SafetensorsParseFromRepo, Error> {
+        let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
+        let mut parsed = match weights {
+            Weights::File { path, start } => reader.single(path, start.value).await?,
+            Weights::Index { path, pieces } => reader.sharded(path, pieces.value).await?,
+            Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await?,
+        };
+        let paths = parsed.filepaths();
+        finish(parsed.facts_mut(), &paths, other_sets, is_whole);
+        Ok(parsed)
+    }
+
+    /// Counts, and keeps no header, where that can be done.
+    pub(crate) async fn count(self, memory: Option<&HeaderCache>) -> Result<CountReport, Error> {
+        if memory.is_some() {
+            // What is kept for other calls is headers.
+            return Box::pin(self.run(memory)).await.map(|parsed| CountReport::from(&parsed));
+        }
+        let again = self.clone();
+        let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
+        let counted = match weights {
+            Weights::File { path, start } => reader.count_file(path, start.value).await,
+            Weights::Index { path, pieces } => {
+                Box::pin(reader.count_shards(path, pieces.value)).await
+            }
+            Weights::Shards { path, shards, .. } => {
+                Ok(CountReport::from(&Box::pin(reader.without_index(path, &shards)).await?))
+            }
+        };
+        match counted {
+            Ok(mut counts) => {
+                finish(&mut counts.facts, &counts.paths, other_sets, is_whole);
+                Ok(counts)
+            }
+            Err(Stop::NeedsNames) => Ok(CountReport::from(&Box::pin(again.read()).await?)),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Reads all headers, and goes on where one is wrong.
+    pub(crate) async fn verify(self) -> Result<VerifyReport, Error> {
+        let (reader, Found { weights, is_whole, .. }) = self.begin().await?;
+        let mut verdict = match weights {
+            Weights::File { path, start } => reader.verify_file(path, start.value).await,
+            Weights::Index { path, pieces } => reader.verify_shards(path, pieces.value).await?,
+            Weights::Shards { path, shards, .. } => {
+                reader.verify_without_index(path, &shards).await?
+            }
+        };
+        verdict.findings.extend((!is_whole).then_some(Finding::PartialListing));
+        Ok(verdict)
+    }
+
+    /// Finds the weights. The futures of that are many; boxed, they are no part of all others.
+    fn begin(self) -> BoxFuture<'static, Result<(Reader, Found), Error>> {
+        Box::pin(async move {
+            let (mut load, mut found) = self.find_with_or_without_token().await?;
+            let commit = found.weights.commit().cloned();
+            load.store = load.store.pinned(commit.as_ref());
+            if load.lists_sets && found.other_sets.is_none() {
+                let (weights, sets) = found.weights.poll_alongside(load.list_sets()).await;
+                found = Found { weights, other_sets: sets?, ..found };
+            }
+            Ok((Reader::new(load, commit), found))
+        })
+    }
+
+    /// A public repo needs no token, and one that has expired must not keep its owner from it.
+    async fn find_with_or_without_token(mut self) -> Result<(Self, Found), Error> {
+        let error = match self.find().await {
+            Err(error @ Error::RejectedToken { .. }) => error,
+            found => return found.map(|found| (self, found)),
+        };
+        let Some(store) = self.store.anonymous() else { return Err(error) };
+        self.store = store;
+        let Ok(found) = self.find().await else { return Err(error) };
+        tracing::warn!("the token is not valid; reading without it");
+        Ok((self, found))
+    }
+
+    async fn find(&self) -> Result<Found, Error> {
+        match &self.target {
+            Target::File(path) => self.find_file(path).await,
+            Target::Index(path) => self.find_index(path).await,
+            Target::Shards(path) => self.find_shards(path).await,
+            Target::Folder(folder) => self.search(folder.as_ref()).await,
+        }
+    }
+
+    async fn find_file(&self, path: &RepoPath) -> Result<Found, Error> {
+        let start = self.store.range(path, &self.plan.file(), &self.meter).await?;
+        Ok(Found::just(Weights::File { path: path.clone(), start }))
+    }
+
+    async fn find_index(&self, path: &RepoPath) -> Result<Found, Error> {
+        let pieces = self.store.open(path, self.limits.index, &self.meter).await?;
+        Ok(Found::just(Weights::Index { path: path.clone(), pieces }))
+    }
+}
+
+/// Says what else there is than what was read.
+fn finish(
+    facts: &mut Facts,
+    read: &[RepoPath],
+    mut other_sets: Option<Vec<WeightSet>>,
+    is_whole: bool,
+) {
+    let read: BTreeSet<_> = read.iter().cloned().collect();
+    if let Some(sets) = &mut other_sets {
+        sets.retain(|set| !set.is_part_of(&read));
+    }
+    facts.other_sets = other_sets;
+    facts.findings.extend((!is_whole).then_some(Finding::PartialListing));
+}

@@ -1,0 +1,231 @@
+//! Reading headers: all of one commit, side by side, within a budget, and held against each other.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::{CacheRecorder, Limits, Load, OnProgress, Plan};
+use crate::backends::{Fetched, Pieces, Store};
+use crate::count::CountBreakdown;
+use crate::count::ParameterCount;
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::formats::safetensors::{HeaderLength, SafetensorsFileHeader, SafetensorsIndexJson};
+use crate::http::transfer::{Chunk, RequestMeter, spawn_blocking_if_large};
+use crate::hub::CommitSha;
+use crate::report::{
+    Facts, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+};
+use crate::report::{Finding, agreement};
+
+/// Reads headers of one commit.
+pub(super) struct Reader {
+    pub(super) source: String,
+    pub(super) store: Store,
+    pub(super) commit: Option<CommitSha>,
+    pub(super) plan: Plan,
+    pub(super) limits: Limits,
+    pub(super) on_progress: Option<OnProgress>,
+    pub(super) started: Instant,
+    pub(super) meter: RequestMeter,
+    pub(super) header_bytes: AtomicU64,
+    pub(super) record: CacheRecorder,
+}
+
+impl Reader {
+    /// A reader of a store that is pinned to the commit of the call's first answer, whatever becomes of
+    /// the branch.
+    pub(super) fn new(load: Load, commit: Option<CommitSha>) -> Self {
+        let Load { source, store, plan, limits, on_progress, started, meter, record, .. } = load;
+        Self {
+            source,
+            store,
+            commit,
+            plan,
+            limits,
+            on_progress,
+            started,
+            meter,
+            header_bytes: AtomicU64::new(0),
+            record,
+        }
+    }
+
+    pub(super) async fn single(
+        self,
+        path: RepoPath,
+        start: Chunk,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let header = self.rest(&path, start).await?;
+        let mut findings = Vec::new();
+        let counted = self.count(&[(&path, &header)], &mut findings).await?;
+        let facts = self.facts(header.file_size(), counted, header.declared_total(), findings);
+        Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, facts }))
+    }
+
+    pub(super) async fn sharded(
+        self,
+        path: RepoPath,
+        pieces: Pieces,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let read = |shard, first| self.header(shard, first);
+        let (index, headers) = self.follow(&path, pieces, read).await?;
+        self.sum(path, index, headers).await
+    }
+
+    /// Reads shards that no index lists; what is in which of them, their headers say.
+    pub(super) async fn without_index(
+        self,
+        path: RepoPath,
+        shards: &[RepoPath],
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        let asks = self.plan.shards_without_index(shards).map_err(wrong)?;
+        let headers = self.read_all(&path, asks, |shard, first| self.header(shard, first)).await?;
+        let index = SafetensorsIndexJson::of_shards(&headers).map_err(wrong)?;
+        self.sum(path, index, headers).await
+    }
+
+    async fn sum(
+        self,
+        path: RepoPath,
+        index: SafetensorsIndexJson,
+        headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
+        let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
+        let counted = self.count(&files, &mut findings).await?;
+        let bytes =
+            headers.iter().map(|(_, header)| header.file_size()).fold(0, u64::saturating_add);
+        let facts = self.facts(bytes, counted, index.declared_total(), findings);
+        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
+    }
+
+    pub(super) async fn header(
+        &self,
+        path: RepoPath,
+        first: Range<u64>,
+    ) -> Result<SafetensorsFileHeader, Error> {
+        let start = self.read(&path, &first).await?;
+        self.rest(&path, start).await
+    }
+
+    /// Reads and checks the header of a file of which the first bytes are known.
+    pub(super) async fn rest(
+        &self,
+        path: &RepoPath,
+        start: Chunk,
+    ) -> Result<SafetensorsFileHeader, Error> {
+        let wrong = |source| Error::Header { file: self.store.name(path), source };
+        let file_size = start.file_size;
+        let json = self.header_json(path, start).await?;
+        self.record.file(path, [&(json.len() as u64).to_le_bytes(), &json], file_size);
+        let header =
+            spawn_blocking_if_large(json.len(), move || SafetensorsFileHeader::from_json(&json));
+        let header = header.await.map_err(wrong)?;
+        header.check_file_size(file_size).map_err(wrong)?;
+        Ok(header)
+    }
+
+    /// Reads the header of a file of which the first bytes are known.
+    pub(super) async fn header_json(
+        &self,
+        path: &RepoPath,
+        start: Chunk,
+    ) -> Result<Vec<u8>, Error> {
+        let wrong = |source| Error::Header { file: self.store.name(path), source };
+        let file_size = start.file_size;
+        let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
+        let range = length.map_err(wrong)?.range();
+        self.take_from_budget(path, range.end - range.start)?;
+        self.complete(path, start, &range).await
+    }
+
+    /// The bytes of a range of a file of which the first bytes are known; asks for what is missing.
+    async fn complete(
+        &self,
+        path: &RepoPath,
+        start: Chunk,
+        range: &Range<u64>,
+    ) -> Result<Vec<u8>, Error> {
+        let Chunk { mut bytes, file_size } = start;
+        let known = bytes.len() as u64;
+        bytes.truncate(usize::try_from(range.end).unwrap_or(usize::MAX));
+        bytes.drain(..bytes.len().min(usize::try_from(range.start).unwrap_or(usize::MAX)));
+        if known < range.end {
+            let missing = self.read(path, &(known..range.end)).await?;
+            if missing.file_size != file_size {
+                let (before, after) = (file_size, missing.file_size);
+                return Err(Error::Changed { file: self.store.name(path), before, after });
+            }
+            if bytes.is_empty() {
+                return Ok(missing.bytes);
+            }
+            bytes.extend_from_slice(&missing.bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a range of a file of the commit.
+    pub(super) async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<Chunk, Error> {
+        self.of_commit(path, self.store.range(path, range, &self.meter).await?)
+    }
+
+    /// What was read of a file, if it is of the commit.
+    pub(super) fn of_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
+        match (&self.commit, read.commit) {
+            (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
+                file: self.store.name(path),
+                pinned: pinned.clone(),
+                found,
+            }),
+            _ => Ok(read.value),
+        }
+    }
+
+    /// Counts a header before it is read: many that are each within their limit are too much together.
+    fn take_from_budget(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
+        let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
+        let limit = self.limits.headers;
+        if before.saturating_add(length) > limit {
+            return Err(Error::TooManyHeaders { file: self.store.name(path), limit });
+        }
+        Ok(())
+    }
+
+    pub(super) fn facts(
+        self,
+        bytes_total: u64,
+        (parameter_count, counting): (ParameterCount, CountBreakdown),
+        declared_total: Option<u64>,
+        mut findings: Vec<Finding>,
+    ) -> Facts {
+        findings.extend(agreement::check_count(&parameter_count, declared_total));
+        findings.extend(self.not_pinned());
+        let cost = self.cost(bytes_total);
+        Facts {
+            source: self.source,
+            commit: self.commit,
+            parameter_count,
+            counting,
+            declared_total,
+            findings,
+            other_sets: None,
+            cost,
+        }
+    }
+
+    pub(super) fn not_pinned(&self) -> Option<Finding> {
+        (self.commit.is_none() && self.store.has_commits()).then_some(Finding::NotPinned)
+    }
+
+    pub(super) fn cost(&self, bytes_total: u64) -> FetchStats {
+        FetchStats {
+            requests: self.meter.requests(),
+            bytes_read: self.meter.bytes(),
+            bytes_total,
+            elapsed: self.started.elapsed(),
+        }
+    }
+}

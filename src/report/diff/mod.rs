@@ -1,0 +1,170 @@
+//! What two sets of weights differ in, by their headers.
+
+mod group;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+pub use self::group::ChangeGroup;
+use crate::count::ParameterCount;
+use crate::formats::safetensors::SafetensorsFileHeader;
+use crate::formats::{Dtype, RepoPath, TensorInfo};
+use crate::hub::CommitSha;
+use crate::report::SafetensorsParseFromRepo;
+
+/// What two sets of weights differ in: the names of tensors, their dtypes, shapes and shards. Values
+/// are not compared, for they are not read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Diff {
+    /// What is compared with.
+    pub before: Side,
+    /// What is compared.
+    pub after: Side,
+    /// The tensors that are not the same on both sides, in the order of their names.
+    pub changes: Vec<Change>,
+    /// How many tensors are the same.
+    pub unchanged: u64,
+}
+
+/// One of the sets.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Side {
+    /// What was read, in the form of [`Source`](crate::Source).
+    pub source: String,
+    /// The commit that it is of; `None` where there are no commits.
+    pub commit: Option<CommitSha>,
+    /// Its files of weights.
+    pub files: usize,
+    /// Its parameters, scalars and bytes per dtype.
+    pub parameter_count: ParameterCount,
+}
+
+/// A tensor that is not the same on both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Change {
+    /// Its name.
+    pub tensor: String,
+    /// In what it differs, at least one.
+    pub kinds: Vec<ChangeKind>,
+    /// What it was; `None` where it was added.
+    pub before: Option<Version>,
+    /// What it is; `None` where it was removed.
+    pub after: Option<Version>,
+}
+
+/// In what a tensor may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ChangeKind {
+    /// It is not there after.
+    Removed,
+    /// It was not there before.
+    Added,
+    /// Its shape differs.
+    Reshaped,
+    /// Its dtype differs.
+    Retyped,
+    /// It is in another shard. The names of two single files are not compared.
+    Moved,
+}
+
+/// What a tensor is on one side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Version {
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// The length of each dimension.
+    pub shape: Vec<u64>,
+    /// Its file, by the name that the index has for it.
+    pub file: RepoPath,
+}
+
+impl Diff {
+    /// Compares two sets of weights.
+    #[must_use]
+    pub fn between(before: &SafetensorsParseFromRepo, after: &SafetensorsParseFromRepo) -> Self {
+        let has_shards = before.is_sharded() || after.is_sharded();
+        let mut tensors = BTreeMap::<_, (Option<Version>, Option<Version>)>::new();
+        for (name, version) in versions(before) {
+            tensors.entry(name).or_default().0 = Some(version);
+        }
+        for (name, version) in versions(after) {
+            tensors.entry(name).or_default().1 = Some(version);
+        }
+        let (all, mut changes) = (tensors.len(), Vec::new());
+        for (tensor, (before, after)) in tensors {
+            let kinds = kinds(before.as_ref(), after.as_ref(), has_shards);
+            if !kinds.is_empty() {
+                changes.push(Change { tensor: tensor.to_owned(), kinds, before, after });
+            }
+        }
+        let unchanged = (all - changes.len()) as u64;
+        Self { before: Side::of(before), after: Side::of(after), changes, unchanged }
+    }
+
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// How many tensors differ in this.
+    #[must_use]
+    pub fn count(&self, kind: ChangeKind) -> u64 {
+        self.changes.iter().filter(|change| change.kinds.contains(&kind)).count() as u64
+    }
+
+    /// The changes with those put together that are alike, by kind and then by name.
+    #[must_use]
+    pub fn groups(&self) -> Vec<ChangeGroup> {
+        group::groups(&self.changes)
+    }
+}
+
+impl Side {
+    fn of(parsed: &SafetensorsParseFromRepo) -> Self {
+        let facts = parsed.facts();
+        Self {
+            source: facts.source.clone(),
+            commit: facts.commit.clone(),
+            files: headers(parsed).count(),
+            parameter_count: facts.parameter_count.clone(),
+        }
+    }
+}
+
+/// Every file by its name in the index, with its header.
+fn headers(
+    parsed: &SafetensorsParseFromRepo,
+) -> impl Iterator<Item = (&RepoPath, &SafetensorsFileHeader)> {
+    let (single, shards) = match parsed {
+        SafetensorsParseFromRepo::Single(file) => (Some((&file.path, &file.header)), &[][..]),
+        SafetensorsParseFromRepo::Sharded(shards) => (None, &shards.headers[..]),
+    };
+    single.into_iter().chain(shards.iter().map(|(path, header)| (path, header)))
+}
+
+fn versions(parsed: &SafetensorsParseFromRepo) -> impl Iterator<Item = (&str, Version)> {
+    headers(parsed).flat_map(|(file, header)| {
+        header.tensors().map(|(name, TensorInfo { dtype, shape, .. })| {
+            (name, Version { dtype, shape, file: file.clone() })
+        })
+    })
+}
+
+fn kinds(before: Option<&Version>, after: Option<&Version>, has_shards: bool) -> Vec<ChangeKind> {
+    let (Some(before), Some(after)) = (before, after) else {
+        return vec![if before.is_some() { ChangeKind::Removed } else { ChangeKind::Added }];
+    };
+    let kinds = [
+        (ChangeKind::Reshaped, before.shape != after.shape),
+        (ChangeKind::Retyped, before.dtype != after.dtype),
+        (ChangeKind::Moved, has_shards && before.file != after.file),
+    ];
+    kinds.into_iter().filter(|(_, is_so)| *is_so).map(|(kind, _)| kind).collect()
+}

@@ -1,0 +1,131 @@
+//! The numbers in the names of shards, as in `model-00001-of-00072.safetensors`.
+
+use std::collections::BTreeMap;
+
+use crate::report::{Finding, bounded};
+
+use crate::formats::{RepoPath, clip};
+
+/// What is odd about the numbers of shards: the first oddity of each set that shares a name.
+pub(crate) fn check(shards: &[RepoPath]) -> Vec<Finding> {
+    let mut sets = BTreeMap::<_, Vec<_>>::new();
+    for shard in shards.iter().filter_map(Numbered::parse) {
+        sets.entry((shard.stem, shard.end)).or_default().push(shard);
+    }
+    bounded(sets.values().filter_map(|set| check_set(set)))
+}
+
+/// A shard whose name tells its number and how many there are.
+struct Numbered<'a> {
+    path: &'a RepoPath,
+    /// What stands before the number, `model-`.
+    stem: &'a str,
+    number: u64,
+    of: u64,
+    /// What stands behind, `.safetensors`.
+    end: &'a str,
+}
+
+impl<'a> Numbered<'a> {
+    fn parse(path: &'a RepoPath) -> Option<Self> {
+        let is_figure = |c: char| c.is_ascii_digit();
+        let (before, after) = path.as_str().rsplit_once("-of-")?;
+        let stem = before.trim_end_matches(is_figure);
+        let end = after.trim_start_matches(is_figure);
+        let number = before[stem.len()..].parse().ok()?;
+        let of = after[..after.len() - end.len()].parse().ok()?;
+        Some(Self { path, stem, number, of, end })
+    }
+
+    fn name(&self) -> String {
+        clip(self.path.as_str())
+    }
+}
+
+fn check_set(set: &[Numbered<'_>]) -> Option<Finding> {
+    let first = set.first()?;
+    if let Some(other) = set.iter().find(|other| other.of != first.of) {
+        return Some(Finding::ShardTotalMismatch { first: first.name(), second: other.name() });
+    }
+    // Some exporters count from 0.
+    let start = u64::from(set.iter().all(|shard| shard.number > 0));
+    let mut numbers = BTreeMap::new();
+    for shard in set {
+        if shard.number - start >= shard.of {
+            return Some(Finding::ShardNumberOutOfRange {
+                shard: shard.name(),
+                of: shard.of,
+                first: start,
+            });
+        }
+        if let Some(twin) = numbers.insert(shard.number, shard) {
+            return Some(Finding::DuplicateShardNumber {
+                first: twin.name(),
+                second: shard.name(),
+            });
+        }
+    }
+    let named = numbers.len() as u64;
+    (named < first.of).then(|| Finding::ShardNumberMissing {
+        shards: clip(&format!("{}*-of-{}{}", first.stem, first.of, first.end)),
+        of: first.of,
+        named,
+        first: (start..=first.of).find(|number| !numbers.contains_key(number)).unwrap_or(named),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(shards: &[&str]) -> Vec<Finding> {
+        let paths: Vec<_> = shards.iter().map(|name| name.parse().unwrap()).collect();
+        check(&paths)
+    }
+
+    #[test]
+    fn complete_sets() {
+        let sets: [&[&str]; 5] = [
+            &["a.safetensors", "b-of-2.safetensors", "c-1-of-.safetensors"],
+            &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+            // DeepSeek-R1 writes the two numbers in different lengths.
+            &["model-00001-of-000001.safetensors"],
+            &["model_00000-of-00002.safetensors", "model_00001-of-00002.safetensors"],
+            &["m-1-of-1.fp16.safetensors", "m-1-of-1.safetensors", "x/m-1-of-1.safetensors"],
+        ];
+        for shards in sets {
+            assert_eq!(findings(shards), [], "{shards:?}");
+        }
+    }
+
+    #[test]
+    fn odd_sets() {
+        let name = |number: u64, of: u64| format!("m-{number}-of-{of}.safetensors");
+        let found = |numbers: &[(u64, u64)]| {
+            let names: Vec<_> = numbers.iter().map(|&(number, of)| name(number, of)).collect();
+            findings(&names.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let missing = |of, named, first| Finding::ShardNumberMissing {
+            shards: format!("m-*-of-{of}.safetensors"),
+            of,
+            named,
+            first,
+        };
+        assert_eq!(found(&[(1, 3), (3, 3)]), [missing(3, 2, 2)]);
+        assert_eq!(found(&[(2, 3), (3, 3)]), [missing(3, 2, 1)]);
+        assert_eq!(found(&[(0, 3), (1, 3)]), [missing(3, 2, 2)]);
+        assert_eq!(found(&[(1, u64::MAX)]), [missing(u64::MAX, 1, 2)]);
+        let beyond = |shard, first| Finding::ShardNumberOutOfRange { shard, of: 2, first };
+        assert_eq!(found(&[(1, 2), (3, 2)]), [beyond(name(3, 2), 1)]);
+        assert_eq!(found(&[(0, 2), (1, 2), (2, 2)]), [beyond(name(2, 2), 0)]);
+        assert_eq!(
+            found(&[(1, 2), (2, 3)]),
+            [Finding::ShardTotalMismatch { first: name(1, 2), second: name(2, 3) }]
+        );
+        let twice = Finding::DuplicateShardNumber {
+            first: "m-01-of-2.safetensors".to_owned(),
+            second: "m-1-of-2.safetensors".to_owned(),
+        };
+        assert_eq!(findings(&["m-01-of-2.safetensors", "m-1-of-2.safetensors"]), [twice]);
+    }
+}
