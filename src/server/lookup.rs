@@ -90,7 +90,7 @@ impl Lookups {
         let known = self.known.get(place);
         match &known {
             Some(known) if known.is_fresh() => {
-                self.metrics.lookup(Source::HeaderCache);
+                self.metrics.lookup(Source::Memory);
                 return Lookup::Answer(Arc::clone(&known.answer));
             }
             Some(known) if known.is_usable() => {

@@ -23,7 +23,7 @@ const SECONDS: [f64; 11] = [0.0001, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(super) enum Source {
     /// Out of memory.
-    HeaderCache,
+    Memory,
     /// Out of memory, and old enough that a look was begun.
     Stale,
     /// A look that ended while the request waited.

@@ -27,7 +27,7 @@ pub struct File {
 
 #[derive(Clone)]
 enum Stored {
-    HeaderCache(Bytes),
+    Memory(Bytes),
     Disk(PathBuf),
 }
 
@@ -45,7 +45,7 @@ impl File {
             stored_size: head.len() as u64,
             size: size.max(head.len() as u64),
             is_on_cdn: false,
-            stored: Stored::HeaderCache(head),
+            stored: Stored::Memory(head),
         }
     }
 
@@ -100,7 +100,7 @@ impl File {
 impl Stored {
     fn read(self, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
         match self {
-            Self::HeaderCache(bytes) => {
+            Self::Memory(bytes) => {
                 stream::iter([Ok(bytes.slice(index(range.start)..index(range.end)))]).boxed()
             }
             Self::Disk(path) => stream::once(read_disk(path, range)).try_flatten().boxed(),
