@@ -10,7 +10,7 @@ use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::formats::weight_sets::{OtherWeights, WeightSet};
 use crate::http::HttpError;
 use crate::hub::SourceError;
-use crate::hub::{CommitSha, EndpointError, ListingError, Refusal, RepoId, Revision};
+use crate::hub::{CommitSha, EndpointError, HubError, ListingError, RepoId, Revision};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -36,15 +36,15 @@ pub enum Error {
     #[error("no cache is known that could be read offline")]
     NoCache,
     #[error("repository `{repo}` not found, or not open to this reader")]
-    RepoNotFound { repo: RepoId, source: Box<Refusal> },
+    RepoNotFound { repo: RepoId, source: Box<HubError> },
     #[error("revision `{revision}` not found in `{repo}`")]
-    RevisionNotFound { repo: RepoId, revision: Revision, source: Box<Refusal> },
+    RevisionNotFound { repo: RepoId, revision: Revision, source: Box<HubError> },
     #[error("access to `{repo}` is restricted to readers who were granted it")]
-    Gated { repo: RepoId, source: Box<Refusal> },
+    Gated { repo: RepoId, source: Box<HubError> },
     #[error("the token is not valid")]
-    RejectedToken { source: Box<Refusal> },
+    RejectedToken { source: Box<HubError> },
     #[error("access to `{file}` is denied")]
-    Forbidden { file: String, source: Box<Refusal> },
+    Forbidden { file: String, source: Box<HubError> },
     #[error("`{file}` not found")]
     FileNotFound { file: String, source: BoxError },
     /// Neither under the two names that most weights have nor, where the files could be listed, under any
@@ -90,7 +90,7 @@ pub enum Error {
     Fetch { file: String, attempts: usize, elapsed: Duration, source: Box<HttpError> },
     /// A status that tells nothing of the repo or of the reader, such as a rate limit.
     #[error("failed to fetch `{file}`{}", tries(*attempts, *elapsed))]
-    Refused { file: String, attempts: usize, elapsed: Duration, source: Box<Refusal> },
+    Refused { file: String, attempts: usize, elapsed: Duration, source: Box<HubError> },
     #[error("failed to read `{file}`")]
     Read { file: String, source: io::Error },
     #[error("the call took longer than {} s", limit.as_secs_f64())]

@@ -29,8 +29,8 @@ pub use http::{
     AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
 };
 pub use hub::{
-    CommitSha, Endpoint, EndpointError, HubReportedCount, IdError, ListingError, Refusal,
-    RefusalKind, RepoId, RepoKind, Revision, Source, SourceError,
+    CommitSha, Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, IdError,
+    ListingError, RepoId, RepoKind, Revision, Source, SourceError,
 };
 pub use inspect::Progress;
 pub use report::diff::Diff;

@@ -20,7 +20,7 @@ impl Store {
         meter: &RequestMeter,
     ) -> Result<Option<CommitSha>, Error> {
         let Place::Web(http, url) = self.at(path) else { return Ok(None) };
-        let commit = http.header(&url, X_REPO_COMMIT, meter).await;
+        let commit = http.response_header(&url, X_REPO_COMMIT, meter).await;
         let commit = commit.map_err(|failure| self.explain(self.name(path), failure))?;
         Ok(commit.and_then(|commit| commit.parse().ok()))
     }
@@ -28,8 +28,8 @@ impl Store {
     /// What the Hub says of the parameters; `None` where it says nothing, or there is no Hub.
     pub(crate) async fn claim(&self) -> Result<Option<HubReportedCount>, Error> {
         let Self::Hub { http, endpoint, repo, revision, .. } = self else { return Ok(None) };
-        let url = endpoint.claim(repo, revision);
-        let read = http.whole(&url, HubReportedCount::LIMIT, &RequestMeter::default()).await;
+        let url = endpoint.revision_url(repo, revision);
+        let read = http.read_all(&url, HubReportedCount::LIMIT, &RequestMeter::default()).await;
         let (json, _) = read.map_err(|failure| self.explain(repo.to_string(), failure))?;
         Ok(HubReportedCount::from_json(&json))
     }
@@ -38,7 +38,7 @@ impl Store {
     pub(crate) fn keys(&self, target: &str) -> Option<Keys> {
         match self {
             Self::Hub { http, endpoint, repo, .. } => {
-                Some(Keys::new(endpoint, http.reader(), repo, target))
+                Some(Keys::new(endpoint, http.token_bytes(), repo, target))
             }
             _ => None,
         }

@@ -9,19 +9,23 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::{Chunk, RequestMeter};
+use crate::http::transfer::{RangeBytes, RequestMeter};
 
 /// The most entries that are looked at for a listing, so that one of a whole disk has an end.
 const MOST_ENTRIES: usize = 100_000;
 
 /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
-pub(crate) async fn range(path: &Path, range: &Range<u64>, meter: &RequestMeter) -> Result<Chunk> {
+pub(crate) async fn range(
+    path: &Path,
+    range: &Range<u64>,
+    meter: &RequestMeter,
+) -> Result<RangeBytes> {
     let (mut file, file_size) = open(path).await?;
     file.seek(SeekFrom::Start(range.start)).await?;
     let mut bytes = Vec::new();
     file.take(range.end - range.start).read_to_end(&mut bytes).await?;
     meter.count_bytes(bytes.len());
-    Ok(Chunk { bytes, file_size })
+    Ok(RangeBytes { bytes, file_size })
 }
 
 /// Reads a whole file; `None` if it has more than `limit` bytes.

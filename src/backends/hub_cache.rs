@@ -24,7 +24,7 @@ use tokio::fs;
 use crate::backends::disk;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::{Chunk, RequestMeter};
+use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The most bytes of a file in `refs`, which holds 40.
@@ -84,7 +84,7 @@ impl Snapshot {
         path: &RepoPath,
         range: &Range<u64>,
         meter: &RequestMeter,
-    ) -> io::Result<Chunk> {
+    ) -> io::Result<RangeBytes> {
         disk::range(&self.file(path).await?, range, meter).await
     }
 

@@ -21,9 +21,9 @@ use crate::cache::CachedHeaders;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::{Chunk, RequestMeter};
+use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::http::{Http, ResponseChain, SafeUrl};
-use crate::hub::{CommitSha, Endpoint, ListFilesError, Notices, RepoId, Revision, listing};
+use crate::hub::{CommitSha, Endpoint, HubWarnings, ListFilesError, RepoId, Revision, listing};
 
 /// What the Hub says of the commit that an answer is of.
 const X_REPO_COMMIT: &str = "x-repo-commit";
@@ -32,7 +32,13 @@ const X_REPO_COMMIT: &str = "x-repo-commit";
 #[derive(Clone, Debug)]
 pub(crate) enum Store {
     /// A revision of a repo on a Hub.
-    Hub { http: Http, endpoint: Endpoint, repo: RepoId, revision: Revision, notices: Arc<Notices> },
+    Hub {
+        http: Http,
+        endpoint: Endpoint,
+        repo: RepoId,
+        revision: Revision,
+        notices: Arc<HubWarnings>,
+    },
     /// The folder of a file on any server; `url` is that file.
     Web { http: Http, url: Url, file: RepoPath },
     /// A local folder.
@@ -65,10 +71,10 @@ impl Store {
         path: &RepoPath,
         range: &Range<u64>,
         meter: &RequestMeter,
-    ) -> Result<Fetched<Chunk>, Error> {
+    ) -> Result<Fetched<RangeBytes>, Error> {
         match self.at(path) {
             Place::Web(http, url) => http
-                .range(&url, range, meter)
+                .read_range(&url, range, meter)
                 .instrument(self.span(path))
                 .await
                 .map(|(chunk, trail)| self.fetched(chunk, &trail))
@@ -98,7 +104,7 @@ impl Store {
     ) -> Result<Fetched<Vec<u8>>, Error> {
         match self.at(path) {
             Place::Web(http, url) => http
-                .whole(&url, limit, meter)
+                .read_all(&url, limit, meter)
                 .instrument(self.span(path))
                 .await
                 .map(|(bytes, trail)| self.fetched(bytes, &trail))
@@ -130,7 +136,7 @@ impl Store {
     ) -> Result<Option<Listing>, Error> {
         let (listed, commit) = match self {
             Self::Hub { http, endpoint, repo, revision, .. } => {
-                let first = endpoint.tree(repo, revision, below);
+                let first = endpoint.tree_url(repo, revision, below);
                 let span = debug_span!("listing", %repo);
                 return match listing::files(http, first, meter).instrument(span).await {
                     Ok((files, trail)) => {
@@ -218,7 +224,7 @@ impl Store {
     fn at(&self, path: &RepoPath) -> Place<'_> {
         match self {
             Self::Hub { http, endpoint, repo, revision, .. } => {
-                Place::Web(http, endpoint.resolve(repo, revision, path))
+                Place::Web(http, endpoint.file_url(repo, revision, path))
             }
             Self::Web { http, url, file } => Place::Web(http, sibling(url, file, path)),
             Self::Disk { folder } => Place::Disk(folder.join(path.as_str())),
@@ -230,7 +236,7 @@ impl Store {
     /// What was read, with what the Hub says of it on the way.
     fn fetched<T>(&self, value: T, trail: &ResponseChain) -> Fetched<T> {
         if let Self::Hub { notices, .. } = self {
-            notices.pass_on(trail.header("x-hf-warning"));
+            notices.warn_once(trail.header("x-hf-warning"));
         }
         Fetched { value, commit: commit(trail) }
     }

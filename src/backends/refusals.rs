@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::{HeaderError, HeaderLength};
 use crate::formats::weight_sets::WeightSet;
-use crate::http::{Failure, HttpError};
-use crate::hub::{Refusal, RefusalKind, RepoId};
+use crate::http::{HttpError, RequestFailure};
+use crate::hub::{HubError, HubErrorKind, RepoId};
 
 impl Store {
     /// What is missing in a cache may be in the repo all the same.
@@ -43,7 +43,7 @@ impl Store {
     pub(super) fn without_listing<T>(
         &self,
         repo: &RepoId,
-        failure: Failure,
+        failure: RequestFailure,
     ) -> Result<Option<T>, Error> {
         match self.explain(format!("list of files of {repo}"), failure) {
             Error::Refused { source, .. } if matches!(source.status, 405 | 501) => Ok(None),
@@ -57,10 +57,10 @@ impl Store {
     }
 
     /// What an HTTP error means for a file of this store, by its name.
-    pub(super) fn explain(&self, file: String, failure: Failure) -> Error {
-        let Failure { error, attempts, elapsed } = failure;
+    pub(super) fn explain(&self, file: String, failure: RequestFailure) -> Error {
+        let RequestFailure { error, attempts, elapsed } = failure;
         match &error {
-            HttpError::OverLimit { limit, .. } => return Error::TooLarge { file, limit: *limit },
+            HttpError::TooLarge { limit, .. } => return Error::TooLarge { file, limit: *limit },
             HttpError::Range { start, .. } => {
                 if let Some(source) = impostor(start) {
                     return Error::Header { file, source };
@@ -68,7 +68,7 @@ impl Store {
             }
             _ => {}
         }
-        let Some(refusal) = Refusal::of(&error).map(Box::new) else {
+        let Some(refusal) = HubError::from_http(&error).map(Box::new) else {
             return Error::Fetch { file, attempts, elapsed, source: Box::new(error) };
         };
         self.interpret(file, refusal, attempts, elapsed)
@@ -78,11 +78,11 @@ impl Store {
     fn interpret(
         &self,
         file: String,
-        source: Box<Refusal>,
+        source: Box<HubError>,
         attempts: usize,
         elapsed: Duration,
     ) -> Error {
-        use RefusalKind::{
+        use HubErrorKind::{
             EntryNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
         };
         match (source.kind(), self) {

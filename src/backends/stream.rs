@@ -8,11 +8,11 @@ use futures::stream::{self, BoxStream, StreamExt};
 use super::{Fetched, Place, Store};
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::{Piece, RequestMeter};
+use crate::http::transfer::{BodyEvent, RequestMeter};
 use crate::hub::CommitSha;
 
 /// A file as it is read. Each of its beginnings says of which commit it is, where the server says so.
-pub(crate) type Pieces = BoxStream<'static, Result<Piece<Option<CommitSha>>, Error>>;
+pub(crate) type Pieces = BoxStream<'static, Result<BodyEvent<Option<CommitSha>>, Error>>;
 
 impl Store {
     /// A whole file of at most `limit` bytes, as it arrives from now on.
@@ -24,17 +24,21 @@ impl Store {
     ) -> Result<Fetched<Pieces>, Error> {
         let Place::Web(http, url) = self.at(path) else {
             let Fetched { value, commit } = self.whole(path, limit, meter).await?;
-            let start = Piece::Start { answer: commit.clone(), length: Some(value.len() as u64) };
-            let pieces = stream::iter([Ok(start), Ok(Piece::Bytes(value.into()))]).boxed();
+            let start = BodyEvent::Start {
+                response: commit.clone(),
+                content_length: Some(value.len() as u64),
+            };
+            let pieces = stream::iter([Ok(start), Ok(BodyEvent::Bytes(value.into()))]).boxed();
             return Ok(Fetched { value: pieces, commit });
         };
-        let pieces = self.span(path).in_scope(|| http.pieces(&url, limit, meter));
+        let pieces = self.span(path).in_scope(|| http.stream(&url, limit, meter));
         let (store, path) = (self.clone(), path.clone());
         let pieces = pieces.map(move |piece| match piece {
-            Ok(Piece::Start { answer, length }) => {
-                Ok(Piece::Start { answer: store.fetched((), &answer).commit, length })
-            }
-            Ok(Piece::Bytes(bytes)) => Ok(Piece::Bytes(bytes)),
+            Ok(BodyEvent::Start { response, content_length }) => Ok(BodyEvent::Start {
+                response: store.fetched((), &response).commit,
+                content_length,
+            }),
+            Ok(BodyEvent::Bytes(bytes)) => Ok(BodyEvent::Bytes(bytes)),
             Err(failure) => Err(store.explain(store.name(&path), failure)),
         });
         let mut pieces = Box::pin(pieces.peekable());
@@ -42,7 +46,7 @@ impl Store {
             return Err(error);
         }
         let commit = match pieces.as_mut().peek().await {
-            Some(Ok(Piece::Start { answer, .. })) => answer.clone(),
+            Some(Ok(BodyEvent::Start { response, .. })) => response.clone(),
             _ => None,
         };
         Ok(Fetched { value: pieces, commit })
@@ -59,7 +63,7 @@ pub(crate) async fn poll_alongside<T>(
     loop {
         match select(pieces.next(), other.as_mut()).await {
             Either::Left((Some(piece), _)) => {
-                if matches!(piece, Ok(Piece::Start { .. })) {
+                if matches!(piece, Ok(BodyEvent::Start { .. })) {
                     arrived.clear();
                 }
                 arrived.push(piece);

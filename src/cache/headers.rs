@@ -10,7 +10,7 @@ use flate2::write::DeflateEncoder;
 
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::Chunk;
+use crate::http::transfer::RangeBytes;
 
 /// The most bytes that are kept of one commit. The largest known sets of weights have 120 MB of headers
 /// and index.
@@ -83,11 +83,11 @@ impl CachedHeaders {
     }
 
     /// A range of a file, as far as it has one.
-    pub(crate) fn range(&self, path: &RepoPath, range: &Range<u64>) -> Option<Chunk> {
+    pub(crate) fn range(&self, path: &RepoPath, range: &Range<u64>) -> Option<RangeBytes> {
         let Head { bytes, file_size } = self.files.get(path)?;
         let end = range.end.min(*file_size);
         let span = usize::try_from(range.start.min(end)).ok()?..usize::try_from(end).ok()?;
-        Some(Chunk { bytes: bytes.get(span)?.to_vec(), file_size: *file_size })
+        Some(RangeBytes { bytes: bytes.get(span)?.to_vec(), file_size: *file_size })
     }
 
     /// A whole file; `None` where only its start was needed.

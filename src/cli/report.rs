@@ -168,7 +168,7 @@ fn passing_hint(error: &Error) -> Option<String> {
             HttpError::Transport { kind: TransportKind::Certificate, .. } => {
                 "certificates are those of the system; SSL_CERT_FILE names others"
             }
-            HttpError::Transport { .. } | HttpError::Busy { .. } => "try again later",
+            HttpError::Transport { .. } | HttpError::RateLimited { .. } => "try again later",
             _ => return None,
         },
         Error::DeadlineExceeded { .. } => "give it more seconds by --timeout",

@@ -16,7 +16,7 @@ use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::http::Http;
 use crate::http::transfer::RequestMeter;
-use crate::hub::{Endpoint, HubReportedCount, Notices, RepoId, Revision};
+use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
 use crate::inspect::{HeaderCache, Limits, Load, OnProgress, Plan, Progress, Target};
 use crate::report::verify::VerifyReport;
@@ -27,7 +27,7 @@ use crate::report::{CountReport, SafetensorsParseFromRepo};
 pub(crate) struct Context {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
-    pub(crate) notices: Arc<Notices>,
+    pub(crate) notices: Arc<HubWarnings>,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
     pub(crate) memory: Option<HeaderCache>,
@@ -169,7 +169,7 @@ impl Model {
     /// # Errors
     ///
     /// When the repo is not there or not open to this reader, when no answer comes, and at the deadline.
-    pub async fn claimed_parameters(&self) -> Result<Option<HubReportedCount>, Error> {
+    pub async fn hub_reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
         self.in_time(async { self.load().await?.store.claim().await }).await
     }
 

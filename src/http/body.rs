@@ -22,7 +22,7 @@ pub(super) async fn part(
     let mut bytes = buffer(part.length);
     while length(&bytes) < part.length {
         let Some(chunk) = next(&mut response, attempt).await? else {
-            let source = RangeError::Length { expected: part.length, found: length(&bytes) };
+            let source = RangeError::WrongLength { expected: part.length, found: length(&bytes) };
             return Err(HttpError::range(response.url(), source));
         };
         bytes.extend_from_slice(&chunk);
@@ -32,7 +32,7 @@ pub(super) async fn part(
     {
         return Err(HttpError::range(
             response.url(),
-            RangeError::TooLong { expected: part.length },
+            RangeError::BodyTooLong { expected: part.length },
         ));
     }
     bytes.truncate(usize::try_from(part.length).unwrap_or(usize::MAX));
@@ -46,7 +46,7 @@ pub(super) async fn refuse(
     source: RangeError,
     attempt: &Attempt<'_>,
 ) -> HttpError {
-    let is_of_use = matches!(source, RangeError::Ignored | RangeError::UnknownLength);
+    let is_of_use = matches!(source, RangeError::Unsupported | RangeError::UnknownLength);
     let piece = if is_of_use { next(&mut response, attempt).await.ok().flatten() } else { None };
     let piece = piece.unwrap_or_default();
     let start = piece[..piece.len().min(START)].to_vec();

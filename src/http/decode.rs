@@ -36,7 +36,7 @@ impl Decoder {
                 let file = Capped { bytes: Vec::new(), left: limit };
                 Ok(Self::Gzip(Box::new(GzDecoder::new(file))))
             }
-            Some(_) => Err(RangeError::Encoded),
+            Some(_) => Err(RangeError::UnexpectedEncoding),
         }
     }
 
@@ -149,7 +149,10 @@ mod tests {
         for encoding in ["br", "zstd", "deflate", "gzip, gzip", ""] {
             let value = HeaderValue::from_str(encoding).unwrap();
             let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
-            assert!(matches!(Decoder::new(&headers, 9), Err(RangeError::Encoded)), "{encoding}");
+            assert!(
+                matches!(Decoder::new(&headers, 9), Err(RangeError::UnexpectedEncoding)),
+                "{encoding}"
+            );
         }
     }
 }

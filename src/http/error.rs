@@ -23,11 +23,11 @@ pub enum HttpError {
     Transport { url: SafeUrl, kind: TransportKind, source: Box<dyn StdError + Send + Sync> },
     /// An answer with another status than was asked for.
     #[error("`{url}` answered with status {status}")]
-    Status { url: SafeUrl, status: u16, is_redirected: bool, headers: ResponseHeaders },
+    Status { url: SafeUrl, status: u16, is_cross_origin: bool, headers: ResponseHeaders },
     /// A server that has asked this client for a longer wait than the retries may take; this request
     /// was not made.
     #[error("`{url}` asks to be left alone for {} s", wait.as_secs())]
-    Busy { url: SafeUrl, wait: Duration },
+    RateLimited { url: SafeUrl, wait: Duration },
     /// An answer that is not the range, or not the file, that was asked for.
     #[error("the answer of `{url}` is not what was asked for")]
     Range {
@@ -41,9 +41,9 @@ pub enum HttpError {
     Redirect { url: SafeUrl, reason: &'static str },
     /// A host that the [`AddressPolicy`](crate::AddressPolicy) does not allow.
     #[error("the address of `{url}` is not public")]
-    Address { url: SafeUrl },
+    PrivateAddress { url: SafeUrl },
     #[error("`{url}` has more than {limit} bytes")]
-    OverLimit { url: SafeUrl, limit: u64 },
+    TooLarge { url: SafeUrl, limit: u64 },
 }
 
 /// Where an exchange broke off.
@@ -80,21 +80,21 @@ impl std::fmt::Display for TransportKind {
 #[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum RangeError {
     #[error("the server does not serve ranges")]
-    Ignored,
+    Unsupported,
     #[error("the server sent the whole file without saying how long it is")]
     UnknownLength,
     #[error("the `Content-Range` is missing or is not of the form `bytes a-b/size`")]
-    NoContentRange,
+    InvalidContentRange,
     #[error("asked for bytes {first}-{last}, got {found_first}-{found_last} of {file_size}")]
     Mismatch { first: u64, last: u64, found_first: u64, found_last: u64, file_size: u64 },
     #[error("expected {expected} bytes, got {found}")]
-    Length { expected: u64, found: u64 },
+    WrongLength { expected: u64, found: u64 },
     #[error("expected {expected} bytes, got more")]
-    TooLong { expected: u64 },
+    BodyTooLong { expected: u64 },
     #[error("the body is encoded in a way that was not asked for")]
-    Encoded,
+    UnexpectedEncoding,
     #[error("the compressed body is broken")]
-    Undecodable,
+    CorruptGzip,
 }
 
 /// The headers of an answer. Their values are not shown by `Debug`: some are secrets.
@@ -117,7 +117,7 @@ impl std::fmt::Debug for ResponseHeaders {
 impl HttpError {
     pub(super) fn transport(url: SafeUrl, error: reqwest::Error) -> Self {
         if causes(&error).any(<dyn StdError>::is::<AddressError>) {
-            return Self::Address { url };
+            return Self::PrivateAddress { url };
         }
         let kind = if error.is_builder() {
             TransportKind::Setup
@@ -138,7 +138,7 @@ impl HttpError {
         Self::Status {
             url: SafeUrl::from(response.url()),
             status: response.status().as_u16(),
-            is_redirected: response.url().origin() != asked.origin(),
+            is_cross_origin: response.url().origin() != asked.origin(),
             headers: ResponseHeaders(Box::new(response.headers().clone())),
         }
     }
@@ -155,16 +155,18 @@ impl HttpError {
             }
             // A CDN refuses what it has signed itself, by mistake or because the signature is too old;
             // the Hub then signs again (xet-core #897).
-            Self::Status { status: 403, is_redirected, .. } => *is_redirected,
+            Self::Status { status: 403, is_cross_origin, .. } => *is_cross_origin,
             Self::Status { status, .. } => rate_limit::may_pass(*status),
             Self::Range { source, .. } => matches!(
                 source,
-                RangeError::Length { .. } | RangeError::TooLong { .. } | RangeError::Undecodable
+                RangeError::WrongLength { .. }
+                    | RangeError::BodyTooLong { .. }
+                    | RangeError::CorruptGzip
             ),
-            Self::Busy { .. }
+            Self::RateLimited { .. }
             | Self::Redirect { .. }
-            | Self::Address { .. }
-            | Self::OverLimit { .. } => false,
+            | Self::PrivateAddress { .. }
+            | Self::TooLarge { .. } => false,
         }
     }
 
@@ -178,7 +180,7 @@ impl HttpError {
 
     /// Whether the server that was asked complains about too many requests.
     pub(super) fn is_rate_limit(&self) -> bool {
-        matches!(self, Self::Status { status: 429, is_redirected: false, .. })
+        matches!(self, Self::Status { status: 429, is_cross_origin: false, .. })
     }
 }
 

@@ -12,14 +12,14 @@ mod clients;
 mod decode;
 mod error;
 mod gate;
-mod head;
-mod pieces;
+mod head_request;
 #[cfg(test)]
 pub(crate) mod properties;
 mod range;
 mod rate_limit;
 mod redirect;
 mod retry;
+mod stream;
 pub(crate) mod transfer;
 mod url;
 
@@ -37,11 +37,11 @@ use self::address::Guard;
 use self::attempt::Attempt;
 use self::clients::{Clients, Failed};
 use self::gate::Gate;
-use crate::http::transfer::{Chunk, RequestMeter};
+use crate::http::transfer::{RangeBytes, RequestMeter};
 
 pub use address::AddressPolicy;
 pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
-pub(crate) use retry::Failure;
+pub(crate) use retry::RequestFailure;
 pub use retry::RetryPolicy;
 pub use url::SafeUrl;
 
@@ -102,12 +102,12 @@ impl Http {
     }
 
     /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
-    pub(crate) async fn range(
+    pub(crate) async fn read_range(
         &self,
         url: &Url,
         range: &Range<u64>,
         meter: &RequestMeter,
-    ) -> Result<(Chunk, ResponseChain), Failure> {
+    ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
             let attempt = attempts.begin(Some(range), meter);
@@ -123,7 +123,7 @@ impl Http {
         &self,
         range: &Range<u64>,
         attempt: &Attempt<'_>,
-    ) -> Result<(Chunk, ResponseChain), HttpError> {
+    ) -> Result<(RangeBytes, ResponseChain), HttpError> {
         let (response, trail) = self.get(attempt).await?;
         let part = match range::check(range, response.status(), response.headers()) {
             Ok(Some(part)) => part,
@@ -131,7 +131,7 @@ impl Http {
             Err(source) => return Err(body::refuse(response, source, attempt).await),
         };
         let bytes = body::part(response, &part, attempt).await?;
-        Ok((Chunk { bytes, file_size: part.file_size }, trail))
+        Ok((RangeBytes { bytes, file_size: part.file_size }, trail))
     }
 
     /// Sends a request and follows it to the answer that is no redirect.
@@ -155,10 +155,10 @@ impl Http {
     async fn send(&self, url: Url, attempt: &Attempt<'_>) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
         if !self.guard.allows(&url) {
-            return Err(HttpError::Address { url: safe_url });
+            return Err(HttpError::PrivateAddress { url: safe_url });
         }
         let pass = self.gate.pass(&origin, self.settings.retry.longest_elapsed).await;
-        pass.map_err(|wait| HttpError::Busy { url: safe_url.clone(), wait })?;
+        pass.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
         attempt.count_request();
         let answer = self.answer(url, &origin, attempt).await;
         let response = answer.map_err(|error| HttpError::transport(safe_url, error))?;

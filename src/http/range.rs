@@ -39,7 +39,7 @@ pub(super) fn check(
 fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(RangeError::Encoded)
+            Err(RangeError::UnexpectedEncoding)
         }
         _ => Ok(()),
     }
@@ -47,7 +47,8 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
 
 fn partial(range: &Range<u64>, headers: &HeaderMap) -> Result<Part, RangeError> {
     check_encoding(headers)?;
-    let found = text(headers, &CONTENT_RANGE).and_then(parse).ok_or(RangeError::NoContentRange)?;
+    let found =
+        text(headers, &CONTENT_RANGE).and_then(parse).ok_or(RangeError::InvalidContentRange)?;
     let (found_first, found_last, file_size) = found;
     let (first, last) = (range.start, range.end - 1);
     if found_first != first || found_last != last.min(file_size - 1) {
@@ -55,7 +56,7 @@ fn partial(range: &Range<u64>, headers: &HeaderMap) -> Result<Part, RangeError> 
     }
     let length = found_last - found_first + 1;
     match content_length(headers) {
-        Some(found) if found != length => Err(RangeError::Length { expected: length, found }),
+        Some(found) if found != length => Err(RangeError::WrongLength { expected: length, found }),
         _ => Ok(Part { length, more: false, file_size }),
     }
 }
@@ -63,7 +64,7 @@ fn partial(range: &Range<u64>, headers: &HeaderMap) -> Result<Part, RangeError> 
 fn whole(range: &Range<u64>, headers: &HeaderMap) -> Result<Part, RangeError> {
     check_encoding(headers)?;
     if range.start != 0 {
-        return Err(RangeError::Ignored);
+        return Err(RangeError::Unsupported);
     }
     let file_size = content_length(headers).ok_or(RangeError::UnknownLength)?;
     Ok(Part { length: range.end.min(file_size), more: range.end < file_size, file_size })
@@ -152,14 +153,17 @@ mod tests {
             ("bytes 9-107/500", mismatch(9, 107, 500)),
             ("bytes 8-106/500", mismatch(8, 106, 500)),
             ("bytes 8-108/500", mismatch(8, 108, 500)),
-            ("bytes 8-107/*", Err(RangeError::NoContentRange)),
-            ("bytes 8-107/107", Err(RangeError::NoContentRange)),
-            ("bytes 107-8/500", Err(RangeError::NoContentRange)),
-            ("bytes */500", Err(RangeError::NoContentRange)),
-            ("items 8-107/500", Err(RangeError::NoContentRange)),
-            ("bytes +8-107/500", Err(RangeError::NoContentRange)),
-            ("bytes 8-18446744073709551616/18446744073709551617", Err(RangeError::NoContentRange)),
-            ("", Err(RangeError::NoContentRange)),
+            ("bytes 8-107/*", Err(RangeError::InvalidContentRange)),
+            ("bytes 8-107/107", Err(RangeError::InvalidContentRange)),
+            ("bytes 107-8/500", Err(RangeError::InvalidContentRange)),
+            ("bytes */500", Err(RangeError::InvalidContentRange)),
+            ("items 8-107/500", Err(RangeError::InvalidContentRange)),
+            ("bytes +8-107/500", Err(RangeError::InvalidContentRange)),
+            (
+                "bytes 8-18446744073709551616/18446744073709551617",
+                Err(RangeError::InvalidContentRange),
+            ),
+            ("", Err(RangeError::InvalidContentRange)),
         ];
         for (content_range, error) in cases {
             assert_eq!(
@@ -168,17 +172,17 @@ mod tests {
                 "{content_range}"
             );
         }
-        assert_eq!(verdict(&HEADER, 206, &[]), Err(RangeError::NoContentRange));
+        assert_eq!(verdict(&HEADER, 206, &[]), Err(RangeError::InvalidContentRange));
     }
 
     #[test]
     fn bodies_that_contradict_their_headers() {
         let range = ("content-range", "bytes 8-107/500");
-        let short = Err(RangeError::Length { expected: 100, found: 99 });
+        let short = Err(RangeError::WrongLength { expected: 100, found: 99 });
         assert_eq!(verdict(&HEADER, 206, &[range, ("content-length", "99")]), short);
         assert_eq!(
             verdict(&HEADER, 206, &[range, ("content-encoding", "gzip")]),
-            Err(RangeError::Encoded)
+            Err(RangeError::UnexpectedEncoding)
         );
         assert!(verdict(&HEADER, 206, &[range, ("content-encoding", "identity")]).is_ok());
     }
@@ -190,7 +194,10 @@ mod tests {
         assert_eq!(verdict(&PREFIX, 200, &[("content-length", "8")]), part(8, false, 8));
         assert_eq!(verdict(&PREFIX, 200, &[("content-length", "0")]), part(0, false, 0));
         assert_eq!(verdict(&PREFIX, 200, &[]), Err(RangeError::UnknownLength));
-        assert_eq!(verdict(&HEADER, 200, &[("content-length", "500")]), Err(RangeError::Ignored));
+        assert_eq!(
+            verdict(&HEADER, 200, &[("content-length", "500")]),
+            Err(RangeError::Unsupported)
+        );
     }
 
     #[test]

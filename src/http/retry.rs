@@ -89,7 +89,7 @@ impl fmt::Display for RetryPolicy {
 
 /// A request that failed for good.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct RequestFailure {
     pub(crate) error: HttpError,
     pub(crate) attempts: usize,
     pub(crate) elapsed: Duration,
@@ -135,7 +135,7 @@ impl<'a, D: Iterator<Item = Duration>> Attempts<'a, D> {
 
     /// Waits after a failure until it is time for the next attempt; the failure itself, where there
     /// is to be none.
-    pub(super) async fn after(&mut self, error: HttpError) -> Result<(), Failure> {
+    pub(super) async fn after(&mut self, error: HttpError) -> Result<(), RequestFailure> {
         self.made += 1;
         let asked = error.asked_wait();
         let delay = self.delays.next().filter(|_| error.is_retryable());
@@ -143,7 +143,7 @@ impl<'a, D: Iterator<Item = Duration>> Attempts<'a, D> {
         let elapsed = self.started.elapsed();
         let fits = |wait: &Duration| elapsed.saturating_add(*wait) <= self.policy.longest_elapsed;
         let Some(wait) = wait.filter(fits) else {
-            return Err(Failure { error, attempts: self.made, elapsed });
+            return Err(RequestFailure { error, attempts: self.made, elapsed });
         };
         let (url, attempts) = (SafeUrl::from(self.url), self.made);
         tracing::info!(%url, attempts, ?wait, %error, "trying again");

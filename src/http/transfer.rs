@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// A part of a file, or all of it up to its end when it ends inside what was asked for.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct RangeBytes {
     pub(crate) bytes: Vec<u8>,
     /// The size of the whole file in bytes.
     pub(crate) file_size: u64,
@@ -15,11 +15,11 @@ pub(crate) struct Chunk {
 
 /// What comes of a file while it is read.
 #[derive(Debug)]
-pub(crate) enum Piece<A> {
+pub(crate) enum BodyEvent<R> {
     /// An answer: the file begins, whatever of it came before. It begins anew where the reading of an
     /// earlier answer broke off. The length is that of the body, in bytes, compressed or not, where the
     /// server tells it.
-    Start { answer: A, length: Option<u64> },
+    Start { response: R, content_length: Option<u64> },
     /// What follows.
     Bytes(Bytes),
 }

@@ -74,13 +74,13 @@ impl Endpoint {
     ///
     /// The slashes of repo and path stay as they are: encoded, they move the request from the
     /// `resolvers` quota to the 30 times smaller one of `pages` (polars #25389).
-    pub(crate) fn resolve(&self, repo: &RepoId, revision: &Revision, path: &RepoPath) -> Url {
+    pub(crate) fn file_url(&self, repo: &RepoId, revision: &Revision, path: &RepoPath) -> Url {
         self.below(&format!("/{repo}/resolve/{}", segment(revision)), Some(path))
     }
 
     /// The URL of the first page of a listing of all files of a repo, or of those in a folder:
     /// `{endpoint}/api/{kind}/{name}/tree/{revision}/{folder}?recursive=true`.
-    pub(crate) fn tree(
+    pub(crate) fn tree_url(
         &self,
         repo: &RepoId,
         revision: &Revision,
@@ -93,7 +93,7 @@ impl Endpoint {
 
     /// The URL of what the Hub says of a repo's weights:
     /// `{endpoint}/api/{kind}/{name}/revision/{revision}?expand=safetensors`.
-    pub(crate) fn claim(&self, repo: &RepoId, revision: &Revision) -> Url {
+    pub(crate) fn revision_url(&self, repo: &RepoId, revision: &Revision) -> Url {
         let mut url = self.below(&format!("{}/revision/{}", api(repo), segment(revision)), None);
         url.set_query(Some("expand=safetensors"));
         url
@@ -159,7 +159,7 @@ mod tests {
     fn resolve(endpoint: &str, repo: &str, revision: &str, path: &str) -> String {
         let endpoint = Endpoint::parse(endpoint).unwrap();
         endpoint
-            .resolve(&repo.parse().unwrap(), &revision.parse().unwrap(), &path.parse().unwrap())
+            .file_url(&repo.parse().unwrap(), &revision.parse().unwrap(), &path.parse().unwrap())
             .to_string()
     }
 
@@ -167,13 +167,13 @@ mod tests {
         let endpoint = Endpoint::parse(endpoint).unwrap();
         let folder = folder.parse().ok();
         endpoint
-            .tree(&repo.parse().unwrap(), &revision.parse().unwrap(), folder.as_ref())
+            .tree_url(&repo.parse().unwrap(), &revision.parse().unwrap(), folder.as_ref())
             .to_string()
     }
 
     fn claim(endpoint: &str, repo: &str, revision: &str) -> String {
         let endpoint = Endpoint::parse(endpoint).unwrap();
-        endpoint.claim(&repo.parse().unwrap(), &revision.parse().unwrap()).to_string()
+        endpoint.revision_url(&repo.parse().unwrap(), &revision.parse().unwrap()).to_string()
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             path in vec(text(), 1..4)
                 .prop_filter_map("no path", |parts| parts.join("/").parse::<RepoPath>().ok()),
         ) {
-            let url = Endpoint::parse(endpoint).unwrap().resolve(&repo, &revision, &path);
+            let url = Endpoint::parse(endpoint).unwrap().file_url(&repo, &revision, &path);
             let rest = url.as_str().strip_prefix(&format!("{endpoint}/{repo}/resolve/"));
             let (in_revision, in_path) = rest.unwrap().split_once('/').unwrap();
             prop_assert_eq!(decoded(in_revision), revision.as_str());

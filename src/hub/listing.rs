@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::RequestMeter;
-use crate::http::{Failure, Http, ResponseChain};
+use crate::http::{Http, RequestFailure, ResponseChain};
 
 /// The most files that are listed. The Hub advises to have fewer than 100,000 in a repo.
 const MOST_FILES: usize = 100_000;
@@ -42,7 +42,7 @@ pub enum ListingError {
 
 /// Why there is no listing: nothing to read, or nothing that makes sense.
 pub(crate) enum ListFilesError {
-    Fetch(Failure),
+    Fetch(RequestFailure),
     Listing(ListingError),
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn files(
     let (mut files, mut pages, mut passed_over) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
         let (json, trail) =
-            http.whole(&url, LONGEST_PAGE, meter).await.map_err(ListFilesError::Fetch)?;
+            http.read_all(&url, LONGEST_PAGE, meter).await.map_err(ListFilesError::Fetch)?;
         passed_over += add(&mut files, &json).map_err(ListFilesError::Listing)?;
         let Some(next) = next(&url, &trail) else {
             if passed_over > 0 {

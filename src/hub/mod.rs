@@ -2,18 +2,18 @@
 //! is not the file means.
 
 mod endpoint;
+mod error;
 mod ids;
 pub(crate) mod listing;
-mod notice;
-mod refusal;
 mod reported_count;
 mod source;
+mod warnings;
 
 pub use endpoint::{Endpoint, EndpointError};
+pub use error::{HubError, HubErrorKind};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
 pub(crate) use listing::ListFilesError;
 pub use listing::ListingError;
-pub(crate) use notice::Notices;
-pub use refusal::{Refusal, RefusalKind};
 pub use reported_count::HubReportedCount;
 pub use source::{Source, SourceError};
+pub(crate) use warnings::HubWarnings;

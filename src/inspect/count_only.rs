@@ -13,7 +13,7 @@ use crate::count::{Classifier, Counter, ModelConfig, needs_config};
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderError, HeaderOutline, IndexOutline, Sink};
 use crate::formats::{RepoPath, TensorInfo};
-use crate::http::transfer::{Chunk, spawn_blocking_if_large};
+use crate::http::transfer::{RangeBytes, spawn_blocking_if_large};
 use crate::inspect::count::usable;
 use crate::report::CountReport;
 use crate::report::{Finding, agreement};
@@ -75,7 +75,7 @@ impl Reader {
     pub(in crate::inspect) async fn count_file(
         self,
         path: RepoPath,
-        start: Chunk,
+        start: RangeBytes,
     ) -> Result<CountReport, Stop> {
         let common = Common::default();
         let counted = self.count_rest(&path, start, &common).await?;
@@ -120,7 +120,7 @@ impl Reader {
     async fn count_rest(
         &self,
         path: &RepoPath,
-        start: Chunk,
+        start: RangeBytes,
         common: &Common,
     ) -> Result<Counted, Stop> {
         let file_size = start.file_size;

@@ -10,7 +10,7 @@ use crate::error::{BoxError, Error};
 use crate::formats::RepoPath;
 use crate::formats::safetensors::PREFIX_LENGTH;
 use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
-use crate::hub::{CommitSha, Refusal};
+use crate::hub::{CommitSha, HubError};
 
 /// The names by which weights are found in most repos.
 pub(super) const SINGLE: &str = "model.safetensors";
@@ -150,6 +150,6 @@ impl Load {
 }
 
 /// The commit that a file is missing in.
-fn commit_of(refusal: &Refusal) -> Option<&CommitSha> {
+fn commit_of(refusal: &HubError) -> Option<&CommitSha> {
     refusal.commit.as_ref()
 }

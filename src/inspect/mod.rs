@@ -27,7 +27,7 @@ use crate::cache::CacheRecorder;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{WeightSet, names_shards};
-use crate::http::transfer::{Chunk, RequestMeter};
+use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 use crate::report::Finding;
 use crate::report::verify::VerifyReport;
@@ -144,7 +144,7 @@ impl Found {
 
 /// One set of weights, with what is read of it so far.
 enum Weights {
-    File { path: RepoPath, start: Fetched<Chunk> },
+    File { path: RepoPath, start: Fetched<RangeBytes> },
     Index { path: RepoPath, pieces: Fetched<Pieces> },
     Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
 }

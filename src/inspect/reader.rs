@@ -11,7 +11,7 @@ use crate::count::ParameterCount;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::{HeaderLength, SafetensorsFileHeader, SafetensorsIndexJson};
-use crate::http::transfer::{Chunk, RequestMeter, spawn_blocking_if_large};
+use crate::http::transfer::{RangeBytes, RequestMeter, spawn_blocking_if_large};
 use crate::hub::CommitSha;
 use crate::report::{
     Facts, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
@@ -54,7 +54,7 @@ impl Reader {
     pub(super) async fn single(
         self,
         path: RepoPath,
-        start: Chunk,
+        start: RangeBytes,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let header = self.rest(&path, start).await?;
         let mut findings = Vec::new();
@@ -115,7 +115,7 @@ impl Reader {
     pub(super) async fn rest(
         &self,
         path: &RepoPath,
-        start: Chunk,
+        start: RangeBytes,
     ) -> Result<SafetensorsFileHeader, Error> {
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let file_size = start.file_size;
@@ -132,7 +132,7 @@ impl Reader {
     pub(super) async fn header_json(
         &self,
         path: &RepoPath,
-        start: Chunk,
+        start: RangeBytes,
     ) -> Result<Vec<u8>, Error> {
         let wrong = |source| Error::Header { file: self.store.name(path), source };
         let file_size = start.file_size;
@@ -146,10 +146,10 @@ impl Reader {
     async fn complete(
         &self,
         path: &RepoPath,
-        start: Chunk,
+        start: RangeBytes,
         range: &Range<u64>,
     ) -> Result<Vec<u8>, Error> {
-        let Chunk { mut bytes, file_size } = start;
+        let RangeBytes { mut bytes, file_size } = start;
         let known = bytes.len() as u64;
         bytes.truncate(usize::try_from(range.end).unwrap_or(usize::MAX));
         bytes.drain(..bytes.len().min(usize::try_from(range.start).unwrap_or(usize::MAX)));
@@ -168,7 +168,11 @@ impl Reader {
     }
 
     /// Reads a range of a file of the commit.
-    pub(super) async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<Chunk, Error> {
+    pub(super) async fn read(
+        &self,
+        path: &RepoPath,
+        range: &Range<u64>,
+    ) -> Result<RangeBytes, Error> {
         self.of_commit(path, self.store.range(path, range, &self.meter).await?)
     }
 

@@ -16,7 +16,7 @@ use crate::backends::{Fetched, Pieces};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::{FromIndex, IndexReader};
-use crate::http::transfer::{Piece, spawn_blocking_if_large};
+use crate::http::transfer::{BodyEvent, spawn_blocking_if_large};
 use crate::inspect::{OnProgress, Plan, Progress};
 
 /// A shard, and what of it is asked for first.
@@ -129,12 +129,12 @@ impl Reader {
         let (mut arrived, mut is_early) = (Arrived::<T>::default(), false);
         while let Some(piece) = pieces.try_next().await? {
             match piece {
-                Piece::Start { answer: commit, length } => {
+                BodyEvent::Start { response: commit, content_length: length } => {
                     self.of_commit(path, Fetched { value: (), commit })?;
                     arrived = Arrived::default();
                     is_early = self.plan.asks_early(length);
                 }
-                Piece::Bytes(bytes) => {
+                BodyEvent::Bytes(bytes) => {
                     if self.record.is_on() {
                         arrived.json.extend_from_slice(&bytes);
                     }

@@ -8,7 +8,7 @@ use crate::backends::Pieces;
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::{RepoPath, chain, clip};
-use crate::http::transfer::Chunk;
+use crate::http::transfer::RangeBytes;
 use crate::inspect::CONFIG;
 use crate::inspect::count::{call_for_config, usable};
 use crate::report::verify::tying::{self, Input};
@@ -54,7 +54,7 @@ impl Reader {
     pub(in crate::inspect) async fn verify_file(
         self,
         path: RepoPath,
-        start: Chunk,
+        start: RangeBytes,
     ) -> VerifyReport {
         let mut survey =
             Survey { files: 1, headers: Vec::new(), declared: None, findings: Vec::new() };

@@ -194,7 +194,7 @@ impl Lookups {
             Err(error) => error,
         };
         if matches!(error, Error::Gated { .. })
-            && let Ok(Some(claim)) = model.claimed_parameters().await
+            && let Ok(Some(claim)) = model.hub_reported_count().await
         {
             let figures = Figures::claimed(claim.parameters, claim.total);
             return Answer::Claimed { figures, error: logged(place, error) };

@@ -28,9 +28,9 @@ fn http(error: &HttpError) -> String {
         HttpError::Transport { kind: TransportKind::Connect, .. } => "no connection",
         HttpError::Transport { kind: TransportKind::Timeout, .. } => "timeout",
         HttpError::Transport { kind: TransportKind::Interrupted, .. } => "interrupted",
-        HttpError::Busy { .. } => "busy",
-        HttpError::OverLimit { .. } => "over limit",
-        HttpError::Address { .. } => "not public",
+        HttpError::RateLimited { .. } => "busy",
+        HttpError::TooLarge { .. } => "over limit",
+        HttpError::PrivateAddress { .. } => "not public",
         other => return format!("{other:?}"),
     };
     name.to_owned()
@@ -38,13 +38,13 @@ fn http(error: &HttpError) -> String {
 
 fn range(error: &RangeError) -> String {
     let name = match error {
-        RangeError::Ignored => "range ignored",
+        RangeError::Unsupported => "range ignored",
         RangeError::UnknownLength => "unknown size",
-        RangeError::NoContentRange => "no range told",
+        RangeError::InvalidContentRange => "no range told",
         RangeError::Mismatch { .. } => "other range",
-        RangeError::Length { .. } => "other length",
-        RangeError::TooLong { .. } => "too long",
-        RangeError::Encoded => "encoded",
+        RangeError::WrongLength { .. } => "other length",
+        RangeError::BodyTooLong { .. } => "too long",
+        RangeError::UnexpectedEncoding => "encoded",
         other => return format!("{other:?}"),
     };
     name.to_owned()

@@ -106,7 +106,7 @@ async fn a_date_too_far_ahead_is_not_waited_for() {
     let Error::Fetch { source, .. } = model.parse_safetensors_metadata().await.unwrap_err() else {
         panic!("the server is asked again");
     };
-    let HttpError::Busy { wait, .. } = *source else { panic!("{source:?}") };
+    let HttpError::RateLimited { wait, .. } = *source else { panic!("{source:?}") };
     assert!(wait <= HOUR && wait > HOUR / 2, "{wait:?}");
     assert_eq!(hub.log().len(), 1);
 }

@@ -9,7 +9,7 @@ use crate::http::{HttpError, ResponseHeaders, SafeUrl};
 /// An answer of the Hub that is not the file, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct HubError {
     /// Who answered.
     pub url: SafeUrl,
     /// The HTTP status.
@@ -23,13 +23,13 @@ pub struct Refusal {
     /// The commit that lacks the file, which the Hub says beside a 404.
     pub(crate) commit: Option<CommitSha>,
     /// Whether another server answered than the one that was asked, such as the CDN.
-    pub(crate) is_redirected: bool,
+    pub(crate) is_cross_origin: bool,
 }
 
 /// What a refusal is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RefusalKind {
+pub enum HubErrorKind {
     /// The repo does not exist, or is private and the reader is not known to have access.
     RepoNotFound,
     /// The repo exists, the revision does not.
@@ -44,17 +44,17 @@ pub enum RefusalKind {
     Forbidden,
 }
 
-impl Refusal {
+impl HubError {
     /// The Hub's words on an answer; `None` when no status came.
-    pub(crate) fn of(error: &HttpError) -> Option<Self> {
-        let HttpError::Status { url, status, headers, is_redirected } = error else {
+    pub(crate) fn from_http(error: &HttpError) -> Option<Self> {
+        let HttpError::Status { url, status, headers, is_cross_origin } = error else {
             return None;
         };
         let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
         Some(Self {
             url: url.clone(),
             commit: headers.get("x-repo-commit").and_then(|commit| commit.parse().ok()),
-            is_redirected: *is_redirected,
+            is_cross_origin: *is_cross_origin,
             status: *status,
             code: text(headers, "x-error-code"),
             message: text(headers, "x-error-message"),
@@ -67,26 +67,26 @@ impl Refusal {
     /// Decided by the code. The status alone would not do: a missing repo is a 401 for a reader
     /// without a token and a 404 for one with, and so is a gated one.
     #[must_use]
-    pub fn kind(&self) -> Option<RefusalKind> {
+    pub fn kind(&self) -> Option<HubErrorKind> {
         match self.code.as_deref() {
-            Some("RepoNotFound") => return Some(RefusalKind::RepoNotFound),
-            Some("RevisionNotFound") => return Some(RefusalKind::RevisionNotFound),
-            Some("EntryNotFound") => return Some(RefusalKind::EntryNotFound),
-            Some("GatedRepo") => return Some(RefusalKind::Gated),
+            Some("RepoNotFound") => return Some(HubErrorKind::RepoNotFound),
+            Some("RevisionNotFound") => return Some(HubErrorKind::RevisionNotFound),
+            Some("EntryNotFound") => return Some(HubErrorKind::EntryNotFound),
+            Some("GatedRepo") => return Some(HubErrorKind::Gated),
             _ => {}
         }
         match self.status {
             // A status of the CDN is about the exchange, not about the repo or its reader.
-            _ if self.is_redirected => None,
+            _ if self.is_cross_origin => None,
             401 if self.message.as_deref()
                 == Some("Invalid credentials in Authorization header") =>
             {
-                Some(RefusalKind::RejectedToken)
+                Some(HubErrorKind::RejectedToken)
             }
-            401 => Some(RefusalKind::RepoNotFound),
-            403 => Some(RefusalKind::Forbidden),
+            401 => Some(HubErrorKind::RepoNotFound),
+            403 => Some(HubErrorKind::Forbidden),
             // Servers that are not the Hub know no codes.
-            404 | 410 => Some(RefusalKind::EntryNotFound),
+            404 | 410 => Some(HubErrorKind::EntryNotFound),
             _ => None,
         }
     }
@@ -96,7 +96,7 @@ fn text(headers: &ResponseHeaders, name: &str) -> Option<String> {
     headers.get(name).map(clip)
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HubError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` answered with status {}", self.url, self.status)?;
         if let Some(code) = &self.code {
@@ -112,7 +112,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for HubError {}
 
 #[cfg(test)]
 mod tests {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_code_decides_and_the_status_only_without_it() {
-        use RefusalKind::{
+        use HubErrorKind::{
             EntryNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
         };
         let bad_token = "Invalid credentials in Authorization header";
@@ -141,12 +141,13 @@ mod tests {
         for (status, code, message, kind) in cases {
             let [code, message] = [code, message].map(|text| text.map(str::to_owned));
             let url = SafeUrl::from(&url::Url::parse("https://hub.example/a/b").unwrap());
-            let is_redirected = false;
+            let is_cross_origin = false;
             let (request_id, commit) = (None, None);
-            let refusal = Refusal { url, status, code, message, request_id, commit, is_redirected };
+            let refusal =
+                HubError { url, status, code, message, request_id, commit, is_cross_origin };
             assert_eq!(refusal.kind(), kind, "{refusal}");
             let has_code = refusal.code.is_some();
-            let elsewhere = Refusal { is_redirected: true, ..refusal };
+            let elsewhere = HubError { is_cross_origin: true, ..refusal };
             assert_eq!(elsewhere.kind().is_some(), has_code, "{elsewhere}");
         }
     }

@@ -10,11 +10,11 @@ const MOST: usize = 16;
 
 /// The notices of a client, each passed on once: the Hub repeats them with every answer.
 #[derive(Debug, Default)]
-pub(crate) struct Notices(Mutex<BTreeSet<String>>);
+pub(crate) struct HubWarnings(Mutex<BTreeSet<String>>);
 
-impl Notices {
+impl HubWarnings {
     /// Logs a notice, `topic; message`, if it is a new one.
-    pub(crate) fn pass_on(&self, notice: Option<&str>) {
+    pub(crate) fn warn_once(&self, notice: Option<&str>) {
         if let Some(notice) = notice.map(clip).filter(|notice| self.is_new(notice)) {
             tracing::warn!(?notice, "the Hub says");
         }
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn each_notice_is_new_once_and_there_is_an_end_of_them() {
-        let notices = Notices::default();
+        let notices = HubWarnings::default();
         assert!(notices.is_new("unauthenticated; Warning: …"));
         assert!(!notices.is_new("unauthenticated; Warning: …"));
         let new = (0..100).filter(|n| notices.is_new(&n.to_string())).count();

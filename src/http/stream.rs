@@ -13,41 +13,41 @@ use tracing::Instrument;
 
 use super::attempt::Attempt;
 use super::decode::{DecodeError, Decoder};
-use super::{Failure, Http, HttpError, RangeError, ResponseChain, SafeUrl, body};
-use crate::http::transfer::{Piece, RequestMeter};
+use super::{Http, HttpError, RangeError, RequestFailure, ResponseChain, SafeUrl, body};
+use crate::http::transfer::{BodyEvent, RequestMeter};
 
 /// Takes the pieces of a file.
-type Pieces = mpsc::Sender<Piece<ResponseChain>>;
+type Events = mpsc::Sender<BodyEvent<ResponseChain>>;
 
 impl Http {
     /// Reads a whole file of at most `limit` bytes.
-    pub(crate) async fn whole(
+    pub(crate) async fn read_all(
         &self,
         url: &Url,
         limit: u64,
         meter: &RequestMeter,
-    ) -> Result<(Vec<u8>, ResponseChain), Failure> {
+    ) -> Result<(Vec<u8>, ResponseChain), RequestFailure> {
         let (mut file, mut trail) = (Vec::new(), ResponseChain::default());
-        let mut pieces = pin!(self.pieces(url, limit, meter));
+        let mut pieces = pin!(self.stream(url, limit, meter));
         while let Some(piece) = pieces.try_next().await? {
             match piece {
-                Piece::Start { answer, .. } => {
+                BodyEvent::Start { response, .. } => {
                     file.clear();
-                    trail = answer;
+                    trail = response;
                 }
-                Piece::Bytes(bytes) => file.extend_from_slice(&bytes),
+                BodyEvent::Bytes(bytes) => file.extend_from_slice(&bytes),
             }
         }
         Ok((file, trail))
     }
 
     /// A whole file of at most `limit` bytes, as it arrives.
-    pub(crate) fn pieces(
+    pub(crate) fn stream(
         &self,
         url: &Url,
         limit: u64,
         meter: &RequestMeter,
-    ) -> impl Stream<Item = Result<Piece<ResponseChain>, Failure>> + Send + use<> {
+    ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, RequestFailure>> + Send + use<> {
         let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
         let (mut sender, pieces) = mpsc::channel(0);
         let reading = async move { http.send_pieces(&url, limit, &meter, &mut sender).await };
@@ -60,8 +60,8 @@ impl Http {
         url: &Url,
         limit: u64,
         meter: &RequestMeter,
-        pieces: &mut Pieces,
-    ) -> Result<(), Failure> {
+        pieces: &mut Events,
+    ) -> Result<(), RequestFailure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
             let attempt = attempts.begin(None, meter);
@@ -77,14 +77,14 @@ impl Http {
         &self,
         limit: u64,
         attempt: &Attempt<'_>,
-        pieces: &mut Pieces,
+        pieces: &mut Events,
     ) -> Result<(), HttpError> {
         let (response, trail) = self.get(attempt).await?;
         if response.status() != StatusCode::OK {
             return Err(HttpError::status(attempt.url, &response));
         }
         let length = response.content_length();
-        hand_over(pieces, Piece::Start { answer: trail, length }).await;
+        hand_over(pieces, BodyEvent::Start { response: trail, content_length: length }).await;
         forward(response, limit, attempt, pieces).await
     }
 }
@@ -94,13 +94,13 @@ async fn forward(
     mut response: Response,
     limit: u64,
     attempt: &Attempt<'_>,
-    pieces: &mut Pieces,
+    pieces: &mut Events,
 ) -> Result<(), HttpError> {
     let url = response.url().clone();
     let broken = |source| HttpError::range(&url, source);
     let failed = |error| match error {
-        DecodeError::OverLimit => HttpError::OverLimit { url: SafeUrl::from(&url), limit },
-        DecodeError::Broken => broken(RangeError::Undecodable),
+        DecodeError::OverLimit => HttpError::TooLarge { url: SafeUrl::from(&url), limit },
+        DecodeError::Broken => broken(RangeError::CorruptGzip),
     };
     if response.content_length().is_some_and(|expected| expected > limit) {
         return Err(failed(DecodeError::OverLimit));
@@ -108,14 +108,14 @@ async fn forward(
     let mut decoder = Decoder::new(response.headers(), limit).map_err(broken)?;
     while let Some(piece) = body::next(&mut response, attempt).await? {
         let piece = decoder.take(piece).map_err(failed)?;
-        hand_over(pieces, Piece::Bytes(piece)).await;
+        hand_over(pieces, BodyEvent::Bytes(piece)).await;
     }
     let rest = decoder.finish().map_err(failed)?;
-    hand_over(pieces, Piece::Bytes(rest)).await;
+    hand_over(pieces, BodyEvent::Bytes(rest)).await;
     Ok(())
 }
 
 /// Waits until a piece is taken, or nobody is there any more to take it.
-async fn hand_over(pieces: &mut Pieces, piece: Piece<ResponseChain>) {
+async fn hand_over(pieces: &mut Events, piece: BodyEvent<ResponseChain>) {
     pieces.send(piece).await.ok();
 }

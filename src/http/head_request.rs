@@ -5,18 +5,18 @@ use reqwest::{Method, StatusCode};
 use tracing::Instrument;
 
 use super::attempt::Attempt;
-use super::{Failure, Http, HttpError, redirect};
+use super::{Http, HttpError, RequestFailure, redirect};
 use crate::http::transfer::RequestMeter;
 
 impl Http {
     /// The value of a header of a file: that of the first answer which has it, as far as redirects stay
     /// on the server that is asked. `None` where no answer has it.
-    pub(crate) async fn header(
+    pub(crate) async fn response_header(
         &self,
         url: &Url,
         name: &str,
         meter: &RequestMeter,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, RequestFailure> {
         let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
         loop {
             let mut attempt = attempts.begin(None, meter);
@@ -57,7 +57,7 @@ impl Http {
     }
 
     /// The token as it is sent, if there is one: what tells one reader from another.
-    pub(crate) fn reader(&self) -> &[u8] {
+    pub(crate) fn token_bytes(&self) -> &[u8] {
         self.settings.token.as_ref().map_or(&[], |token| token.as_bytes())
     }
 }
