@@ -64,7 +64,7 @@ fn main() -> Result<()> {
     let hub = hub.round_trip(args.rtt).https(protocols).start()?;
     let folder = tempfile::tempdir()?;
     let bundle = folder.path().join("authority.pem");
-    std::fs::write(&bundle, hub.authority().unwrap_or_default())?;
+    std::fs::write(&bundle, hub.ca_certificate().unwrap_or_default())?;
     writeln!(
         io::stdout(),
         "{:26} {:9} {:>9} {:>5} {:>8} {:>9} {:>9} {:>11} {:>5} {:>5}",
@@ -91,7 +91,7 @@ fn main() -> Result<()> {
 
 fn call(hub: &LocalHub, bundle: &PathBuf, repo: &str, plan: &Plan) -> Result<Call> {
     hub.clear_log();
-    let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections(host));
+    let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections_made(host));
     let before = made();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
     command.args([repo, "--no-cache", "--json", "--summary"]).args(plan.1);

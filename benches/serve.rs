@@ -90,7 +90,7 @@ fn weights() -> File {
     let header = br#"{"x":{"dtype":"F16","shape":[1000],"data_offsets":[0,2000]}}"#;
     let head = [&(header.len() as u64).to_le_bytes(), &header[..]].concat();
     let size = head.len() as u64 + 2_000;
-    File::cut(head, size)
+    File::padded(head, size)
 }
 
 /// Requests per second, and how many milliseconds 99 of 100 answers took at most.

@@ -32,7 +32,7 @@ pub(crate) fn repos(names: &[String]) -> Result<Vec<Repo>, Box<dyn Error>> {
 fn make(model: &Model) -> serde_json::Result<Repo> {
     let repo = Repo::new(model.repo).commit(&model.commit());
     let files = model.lay_out()?.into_iter();
-    Ok(files.fold(repo, |repo, file| repo.file(&file.path, File::cut(file.head, file.size))))
+    Ok(files.fold(repo, |repo, file| repo.file(&file.path, File::padded(file.head, file.size))))
 }
 
 /// A number of milliseconds, with or without `ms` behind it.

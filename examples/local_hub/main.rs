@@ -63,7 +63,7 @@ async fn main() -> io::Result<()> {
     let hub = hub.start()?;
     let mut bundle = tempfile::Builder::new().suffix(".pem").tempfile()?;
     write!(io::stdout(), "HF_ENDPOINT={}", hub.endpoint())?;
-    if let Some(authority) = hub.authority() {
+    if let Some(authority) = hub.ca_certificate() {
         bundle.write_all(authority.as_bytes())?;
         let path = bundle.path().display();
         write!(io::stdout(), " SSL_CERT_FILE={path} NODE_EXTRA_CA_CERTS={path}")?;
@@ -76,7 +76,7 @@ async fn main() -> io::Result<()> {
 
 /// Prints what was asked for, whenever there is a line to read.
 fn tell(hub: &LocalHub) -> io::Result<()> {
-    let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections(host));
+    let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections_made(host));
     let mut before = made();
     for _ in io::stdin().lock().lines() {
         let (log, now) = (hub.log(), made());

@@ -110,7 +110,10 @@ async fn a_local_hub_may_lead_to_its_own_kind_in_other_words() {
 async fn a_hub_at_ipv6_is_read_end_to_end() {
     let hub = LocalHub::builder().repo(support::sharded("org/model")).ipv6().start();
     let hub = hub.unwrap_or_else(|error| panic!("no IPv6 loopback, `[::1]`, here: {error}"));
-    assert!(hub.endpoint().starts_with("http://[::1]:") && hub.cdn().starts_with("http://[::1]:"));
+    assert!(
+        hub.endpoint().starts_with("http://[::1]:")
+            && hub.cdn_origin().starts_with("http://[::1]:")
+    );
     for policy in [AddressPolicy::Any, AddressPolicy::Public] {
         let client = Client::builder().endpoint(hub.endpoint()).addresses(policy).build().unwrap();
         let parsed = client.model("org/model").parse_safetensors_metadata().await.unwrap();

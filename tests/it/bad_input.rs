@@ -7,11 +7,11 @@ use hf_meta::Error;
 use hf_meta::formats::safetensors::IndexError;
 
 use crate::hub::{File, LocalHub, Repo};
-use crate::support::{self, chain, file};
+use crate::support::{self, error_chain, file_with_header};
 
 /// A file that says its header has so many bytes.
 fn starting_with(length: u64, size: u64) -> File {
-    File::cut(length.to_le_bytes().to_vec(), size)
+    File::padded(length.to_le_bytes().to_vec(), size)
 }
 
 /// A tensor `w` of this dtype and shape, in this span.
@@ -33,9 +33,9 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     let two = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"w":{"dtype":"U8","shape":[2],"data_offsets":["#;
     vec![
-        (File::whole(""), "the file has 0 bytes; a safetensors file has at least 8"),
-        (File::whole("1234567"), "the file has 7 bytes; a safetensors file has at least 8"),
-        (file("", 0), "the header is empty"),
+        (File::from_bytes(""), "the file has 0 bytes; a safetensors file has at least 8"),
+        (File::from_bytes("1234567"), "the file has 7 bytes; a safetensors file has at least 8"),
+        (file_with_header("", 0), "the header is empty"),
         (starting_with(7, 100), "the header does not start with `{` but with byte 0x00"),
         (
             starting_with(100_000_001, 1 << 40),
@@ -49,23 +49,26 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
             starting_with(1_000, 1_007),
             "a header of 1000 bytes does not fit into a file of 1007 bytes",
         ),
-        (File::whole(pointer), "the file is not safetensors: it starts like a git-LFS pointer"),
-        (File::whole(page), "the file is not safetensors: it starts like an HTML or XML page"),
         (
-            file("{nope}", 0),
+            File::from_bytes(pointer),
+            "the file is not safetensors: it starts like a git-LFS pointer",
+        ),
+        (File::from_bytes(page), "the file is not safetensors: it starts like an HTML or XML page"),
+        (
+            file_with_header("{nope}", 0),
             "the header is not valid JSON of its kind: key must be a string at line 1 column 2",
         ),
         (
-            File::whole([&6_u64.to_le_bytes()[..], b"{\"\xff\":1"].concat()),
+            File::from_bytes([&6_u64.to_le_bytes()[..], b"{\"\xff\":1"].concat()),
             "the header is not UTF-8 at byte 2",
         ),
-        (file("[1, 2]", 0), "the header does not start with `{` but with byte 0x5b"),
+        (file_with_header("[1, 2]", 0), "the header does not start with `{` but with byte 0x5b"),
         (
-            file("{}\0\0\0\0", 0),
+            file_with_header("{}\0\0\0\0", 0),
             "the header is padded with NUL bytes from byte 2 on; the format pads with spaces",
         ),
         (
-            file(
+            file_with_header(
                 &[
                     entry("U8", "[1]", 0, 1).trim_end_matches("}}"),
                     "},",
@@ -77,35 +80,35 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
             "tensor `w` occurs twice in the header",
         ),
         (
-            file(&format!("{two}5,7]}}}}"), 7),
+            file_with_header(&format!("{two}5,7]}}}}"), 7),
             "tensor `w` begins at byte 5 of the data; the bytes from 4 on belong to no tensor",
         ),
         (
-            file(&format!("{two}3,5]}}}}"), 5),
+            file_with_header(&format!("{two}3,5]}}}}"), 5),
             "tensor `w` begins at byte 3 of the data, inside a tensor that ends at 4",
         ),
         (
-            file(&entry("U8", "[9]", 0, 9), 8),
+            file_with_header(&entry("U8", "[9]", 0, 9), 8),
             "by its header the file ends with tensor `w` at byte 70, but it has 69 bytes",
         ),
         (
-            file(&entry("U8", "[9]", 0, 9), 10),
+            file_with_header(&entry("U8", "[9]", 0, 9), 10),
             "by its header the file ends with tensor `w` at byte 70, but it has 71 bytes",
         ),
         (
-            file(&entry("F32", "[3]", 0, 8), 8),
+            file_with_header(&entry("F32", "[3]", 0, 8), 8),
             "tensor `w` has 3 elements of F32, which is 12 bytes, but spans 8",
         ),
         (
-            file(&entry("F32", "[9223372036854775808,2]", 0, 8), 8),
+            file_with_header(&entry("F32", "[9223372036854775808,2]", 0, 8), 8),
             "tensor `w` is larger than 64 bits can count",
         ),
         (
-            file(&entry("F32", "[9223372036854775808]", 0, 8), 8),
+            file_with_header(&entry("F32", "[9223372036854775808]", 0, 8), 8),
             "tensor `w` is larger than 64 bits can count",
         ),
         (
-            file(r#"{"__metadata__":{"format":1}}"#, 0),
+            file_with_header(r#"{"__metadata__":{"format":1}}"#, 0),
             "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 27",
         ),
     ]
@@ -115,7 +118,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
 async fn headers() {
     for (file, message) in bad_files() {
         let error = error_of(file).await;
-        assert_eq!(chain(&error), format!("{PREFIX}{message}"));
+        assert_eq!(error_chain(&error), format!("{PREFIX}{message}"));
         assert!(error.is_malformed() && matches!(error, Error::Header { .. }), "{error:?}");
     }
 }
@@ -125,9 +128,12 @@ pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
     let conflict = "{\n\"weight_map\": {\n<<<<<<< HEAD\n\"x\": \"a.safetensors\"\n=======\n}}";
     let naming = |shard: &str| support::index(&[("x", shard)]);
     vec![
-        (File::whole(conflict), "the index holds an unresolved merge conflict at line 3"),
-        (File::whole("{}"), "the index has no `weight_map`"),
-        (File::whole("<html>"), "the file is not an index: it starts like an HTML or XML page"),
+        (File::from_bytes(conflict), "the index holds an unresolved merge conflict at line 3"),
+        (File::from_bytes("{}"), "the index has no `weight_map`"),
+        (
+            File::from_bytes("<html>"),
+            "the file is not an index: it starts like an HTML or XML page",
+        ),
         (
             naming("../../../other/resolve/main/a.safetensors"),
             "the index puts tensor `x` into a shard with an unsafe name: \
@@ -165,7 +171,7 @@ async fn indexes() {
         let hub = LocalHub::start([repo]).unwrap();
         let error = support::parse(&hub, "org/bad").await.unwrap_err();
         let prefix = "`org/bad/model.safetensors.index.json` is not a valid index of its shards: ";
-        assert_eq!(chain(&error), format!("{prefix}{message}"));
+        assert_eq!(error_chain(&error), format!("{prefix}{message}"));
         assert!(error.is_malformed() && matches!(error, Error::Index { .. }), "{error:?}");
         let shards = hub.log().iter().filter(|entry| entry.path.contains("a.safetensors")).count();
         let disagrees = message.contains("no shard holds it");
@@ -184,17 +190,17 @@ async fn shards_that_contradict_each_other() {
 
 #[tokio::test]
 async fn a_broken_shard_is_named() {
-    let repo = support::sharded("org/bad").file("b.safetensors", File::whole(""));
+    let repo = support::sharded("org/bad").file("b.safetensors", File::from_bytes(""));
     let hub = LocalHub::start([repo]).unwrap();
     let error = support::parse(&hub, "org/bad").await.unwrap_err();
-    assert!(chain(&error).starts_with("`org/bad/b.safetensors` is not a valid"), "{error}");
+    assert!(error_chain(&error).starts_with("`org/bad/b.safetensors` is not a valid"), "{error}");
 }
 
 #[tokio::test]
 async fn an_index_from_windows_is_fine() {
     let index = "{\r\n  \"weight_map\": {\r\n\"x\": \"a.safetensors\",\r\n\"y\": \"b.safetensors\"}\r\n}\r\n";
     let repo =
-        support::sharded("org/good").file("model.safetensors.index.json", File::whole(index));
+        support::sharded("org/good").file("model.safetensors.index.json", File::from_bytes(index));
     let hub = LocalHub::start([repo]).unwrap();
     assert_eq!(support::parse(&hub, "org/good").await.unwrap().parameter_count().total(), 2);
 }

@@ -47,7 +47,7 @@ fn pictures_in_every_style() {
 
 #[tokio::test]
 async fn what_is_said_of_bloom() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
     let said = Show::ALL.iter().map(|&show| {
         let badge = Badge::of(&parsed, show);
@@ -66,7 +66,7 @@ async fn what_is_said_of_bloom() {
 
 #[tokio::test]
 async fn pictures_of_the_readme() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let badge = Badge::of(&support::parse(&hub, "bigscience/bloom").await.unwrap(), Show::Params);
     for look in styles() {
         let look = BadgeOptions { logo: Logo::HuggingFace, ..look };
@@ -80,7 +80,7 @@ async fn pictures_of_the_readme() {
 async fn reasons_for_a_missing_figure() {
     let hub = LocalHub::builder()
         .repo(Repo::new("org/empty"))
-        .repo(Repo::new("org/bad").file("model.safetensors", File::whole("")))
+        .repo(Repo::new("org/bad").file("model.safetensors", File::from_bytes("")))
         .repo(support::sharded("org/good"))
         .repo(support::sharded("org/gated").gated())
         .start()

@@ -46,7 +46,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn a_known_branch_costs_one_request_and_a_known_commit_none() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let folder = tempfile::tempdir().unwrap();
     for repo in [
         "gpt2",
@@ -107,7 +107,7 @@ async fn lists_of_sets_are_kept_apart() {
 #[tokio::test]
 async fn a_branch_that_moves_is_read_anew() {
     let (old, new) = ("1".repeat(40), "2".repeat(40));
-    let hub = LocalHub::start([support::moving("org/moving", &old, &new)]).unwrap();
+    let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let total = async |lifetime| {
         let builder = builder(&hub, folder.path()).branch_ttl(lifetime);
@@ -212,7 +212,7 @@ async fn servers_that_do_not_tell_the_commit() {
 
 #[tokio::test]
 async fn a_renamed_repo_is_found_in_the_cache() {
-    let hub = LocalHub::start([support::sharded("org/new").formerly("org/old")]).unwrap();
+    let hub = LocalHub::start([support::sharded("org/new").renamed_from("org/old")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for requests in [None, Some(2)] {
         let parsed = parse(builder(&hub, folder.path()), "org/old").await.unwrap();
@@ -238,7 +238,8 @@ async fn failures_are_not_kept() {
 #[tokio::test]
 async fn counts_without_the_configuration_are_not_kept() {
     let header = r#"{"a.qweight":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}"#;
-    let repo = Repo::new("org/packed").file("model.safetensors", support::file(header, 8));
+    let repo =
+        Repo::new("org/packed").file("model.safetensors", support::file_with_header(header, 8));
     let hub = LocalHub::start([repo]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     hub.inject(|request, _| {

@@ -118,11 +118,11 @@ impl Checkpoint {
 
     pub(crate) fn repo(&self, id: &str) -> Repo {
         let shards = self.shards.iter().map(|(name, (header, data))| {
-            (name.clone(), support::file(&header.to_string(), *data))
+            (name.clone(), support::file_with_header(&header.to_string(), *data))
         });
-        let index = (INDEX.to_owned(), File::whole(self.index.to_string()));
+        let index = (INDEX.to_owned(), File::from_bytes(self.index.to_string()));
         let others =
-            self.others.iter().map(|(name, bytes)| (name.clone(), File::whole(bytes.clone())));
+            self.others.iter().map(|(name, bytes)| (name.clone(), File::from_bytes(bytes.clone())));
         let files = std::iter::once(index).chain(shards).chain(others);
         files.fold(Repo::new(id), |repo, (name, file)| repo.file(&name, file))
     }

@@ -70,7 +70,7 @@ fn help() {
 
 #[test]
 fn badges() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let svg = run(&hub, &["badge", "bigscience/bloom", "--style", "flat-square"]).data();
     assert!(svg.starts_with("<svg") && svg.contains("<title>params: 176B</title>"), "{svg}");
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ const INDEX: &str = "model.safetensors.index.json";
 
 /// A result as JSON, less what it took, or its error.
 fn figures(result: Result<CountReport, Error>) -> Result<Value, String> {
-    let counts = result.map_err(|error| support::chain(&error))?;
+    let counts = result.map_err(|error| support::error_chain(&error))?;
     let mut figures = serde_json::to_value(counts).unwrap();
     figures["cost"] = json!(null);
     Ok(figures)
@@ -33,7 +33,7 @@ async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
 
 #[tokio::test]
 async fn of_every_fixture() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     for model in models::fixtures() {
         let [counted, parsed] = compare(&hub, model.repo).await;
         assert_eq!(counted, parsed, "{}", model.repo);
@@ -55,7 +55,7 @@ async fn what_disagrees_is_read_again_to_say_where() {
         (support::index(&[("x", a), ("y", b), ("z", b)]), true),
         (support::index(&[("x", a), ("x", b)]), true),
         (
-            File::whole(
+            File::from_bytes(
                 r#"{"metadata":{"total_size":1,"total_parameters":7},
             "weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#,
             ),
@@ -79,9 +79,9 @@ fn quantized(config: &'static str) -> Repo {
                 ("y", "b.safetensors"),
             ]),
         )
-        .file("a.safetensors", support::file(packed, 16))
+        .file("a.safetensors", support::file_with_header(packed, 16))
         .file("b.safetensors", support::weights(&["y"]))
-        .file("config.json", File::whole(config))
+        .file("config.json", File::from_bytes(config))
 }
 
 #[tokio::test]
@@ -125,10 +125,12 @@ async fn counting_in_vain_ends_early() {
 #[tokio::test]
 async fn broken_files_are_refused_alike() {
     for header in ["{", r#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}}"#] {
-        let repo = Repo::new("org/model").file("model.safetensors", support::file(header, 1));
+        let repo =
+            Repo::new("org/model").file("model.safetensors", support::file_with_header(header, 1));
         compare(&LocalHub::start([repo]).unwrap(), "org/model").await;
     }
     let short = r#"{"w":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}}"#;
-    let repo = Repo::new("org/model").file("model.safetensors", support::file(short, 1));
+    let repo =
+        Repo::new("org/model").file("model.safetensors", support::file_with_header(short, 1));
     compare(&LocalHub::start([repo]).unwrap(), "org/model").await;
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bad_input::error_of;
 use crate::hub::{LocalHub, Repo};
-use crate::support::{self, file};
+use crate::support::{self, file_with_header};
 
 /// Two shapes in a file of 8 bytes, one of them of 9e46 elements.
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn a_count_that_no_number_holds() {
         },
         "model.qmoe.router": { "dtype": "F4", "shape": [24, 1024, 962], "data_offsets": [4, 8] },
     });
-    let error = error_of(file(&header.to_string(), 8)).await;
+    let error = error_of(file_with_header(&header.to_string(), 8)).await;
     let overflow = matches!(&error, Error::Header { source: HeaderError::Overflow { tensor, .. }, .. } if tensor == "model.qmoe.experts");
     assert!(overflow, "{error:?}");
 }
@@ -36,7 +36,7 @@ async fn a_count_that_the_file_does_not_hold() {
         (format!("model.experts.{at}.w"), entry)
     });
     let header: serde_json::Map<_, _> = experts.collect();
-    let error = error_of(file(&Value::from(header).to_string(), 0)).await;
+    let error = error_of(file_with_header(&Value::from(header).to_string(), 0)).await;
     let size = matches!(error, Error::Header { source: HeaderError::FileSize { .. }, .. });
     assert!(size, "{error:?}");
 }
@@ -49,7 +49,7 @@ async fn a_count_that_is_only_claimed() {
             "__metadata__": { "format": "pt", "total_parameters": claimed },
             "weight": { "dtype": "F32", "shape": [10, 20], "data_offsets": [0, 800] },
         });
-        let file = file(&header.to_string(), 800);
+        let file = file_with_header(&header.to_string(), 800);
         let hub =
             LocalHub::start([Repo::new("org/claims").file("model.safetensors", file)]).unwrap();
         let parsed = support::parse(&hub, "org/claims").await.unwrap();

@@ -23,7 +23,7 @@ const DOCUMENTED: [Documented; 9] = [
 
 #[tokio::test]
 async fn counts_are_the_documented_ones() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let client = support::client(&hub);
     for (repo, files, tensors, counts) in DOCUMENTED {
         let parsed = client.model(repo).parse_safetensors_metadata().await.unwrap();
@@ -40,7 +40,7 @@ async fn counts_are_the_documented_ones() {
 
 #[tokio::test]
 async fn gpt2_as_the_documentation_shows_it() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "gpt2").await.unwrap();
     let SafetensorsParseFromRepo::Single(file) = &parsed else { panic!("gpt2 is one file") };
     let tensor = file.header.tensor("h.10.ln_1.weight").unwrap();
@@ -53,7 +53,7 @@ async fn gpt2_as_the_documentation_shows_it() {
 
 #[tokio::test]
 async fn bloom_as_the_documentation_shows_it() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
     let SafetensorsParseFromRepo::Sharded(shards) = &parsed else { panic!("bloom is sharded") };
     assert_eq!(shards.index.total_size(), Some(352_494_542_848));
@@ -66,7 +66,7 @@ async fn bloom_as_the_documentation_shows_it() {
 
 #[tokio::test]
 async fn scalars_stand_beside_the_count() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "EleutherAI/gpt-neox-20b").await.unwrap();
     let totals = parsed.parameter_count().totals();
     assert_eq!((totals.scalars, totals.bytes), (44, 41_293_685_880));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hf_meta::{Client, Error, RetryPolicy, Source};
 
-use self::server::{Fault, Server};
+use self::server::{Http2Fault, Server};
 use crate::faults::outcome;
 use crate::hub::Tls;
 use crate::support;
@@ -25,31 +25,31 @@ const HANG: Duration = Duration::from_secs(60);
 
 /// What a call comes to when the answers to its second read are spoiled, once and always, after how many
 /// attempts and over how many connections.
-const EXPECTED: [(Fault, &str, &str); 13] = [
-    (Fault::Refused, "ok ×2 over 1", "interrupted ×3 over 1"),
-    (Fault::Reset, "ok ×2 over 1", "interrupted ×3 over 1"),
-    (Fault::ResetInBody, "ok ×2 over 1", "interrupted ×3 over 1"),
-    (Fault::GoAway, "ok ×2 over 2", "interrupted ×3 over 3"),
-    (Fault::Goodbye, "ok ×1 over 1", "ok ×1 over 1"),
-    (Fault::Closed, "ok ×2 over 2", "interrupted ×3 over 3"),
-    (Fault::Short { says_length: true }, "ok ×2 over 1", "interrupted ×3 over 1"),
-    (Fault::Short { says_length: false }, "ok ×2 over 1", "other length ×3 over 1"),
-    (Fault::Long, "ok ×2 over 1", "too long ×3 over 1"),
-    (Fault::Stalled, "ok ×2", "timeout ×3"),
-    (Fault::StalledInBody, "ok ×2", "timeout ×3"),
-    (Fault::Trickle, "ok ×2", "timeout ×3"),
-    (Fault::Dead, "ok ×2", "timeout ×3"),
+const EXPECTED: [(Http2Fault, &str, &str); 13] = [
+    (Http2Fault::RefusedStream, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Http2Fault::ResetStream, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Http2Fault::ResetStreamInBody, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Http2Fault::AbruptGoAway, "ok ×2 over 2", "interrupted ×3 over 3"),
+    (Http2Fault::GracefulGoAway, "ok ×1 over 1", "ok ×1 over 1"),
+    (Http2Fault::ClosedConnection, "ok ×2 over 2", "interrupted ×3 over 3"),
+    (Http2Fault::ShortBody { with_length: true }, "ok ×2 over 1", "interrupted ×3 over 1"),
+    (Http2Fault::ShortBody { with_length: false }, "ok ×2 over 1", "other length ×3 over 1"),
+    (Http2Fault::ExtraBytes, "ok ×2 over 1", "too long ×3 over 1"),
+    (Http2Fault::Stalled, "ok ×2", "timeout ×3"),
+    (Http2Fault::StalledInBody, "ok ×2", "timeout ×3"),
+    (Http2Fault::Trickle, "ok ×2", "timeout ×3"),
+    (Http2Fault::DeadConnection, "ok ×2", "timeout ×3"),
 ];
 
 #[test]
 fn every_fault_of_streams_and_connections() {
-    if support::is_alone() {
+    if support::is_own_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         return runtime.block_on(inside());
     }
     let bundle = tempfile::NamedTempFile::new().unwrap();
     let name = "http2::every_fault_of_streams_and_connections";
-    support::run_alone(name, &[(BUNDLE, bundle.path().as_os_str())]);
+    support::run_in_own_process(name, &[(BUNDLE, bundle.path().as_os_str())]);
 }
 
 async fn inside() {
@@ -73,7 +73,7 @@ async fn inside() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-async fn run(fault: Fault, server: &Server) -> String {
+async fn run(fault: Http2Fault, server: &Server) -> String {
     let policy = RetryPolicy::default()
         .attempts(3)
         .first_delay(Duration::from_millis(1))
@@ -98,7 +98,10 @@ async fn run(fault: Fault, server: &Server) -> String {
     let attempts = server.attempts();
     match fault {
         // A machine too slow to answer a ping in time takes one more.
-        Fault::Stalled | Fault::StalledInBody | Fault::Trickle | Fault::Dead => {
+        Http2Fault::Stalled
+        | Http2Fault::StalledInBody
+        | Http2Fault::Trickle
+        | Http2Fault::DeadConnection => {
             format!("{outcome} ×{attempts}")
         }
         _ => format!("{outcome} ×{attempts} over {}", server.connections()),

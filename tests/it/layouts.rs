@@ -13,7 +13,7 @@ const COMMIT: &str = "1111111111111111111111111111111111111111";
 pub(crate) fn repo(id: &str, paths: &[&str]) -> Repo {
     let add = |repo: Repo, path: &&str| {
         let is_weights = path.ends_with(".safetensors");
-        repo.file(path, if is_weights { weights(&[path]) } else { File::whole("{}") })
+        repo.file(path, if is_weights { weights(&[path]) } else { File::from_bytes("{}") })
     };
     paths.iter().fold(Repo::new(id).commit(COMMIT), add)
 }
@@ -45,7 +45,7 @@ fn paths(parsed: &SafetensorsParseFromRepo) -> (Vec<String>, Option<Vec<String>>
 fn asked(hub: &LocalHub) -> Vec<String> {
     let log = hub.log();
     let to_hub = log.iter().filter(|entry| entry.host == crate::hub::Host::Hub);
-    let line = |entry: &crate::hub::Logged| {
+    let line = |entry: &crate::hub::LoggedRequest| {
         let query = entry.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
         format!("{}{query} {}", entry.path, entry.status)
     };
@@ -172,7 +172,7 @@ async fn layouts_of_local_folders() {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             let header =
                 format!(r#"{{"{path}":{{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}}}"#);
-            std::fs::write(file, support::head(&header)).unwrap();
+            std::fs::write(file, support::file_start(&header)).unwrap();
         }
         let source = Source::Local(folder.path().to_owned());
         let parsed =
@@ -187,7 +187,7 @@ async fn layouts_of_local_folders() {
 #[tokio::test]
 async fn hidden_folders_and_links_to_folders_are_not_searched() {
     let folder = tempfile::tempdir().unwrap();
-    let weights = support::head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#);
+    let weights = support::file_start(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#);
     for path in ["real/any.safetensors", ".cache/hidden.safetensors", ".hidden.safetensors"] {
         let file = folder.path().join(path);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -239,7 +239,7 @@ async fn shards_that_are_missing_or_repeat_tensors_are_refused() {
     );
     let twice = support::parse(&hub, "org/twice").await.unwrap_err();
     assert!(
-        support::chain(&twice).contains("tensor `x` is in two shards, `model-00001-of-00002"),
+        support::error_chain(&twice).contains("tensor `x` is in two shards, `model-00001-of-00002"),
         "{twice:?}"
     );
     assert!(missing.is_malformed() && twice.is_malformed());

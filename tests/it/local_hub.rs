@@ -62,8 +62,8 @@ async fn get_from(hub: &LocalHub, path: &str, headers: &[(&str, &str)]) -> Seen 
 fn model() -> Repo {
     Repo::new("org/model")
         .commit(COMMIT)
-        .file("model.safetensors", File::cut("header", 1000))
-        .file("config.json", File::whole(r#"{"a":1}"#))
+        .file("model.safetensors", File::padded("header", 1000))
+        .file("config.json", File::from_bytes(r#"{"a":1}"#))
 }
 
 fn hub() -> LocalHub {

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use hf_meta::{Client, Error, RetryPolicy, SafetensorsParseFromRepo};
 
 use crate::hub::{Fault, File, LocalHub, Repo};
-use crate::support::{self, head};
+use crate::support::{self, file_start};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -42,15 +42,15 @@ fn header(limit: usize) -> File {
         let end = at + 1;
         format!(r#""{at:x}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{end}]}}"#)
     });
-    let head = head(&format!("{{{entries}}}"));
+    let head = file_start(&format!("{{{entries}}}"));
     let size = (head.len() + count) as u64;
-    File::cut(head, size)
+    File::padded(head, size)
 }
 
 /// An index as long as it may be.
 fn index(limit: usize) -> File {
     let (entries, _) = entries(limit - 17, |at| format!(r#""{at:x}":"a.safetensors""#));
-    File::whole(format!(r#"{{"weight_map":{{{entries}}}}}"#))
+    File::from_bytes(format!(r#"{{"weight_map":{{{entries}}}}}"#))
 }
 
 /// A call for a file, the limit in millions of bytes, and what it comes to.
@@ -91,7 +91,7 @@ fn cases() -> [Case; 4] {
             limit: 250,
             repo: any,
             outcome: "too large",
-            fault: Some(Fault::Endless),
+            fault: Some(Fault::EndlessBody),
         },
         Case {
             name: "an endless header",
@@ -99,7 +99,7 @@ fn cases() -> [Case; 4] {
             limit: 100,
             repo: any,
             outcome: "failed",
-            fault: Some(Fault::Endless),
+            fault: Some(Fault::EndlessBody),
         },
     ]
 }
@@ -110,7 +110,7 @@ const OVERHEAD: usize = 4_000_000;
 #[test]
 #[expect(clippy::print_stderr, reason = "the figures are what the long run is for")]
 fn no_answer_takes_twice_its_limit() {
-    if support::is_alone() {
+    if support::is_own_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         return runtime.block_on(measure());
     }
@@ -138,7 +138,7 @@ impl Case {
             (LIMIT, OsStr::new(&limit)),
             (REPORT, report.path().as_os_str()),
         ];
-        support::run_alone(TEST, &env);
+        support::run_in_own_process(TEST, &env);
         let report = std::fs::read_to_string(report.path()).unwrap();
         let (outcome, kilobytes) = report.split_once(": ").unwrap();
         assert_eq!(outcome, self.outcome, "{}", self.name);

@@ -8,12 +8,12 @@ use hf_meta::{Client, Error, Source};
 use self::cache::{ALL, COMMIT, OLDER, Offline, write};
 #[cfg(unix)]
 use self::cache::{Files, link};
-use crate::support::{chain, head};
+use crate::support::{error_chain, file_start};
 
 /// A file of one tensor of one byte.
 fn weights(tensor: &str) -> Vec<u8> {
     let header = format!(r#"{{"{tensor}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
-    [head(&header), vec![0]].concat()
+    [file_start(&header), vec![0]].concat()
 }
 
 const INDEX: &[u8] = br#"{"weight_map":{"x":"a.safetensors","yy":"b.safetensors"}}"#;
@@ -82,7 +82,7 @@ async fn what_the_commit_has_is_told_from_what_was_downloaded() {
     let files =
         format!(r#"{{"{unet}":{{"size":9,"lfs_size":12}},"{vae}":{{"size":9,"blob_id":"x"}}}}"#);
     write(&tree, format!(r#"{{"format_version":1,"files":{files}}}"#));
-    let error = chain(&parse().await.unwrap_err());
+    let error = error_chain(&parse().await.unwrap_err());
     assert!(error.starts_with(&format!("`org/pipeline/{unet}` not found")), "{error}");
     assert!(error.ends_with("only what was downloaded is there"), "{error}");
     offline.add(home, COMMIT, &unet, &weights("u"), ALL[0]);
@@ -152,7 +152,7 @@ async fn what_is_not_there_is_said() {
     ];
     for (repo, revision, start, end) in cases {
         let error = offline.parse(repo, revision).await.unwrap_err();
-        let said = chain(&error);
+        let said = error_chain(&error);
         assert!(said.starts_with(&start) && said.ends_with(end), "{said}");
         assert!(error.is_not_found(), "{error:?}");
     }
@@ -165,7 +165,7 @@ async fn a_configuration_that_was_not_downloaded_is_missed() {
     let home = "models--org--packed";
     offline.point(home, "main", COMMIT);
     let header = r#"{"w.qweight":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}"#;
-    let file = [head(header), vec![0; 4]].concat();
+    let file = [file_start(header), vec![0; 4]].concat();
     offline.add(home, COMMIT, "model.safetensors", &file, ALL[0]);
     let parsed = offline.parse("org/packed", "main").await.unwrap();
     let findings = &parsed.facts().findings;
@@ -190,7 +190,7 @@ async fn links_do_not_lead_out_of_the_cache() {
         link(&file, &target);
         let error = offline.parse("org/model", "main").await.unwrap_err();
         assert_eq!(
-            chain(&error),
+            error_chain(&error),
             "failed to read `org/model/model.safetensors`: it is a link that leads out of the cache"
         );
     }

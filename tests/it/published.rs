@@ -28,7 +28,7 @@ struct Published {
 
 /// Compares the figures with those that a client reads, which must find nothing odd about the files.
 async fn check(model: Model, published: Published) {
-    let repo = support::made(&model);
+    let repo = support::repo_from_model(&model);
     let index =
         repo.find_file(&model.commit(), "model.safetensors.index.json").map_or(0, File::size);
     let hub = LocalHub::start([repo]).unwrap();

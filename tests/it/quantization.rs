@@ -25,7 +25,7 @@ pub(crate) fn tensors(tensors: &[(&str, &str, &[u64], u64)]) -> File {
         )
         .unwrap();
     }
-    support::file(&(header + "}"), end)
+    support::file_with_header(&(header + "}"), end)
 }
 
 /// Weights packed eight to an element, with a scale and a bias.
@@ -40,7 +40,7 @@ fn packed() -> File {
 fn hub(config: Option<&'static str>) -> LocalHub {
     let repo = Repo::new("org/model").file("model.safetensors", packed());
     LocalHub::start([match config {
-        Some(config) => repo.file("config.json", File::whole(config)),
+        Some(config) => repo.file("config.json", File::from_bytes(config)),
         None => repo,
     }])
     .unwrap()
@@ -73,7 +73,7 @@ const QUANTIZED: [&str; 3] = [
 
 #[tokio::test]
 async fn quantized_fixtures_alone_call_for_a_configuration() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let fixtures = models::fixtures();
     for Model { repo, .. } in &fixtures {
         hub.clear_log();
@@ -151,8 +151,8 @@ async fn a_configuration_that_cannot_be_read_now_is_an_error() {
 async fn weights_in_a_folder_go_by_the_configuration_at_the_root() {
     let repo = Repo::new("org/model")
         .file("gptq/4bit/model.safetensors", packed())
-        .file("gptq/4bit/config.json", File::whole("{}"))
-        .file("config.json", File::whole(GPTQ));
+        .file("gptq/4bit/config.json", File::from_bytes("{}"))
+        .file("config.json", File::from_bytes(GPTQ));
     let hub = LocalHub::start([repo]).unwrap();
     let model = support::client(&hub).model("org/model").path("gptq/4bit");
     let parsed = model.parse_safetensors_metadata().await.unwrap();
@@ -179,7 +179,7 @@ async fn modules_of_mlx_reach_over_shards() {
                 ("n.scales", "BF16", &[7], 2),
             ]),
         )
-        .file("config.json", File::whole(r#"{"quantization":{"bits":4,"group_size":64}}"#));
+        .file("config.json", File::from_bytes(r#"{"quantization":{"bits":4,"group_size":64}}"#));
     let hub = LocalHub::start([repo]).unwrap();
     let parsed = support::parse(&hub, "org/model").await.unwrap();
     assert_eq!(counts(&parsed), rows(&[("BF16", 7, 17), ("U32", 24, 3)]));
@@ -195,7 +195,7 @@ async fn a_mixture_of_experts_tells_what_is_active() {
     let config = r#"{"text_config":{"num_experts":4,"num_experts_per_tok":2}}"#;
     for (config, active) in [(config, Some(75)), (r#"{"num_experts":4}"#, None)] {
         let repo = Repo::new("org/moe").file("model.safetensors", experts.clone());
-        let hub = LocalHub::start([repo.file("config.json", File::whole(config))]).unwrap();
+        let hub = LocalHub::start([repo.file("config.json", File::from_bytes(config))]).unwrap();
         let parsed = support::parse(&hub, "org/moe").await.unwrap();
         let moe = parsed.facts().counting.moe;
         assert_eq!(moe.as_ref().map(MixtureOfExperts::active), active);
@@ -206,7 +206,7 @@ async fn a_mixture_of_experts_tells_what_is_active() {
 /// The masks of gpt2 are a part of the documented count, and listed apart.
 #[tokio::test]
 async fn buffers_are_listed_apart() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let cases = [
         ("gpt2", Buffer::AttentionMask, 12, 12_582_912),
         ("EleutherAI/gpt-neox-20b", Buffer::AttentionMask, 88, 184_549_376),
@@ -232,11 +232,12 @@ async fn a_count_that_leaves_64_bits_names_its_tensor() {
         1_u64 << 61,
         1_u64 << 60
     );
-    let repo = Repo::new("org/huge").file("model.safetensors", support::file(&header, 1 << 60));
-    let hub = LocalHub::start([repo.file("config.json", File::whole(GPTQ))]).unwrap();
+    let repo = Repo::new("org/huge")
+        .file("model.safetensors", support::file_with_header(&header, 1 << 60));
+    let hub = LocalHub::start([repo.file("config.json", File::from_bytes(GPTQ))]).unwrap();
     let error = support::parse(&hub, "org/huge").await.unwrap_err();
     assert_eq!(
-        support::chain(&error),
+        support::error_chain(&error),
         "`org/huge/model.safetensors` is not a valid safetensors file: \
          tensor `m.qweight` is larger than 64 bits can count"
     );

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use hf_meta::{Client, Source};
 
-use crate::hub::{Host, LocalHub, Logged, Repo};
+use crate::hub::{Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
 /// Host, path and range of each request, and the status of its answer.
-fn lines(log: &[Logged]) -> Vec<String> {
+fn lines(log: &[LoggedRequest]) -> Vec<String> {
     log.iter()
         .map(|entry| {
             let range = entry.range.as_deref().unwrap_or("whole");
@@ -23,7 +23,7 @@ fn lines(log: &[Logged]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_single_file_is_read_in_two_ranges() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "gpt2").await.unwrap();
     let commit = parsed.facts().commit.as_ref().unwrap();
     let mut lines = lines(&hub.log());
@@ -43,7 +43,7 @@ async fn a_single_file_is_read_in_two_ranges() {
 
 #[tokio::test]
 async fn bloom_takes_two_ranges_a_shard_and_two_requests_to_find_them() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
     let commit = parsed.facts().commit.as_ref().unwrap();
 
@@ -157,7 +157,7 @@ async fn requests_say_who_asks_and_want_bytes_as_they_are() {
 /// A service spawns its calls; that the future is `Send` is not enough where it borrows.
 #[tokio::test]
 async fn calls_can_be_spawned_and_their_progress_watched() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let client = support::client(&hub);
     let (sender, receiver) = std::sync::mpsc::channel();
     let call = tokio::spawn(async move {

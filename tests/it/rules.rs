@@ -46,7 +46,7 @@ impl<'a> Row<'a> {
     /// What its tensors are counted as.
     async fn count(&self) -> String {
         let repo = Repo::new("org/case").file("model.safetensors", self.file());
-        let config = File::whole(self.config.to_owned());
+        let config = File::from_bytes(self.config.to_owned());
         let hub = LocalHub::start([repo.file("config.json", config)]).unwrap();
         let parsed = support::parse(&hub, "org/case").await.unwrap();
         assert_eq!(parsed.facts().findings, [], "{}", self.rule);

@@ -43,7 +43,7 @@ fn full_size(repo: &str) -> TempDir {
 
 #[tokio::test]
 async fn a_repo_by_all_its_names() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let client = support::client(&hub);
     let expected = essence(&client.model("gpt2").parse_safetensors_metadata().await.unwrap());
     let endpoint = hub.endpoint();
@@ -94,7 +94,7 @@ async fn a_path_may_be_a_file_an_index_or_a_folder() {
 /// Every request for a repo's `config.json` counts as a download of the model.
 #[tokio::test]
 async fn a_path_that_is_no_weights_is_not_asked_for() {
-    let config = crate::hub::File::whole("{}");
+    let config = crate::hub::File::from_bytes("{}");
     let hub = LocalHub::start([support::sharded("org/model").file("config.json", config)]).unwrap();
     let model = support::client(&hub).model("org/model").path("config.json");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
@@ -133,7 +133,7 @@ async fn a_hub_may_live_under_a_path() {
 
 #[tokio::test]
 async fn files_on_any_server() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     // A client of another Hub sees these URLs as those of a stranger.
     let stranger = Client::new().unwrap();
     let base = format!("{}/bigscience/bloom/resolve/main", hub.endpoint());
@@ -146,7 +146,7 @@ async fn files_on_any_server() {
 
 #[tokio::test]
 async fn local_files_give_the_same_result() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     for (repo, main) in
         [("gpt2", "model.safetensors"), ("bigscience/bloom", "model.safetensors.index.json")]
     {

@@ -10,15 +10,15 @@ use crate::hub::{File, LocalHub, Repo, load_folder};
 use crate::models::Model;
 
 /// The Hub with all fixtures.
-pub(crate) fn documented() -> LocalHub {
+pub(crate) fn fixtures_hub() -> LocalHub {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
     LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
 }
 
 /// A repo made in memory.
-pub(crate) fn made(model: &Model) -> Repo {
+pub(crate) fn repo_from_model(model: &Model) -> Repo {
     let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));
-    Repo::new(model.repo).commit(&model.commit()).heads(files)
+    Repo::new(model.repo).commit(&model.commit()).padded_files(files)
 }
 
 /// A client of a Hub, with the defaults.
@@ -31,15 +31,15 @@ pub(crate) async fn parse(hub: &LocalHub, repo: &str) -> Result<SafetensorsParse
 }
 
 /// The start of a file with this header: its length, then the header.
-pub(crate) fn head(header: &str) -> Vec<u8> {
+pub(crate) fn file_start(header: &str) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()
 }
 
 /// A file with this header and so many bytes of data.
-pub(crate) fn file(header: &str, data: u64) -> File {
-    let head = head(header);
+pub(crate) fn file_with_header(header: &str, data: u64) -> File {
+    let head = file_start(header);
     let size = head.len() as u64 + data;
-    File::cut(head, size)
+    File::padded(head, size)
 }
 
 /// A file of `BOOL` tensors, one byte each and of a dtype that nothing is packed into, of these names.
@@ -48,16 +48,16 @@ pub(crate) fn weights(tensors: &[&str]) -> File {
         format!(r#""{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
     };
     let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
-    let head = head(&format!("{{{}}}", entries.join(",")));
+    let head = file_start(&format!("{{{}}}", entries.join(",")));
     let size = (head.len() + tensors.len()) as u64;
-    File::cut(head, size)
+    File::padded(head, size)
 }
 
 /// An index that puts tensors into shards.
 pub(crate) fn index(weight_map: &[(&str, &str)]) -> File {
     let entry = |(tensor, shard): &(&str, &str)| format!(r#""{tensor}":"{shard}""#);
     let entries: Vec<_> = weight_map.iter().map(entry).collect();
-    File::whole(format!(r#"{{"weight_map":{{{}}}}}"#, entries.join(",")))
+    File::from_bytes(format!(r#"{{"weight_map":{{{}}}}}"#, entries.join(",")))
 }
 
 /// A repo of two shards, `a` with tensor `x` and `b` with tensor `y`.
@@ -72,7 +72,7 @@ pub(crate) fn sharded(repo: &str) -> Repo {
 }
 
 /// A repo at a commit of one tensor, which has another commit, of two.
-pub(crate) fn moving(repo: &str, old: &str, new: &str) -> Repo {
+pub(crate) fn two_commits(repo: &str, old: &str, new: &str) -> Repo {
     Repo::new(repo)
         .commit(new)
         .file("model.safetensors", weights(&["x", "y"]))
@@ -84,7 +84,7 @@ pub(crate) fn moving(repo: &str, old: &str, new: &str) -> Repo {
 const ALONE: &str = "HF_META_TEST_ALONE";
 
 /// Runs a test of this binary in a process of its own, with these variables in its environment.
-pub(crate) fn run_alone(test: &str, env: &[(&str, &OsStr)]) {
+pub(crate) fn run_in_own_process(test: &str, env: &[(&str, &OsStr)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").envs(env.iter().copied());
     let output = command.output().unwrap();
@@ -94,12 +94,12 @@ pub(crate) fn run_alone(test: &str, env: &[(&str, &OsStr)]) {
 }
 
 /// Whether this is such a process.
-pub(crate) fn is_alone() -> bool {
+pub(crate) fn is_own_process() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
 /// An error and its causes, as one line.
-pub(crate) fn chain(error: &Error) -> String {
+pub(crate) fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -44,7 +44,7 @@ async fn ask_with(
 
 async fn check(protocol: &'static str) {
     let hub = hub(protocol);
-    for (authority, code) in [(hub.authority().unwrap(), 0), ("", 3)] {
+    for (authority, code) in [(hub.ca_certificate().unwrap(), 0), ("", 3)] {
         let output = ask(&hub, authority, &[]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -69,7 +69,7 @@ async fn a_server_of_http_1_costs_no_attempt() {
     let repo = names.iter().fold(index, |repo, (name, shard)| repo.file(shard, weights(&[name])));
     let hub = LocalHub::builder().repo(repo).https(["http/1.1"]).start().unwrap();
     let options = ["--no-cache", "--retries", "0"];
-    let output = ask_with(&hub, hub.authority().unwrap(), &[], &options).await;
+    let output = ask_with(&hub, hub.ca_certificate().unwrap(), &[], &options).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(hub.log().len(), 3 + 20 * 4);
     let output = ask_with(&hub, "", &[], &["--no-cache"]).await;
@@ -92,7 +92,7 @@ async fn the_way_to_the_hub_is_as_long_as_it_was_made() {
     let hub = LocalHub::builder().repo(repo()).https(["h2"]).round_trip(ROUND_TRIP);
     let hub = hub.start().unwrap();
     let started = Instant::now();
-    let output = ask(&hub, hub.authority().unwrap(), &[]).await;
+    let output = ask(&hub, hub.ca_certificate().unwrap(), &[]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(started.elapsed() >= 8 * ROUND_TRIP, "{:?}", started.elapsed());
 }
@@ -123,10 +123,10 @@ async fn https_goes_through_the_proxy_of_the_environment() {
     let hub = hub("http/1.1");
     let tunnels = Arc::new(AtomicUsize::new(0));
     let proxy = format!("http://127.0.0.1:{}", proxy(Arc::clone(&tunnels)).await);
-    let made = || hub.connections(Host::Hub) + hub.connections(Host::Cdn);
+    let made = || hub.connections_made(Host::Hub) + hub.connections_made(Host::Cdn);
     let ask = async |no_proxy| {
         let environment = [("https_proxy", &*proxy), ("no_proxy", no_proxy)];
-        let output = ask(&hub, hub.authority().unwrap(), &environment).await;
+        let output = ask(&hub, hub.ca_certificate().unwrap(), &environment).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         tunnels.load(Ordering::SeqCst)
     };

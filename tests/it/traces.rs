@@ -11,7 +11,7 @@ use hf_meta::{Client, Source};
 use tokio::net::TcpSocket;
 
 pub(crate) use self::capture::{Capture, Told};
-use crate::hub::{Fault, Host, LocalHub, Logged, Repo};
+use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
 const FILE: &str = "model.safetensors";
@@ -20,7 +20,7 @@ fn hub() -> LocalHub {
     LocalHub::start([Repo::new("org/model").file(FILE, support::weights(&["w"]))]).unwrap()
 }
 
-fn is_for_the_prefix(request: &Logged) -> bool {
+fn is_for_the_prefix(request: &LoggedRequest) -> bool {
     request.host == Host::Cdn && request.range.as_deref() == Some("bytes=0-7")
 }
 
@@ -99,7 +99,7 @@ async fn no_field_holds_a_secret() {
     hub.inject(|request, before| {
         let faults = [
             Fault::Status(403, vec![("x-error-message", "no".to_owned())]),
-            Fault::ContentRange(crate::hub::WrongRange::Shifted),
+            Fault::WrongContentRange(crate::hub::ContentRangeFault::Shifted),
             Fault::Redirect(302, "http://u:s3cr3t@[::1/?Signature=s3cr3t".to_owned()),
         ];
         faults.into_iter().nth(before).filter(|_| is_for_the_prefix(request))
@@ -110,7 +110,7 @@ async fn no_field_holds_a_secret() {
         let parsed = capture.of(model.parse_safetensors_metadata()).await;
         assert_eq!(parsed.is_ok(), is_right, "{parsed:?}");
     }
-    let file = hub.cdn().replacen("http://", "http://user:s3cr3t@", 1);
+    let file = hub.cdn_origin().replacen("http://", "http://user:s3cr3t@", 1);
     let pasted: Source = format!("{file}/x.safetensors?Signature=s3cr3t").parse().unwrap();
     capture.of(client.source(pasted).parse_safetensors_metadata()).await.unwrap_err();
     assert_eq!(capture.all("call").len(), 4);

@@ -29,7 +29,7 @@ async fn verdict(repo: Repo) -> VerifyReport {
 
 #[tokio::test]
 async fn fixtures_are_valid() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     for repo in ["gpt2", BLOOM, "EleutherAI/gpt-neox-20b", "roberta-base"] {
         let verdict = support::client(&hub).model(repo).verify().await.unwrap();
         assert_eq!(verdict.findings, [], "{repo}");
@@ -43,9 +43,9 @@ async fn single_files() {
     let entry = r#""w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}"#;
     let claim = format!(r#"{{"__metadata__":{{"total_parameters":"7"}},{entry}}}"#);
     let cases = [
-        (support::file(&format!("{{{entry}}}"), 2), vec![]),
+        (support::file_with_header(&format!("{{{entry}}}"), 2), vec![]),
         (
-            support::file(&claim, 2),
+            support::file_with_header(&claim, 2),
             vec![Finding::TotalParametersMismatch { declared: 7, found: 2 }],
         ),
     ];
@@ -53,7 +53,7 @@ async fn single_files() {
         let verdict = verdict(Repo::new("org/planted").file("model.safetensors", file)).await;
         assert_eq!((verdict.findings, verdict.files, verdict.tensors), (findings, 1, 1));
     }
-    let broken = Repo::new("org/planted").file("model.safetensors", File::whole("{}"));
+    let broken = Repo::new("org/planted").file("model.safetensors", File::from_bytes("{}"));
     let verdict = verdict(broken).await;
     assert!(
         matches!(verdict.findings[..], [Finding::MalformedHeader { .. }]),

@@ -6,13 +6,13 @@ use hf_meta::{
 use wiremock::matchers::{header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::support::{chain, head};
+use crate::support::{error_chain, file_start};
 
 const HEADER: &str = r#"{"w":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}}"#;
 
 /// The bytes of the whole file.
 fn file() -> Vec<u8> {
-    [head(HEADER), vec![0; 4]].concat()
+    [file_start(HEADER), vec![0; 4]].concat()
 }
 
 fn range(first: usize, last: usize) -> ResponseTemplate {
@@ -114,14 +114,14 @@ async fn a_whole_file_serves_for_its_start_but_not_for_more() {
     assert_eq!(range_error(parse(whole.clone(), whole).await), RangeError::Unsupported);
     let page = ResponseTemplate::new(200).set_body_string("<html>Please log in</html>");
     let error = parse(page, range(8, last())).await.unwrap_err();
-    assert!(chain(&error).ends_with("it starts like an HTML or XML page"), "{error:?}");
+    assert!(error_chain(&error).ends_with("it starts like an HTML or XML page"), "{error:?}");
 }
 
 /// The length of this header starts like markup, and is none.
 #[tokio::test]
 async fn a_file_is_not_taken_for_a_page_by_its_first_byte() {
     let header = format!("{HEADER:60}");
-    let file = head(&header);
+    let file = file_start(&header);
     assert_eq!(file[0], b'<');
     let whole = ResponseTemplate::new(200).set_body_bytes(file);
     assert_eq!(range_error(parse(range(0, 7), whole).await), RangeError::Unsupported);
@@ -146,7 +146,7 @@ async fn statuses_are_told_apart() {
     {
         let error = parse(ResponseTemplate::new(status), range(8, last())).await.unwrap_err();
         assert_eq!(error.is_not_found(), is_not_found, "{error:?}");
-        assert!(chain(&error).contains(&format!("status {status}")), "{error:?}");
+        assert!(error_chain(&error).contains(&format!("status {status}")), "{error:?}");
     }
 }
 
@@ -168,7 +168,9 @@ async fn redirects() {
         let result = once().build().unwrap().source(source).parse_safetensors_metadata().await;
         match (result, reason) {
             (Ok(parsed), None) => assert_eq!(parsed.facts().cost.requests, 4),
-            (Err(error), Some(reason)) => assert!(chain(&error).contains(reason), "{error:?}"),
+            (Err(error), Some(reason)) => {
+                assert!(error_chain(&error).contains(reason), "{error:?}")
+            }
             (result, _) => panic!("{target}: {result:?}"),
         }
         drop(mock);
@@ -184,8 +186,8 @@ async fn signed_urls_are_not_shown() {
     let refused = ResponseTemplate::new(418).insert_header("x-error-message", "no");
     Mock::given(path("/signed")).respond_with(refused).mount(&server).await;
     let error = parse_with(once(), &server).await.unwrap_err();
-    assert!(chain(&error).contains("/signed…"), "{}", chain(&error));
-    assert!(!format!("{} {error:?}", chain(&error)).contains("s3cr3t"));
+    assert!(error_chain(&error).contains("/signed…"), "{}", error_chain(&error));
+    assert!(!format!("{} {error:?}", error_chain(&error)).contains("s3cr3t"));
 }
 
 #[tokio::test]

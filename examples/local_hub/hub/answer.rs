@@ -33,7 +33,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
-        let file = File::whole(text);
+        let file = File::from_bytes(text);
         Self::part(status, &file, 0..file.size()).with(CONTENT_TYPE, "text/plain; charset=utf-8")
     }
 

@@ -10,7 +10,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, ETAG};
 
 use super::answer::Answer;
-use super::log::Logged;
+use super::log::LoggedRequest;
 use super::route::{self, Route};
 use super::site::Site;
 
@@ -37,7 +37,7 @@ impl Cdn {
     }
 
     /// What is wrong with a request's URL, if anything.
-    pub fn check(&self, request: &Logged) -> Result<(), &'static str> {
+    pub fn check(&self, request: &LoggedRequest) -> Result<(), &'static str> {
         let query = request.query.as_deref().unwrap_or_default();
         let expires = query.split('&').find_map(|pair| pair.strip_prefix("Expires="));
         let expires = expires.and_then(|seconds| seconds.parse().ok()).ok_or("Missing Key")?;
@@ -55,7 +55,7 @@ impl Cdn {
 }
 
 impl Site {
-    pub fn answer_as_cdn(&self, request: &Logged) -> Answer {
+    pub fn answer_as_cdn(&self, request: &LoggedRequest) -> Answer {
         if request.authorization.is_some() {
             return Answer::text(StatusCode::BAD_REQUEST, "Only one auth mechanism is allowed");
         }

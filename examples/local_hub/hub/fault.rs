@@ -9,7 +9,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderName, L
 
 use super::answer::Answer;
 use super::flow::{Flow, Opening};
-use super::log::{Host, Logged};
+use super::log::{Host, LoggedRequest};
 
 /// What is done to an answer. All but the first group leave alone what they do not name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,29 +19,29 @@ pub enum Fault {
     /// A redirect to this URL; an empty one leads to where the request came.
     Redirect(u16, String),
     /// A page of a website with `200`, as captive portals and logins have it.
-    Page { is_chunked: bool },
+    HtmlPage { is_chunked: bool },
     /// A `416`, which may say how long the file is.
-    Unsatisfiable { says_size: bool },
+    RangeNotSatisfiable { says_size: bool },
 
     /// One more header, or another value for it.
     Header(&'static str, String),
     /// The whole file with `200`, whatever part of it was asked for.
     WholeFile { is_chunked: bool },
     /// A `Content-Range` that does not tell what is sent.
-    ContentRange(WrongRange),
+    WrongContentRange(ContentRangeFault),
     /// Only the first bytes of the part, and headers that say so.
     Clamped { to: u64 },
     /// Only the first bytes of the part, with a fitting `Content-Length` beside the `Content-Range` of all of it.
     Truncated { to: u64 },
 
     /// The connection is closed before an answer.
-    Reset,
+    ConnectionReset,
     /// Only the first bytes of what the headers promise; then the connection is closed.
-    Broken { after: u64 },
+    ResetInBody { after: u64 },
     /// As many zeros after the bytes, with a fitting `Content-Length` or without one.
-    Long { by: u64, is_chunked: bool },
+    ExtraBytes { count: u64, is_chunked: bool },
     /// Zeros after the bytes, without end.
-    Endless,
+    EndlessBody,
     /// The bytes compressed, and called so.
     Gzip,
     /// No `Content-Length`.
@@ -52,12 +52,12 @@ pub enum Fault {
     /// Only the first bytes ever come.
     StallInBody { after: u64 },
     /// One byte comes at a time, so far apart.
-    Trickle { every: Duration },
+    Trickle { interval: Duration },
 }
 
 /// What is wrong with a `Content-Range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WrongRange {
+pub enum ContentRangeFault {
     /// It is a byte further on.
     Shifted,
     /// It is of a file that is a byte longer.
@@ -69,7 +69,7 @@ pub enum WrongRange {
 }
 
 impl Fault {
-    pub fn put_on(self, answer: Answer, request: &Logged) -> Answer {
+    pub fn put_on(self, answer: Answer, request: &LoggedRequest) -> Answer {
         let size = answer.file.size();
         match self {
             Self::Status(status, headers) => spoiled(status, headers),
@@ -77,36 +77,36 @@ impl Fault {
                 let to = if to.is_empty() { here(request) } else { to };
                 spoiled(status, []).with(LOCATION, to)
             }
-            Self::Page { is_chunked } => page(is_chunked),
-            Self::Unsatisfiable { says_size: true } => {
+            Self::HtmlPage { is_chunked } => page(is_chunked),
+            Self::RangeNotSatisfiable { says_size: true } => {
                 spoiled(416, []).with(CONTENT_RANGE, format!("bytes */{size}"))
             }
-            Self::Unsatisfiable { says_size: false } => spoiled(416, []),
+            Self::RangeNotSatisfiable { says_size: false } => spoiled(416, []),
             Self::Header(name, value) => answer.with(HeaderName::from_static(name), value),
             Self::WholeFile { is_chunked } => whole_file(answer, is_chunked),
-            Self::ContentRange(wrong) => wrong.put_on(answer),
+            Self::WrongContentRange(wrong) => wrong.put_on(answer),
             Self::Clamped { to } => clamped(answer, to),
             Self::Truncated { to } => truncated(answer, to),
-            Self::Reset => Answer { opening: Opening::Closed, ..answer },
+            Self::ConnectionReset => Answer { opening: Opening::Closed, ..answer },
             Self::Stall => Answer { opening: Opening::Stalled, ..answer },
-            Self::Broken { after } => Answer { flow: Flow::Broken { after }, ..answer },
-            Self::Long { by, is_chunked } => {
+            Self::ResetInBody { after } => Answer { flow: Flow::Broken { after }, ..answer },
+            Self::ExtraBytes { count: by, is_chunked } => {
                 let length = answer.length.filter(|_| !is_chunked).map(|length| length + by);
                 Answer { length, flow: Flow::Padded { by }, ..answer }
             }
-            Self::Endless => Answer { length: None, flow: Flow::Endless, ..answer },
+            Self::EndlessBody => Answer { length: None, flow: Flow::Endless, ..answer },
             Self::Gzip => {
                 let answer = Answer { length: None, flow: Flow::Gzip, ..answer };
                 answer.with(CONTENT_ENCODING, "gzip")
             }
             Self::Chunked => Answer { length: None, ..answer },
             Self::StallInBody { after } => Answer { flow: Flow::Stalled { after }, ..answer },
-            Self::Trickle { every } => Answer { flow: Flow::Trickle { every }, ..answer },
+            Self::Trickle { interval } => Answer { flow: Flow::Trickle { interval }, ..answer },
         }
     }
 }
 
-impl WrongRange {
+impl ContentRangeFault {
     fn put_on(self, mut answer: Answer) -> Answer {
         let (first, last, size) =
             (answer.range.start, answer.range.end.saturating_sub(1), answer.file.size());
@@ -157,12 +157,12 @@ fn truncated(answer: Answer, to: u64) -> Answer {
     Answer { length: Some(range.end - range.start), range, ..answer }
 }
 
-fn here(request: &Logged) -> String {
+fn here(request: &LoggedRequest) -> String {
     let query = request.query.as_ref().map(|query| format!("?{query}"));
     format!("{}{}", request.path, query.unwrap_or_default())
 }
 
-type Rule = dyn Fn(&Logged, usize) -> Option<Fault> + Send + Sync;
+type Rule = dyn Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync;
 
 /// The faults that are to come, and what was asked for since they were set.
 #[derive(Default)]
@@ -175,13 +175,16 @@ struct State {
 }
 
 impl Faults {
-    pub fn set(&self, rule: impl Fn(&Logged, usize) -> Option<Fault> + Send + Sync + 'static) {
+    pub fn set(
+        &self,
+        rule: impl Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync + 'static,
+    ) {
         let state = State { rule: Some(Arc::new(rule)), asked: HashMap::new() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     /// The fault for the answer to a request.
-    pub fn next(&self, request: &Logged) -> Option<Fault> {
+    pub fn next(&self, request: &LoggedRequest) -> Option<Fault> {
         let (rule, before) =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).count(request)?;
         rule(request, before)
@@ -189,7 +192,7 @@ impl Faults {
 }
 
 impl State {
-    fn count(&mut self, request: &Logged) -> Option<(Arc<Rule>, usize)> {
+    fn count(&mut self, request: &LoggedRequest) -> Option<(Arc<Rule>, usize)> {
         let rule = Arc::clone(self.rule.as_ref()?);
         let key = (request.host, request.path.clone(), request.range.clone());
         let asked = self.asked.entry(key).or_default();

@@ -33,12 +33,12 @@ enum Stored {
 
 impl File {
     /// A file that is just these bytes.
-    pub fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self::cut(bytes, 0)
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        Self::padded(bytes, 0)
     }
 
     /// The beginning of a file of `size` bytes; zeros follow.
-    pub fn cut(head: impl Into<Bytes>, size: u64) -> Self {
+    pub fn padded(head: impl Into<Bytes>, size: u64) -> Self {
         let head = head.into();
         Self {
             digest: Digest::of((&head, size)),
@@ -80,7 +80,7 @@ impl File {
         self.size
     }
 
-    pub fn is_cut(&self) -> bool {
+    pub fn is_padded(&self) -> bool {
         self.stored_size < self.size
     }
 

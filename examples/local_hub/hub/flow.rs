@@ -43,7 +43,7 @@ pub enum Flow {
     /// After so many of them no more come.
     Stalled { after: u64 },
     /// They come one at a time, so far apart.
-    Trickle { every: Duration },
+    Trickle { interval: Duration },
     /// So many zeros follow them.
     Padded { by: u64 },
     /// Zeros follow them without end.
@@ -62,7 +62,7 @@ impl Flow {
             Self::Steady => file.read(range).boxed(),
             Self::Broken { after } => file.read(first(after)).chain(broken()).boxed(),
             Self::Stalled { after } => file.read(first(after)).chain(stream::pending()).boxed(),
-            Self::Trickle { every } => trickle(file.read(range).boxed(), every),
+            Self::Trickle { interval } => trickle(file.read(range).boxed(), interval),
             Self::Padded { by } => file.read(range).chain(stream::iter(zeros(by).map(Ok))).boxed(),
             Self::Endless => file.read(range).chain(stream::iter(zeros(u64::MAX).map(Ok))).boxed(),
             Self::Gzip => stream::once(async move {

@@ -16,7 +16,7 @@ pub enum Host {
 
 /// A request and the status it was answered with.
 #[derive(Clone, Debug)]
-pub struct Logged {
+pub struct LoggedRequest {
     /// When it came.
     pub at: Instant,
     pub host: Host,
@@ -48,7 +48,7 @@ impl Sent {
     }
 }
 
-impl Logged {
+impl LoggedRequest {
     /// The request before it has an answer, with status 0.
     pub fn received<B>(host: Host, request: &Request<B>) -> Self {
         let header = |name: HeaderName| {
@@ -72,14 +72,14 @@ impl Logged {
 }
 
 #[derive(Default)]
-pub struct Log(Mutex<Vec<Logged>>);
+pub struct Log(Mutex<Vec<LoggedRequest>>);
 
 impl Log {
-    pub fn push(&self, logged: Logged) {
+    pub fn push(&self, logged: LoggedRequest) {
         self.lock().push(logged);
     }
 
-    pub fn entries(&self) -> Vec<Logged> {
+    pub fn entries(&self) -> Vec<LoggedRequest> {
         self.lock().clone()
     }
 
@@ -87,7 +87,7 @@ impl Log {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Logged>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@
 //! metadata on the first hop, signed URLs that serve one range, errors by code, pinned commits. Every request is
 //! logged, and any answer can be spoiled by a [`Fault`].
 //!
-//! Invariants: what a request is answered depends on its [`Logged`] form, the repos and the faults alone
+//! Invariants: what a request is answered depends on its [`LoggedRequest`] form, the repos and the faults alone
 //! ([`Site::answer`]); nothing in a request can stop the server; a body is never held in memory beyond what the
 //! repo's author stored.
 
@@ -44,11 +44,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
-pub use fault::{Fault, WrongRange};
+pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 pub use folder::load_folder;
 use link::Link;
-pub use log::{Host, Logged};
+pub use log::{Host, LoggedRequest};
 pub use repo::Repo;
 use serve::Access;
 use site::{Caller, Site};
@@ -83,17 +83,17 @@ impl LocalHub {
     }
 
     /// The certificate authority, in PEM, that a client of an HTTPS Hub has to believe.
-    pub fn authority(&self) -> Option<&str> {
+    pub fn ca_certificate(&self) -> Option<&str> {
         self.authority.as_deref()
     }
 
     /// The origin that large files are redirected to.
-    pub fn cdn(&self) -> &str {
+    pub fn cdn_origin(&self) -> &str {
         self.site.cdn.origin()
     }
 
     /// Every request so far, in the order of arrival, those to the CDN included.
-    pub fn log(&self) -> Vec<Logged> {
+    pub fn log(&self) -> Vec<LoggedRequest> {
         self.site.log.entries()
     }
 
@@ -103,7 +103,10 @@ impl LocalHub {
 
     /// Puts faults on answers from now on, instead of those of an earlier call. The rule gets each request and how
     /// many before it asked the same server for the same path and range since then.
-    pub fn inject(&self, rule: impl Fn(&Logged, usize) -> Option<Fault> + Send + Sync + 'static) {
+    pub fn inject(
+        &self,
+        rule: impl Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync + 'static,
+    ) {
         self.site.faults.set(rule);
     }
 
@@ -113,7 +116,7 @@ impl LocalHub {
     }
 
     /// How many connections clients have made to one of the servers.
-    pub fn connections(&self, host: Host) -> usize {
+    pub fn connections_made(&self, host: Host) -> usize {
         self.site.connections(host).made.load(Ordering::Relaxed)
     }
 
@@ -188,7 +191,7 @@ impl Builder {
 
     /// Lists so many entries of a tree in one answer, instead of 1,000.
     #[must_use]
-    pub fn tree_page(self, entries: usize) -> Self {
+    pub fn tree_page_size(self, entries: usize) -> Self {
         Self { tree_page: Some(entries), ..self }
     }
 

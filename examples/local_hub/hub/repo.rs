@@ -67,10 +67,10 @@ impl Repo {
 
     /// Files of which the beginnings are given, each with its path and its size.
     #[must_use]
-    pub fn heads(self, files: impl IntoIterator<Item = (String, Vec<u8>, u64)>) -> Self {
+    pub fn padded_files(self, files: impl IntoIterator<Item = (String, Vec<u8>, u64)>) -> Self {
         files
             .into_iter()
-            .fold(self, |repo, (path, head, size)| repo.file(&path, File::cut(head, size)))
+            .fold(self, |repo, (path, head, size)| repo.file(&path, File::padded(head, size)))
     }
 
     /// Readable to those whom its authors let in.
@@ -92,7 +92,7 @@ impl Repo {
 
     /// Had this id before it was renamed, and is still found by it.
     #[must_use]
-    pub fn formerly(mut self, id: &str) -> Self {
+    pub fn renamed_from(mut self, id: &str) -> Self {
         self.former_ids.push(id.to_owned());
         self
     }
@@ -104,7 +104,7 @@ impl Repo {
 
     /// Is shown with so many parameters of a dtype, whatever its files hold.
     #[must_use]
-    pub fn claiming(mut self, dtype: &str, parameters: u64) -> Self {
+    pub fn hub_reports(mut self, dtype: &str, parameters: u64) -> Self {
         self.claimed.push((dtype.to_owned(), parameters));
         self
     }

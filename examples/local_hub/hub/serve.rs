@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use super::answer::Body;
 use super::flow::Opening;
 use super::link::{Link, Wire};
-use super::log::{Host, Logged};
+use super::log::{Host, LoggedRequest};
 use super::site::Site;
 
 /// Requests that a client may have under way on one connection of HTTP/2, as many as `CloudFront` lets it.
@@ -93,7 +93,7 @@ fn respond<B>(
     host: Host,
     request: &Request<B>,
 ) -> impl Future<Output = io::Result<Response<Body>>> + use<B> {
-    let mut logged = Logged::received(host, request);
+    let mut logged = LoggedRequest::received(host, request);
     let answer = site.answer(&logged);
     let opening = answer.opening;
     logged.status = if opening == Opening::Prompt { answer.status.as_u16() } else { 0 };

@@ -13,7 +13,7 @@ use super::answer::Answer;
 use super::cdn::Cdn;
 use super::fault::Faults;
 use super::file::File;
-use super::log::{Host, Log, Logged};
+use super::log::{Host, Log, LoggedRequest};
 use super::names::{
     RATELIMIT, RATELIMIT_POLICY, X_LINKED_ETAG, X_LINKED_SIZE, X_REPO_COMMIT, X_REQUEST_ID,
 };
@@ -82,7 +82,7 @@ impl Site {
 
     /// Turns a request into the description of a response. Everything that either server says comes from here, so
     /// this is the place where one is made to misbehave.
-    pub fn answer(&self, request: &Logged) -> Answer {
+    pub fn answer(&self, request: &LoggedRequest) -> Answer {
         let number = self.answered.fetch_add(1, Ordering::Relaxed);
         let answer = match request.host {
             Host::Hub => show_rate_limit(self.answer_as_hub(request), number),
@@ -101,7 +101,7 @@ impl Site {
         self.repos().get(&route.repo)?.find_file(&route.revision, &route.path).cloned()
     }
 
-    fn answer_as_hub(&self, request: &Logged) -> Answer {
+    fn answer_as_hub(&self, request: &LoggedRequest) -> Answer {
         let route = request.path.strip_prefix(&self.base_path).and_then(Route::parse);
         match route {
             Some(route) if matches!(request.method, Method::GET | Method::HEAD) => {
@@ -119,7 +119,7 @@ impl Site {
 
     /// The order of the checks decides which error is told when several apply: who asks, then the repo, then what is
     /// in it.
-    fn serve(&self, request: &Logged, route: &Route) -> Result<Answer, Refusal> {
+    fn serve(&self, request: &LoggedRequest, route: &Route) -> Result<Answer, Refusal> {
         let caller = self.caller(request)?;
         let repos = self.repos();
         let visible = || repos.values().filter(|repo| repo.is_visible_to(caller));
@@ -150,7 +150,7 @@ impl Site {
         Ok(answer.with(X_REPO_COMMIT, commit))
     }
 
-    fn caller(&self, request: &Logged) -> Result<Caller, Refusal> {
+    fn caller(&self, request: &LoggedRequest) -> Result<Caller, Refusal> {
         let Some(authorization) = &request.authorization else {
             return Ok(Caller::Anonymous);
         };
@@ -158,7 +158,7 @@ impl Site {
         token.and_then(|token| self.callers.get(token)).copied().ok_or(Refusal::BadToken)
     }
 
-    fn resolve(&self, request: &Logged, route: &Route, commit: &str, file: &File) -> Answer {
+    fn resolve(&self, request: &LoggedRequest, route: &Route, commit: &str, file: &File) -> Answer {
         let place = route::place(&route.repo, commit, &route.path);
         if is_large(file, &route.path) {
             let url = self.cdn.sign(&format!("/{place}"), request.range.as_deref());
@@ -174,7 +174,13 @@ impl Site {
 
     /// A page of a folder's listing. The next page is told by an absolute URL, which names the Hub itself even
     /// where a mirror passes it on.
-    fn tree(&self, request: &Logged, repo: &Repo, commit: &str, folder: &str) -> Option<Answer> {
+    fn tree(
+        &self,
+        request: &LoggedRequest,
+        repo: &Repo,
+        commit: &str,
+        folder: &str,
+    ) -> Option<Answer> {
         let query = request.query.as_deref().unwrap_or_default();
         let page = tree::page(repo, commit, folder, query, self.tree_page)?;
         let origin = if self.is_mirror { "https://huggingface.co" } else { &self.origin };
@@ -193,7 +199,7 @@ impl Site {
 }
 
 /// Moves what the Hub says of a file from the redirect to the answer with the bytes, as some mirrors do.
-fn metadata_last(mut answer: Answer, request: &Logged) -> Answer {
+fn metadata_last(mut answer: Answer, request: &LoggedRequest) -> Answer {
     if answer.status.is_redirection() {
         for name in [X_REPO_COMMIT, X_LINKED_SIZE, X_LINKED_ETAG] {
             answer.headers.remove(name);
@@ -219,7 +225,7 @@ fn show_rate_limit(answer: Answer, number: u64) -> Answer {
 /// Whether the file is kept outside git: weights, and anything that was cut because it is too long to store.
 pub fn is_large(file: &File, path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
-    file.is_cut()
+    file.is_padded()
         || file.is_on_cdn()
         || ["safetensors", "bin", "gguf", "onnx", "pt"].contains(&extension)
 }
@@ -228,7 +234,7 @@ fn redirect(status: StatusCode, url: &str) -> Answer {
     Answer::text(status, format!("{status}. Redirecting to {url}")).with(LOCATION, url)
 }
 
-fn small(file: &File, request: &Logged) -> Answer {
+fn small(file: &File, request: &LoggedRequest) -> Answer {
     Answer::file(file, request.range.as_deref())
         .with(CONTENT_TYPE, "text/plain; charset=utf-8")
         .with(ETAG, format!("\"{}\"", file.digest().sha1()))

@@ -4,7 +4,7 @@ use hf_meta::formats::safetensors::HeaderError;
 use hf_meta::{Client, Error};
 
 use crate::hub::{File, LocalHub, Repo};
-use crate::support::{self, chain};
+use crate::support::{self, error_chain};
 
 /// What a file claims is measured before a byte of it is kept.
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn what_the_hub_refuses() {
         .repo(support::sharded("org/private").private())
         .repo(support::sharded("org/gated").gated())
         .repo(support::sharded("org/disabled").disabled())
-        .repo(Repo::new("org/empty").file("pytorch_model.bin", File::whole("PK")))
+        .repo(Repo::new("org/empty").file("pytorch_model.bin", File::from_bytes("PK")))
         .token("hf_good")
         .outsider_token("hf_outsider")
         .start()
@@ -74,7 +74,7 @@ async fn what_the_hub_refuses() {
         let error = error.unwrap_err();
         assert_eq!(error.to_string(), message);
         assert!(error.is_not_found() || error.is_denied(), "{error:?}");
-        assert!(chain(&error).contains("[request id Root=1-"), "{error:?}");
+        assert!(error_chain(&error).contains("[request id Root=1-"), "{error:?}");
     }
     let open = support::client(&hub).model("org/open");
     let error = open.clone().revision("nope").parse_safetensors_metadata().await.unwrap_err();
@@ -105,5 +105,5 @@ fn settings_that_cannot_be() {
     assert!(matches!(endpoint, Error::Endpoint { .. }));
     let token = Client::builder().token("hf_s3cr3t\n").build().unwrap_err();
     assert!(matches!(token, Error::MalformedToken));
-    assert!(!chain(&token).contains("s3cr3t"));
+    assert!(!error_chain(&token).contains("s3cr3t"));
 }

@@ -114,7 +114,7 @@ async fn clearing_deletes_entries_and_nothing_else() {
 /// Many at once, of one folder: everybody gets the figures, and the folder is in order afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_readers_and_writers_share_a_folder() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let folder = tempfile::tempdir().unwrap();
     let reads = (0..32).map(|n| {
         let repo = ["gpt2", "roberta-base", "bigscience/bloom-560m"][n % 3];

@@ -2,7 +2,7 @@
 
 use super::{Ran, hf_meta};
 use crate::hub::LocalHub;
-use crate::support::{self, head};
+use crate::support::{self, file_start};
 
 #[test]
 fn what_the_environment_says() {
@@ -87,7 +87,7 @@ fn offline_by_flag_and_by_environment() {
         ("refs/main".to_owned(), commit.clone().into_bytes()),
         (
             format!("snapshots/{commit}/any.safetensors"),
-            head(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#),
+            file_start(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#),
         ),
     ] {
         std::fs::create_dir_all(hub.join(&path).parent().unwrap()).unwrap();

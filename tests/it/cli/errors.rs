@@ -10,7 +10,7 @@ fn exit_statuses() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/good"))
         .repo(Repo::new("org/empty"))
-        .repo(Repo::new("org/bad").file("model.safetensors", File::whole("")))
+        .repo(Repo::new("org/bad").file("model.safetensors", File::from_bytes("")))
         .repo(support::sharded("org/gated").gated())
         .start()
         .unwrap();
@@ -76,7 +76,7 @@ fn nothing_of_a_broken_file_is_printed_as_data() {
 fn errors_say_what_to_do_next() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/gated").gated())
-        .repo(Repo::new("src").file("x.bin", File::whole("")))
+        .repo(Repo::new("src").file("x.bin", File::from_bytes("")))
         .start()
         .unwrap();
     let endpoint = hub.endpoint();

@@ -26,7 +26,7 @@ fn abridged(mut value: Value) -> Value {
 
 #[test]
 fn json_has_the_shape_of_huggingface_js() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     for repo in ["bigscience/bloom", "gpt2"] {
         let stdout = run(&hub, &[repo, "--json"]).data();
         let json: Value = serde_json::from_str(&stdout).unwrap();
@@ -36,7 +36,7 @@ fn json_has_the_shape_of_huggingface_js() {
 
 #[test]
 fn json_is_one_document_a_line() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let stdout = run(&hub, &["gpt2", "roberta-base", "--json", "--summary"]).data();
     let documents: Vec<Value> =
         stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -12,7 +12,8 @@ use crate::support;
 fn text_from_the_network_cannot_speak_to_the_terminal() {
     let header =
         r#"{"\u001b]0;owned\u0007\u202e":{"dtype":"\u001b[2J","shape":[],"data_offsets":[0,1]}}"#;
-    let repo = Repo::new("org/evil").file("model.safetensors", support::file(header, 1));
+    let repo =
+        Repo::new("org/evil").file("model.safetensors", support::file_with_header(header, 1));
     let other = Repo::new("org/other").file("model.safetensors", support::weights(&["x"]));
     let hub = LocalHub::start([repo, other]).unwrap();
     for view in ["--tensors", "--metadata", "--tree"] {
@@ -32,7 +33,7 @@ fn text_from_the_network_cannot_speak_to_the_terminal() {
 
 #[test]
 fn colours_are_for_terminals() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let has_colour = |variables: &[(&str, &str)]| {
         let mut command = hf_meta(hub.endpoint());
         Ran::of(command.envs(variables.iter().copied()).arg("gpt2")).data().contains('\u{1b}')
@@ -44,7 +45,7 @@ fn colours_are_for_terminals() {
 
 #[test]
 fn whoever_reads_may_stop() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let mut command = hf_meta(hub.endpoint());
     command.args(["bigscience/bloom", "--tensors"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

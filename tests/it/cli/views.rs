@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::run;
 use crate::hub::{File, LocalHub, Repo};
 use crate::quantization::tensors;
-use crate::support::{self, head};
+use crate::support::{self, file_start};
 
 /// Without the duration, which is no two times the same.
 fn without_seconds(text: &str) -> String {
@@ -18,7 +18,7 @@ fn without_seconds(text: &str) -> String {
 
 #[test]
 fn tables() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b"]).data();
     insta::assert_snapshot!(without_seconds(&stdout));
 }
@@ -36,7 +36,7 @@ fn packed_experts() -> Repo {
         "num_local_experts":2,"num_experts_per_tok":1}"#;
     Repo::new("org/packed")
         .file("model.safetensors", weights)
-        .file("config.json", File::whole(config))
+        .file("config.json", File::from_bytes(config))
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn quantized_models_are_explained() {
 
 #[test]
 fn nothing_adds_up_to_nothing() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let stdout = run(&hub, &["example/lora-without-weights"]).data();
     let table: Vec<_> = stdout.lines().skip(1).take(2).collect();
     let rows = ["dtype  parameters  bytes  share", "total           0    0 B      -"];
@@ -62,13 +62,13 @@ fn nothing_adds_up_to_nothing() {
 
 #[test]
 fn masks_are_explained() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     insta::assert_snapshot!("explained_gpt2", run(&hub, &["gpt2", "--explain"]).data());
 }
 
 #[test]
 fn tensors_through_a_filter() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let stdout = run(&hub, &["gpt2", "--tensors", "--filter", "h.11.attn.*"]).data();
     insta::assert_snapshot!(stdout);
     let all = run(&hub, &["bigscience/bloom", "--tensors"]).data();
@@ -77,7 +77,7 @@ fn tensors_through_a_filter() {
 
 #[test]
 fn trees() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let repos = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "openai/gpt-oss-20b"];
     let stdout = run(&hub, &[&repos[..], &["--tree"]].concat()).data();
     insta::assert_snapshot!(stdout);
@@ -89,9 +89,9 @@ fn metadata_of_index_and_files() {
         r#"{"__metadata__":{"format":"pt","modelspec.title":"A \u001b[31mred\u001b[0m title"}}"#;
     let index = r#"{"metadata":{"total_size":2,"note":"n"},"weight_map":{"x":"a.safetensors"}}"#;
     let repo = Repo::new("org/spec")
-        .file("model.safetensors.index.json", File::whole(index))
+        .file("model.safetensors.index.json", File::from_bytes(index))
         .file("a.safetensors", support::weights(&["x"]))
-        .file("spec.safetensors", File::whole(head(header)));
+        .file("spec.safetensors", File::from_bytes(file_start(header)));
     let hub = LocalHub::start([repo]).unwrap();
     let index = run(&hub, &["org/spec", "--metadata"]);
     assert_eq!((index.code, &*index.stdout), (0, "org/spec\nnote = n\ntotal_size = 2\n"));
@@ -116,7 +116,7 @@ fn the_other_sets_of_weights() {
         .repo(pipeline.iter().fold(Repo::new("org/pipeline"), |repo, path| weights(repo, path)))
         .repo(several.iter().fold(Repo::new("org/several"), |repo, path| weights(repo, path)))
         .repo(support::sharded("org/model"))
-        .repo(Repo::new("org/other").file("a.gguf", File::whole("GGUF")))
+        .repo(Repo::new("org/other").file("a.gguf", File::from_bytes("GGUF")))
         .start()
         .unwrap();
     insta::assert_snapshot!("other_sets", without_seconds(&run(&hub, &["org/pipeline"]).data()));

@@ -9,8 +9,8 @@ use tokio::time::error::Elapsed;
 use super::outcome;
 use super::spent::Spent;
 use super::table::{Row, Wait};
-use crate::hub::{File, Host, LocalHub, Logged, Repo};
-use crate::support::{self, head};
+use crate::hub::{File, Host, LocalHub, LoggedRequest, Repo};
+use crate::support::{self, file_start};
 use crate::traces::Capture;
 
 /// What is read when the fault comes.
@@ -79,11 +79,11 @@ impl Cell {
     }
 
     fn repo(self) -> Repo {
-        let header = head(&format!(
+        let header = file_start(&format!(
             r#"{{"w":{{"dtype":"BOOL","shape":[{DATA}],"data_offsets":[0,{DATA}]}}}}"#
         ));
         let size = header.len() as u64 + DATA;
-        let (repo, weights) = (Repo::new(&self.id()), File::cut(header, size));
+        let (repo, weights) = (Repo::new(&self.id()), File::padded(header, size));
         let index = match self.read {
             Read::First | Read::Second => return repo.file("model.safetensors", weights),
             Read::Index => index(),
@@ -93,7 +93,7 @@ impl Cell {
     }
 
     /// Whether a request is for what is read.
-    fn matches(self, request: &Logged) -> bool {
+    fn matches(self, request: &LoggedRequest) -> bool {
         let range = request.range.as_deref();
         let is_read = match self.read {
             Read::First => range == Some("bytes=0-7"),
@@ -108,7 +108,7 @@ fn index() -> File {
     support::index(&[("w", "w.safetensors")])
 }
 
-fn hop(request: &Logged) -> Hop {
+fn hop(request: &LoggedRequest) -> Hop {
     let is_last = request.host == Host::Cdn || request.path.starts_with("/api/resolve-cache/");
     if is_last { Hop::Last } else { Hop::First }
 }
@@ -206,7 +206,7 @@ fn check_attempts(error: &Error, logged: usize, place: &str) {
 }
 
 /// No answer is drained, whatever its length.
-fn check_sent(log: &[Logged], place: &str) {
+fn check_sent(log: &[LoggedRequest], place: &str) {
     for entry in log {
         let sent = entry.sent.bytes();
         assert!(sent < IN_FLIGHT, "{place}: {sent} bytes were sent to {}", entry.path);

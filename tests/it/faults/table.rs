@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio::net::TcpSocket;
 
 use super::cell::Hop::{self, First, Last};
-use crate::hub::{Fault, WrongRange};
+use crate::hub::{ContentRangeFault, Fault};
 
 /// A fault at one of the two answers of a read.
 pub(super) struct Row {
@@ -127,18 +127,18 @@ fn waits() -> Vec<Row> {
 }
 
 fn ranges() -> Vec<Row> {
-    let range = |name, wrong| row(name, Last, Fault::ContentRange(wrong));
-    let unsatisfiable = |says_size| Fault::Unsatisfiable { says_size };
+    let range = |name, wrong| row(name, Last, Fault::WrongContentRange(wrong));
+    let unsatisfiable = |says_size| Fault::RangeNotSatisfiable { says_size };
     let whole = |is_chunked| Fault::WholeFile { is_chunked };
     vec![
         row("200, the whole file", Last, whole(false)).wastes(Waste::Buffer),
         row("200, chunked", Last, whole(true)).wastes(Waste::Buffer),
-        row("200, a page", First, Fault::Page { is_chunked: false }),
-        row("200, a page, chunked", Last, Fault::Page { is_chunked: true }),
-        range("`Content-Range` shifted", WrongRange::Shifted),
-        range("`Content-Range` of another size", WrongRange::OtherSize),
-        range("`Content-Range` of no size", WrongRange::UnknownSize),
-        range("no `Content-Range`", WrongRange::Missing),
+        row("200, a page", First, Fault::HtmlPage { is_chunked: false }),
+        row("200, a page, chunked", Last, Fault::HtmlPage { is_chunked: true }),
+        range("`Content-Range` shifted", ContentRangeFault::Shifted),
+        range("`Content-Range` of another size", ContentRangeFault::OtherSize),
+        range("`Content-Range` of no size", ContentRangeFault::UnknownSize),
+        range("no `Content-Range`", ContentRangeFault::Missing),
         row("clamped range", Last, Fault::Clamped { to: 4 }),
         row("0 bytes", Last, Fault::Truncated { to: 0 }),
         row("3 bytes", Last, Fault::Truncated { to: 3 }),
@@ -148,11 +148,11 @@ fn ranges() -> Vec<Row> {
 }
 
 fn bodies() -> Vec<Row> {
-    let long = |is_chunked| Fault::Long { by: 5, is_chunked };
+    let long = |is_chunked| Fault::ExtraBytes { count: 5, is_chunked };
     vec![
         row("5 bytes too long", Last, long(false)).wastes(Waste::Bytes(5)),
         row("5 bytes too long, chunked", Last, long(true)).wastes(Waste::Bytes(128)),
-        row("endless", Last, Fault::Endless).wastes(Waste::Buffer),
+        row("endless", Last, Fault::EndlessBody).wastes(Waste::Buffer),
         row("chunked", Last, Fault::Chunked),
         // What is shorter than the envelope of gzip grows by it.
         row("gzip", Last, Fault::Gzip).wastes(Waste::Bytes(64)),
@@ -160,11 +160,11 @@ fn bodies() -> Vec<Row> {
 }
 
 fn connections() -> Vec<Row> {
-    let trickle = Fault::Trickle { every: Duration::from_millis(500) };
+    let trickle = Fault::Trickle { interval: Duration::from_millis(500) };
     vec![
-        row("reset before the headers", First, Fault::Reset),
-        row("reset before the headers", Last, Fault::Reset),
-        row("reset after 3 bytes", Last, Fault::Broken { after: 3 }).wastes(Waste::Bytes(3)),
+        row("reset before the headers", First, Fault::ConnectionReset),
+        row("reset before the headers", Last, Fault::ConnectionReset),
+        row("reset after 3 bytes", Last, Fault::ResetInBody { after: 3 }).wastes(Waste::Bytes(3)),
         row("stall before the headers", First, Fault::Stall).waits(Wait::Deadline),
         row("stall before the headers", Last, Fault::Stall).waits(Wait::Deadline),
         row("stall after 3 bytes", Last, Fault::StallInBody { after: 3 })

@@ -13,27 +13,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::support::head;
+use crate::support::file_start;
 
 /// What is wrong with an answer, or with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum Http2Fault {
     /// The stream is refused, as a server does that is busy.
-    Refused,
+    RefusedStream,
     /// The stream is reset before the headers.
-    Reset,
+    ResetStream,
     /// The stream is reset after three bytes.
-    ResetInBody,
+    ResetStreamInBody,
     /// The connection is given up with a `GOAWAY`.
-    GoAway,
+    AbruptGoAway,
     /// The answer is fine, and a `GOAWAY` asks for no more requests on this connection.
-    Goodbye,
+    GracefulGoAway,
     /// The connection is closed without a word.
-    Closed,
+    ClosedConnection,
     /// The stream ends after three bytes.
-    Short { says_length: bool },
+    ShortBody { with_length: bool },
     /// The stream goes on after the bytes.
-    Long,
+    ExtraBytes,
     /// No headers ever come.
     Stalled,
     /// Three bytes come, and no more.
@@ -41,7 +41,7 @@ pub(super) enum Fault {
     /// A byte comes now and then.
     Trickle,
     /// The connection stays, and nothing moves on it any more.
-    Dead,
+    DeadConnection,
 }
 
 /// The number of parameters in the file.
@@ -49,7 +49,7 @@ pub(super) const COUNT: u64 = 4;
 
 fn file() -> Vec<u8> {
     let header = r#"{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}"#;
-    [head(header), vec![0; 16]].concat()
+    [file_start(header), vec![0; 16]].concat()
 }
 
 /// A running server, which goes on until the process ends.
@@ -59,7 +59,7 @@ pub(super) struct Server {
 }
 
 struct State {
-    fault: Fault,
+    fault: Http2Fault,
     is_once: bool,
     connections: AtomicUsize,
     /// Requests for the header.
@@ -68,7 +68,7 @@ struct State {
 }
 
 impl Server {
-    pub(super) async fn start(acceptor: TlsAcceptor, fault: Fault, is_once: bool) -> Self {
+    pub(super) async fn start(acceptor: TlsAcceptor, fault: Http2Fault, is_once: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let [connections, attempts, spoiled] = [(); 3].map(|()| AtomicUsize::new(0));
@@ -117,7 +117,7 @@ impl State {
         Some(())
     }
 
-    fn fault_for<T>(&self, request: &Request<T>) -> Option<Fault> {
+    fn fault_for<T>(&self, request: &Request<T>) -> Option<Http2Fault> {
         if range(request).0 == 0 {
             return None;
         }
@@ -146,13 +146,13 @@ fn bytes<T>(request: &Request<T>) -> Bytes {
 fn begin<T>(
     request: &Request<T>,
     mut respond: SendResponse<Bytes>,
-    says_length: bool,
+    with_length: bool,
 ) -> Option<SendStream<Bytes>> {
     let (first, last) = range(request);
     let mut response = Response::builder()
         .status(206)
         .header("content-range", format!("bytes {first}-{last}/{}", file().len()));
-    if says_length {
+    if with_length {
         response = response.header("content-length", last - first + 1);
     }
     respond.send_response(response.body(()).unwrap(), false).ok()
@@ -169,7 +169,7 @@ fn answer<T>(
     Some(stream)
 }
 
-impl Fault {
+impl Http2Fault {
     /// `None` ends the connection.
     async fn put_on<T>(
         self,
@@ -179,9 +179,9 @@ impl Fault {
     ) -> Option<()> {
         let start = bytes(request).slice(..3);
         match self {
-            Self::Refused => respond.send_reset(Reason::REFUSED_STREAM),
-            Self::Reset => respond.send_reset(Reason::INTERNAL_ERROR),
-            Self::ResetInBody => {
+            Self::RefusedStream => respond.send_reset(Reason::REFUSED_STREAM),
+            Self::ResetStream => respond.send_reset(Reason::INTERNAL_ERROR),
+            Self::ResetStreamInBody => {
                 let mut stream = begin(request, respond, true)?;
                 stream.send_data(start, false).ok()?;
                 tokio::spawn(async move {
@@ -189,16 +189,16 @@ impl Fault {
                     stream.send_reset(Reason::INTERNAL_ERROR);
                 });
             }
-            Self::GoAway => http.abrupt_shutdown(Reason::INTERNAL_ERROR),
-            Self::Goodbye => {
+            Self::AbruptGoAway => http.abrupt_shutdown(Reason::INTERNAL_ERROR),
+            Self::GracefulGoAway => {
                 answer(request, respond, true)?;
                 http.graceful_shutdown();
             }
-            Self::Closed => return None,
-            Self::Short { says_length } => {
-                begin(request, respond, says_length)?.send_data(start, true).ok()?;
+            Self::ClosedConnection => return None,
+            Self::ShortBody { with_length } => {
+                begin(request, respond, with_length)?.send_data(start, true).ok()?;
             }
-            Self::Long => answer(request, respond, false)?.send_data(start, true).ok()?,
+            Self::ExtraBytes => answer(request, respond, false)?.send_data(start, true).ok()?,
             Self::Stalled => keep(respond),
             Self::StalledInBody => {
                 let mut stream = begin(request, respond, true)?;
@@ -213,7 +213,7 @@ impl Fault {
                     }
                 });
             }
-            Self::Dead => pending().await,
+            Self::DeadConnection => pending().await,
         }
         Some(())
     }

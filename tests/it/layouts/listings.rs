@@ -77,7 +77,8 @@ async fn listings_in_pages() {
         (0..25).map(|n| format!("checkpoint-{n:02}/adapter_model.safetensors")).collect();
     let paths: Vec<_> = many.iter().map(String::as_str).chain(["z/any.safetensors"]).collect();
     for is_mirror in [false, true] {
-        let hub = LocalHub::builder().repo(repo("org/many", &paths)).tree_page(10).base_path("/hf");
+        let hub =
+            LocalHub::builder().repo(repo("org/many", &paths)).tree_page_size(10).base_path("/hf");
         let hub = if is_mirror { hub.mirror() } else { hub }.start().unwrap();
         let error = support::parse(&hub, "org/many").await.unwrap_err();
         let Error::SeveralSets { sets, .. } = error else { panic!("{error:?}") };
@@ -89,14 +90,15 @@ async fn listings_in_pages() {
 
 #[tokio::test]
 async fn listings_that_do_not_end_or_are_none() {
-    let hub = LocalHub::builder().repo(repo("org/any", &["a.safetensors"])).tree_page(1).start();
+    let hub =
+        LocalHub::builder().repo(repo("org/any", &["a.safetensors"])).tree_page_size(1).start();
     let hub = hub.unwrap();
     let link = |to: &str| Fault::Header("link", format!("<{to}>; rel=\"next\""));
     let cases = [
         (link("https://huggingface.co/x?recursive=true"), "its pages have no end"),
         (link("/x?cursor=1"), "its pages have no end"),
         (Fault::WholeFile { is_chunked: true }, ""),
-        (Fault::Broken { after: 3 }, "failed to fetch"),
+        (Fault::ResetInBody { after: 3 }, "failed to fetch"),
         (Fault::Status(404, vec![]), "no safetensors weights in"),
         (Fault::Status(501, vec![]), "no safetensors weights in"),
         (Fault::Status(503, vec![]), "failed to fetch `list of files of org/any`"),
@@ -107,7 +109,7 @@ async fn listings_that_do_not_end_or_are_none() {
         let spoiled = fault.clone();
         hub.inject(move |request, _| request.path.contains("/tree/").then(|| spoiled.clone()));
         let parsed = client.model("org/any").parse_safetensors_metadata().await;
-        let said = parsed.map_or_else(|error| support::chain(&error), |_| String::new());
+        let said = parsed.map_or_else(|error| support::error_chain(&error), |_| String::new());
         assert!(
             said.contains(expected) && said.is_empty() == expected.is_empty(),
             "{fault:?}: {said}"

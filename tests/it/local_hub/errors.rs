@@ -25,7 +25,7 @@ const REFUSALS: [(&str, &str, u16, &str, &str); 13] = [
 
 /// A Hub with a repo of each kind, and the tokens `member` and `outsider`.
 fn guarded() -> LocalHub {
-    let repo = |id| Repo::new(id).file("x", File::whole("x"));
+    let repo = |id| Repo::new(id).file("x", File::from_bytes("x"));
     LocalHub::builder()
         .repo(model())
         .repo(repo("gated").gated())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Method};
 
 use super::{COMMIT, CONFIG, WEIGHTS, ask, get, get_from, hub, model};
-use crate::hub::{Fault, Host, LocalHub, WrongRange};
+use crate::hub::{ContentRangeFault, Fault, Host, LocalHub};
 
 const RANGE: [(&str, &str); 1] = [("range", "bytes=0-3")];
 
@@ -22,21 +22,21 @@ async fn spoiled(fault: Fault) -> (u16, Option<String>, Option<String>, String) 
 
 #[tokio::test]
 async fn faults_spoil_what_they_name() {
-    let range = Fault::ContentRange;
-    let long = |is_chunked| Fault::Long { by: 2, is_chunked };
+    let range = Fault::WrongContentRange;
+    let long = |is_chunked| Fault::ExtraBytes { count: 2, is_chunked };
     let cases = [
         (Fault::Header("x-hf-warning", "a; b".into()), 206, "bytes 0-3/1000", "4", "head"),
         (Fault::Clamped { to: 2 }, 206, "bytes 0-1/1000", "2", "he"),
         (Fault::Truncated { to: 2 }, 206, "bytes 0-3/1000", "2", "he"),
         (Fault::Truncated { to: 0 }, 206, "bytes 0-3/1000", "0", ""),
-        (range(WrongRange::Shifted), 206, "bytes 1-4/1000", "4", "head"),
-        (range(WrongRange::OtherSize), 206, "bytes 0-3/1001", "4", "head"),
-        (range(WrongRange::UnknownSize), 206, "bytes 0-3/*", "4", "head"),
-        (range(WrongRange::Missing), 206, "", "4", "head"),
+        (range(ContentRangeFault::Shifted), 206, "bytes 1-4/1000", "4", "head"),
+        (range(ContentRangeFault::OtherSize), 206, "bytes 0-3/1001", "4", "head"),
+        (range(ContentRangeFault::UnknownSize), 206, "bytes 0-3/*", "4", "head"),
+        (range(ContentRangeFault::Missing), 206, "", "4", "head"),
         (Fault::Chunked, 206, "bytes 0-3/1000", "", "head"),
         (long(false), 206, "bytes 0-3/1000", "6", "head\0\0"),
         (long(true), 206, "bytes 0-3/1000", "", "head\0\0"),
-        (Fault::Trickle { every: Duration::from_millis(1) }, 206, "bytes 0-3/1000", "4", "head"),
+        (Fault::Trickle { interval: Duration::from_millis(1) }, 206, "bytes 0-3/1000", "4", "head"),
     ];
     for (fault, status, content_range, length, body) in cases {
         let seen = spoiled(fault.clone()).await;
@@ -58,7 +58,7 @@ async fn a_whole_file_instead_of_a_part() {
 #[tokio::test]
 async fn a_body_that_breaks_off() {
     let hub = hub();
-    hub.inject(|request, _| (request.host == Host::Cdn).then_some(Fault::Broken { after: 2 }));
+    hub.inject(|request, _| (request.host == Host::Cdn).then_some(Fault::ResetInBody { after: 2 }));
     let client = Client::builder().no_proxy().build().unwrap();
     let mut response = client.get(format!("{}{WEIGHTS}", hub.endpoint())).send().await.unwrap();
     assert_eq!(response.chunk().await.unwrap().unwrap().len(), 2);
@@ -69,7 +69,9 @@ async fn a_body_that_breaks_off() {
 #[tokio::test]
 async fn a_connection_that_is_closed_before_an_answer() {
     let hub = hub();
-    hub.inject(|request, before| (before == 0 && request.path == CONFIG).then_some(Fault::Reset));
+    hub.inject(|request, before| {
+        (before == 0 && request.path == CONFIG).then_some(Fault::ConnectionReset)
+    });
     let started = Instant::now();
     let client = Client::builder().no_proxy().retry(reqwest::retry::never()).build().unwrap();
     let url = format!("{}{CONFIG}", hub.endpoint());
@@ -97,7 +99,7 @@ async fn the_rule_is_told_how_often_the_same_was_asked_for() {
 
 #[tokio::test]
 async fn other_names_lead_to_the_repo_by_path_alone() {
-    let hub = LocalHub::start([model().formerly("old/name")]).unwrap();
+    let hub = LocalHub::start([model().renamed_from("old/name")]).unwrap();
     for (path, expected) in [
         ("/old/name/resolve/main/x", "/org/model/resolve/main/x"),
         ("/ORG/Model/resolve/main/x", "/org/model/resolve/main/x"),
@@ -112,7 +114,7 @@ async fn other_names_lead_to_the_repo_by_path_alone() {
 
 #[tokio::test]
 async fn nobody_learns_of_a_private_repo_by_its_former_name() {
-    let hub = LocalHub::start([model().formerly("old/name").private()]).unwrap();
+    let hub = LocalHub::start([model().renamed_from("old/name").private()]).unwrap();
     assert_eq!(get_from(&hub, "/old/name/resolve/main/x", &[]).await.status, 401);
 }
 

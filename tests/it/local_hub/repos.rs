@@ -20,9 +20,9 @@ async fn a_revision_names_a_commit_and_a_branch_may_move() {
     const NEXT: &str = "2222222222222222222222222222222222222222";
     let repo = Repo::new("org/model")
         .commit(COMMIT)
-        .file("model.safetensors", File::whole("old"))
+        .file("model.safetensors", File::from_bytes("old"))
         .commit(NEXT)
-        .file("model.safetensors", File::whole("new"))
+        .file("model.safetensors", File::from_bytes("new"))
         .revision("refs/pr/1", COMMIT);
     let hub = LocalHub::start([repo]).unwrap();
     let (old, new) = (Some(format!("{COMMIT} old")), Some(format!("{NEXT} new")));
@@ -48,8 +48,8 @@ async fn the_api_tells_the_commit_and_the_files() {
 #[tokio::test]
 async fn ids_may_be_short_or_those_of_datasets() {
     let hub = LocalHub::builder()
-        .repo(Repo::new("gpt2").file("model.safetensors", File::whole("x")))
-        .repo(Repo::new("datasets/org/set").file("ä b/c.bin", File::whole("x")))
+        .repo(Repo::new("gpt2").file("model.safetensors", File::from_bytes("x")))
+        .repo(Repo::new("datasets/org/set").file("ä b/c.bin", File::from_bytes("x")))
         .start()
         .unwrap();
     for path in
@@ -62,7 +62,7 @@ async fn ids_may_be_short_or_those_of_datasets() {
 
 #[tokio::test]
 async fn a_hub_may_be_mounted_under_a_path() {
-    let repo = Repo::new("datasets/org/set").file("c.txt", File::whole("x"));
+    let repo = Repo::new("datasets/org/set").file("c.txt", File::from_bytes("x"));
     let hub = LocalHub::builder().base_path("/hf").repo(repo).start().unwrap();
     let origin = hub.endpoint().strip_suffix("/hf").unwrap();
     let first = get_from(&hub, "/datasets/org/set/resolve/main/c.txt", &[]).await;
@@ -137,12 +137,12 @@ fn a_folder_that_holds_weights_itself_is_one_repo() {
 
 #[tokio::test]
 async fn files_are_listed_in_pages() {
-    let file = || File::whole("x");
+    let file = || File::from_bytes("x");
     let repo = Repo::new("org/model")
         .file("a.txt", file())
-        .file("b/c/d.safetensors", File::cut("x", 1000))
+        .file("b/c/d.safetensors", File::padded("x", 1000))
         .file("b/e.txt", file());
-    let hub = LocalHub::builder().repo(repo).tree_page(2).start().unwrap();
+    let hub = LocalHub::builder().repo(repo).tree_page_size(2).start().unwrap();
     let page = async |path: &str| {
         let seen = get(path, &[]).await;
         let entries: Vec<serde_json::Value> = serde_json::from_slice(&seen.body).unwrap();
@@ -176,8 +176,8 @@ async fn files_are_listed_in_pages() {
 
 #[tokio::test]
 async fn a_mirror_names_the_real_hub_in_its_links() {
-    let repo = Repo::new("a").file("x", File::whole("x")).file("y", File::whole("x"));
-    let hub = LocalHub::builder().repo(repo).tree_page(1).mirror().start().unwrap();
+    let repo = Repo::new("a").file("x", File::from_bytes("x")).file("y", File::from_bytes("x"));
+    let hub = LocalHub::builder().repo(repo).tree_page_size(1).mirror().start().unwrap();
     let seen = get_from(&hub, "/api/models/a/tree/main?recursive=true", &[]).await;
     let link = seen.header("link").unwrap();
     assert!(

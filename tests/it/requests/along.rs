@@ -9,7 +9,7 @@ use hf_meta::formats::safetensors::IndexError;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, Progress, RetryPolicy};
 use tokio::sync::Notify;
 
-use crate::hub::{Fault, File, Host, LocalHub, Logged, Repo};
+use crate::hub::{Fault, File, Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
 /// Long enough for any machine.
@@ -25,12 +25,12 @@ const HALF: u64 = 40;
 fn repo(commit: &str) -> Repo {
     Repo::new("org/model")
         .commit(commit)
-        .file(INDEX, File::whole(JSON))
+        .file(INDEX, File::from_bytes(JSON))
         .file("a.safetensors", support::weights(&["x"]))
         .file("b.safetensors", support::weights(&["y"]))
 }
 
-fn is_index(request: &Logged) -> bool {
+fn is_index(request: &LoggedRequest) -> bool {
     request.path.ends_with(INDEX) && request.host == Host::Hub
 }
 
@@ -38,7 +38,7 @@ fn is_index(request: &Logged) -> bool {
 fn broken_twice() -> LocalHub {
     let hub = LocalHub::start([repo(&"1".repeat(40))]).unwrap();
     hub.inject(|request, before| {
-        (is_index(request) && before < 2).then_some(Fault::Broken { after: HALF })
+        (is_index(request) && before < 2).then_some(Fault::ResetInBody { after: HALF })
     });
     hub
 }
@@ -85,7 +85,7 @@ async fn a_shard_is_read_before_the_index_is_whole() {
 #[tokio::test]
 async fn with_prefetch_a_long_index_is_not_waited_for() {
     let long = format!("{JSON}{}", " ".repeat(17 << 20));
-    check_early(repo(&"1".repeat(40)).file(INDEX, File::whole(long)), true).await;
+    check_early(repo(&"1".repeat(40)).file(INDEX, File::from_bytes(long)), true).await;
 }
 
 /// How long the first range has to be is known at the end of the index.
@@ -148,7 +148,7 @@ async fn progress_grows_and_ends_at_all_shards() {
 async fn a_shard_that_the_index_does_not_name_in_the_end_is_of_no_account() {
     let commit = "1".repeat(40);
     let first = JSON.replace("a.safetensors", "gone.safetensors");
-    let other = Repo::new("org/other").commit(&commit).file(INDEX, File::whole(first));
+    let other = Repo::new("org/other").commit(&commit).file(INDEX, File::from_bytes(first));
     let hub = LocalHub::start([repo(&commit), other]).unwrap();
     let detour = format!("{}/org/other/resolve/main/{INDEX}", hub.endpoint());
     let (asked, is_missed) = (AtomicUsize::new(0), Arc::new(Notify::new()));
@@ -162,7 +162,7 @@ async fn a_shard_that_the_index_does_not_name_in_the_end_is_of_no_account() {
         }
         match asked.fetch_add(1, Ordering::Relaxed) {
             0 => Some(Fault::Redirect(307, detour.clone())),
-            1 | 2 => Some(Fault::Broken { after: HALF + 5 }),
+            1 | 2 => Some(Fault::ResetInBody { after: HALF + 5 }),
             _ => None,
         }
     });
@@ -180,7 +180,7 @@ async fn an_index_that_is_of_another_commit_the_next_time() {
     let hub = LocalHub::start([repo(&old)]).unwrap();
     let other = new.clone();
     hub.inject(move |request, before| match before {
-        0 if is_index(request) => Some(Fault::Broken { after: HALF }),
+        0 if is_index(request) => Some(Fault::ResetInBody { after: HALF }),
         _ if is_index(request) => Some(Fault::Header("x-repo-commit", other.clone())),
         _ => None,
     });
@@ -197,10 +197,10 @@ async fn an_index_that_is_of_another_commit_the_next_time() {
 #[tokio::test]
 async fn what_is_wrong_with_the_index_is_told_before_what_is_wrong_with_a_shard() {
     let broken = JSON.replace("a.", "missing.").replace("b.", "../b.");
-    let repo = Repo::new("org/model").file(INDEX, File::whole(broken));
+    let repo = Repo::new("org/model").file(INDEX, File::from_bytes(broken));
     let hub = LocalHub::start([repo]).unwrap();
     hub.inject(|request, _| {
-        is_index(request).then_some(Fault::Trickle { every: Duration::from_millis(1) })
+        is_index(request).then_some(Fault::Trickle { interval: Duration::from_millis(1) })
     });
     let model = client(&hub).build().unwrap().model("org/model");
     match model.parse_safetensors_metadata().await {

@@ -2,7 +2,7 @@
 
 use hf_meta::SafetensorsParseFromRepo;
 
-use crate::hub::{Host, LocalHub, Logged, Repo};
+use crate::hub::{Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
 async fn prefetch(hub: &LocalHub, repo: &str) -> SafetensorsParseFromRepo {
@@ -11,15 +11,15 @@ async fn prefetch(hub: &LocalHub, repo: &str) -> SafetensorsParseFromRepo {
 }
 
 /// What the CDN was asked for, of the files with the weights.
-fn ranges(log: &[Logged]) -> Vec<&str> {
-    let of_weights = |entry: &&Logged| entry.host == Host::Cdn;
+fn ranges(log: &[LoggedRequest]) -> Vec<&str> {
+    let of_weights = |entry: &&LoggedRequest| entry.host == Host::Cdn;
     log.iter().filter(of_weights).filter_map(|entry| entry.range.as_deref()).collect()
 }
 
 #[tokio::test]
 async fn each_shard_is_read_in_one_range() {
     for (repo, shards) in [("bigscience/bloom", 72), ("EleutherAI/gpt-neox-20b", 46)] {
-        let hub = support::documented();
+        let hub = support::fixtures_hub();
         let parsed = prefetch(&hub, repo).await;
         let log = hub.log();
         assert_eq!(ranges(&log).len(), shards, "{repo}");
@@ -40,7 +40,7 @@ async fn each_shard_is_read_in_one_range() {
 
 #[tokio::test]
 async fn a_single_file_is_read_in_one_range() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let parsed = prefetch(&hub, "gpt2").await;
     assert_eq!(ranges(&hub.log()), ["bytes=0-65535"]);
     assert_eq!(parsed.facts().cost.requests, 3);

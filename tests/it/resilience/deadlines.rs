@@ -47,21 +47,24 @@ fn check_timeout(error: &Error) {
 
 #[tokio::test]
 async fn reads() {
-    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { every: SLOW }] {
+    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW }]
+    {
         check_timeout(&read(&hub(fault), patient().read_timeout(SHORT)).await);
     }
 }
 
 #[tokio::test]
 async fn requests() {
-    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { every: SLOW }] {
+    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW }]
+    {
         check_timeout(&read(&hub(fault), patient().request_timeout(SHORT)).await);
     }
 }
 
 #[tokio::test]
 async fn calls() {
-    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { every: SLOW }] {
+    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW }]
+    {
         let error = read(&hub(fault), patient().call_timeout(SHORT)).await;
         assert!(matches!(error, Error::DeadlineExceeded { limit: SHORT }), "{error:?}");
     }

@@ -74,7 +74,7 @@ async fn a_mirror_that_says_the_commit_last() {
 
 #[tokio::test]
 async fn other_names_of_a_repo() {
-    let repo = support::sharded("org/Model").formerly("old/name");
+    let repo = support::sharded("org/Model").renamed_from("old/name");
     let hub = LocalHub::builder().repo(repo).token(TOKEN).start().unwrap();
     for name in ["old/name", "ORG/model", "org/Model"] {
         assert_eq!(parse(&hub, name).await.parameter_count().total(), 2, "{name}");

@@ -22,7 +22,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 /// A Hub whose CDN never goes on after what the fault lets through.
 fn stalled(fault: Fault) -> LocalHub {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     hub.inject(move |request, _| (request.host == Host::Cdn).then(|| fault.clone()));
     hub
 }
@@ -50,7 +50,7 @@ async fn a_dropped_call_hangs_up_and_asks_no_more() {
 
 #[tokio::test]
 async fn a_dropped_call_does_not_wait_on_for_its_next_attempt() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     hub.inject(|_, _| Some(Fault::Status(503, vec![("retry-after", "1".to_owned())])));
     let client = tireless(&hub).build().unwrap();
     let model = client.model("gpt2").path("model.safetensors");

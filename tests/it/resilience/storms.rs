@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tireless;
-use crate::hub::{Fault, Host, LocalHub, Logged};
+use crate::hub::{Fault, Host, LocalHub, LoggedRequest};
 use crate::support;
 
 const BLOOM: &str = "bigscience/bloom";
@@ -31,8 +31,8 @@ impl Random {
             0 => Fault::Status(500, vec![]),
             1 => Fault::Status(502, vec![]),
             2 => Fault::Status(503, vec![]),
-            3 => Fault::Reset,
-            4 => Fault::Broken { after: 3 },
+            3 => Fault::ConnectionReset,
+            4 => Fault::ResetInBody { after: 3 },
             _ => Fault::Status(
                 429,
                 vec![
@@ -45,7 +45,7 @@ impl Random {
 }
 
 fn storm(seed: u64) -> LocalHub {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let random = Random(AtomicU64::new(seed));
     hub.inject(move |_, _| random.fault());
     hub
@@ -58,7 +58,8 @@ async fn every_call_ends_with_the_right_counts() {
     let client = tireless(&hub).build().unwrap();
     for call in 0..calls {
         let parsed = client.model(BLOOM).parse_safetensors_metadata().await;
-        let parsed = parsed.unwrap_or_else(|error| panic!("{call}: {}", support::chain(&error)));
+        let parsed =
+            parsed.unwrap_or_else(|error| panic!("{call}: {}", support::error_chain(&error)));
         let count = parsed.parameter_count();
         let counts: Vec<_> = count.iter().map(|(dtype, n)| (dtype.as_str(), n)).collect();
         assert_eq!(counts, [("BF16", 176_247_271_424)]);
@@ -77,7 +78,7 @@ fn length(range: &str) -> u64 {
 }
 
 /// Whether an answer had all the bytes that were asked for.
-fn is_complete(entry: &Logged) -> bool {
+fn is_complete(entry: &LoggedRequest) -> bool {
     let range = entry.range.as_deref();
     entry.status == 206 && range.is_some_and(|range| entry.sent.bytes() == length(range))
 }

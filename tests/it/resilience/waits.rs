@@ -8,7 +8,7 @@ use futures::future::join_all;
 use hf_meta::{Client, Error, HttpError, RetryPolicy};
 
 use super::tireless;
-use crate::hub::{Fault, Host, LocalHub, Logged};
+use crate::hub::{Fault, Host, LocalHub, LoggedRequest};
 use crate::support;
 
 const TASKS: usize = 8;
@@ -45,7 +45,9 @@ async fn eight_tasks(hub: &LocalHub, client: &Client) -> Vec<Vec<Instant>> {
         assert_eq!(result.unwrap().unwrap().parameter_count().total(), 1);
     }
     let mut times: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
-    for Logged { at, path, .. } in hub.log().into_iter().filter(|entry| entry.host == Host::Hub) {
+    for LoggedRequest { at, path, .. } in
+        hub.log().into_iter().filter(|entry| entry.host == Host::Hub)
+    {
         let repo = path.split('/').nth(2).unwrap().to_owned();
         times.entry(repo).or_default().push(at);
     }

@@ -9,7 +9,7 @@ use crate::{layouts, support};
 
 #[tokio::test]
 async fn figures_of_every_kind() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let router = router(&hub, settings());
     for (query, title) in [
         ("", "params: 176B"),
@@ -34,7 +34,7 @@ async fn figures_of_every_kind() {
 
 #[tokio::test]
 async fn json_for_shields() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let router = router(&hub, settings());
     let badge = get(&router, "/badge/gpt2.json?style=social&color=red").await;
     let expected = json!({
@@ -53,8 +53,8 @@ async fn json_for_shields() {
 #[tokio::test]
 async fn errors_are_grey_badges_that_are_soon_asked_for_again() {
     let hub = LocalHub::builder()
-        .repo(Repo::new("org/empty").file("README.md", File::whole("")))
-        .repo(Repo::new("org/broken").file("model.safetensors", File::whole("")))
+        .repo(Repo::new("org/empty").file("README.md", File::from_bytes("")))
+        .repo(Repo::new("org/broken").file("model.safetensors", File::from_bytes("")))
         .repo(support::sharded("org/private").private())
         .repo(support::sharded("org/gated").gated())
         .repo(support::sharded("org/failing"))
@@ -89,7 +89,7 @@ async fn errors_are_grey_badges_that_are_soon_asked_for_again() {
 
 #[tokio::test]
 async fn of_a_gated_repo_the_figures_of_the_hub_are_shown_as_such() {
-    let gated = support::sharded("org/gated").gated().claiming("BF16", 7_615_616_512);
+    let gated = support::sharded("org/gated").gated().hub_reports("BF16", 7_615_616_512);
     let hub = LocalHub::start([gated]).unwrap();
     let router = router(&hub, settings());
     let badge = get(&router, "/badge/org/gated.svg").await;
@@ -105,7 +105,7 @@ async fn of_a_gated_repo_the_figures_of_the_hub_are_shown_as_such() {
 
 #[tokio::test]
 async fn the_api_gives_what_the_command_prints() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let router = router(&hub, settings());
     for repo in ["gpt2", "bigscience/bloom"] {
         let parsed = support::parse(&hub, repo).await.unwrap();
@@ -120,7 +120,7 @@ async fn the_api_gives_what_the_command_prints() {
 
 #[tokio::test]
 async fn the_document_describes_what_is_served() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let router = router(&hub, settings());
     let document = get(&router, "/openapi.json").await.json();
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
@@ -145,7 +145,7 @@ async fn the_document_describes_what_is_served() {
 
 #[tokio::test]
 async fn figures_for_prometheus() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let router = router(&hub, settings());
     for _ in 0..3 {
         get(&router, "/badge/gpt2.svg").await;

@@ -28,7 +28,7 @@ async fn serve(client: Client, settings: Settings) -> (String, oneshot::Sender<(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_readers_of_a_new_repo_are_one_look_at_the_hub() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let (address, _end) = serve(client(&hub), settings()).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let asks = (0..1_000).map(|n| {
@@ -149,7 +149,7 @@ async fn clients_are_told_apart_behind_a_trusted_proxy_alone() {
 /// What is under way is answered; what comes later finds nobody.
 #[tokio::test]
 async fn the_end_waits_for_what_is_under_way() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let (address, end) = serve(client(&hub), settings()).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let ask = http.get(format!("{address}/badge/bigscience/bloom.svg")).send();

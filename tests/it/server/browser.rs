@@ -30,7 +30,7 @@ fn controls(browser: &mut Browser) -> Vec<(String, String)> {
 #[test]
 fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
     let Some(mut browser) = Browser::start() else { return };
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let server = Server::start(&hub, &[]);
     browser.open(&format!("{}/", server.address));
     browser.until("document.activeElement.id === 'repo'");
@@ -64,7 +64,7 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
 #[test]
 fn the_page_works_without_scripts() {
     let Some(mut browser) = Browser::start() else { return };
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let server = Server::start(&hub, &["--patience", "60"]);
     browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.open(&format!("{}/", server.address));
@@ -89,7 +89,7 @@ fn the_page_works_without_scripts() {
 #[test]
 fn the_page_on_every_screen() {
     let Some(mut browser) = Browser::start() else { return };
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let server = Server::start(&hub, &["--patience", "60"]);
     let screens = [
         ("light", 1_000, "light"),
@@ -193,7 +193,7 @@ const BRIGHTNESS: &str =
 #[test]
 fn every_badge() {
     let Some(mut browser) = Browser::start() else { return };
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let server = Server::start(&hub, &["--patience", "60"]);
     browser.screen(800, "light");
     browser.show(&gallery(&server.address));

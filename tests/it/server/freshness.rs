@@ -10,7 +10,7 @@ use crate::support;
 
 #[tokio::test]
 async fn headers_for_browsers_proxies_and_readers_that_have_it_already() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let router = router(&hub, settings());
     let badge = get(&router, "/badge/gpt2.svg").await;
     assert_eq!(badge.header("cache-control"), "public, max-age=3600, stale-while-revalidate=86400");
@@ -68,7 +68,7 @@ async fn what_is_pinned_is_kept_for_ever() {
 #[tokio::test]
 async fn old_figures_are_shown_while_new_ones_are_looked_for() {
     let (old, new) = ("1".repeat(40), "2".repeat(40));
-    let hub = LocalHub::start([support::moving("org/moving", &old, &new)]).unwrap();
+    let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
     let mut settings = settings();
     settings.fresh = Duration::ZERO;
     let router = router(&hub, settings);
@@ -104,7 +104,7 @@ async fn old_figures_are_shown_while_new_ones_are_looked_for() {
 
 #[tokio::test]
 async fn a_slow_look_goes_on_while_the_badge_says_so() {
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let mut settings = settings();
     settings.patience = Duration::ZERO;
     let router = router(&hub, settings);

@@ -94,7 +94,7 @@ fn reads(hub: &LocalHub) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_readers_of_two_servers_are_one_look_at_the_hub() {
     let Some(store) = Store::start() else { return };
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let args = ["--cache", &store.address(), "--requests-per-minute", "0", "--patience", "60"];
     // However busy the machine is.
     let args = [&args[..], &["--cache-patience", "60"]].concat();
@@ -115,7 +115,7 @@ async fn a_thousand_readers_of_two_servers_are_one_look_at_the_hub() {
 #[tokio::test]
 async fn what_one_server_has_read_another_finds() {
     let Some(store) = Store::start() else { return };
-    let hub = support::documented();
+    let hub = support::fixtures_hub();
     let builder = || {
         let cache = RedisCache::new(&store.address()).unwrap();
         Client::builder().endpoint(hub.endpoint()).header_cache(cache)
