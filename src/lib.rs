@@ -1,44 +1,55 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "client")]
 mod backends;
 #[cfg(feature = "badge")]
 pub mod badge;
+#[cfg(feature = "client")]
 mod cache;
+#[cfg(feature = "client")]
 mod client;
 pub mod count;
+#[cfg(feature = "client")]
 mod error;
 pub mod formats;
+#[cfg(feature = "client")]
 mod http;
 mod hub;
+#[cfg(feature = "client")]
 mod inspect;
 pub mod report;
 #[cfg(feature = "server")]
 pub mod server;
 
-pub use backends::SnapshotError;
-pub use cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease};
-#[cfg(feature = "server")]
-pub use cache::{RedisCache, RedisCacheError};
-pub use client::{Client, ClientBuilder, Model};
 pub use count::ParameterCount;
-pub use error::Error;
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 pub use formats::weight_sets::{OtherWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
-pub use http::{
-    AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
-};
-pub use hub::{
-    CommitSha, Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, IdError,
-    ListingError, RepoId, RepoKind, Revision, Source, SourceError,
-};
-pub use inspect::Progress;
+pub use hub::{CommitSha, IdError, RepoId, RepoKind, Revision};
 pub use report::diff::Diff;
 pub use report::json::Summary;
 pub use report::tree::Tree;
 pub use report::verify::VerifyReport;
 pub use report::{
     CountReport, Facts, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+};
+
+#[cfg(feature = "server")]
+pub use self::cache::{RedisCache, RedisCacheError};
+#[cfg(feature = "client")]
+pub use self::{
+    backends::SnapshotError,
+    cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease},
+    client::{Client, ClientBuilder, Model},
+    error::Error,
+    http::{
+        AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
+    },
+    hub::{
+        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListingError, Source,
+        SourceError,
+    },
+    inspect::Progress,
 };
 
 /// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
@@ -48,6 +59,7 @@ pub use report::{
 /// # Errors
 ///
 /// As [`Client::new`] and [`Model::parse_safetensors_metadata`].
+#[cfg(feature = "client")]
 pub async fn parse_safetensors_metadata(repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
     Client::new()?.model(repo).parse_safetensors_metadata().await
 }

@@ -27,6 +27,7 @@ pub use endpoint::ShieldsEndpoint;
 pub use figures::Figures;
 pub use look::BadgeOptions;
 
+#[cfg(feature = "client")]
 use crate::error::Error;
 use crate::report::SafetensorsParseFromRepo;
 use crate::report::text::escape;
@@ -64,6 +65,7 @@ impl Badge {
     }
 
     /// Why nothing is known of a set of weights, in a word or two.
+    #[cfg(feature = "client")]
     #[must_use]
     pub fn of_error(error: &Error, show: Show) -> Self {
         Self::without_figure(show, short_reason(error))
@@ -100,6 +102,7 @@ fn shown(text: &str) -> String {
     }
 }
 
+#[cfg(feature = "client")]
 fn short_reason(error: &Error) -> &'static str {
     match error {
         Error::RepoNotFound { .. } => "not found",
@@ -128,7 +131,7 @@ fn short_reason(error: &Error) -> &'static str {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "client"))]
 mod tests {
     use std::io::ErrorKind;
     use std::time::Duration;
