@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 
 use anstyle::Style;
 use clap::builder::NonEmptyStringValueParser;
-use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, Side};
+use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Error, Model, RepoPath, SafetensorsParseFromRepo};
 
@@ -73,7 +73,7 @@ fn print(
     let [Ok(before), Ok(after)] = sides else {
         return complain(session, asked, sides);
     };
-    let diff = Diff::between(before, after);
+    let diff = Diff::new(before, after);
     if args.json {
         json::print(&diff)?;
     } else {
@@ -113,7 +113,7 @@ fn render(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
     writeln!(out, "{}", conclusion(diff))
 }
 
-fn heading(name: &str, side: &Side) -> String {
+fn heading(name: &str, side: &DiffSide) -> String {
     let totals = side.parameter_count.totals();
     let files = counted(side.files as u64, "file");
     let commit = side.commit.as_ref();

@@ -108,7 +108,7 @@ pub(crate) fn tree(
     screen: Option<Screen>,
 ) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
-    tree::draw(out, &Tree::of(parsed), screen)?;
+    tree::draw(out, &Tree::new(parsed), screen)?;
     writeln!(out, "{}", contents(&CountReport::from(parsed)))?;
     let totals = parsed.parameter_count().totals();
     if totals.parameters != totals.elements {

@@ -84,7 +84,7 @@ pub(super) fn usable(json: &[u8], findings: &mut Vec<Finding>) -> Option<ModelCo
 }
 
 fn passed_over(message: String) -> Finding {
-    Finding::UnusableConfig { file: CONFIG.to_owned(), message }
+    Finding::UnusableConfig { file: CONFIG.to_owned(), reason: message }
 }
 
 /// Whether a configuration could change what is counted.

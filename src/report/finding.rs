@@ -1,4 +1,4 @@
-//! What can be wrong or odd about a set of weights.
+//! Findings: defects and oddities of a checkpoint.
 
 use std::error::Error as StdError;
 
@@ -8,110 +8,265 @@ use thiserror::Error;
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 
-/// Something wrong or odd about a set of weights.
+/// A defect or an oddity of a checkpoint.
 ///
-/// The result of an ordinary call lists those that leave its counts right; a verdict lists all. Text
-/// from a file is bounded as in [`HeaderError`], and otherwise as it stands there.
+/// A plain result lists the findings that leave its counts right; a
+/// [`VerifyReport`](crate::VerifyReport) lists all of them. Each finding has a [`Severity`], and its
+/// [`Display`](std::fmt::Display) is a sentence for people. In JSON a finding is an object of
+/// `severity`, `kind` (the name of the variant), `message` and the fields of the variant.
+///
+/// Text from a file is clipped to 200 characters. It may hold control characters: pass it through
+/// [`escape`](crate::report::text::escape) before you print it.
+///
+/// ```
+/// use hf_meta::report::{Finding, Severity};
+///
+/// let finding = Finding::MissingShard { file: "model-00002-of-00002.safetensors".to_owned() };
+/// assert_eq!(finding.severity(), Severity::Error);
+/// let json = serde_json::to_value(&finding).unwrap();
+/// assert_eq!(json["kind"], "missingShard");
+/// assert_eq!(json["severity"], "error");
+/// assert_eq!(json["message"], finding.to_string());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Error)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(remote = "Self", tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum Finding {
+    /// A file breaks a rule of the safetensors format.
     #[error("`{file}` is not a valid safetensors file: {}", chain(reason))]
     MalformedHeader {
+        /// The path of the file.
         file: String,
+        /// The rule that the file breaks.
         #[serde(serialize_with = "as_text")]
         reason: HeaderError,
     },
+    /// The index is not valid.
     #[error("`{file}` is not a valid index: {}", chain(reason))]
     MalformedIndex {
+        /// The path of the index.
         file: String,
+        /// The rule that the index breaks.
         #[serde(serialize_with = "as_text")]
         reason: IndexError,
     },
-    #[error("the index names `{file}`, which is not there")]
-    MissingShard { file: String },
-    /// Nothing is known of the file: the server or the network failed.
+    /// The index lists a shard that does not exist.
+    #[error("the index lists shard `{file}`, which does not exist")]
+    MissingShard {
+        /// The path of the shard.
+        file: String,
+    },
+    /// A file could not be read, because the server, the network or the disk failed.
     #[error("`{file}` could not be read: {reason}")]
-    Unreadable { file: String, reason: String },
-    /// It would be counted twice.
+    Unreadable {
+        /// The path of the file.
+        file: String,
+        /// The error with its causes.
+        reason: String,
+    },
+    /// A tensor is stored in two shards and would be counted twice.
     #[error("tensor `{tensor}` is in two shards, `{first}` and `{second}`")]
-    DuplicateTensor { tensor: String, first: String, second: String },
+    DuplicateTensor {
+        /// The name of the tensor.
+        tensor: String,
+        /// The first shard that stores it.
+        first: String,
+        /// Another shard that stores it.
+        second: String,
+    },
+    /// The index lists a tensor that no shard stores.
     #[error("the index puts tensor `{tensor}` into `{shard}`, but no shard holds it")]
-    MissingTensor { tensor: String, shard: String },
-    #[error("the shards hold more than 64 bits can count")]
+    MissingTensor {
+        /// The name of the tensor.
+        tensor: String,
+        /// The shard that the index gives for it.
+        shard: String,
+    },
+    /// A total does not fit into 64 bits.
+    #[error("the totals of the shards do not fit into 64 bits")]
     CountOverflow,
-    /// Loaders that go by the index pass it over.
-    #[error("`{shard}` holds tensor `{tensor}`, which the index does not name")]
-    UnindexedTensor { tensor: String, shard: String },
-    #[error("tensor `{tensor}` is in `{found}`, not in `{indexed}` as the index says")]
-    WrongShard { tensor: String, indexed: String, found: String },
-    /// Of `total_size`.
-    #[error("the index declares {declared} bytes of tensors, but they have {found}")]
-    TotalSizeMismatch { declared: u64, found: u64 },
-    /// Of `total_parameters`, which an index or the metadata of a file may have.
-    #[error("the file declares {declared} parameters, but has {found}")]
-    TotalParametersMismatch { declared: u64, found: u64 },
-    /// Its width is not known, either.
-    #[error("dtype `{dtype}` is not known; the sizes of its tensors ({tensors}) are not checked")]
-    UnknownDtype { dtype: String, tensors: u64 },
+    /// A shard stores a tensor that the index does not list. Loaders that go by the index ignore it.
+    #[error("`{shard}` holds tensor `{tensor}`, which the index does not list")]
+    UnindexedTensor {
+        /// The name of the tensor.
+        tensor: String,
+        /// The shard that stores it.
+        shard: String,
+    },
+    /// A tensor is stored in another shard than the index says.
+    #[error("tensor `{tensor}` is in `{found}`, but the index puts it into `{indexed}`")]
+    WrongShard {
+        /// The name of the tensor.
+        tensor: String,
+        /// The shard that the index gives for it.
+        indexed: String,
+        /// The shard that stores it.
+        found: String,
+    },
+    /// `total_size` of the index is wrong.
+    #[error("the index declares {declared} bytes in total, but the tensors have {found}")]
+    TotalSizeMismatch {
+        /// The declared total, in bytes.
+        declared: u64,
+        /// The total of all tensors, in bytes.
+        found: u64,
+    },
+    /// `total_parameters` of the index, or of the metadata of a single file, is wrong.
+    #[error("the file declares {declared} parameters in total, but the tensors have {found}")]
+    TotalParametersMismatch {
+        /// The declared total, in parameters.
+        declared: u64,
+        /// The counted total, in parameters.
+        found: u64,
+    },
+    /// A dtype is unknown, and so is its size.
+    #[error("dtype `{dtype}` is unknown; the sizes of its tensors ({tensors}) are not checked")]
+    UnknownDtype {
+        /// The name of the dtype.
+        dtype: String,
+        /// The number of tensors of this dtype.
+        tensors: u64,
+    },
+    /// The numbers in the names of the shards have a gap.
     #[error(
-        "by their names there are {of} shards `{shards}`, but the index names {named} of them; number {first} is the first that it does not"
+        "the shard names `{shards}` announce {of} shards, but the index lists {named}; the first missing number is {first}"
     )]
-    ShardNumberMissing { shards: String, of: u64, named: u64, first: u64 },
-    #[error("`{shard}` is beyond the {of} shards that its name counts from {first} on")]
-    ShardNumberOutOfRange { shard: String, of: u64, first: u64 },
-    #[error("`{first}` and `{second}` have the same number")]
-    DuplicateShardNumber { first: String, second: String },
-    #[error("the names `{first}` and `{second}` differ in how many shards there are")]
-    ShardTotalMismatch { first: String, second: String },
-    /// It is mostly of another split of the same model. Loaders pass it over; downloads do not.
-    #[error("`{shard}` is there, but the index does not name it")]
-    UnindexedShard { shard: String },
-    /// An output embedding, dropped when the weights were saved.
+    ShardNumberMissing {
+        /// The common form of the names, with `*` in place of the number.
+        shards: String,
+        /// The number of shards that the names announce.
+        of: u64,
+        /// The number of shards that the index lists.
+        named: u64,
+        /// The first number without a shard.
+        first: u64,
+    },
+    /// The number in the name of a shard is out of range.
+    #[error(
+        "the number of shard `{shard}` is out of range: its name announces {of} shards, numbered from {first}"
+    )]
+    ShardNumberOutOfRange {
+        /// The path of the shard.
+        shard: String,
+        /// The number of shards that the name announces.
+        of: u64,
+        /// The number of the first shard, 0 or 1.
+        first: u64,
+    },
+    /// Two shards have the same number in their names.
+    #[error("shards `{first}` and `{second}` have the same number")]
+    DuplicateShardNumber {
+        /// The path of one shard.
+        first: String,
+        /// The path of the other shard.
+        second: String,
+    },
+    /// The names of two shards announce different numbers of shards.
+    #[error("the names of shards `{first}` and `{second}` announce different numbers of shards")]
+    ShardTotalMismatch {
+        /// The path of one shard.
+        first: String,
+        /// The path of the other shard.
+        second: String,
+    },
+    /// A shard exists that the index does not list. Mostly it belongs to another split of the same
+    /// model. Loaders ignore it, but a download of the repository includes it.
+    #[error("shard `{shard}` exists, but the index does not list it")]
+    UnindexedShard {
+        /// The path of the shard.
+        shard: String,
+    },
+    /// A tied output embedding was dropped when the weights were saved, but the index still lists it.
     #[error(
         "the index puts tensor `{tensor}` into `{shard}`, but no shard holds it: it is tied to `{stored}` (`tie_word_embeddings`)"
     )]
-    DroppedTiedEmbedding { tensor: String, shard: String, stored: String },
+    DroppedTiedEmbedding {
+        /// The name of the output embedding.
+        tensor: String,
+        /// The shard that the index gives for it.
+        shard: String,
+        /// The name of the input embedding that is stored.
+        stored: String,
+    },
+    /// The output embedding is not stored, although `config.json` says that it is not tied.
     #[error(
         "no output embedding is stored, though it is not tied to `{stored}` (`tie_word_embeddings`)"
     )]
-    MissingOutputEmbedding { stored: String },
-    /// It may say how weights are packed, and whether embeddings are tied.
-    #[error("`{file}` is passed over, and packed weights are counted as stored: {message}")]
-    UnusableConfig { file: String, message: String },
+    MissingOutputEmbedding {
+        /// The name of the input embedding that is stored.
+        stored: String,
+    },
+    /// A configuration file cannot be used. It could describe packed weights and tied embeddings.
+    #[error("`{file}` is ignored, and packed weights are counted as stored: {reason}")]
+    UnusableConfig {
+        /// The path of the configuration file.
+        file: String,
+        /// The reason why it cannot be used.
+        reason: String,
+    },
+    /// The output embedding is tied to the input embedding and therefore not stored.
     #[error("no output embedding is stored: it is tied to `{stored}` (`tie_word_embeddings`)")]
-    TiedEmbedding { stored: String },
+    TiedEmbedding {
+        /// The name of the input embedding that is stored.
+        stored: String,
+    },
+    /// The output embedding is stored and counted, although it is tied to the input embedding.
     #[error(
         "`{tensor}` is stored and counted, though it is tied to `{stored}` (`tie_word_embeddings`)"
     )]
-    TiedEmbeddingStored { tensor: String, stored: String },
-    /// They could be of several.
-    #[error("the server does not say of which commit its files are")]
+    TiedEmbeddingStored {
+        /// The name of the output embedding.
+        tensor: String,
+        /// The name of the input embedding.
+        stored: String,
+    },
+    /// The server does not report the commit of its files, so they could belong to several commits.
+    #[error("the server does not report a commit; its files may belong to several commits")]
     NotPinned,
-    /// The weights are not where most repos have them, and only a part of the repo could be searched.
+    /// Only a part of the repository could be searched for weights, because the rest was never
+    /// downloaded.
     #[error(
-        "only what was downloaded was searched; the repo may hold the weights that are the model"
+        "only downloaded files were searched; the repository may hold other weights that are the model"
     )]
     PartialListing,
+    /// The list of findings was cut: more findings of the preceding kind exist.
     #[error("{findings} more of that kind")]
-    MoreFindings { findings: u64 },
+    MoreFindings {
+        /// The number of findings that are not listed.
+        findings: u64,
+    },
 }
 
-/// How much a finding matters.
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// A finding with the texts that readers need who do not know its kind.
+        #[derive(Serialize)]
+        struct FindingDocument<'a> {
+            severity: Severity,
+            message: String,
+            #[serde(flatten, serialize_with = "Finding::serialize")]
+            fields: &'a Finding,
+        }
+
+        FindingDocument { severity: self.severity(), message: self.to_string(), fields: self }
+            .serialize(serializer)
+    }
+}
+
+/// The weight of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
-    /// Explains what could be taken for a fault.
+    /// An explanation of something that looks like a defect and is none.
     Note,
-    /// Wrong, but each of the weights is there once.
+    /// A defect that leaves every weight stored exactly once.
     Warning,
-    /// Weights are broken, missing or in doubt, or could not be checked.
+    /// Weights are broken, missing or ambiguous, or could not be checked.
     Error,
 }
 
 impl Finding {
-    /// How much it matters.
+    /// Returns the severity of this kind of finding.
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
@@ -122,21 +277,33 @@ impl Finding {
             | Self::DuplicateTensor { .. }
             | Self::MissingTensor { .. }
             | Self::CountOverflow => Severity::Error,
+            Self::UnindexedTensor { .. }
+            | Self::WrongShard { .. }
+            | Self::TotalSizeMismatch { .. }
+            | Self::TotalParametersMismatch { .. }
+            | Self::UnknownDtype { .. }
+            | Self::ShardNumberMissing { .. }
+            | Self::ShardNumberOutOfRange { .. }
+            | Self::DuplicateShardNumber { .. }
+            | Self::ShardTotalMismatch { .. }
+            | Self::UnindexedShard { .. }
+            | Self::DroppedTiedEmbedding { .. }
+            | Self::MissingOutputEmbedding { .. }
+            | Self::UnusableConfig { .. }
+            | Self::PartialListing => Severity::Warning,
             Self::TiedEmbedding { .. }
             | Self::TiedEmbeddingStored { .. }
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
-            _ => Severity::Warning,
         }
     }
 }
 
-/// The first findings, and how many more there are: a file may give cause for as many as it likes.
+/// Returns the first 1,000 findings and the number of the others: a file can cause millions.
 pub(crate) fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
-    /// The most findings of a kind that are listed one by one.
-    const MOST_FINDINGS: usize = 1_000;
+    const MAX_FINDINGS: usize = 1_000;
 
-    let mut listed: Vec<_> = findings.by_ref().take(MOST_FINDINGS).collect();
+    let mut listed: Vec<_> = findings.by_ref().take(MAX_FINDINGS).collect();
     match findings.count() as u64 {
         0 => {}
         more => listed.push(Finding::MoreFindings { findings: more }),

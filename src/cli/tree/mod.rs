@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 
 use hf_meta::Dtype;
 use hf_meta::report::text::{counted, escape, shape, share, thousands};
-use hf_meta::report::tree::{Content, Module, Tree};
+use hf_meta::report::tree::{Tree, TreeContent, TreeModule};
 
 use super::columns;
 use super::style::DIM;
@@ -46,8 +46,9 @@ impl Screen {
 /// elsewhere without bars, and all open.
 pub(crate) fn draw(out: &mut impl Write, tree: &Tree, screen: Option<Screen>) -> io::Result<()> {
     let lines = screen.map_or(usize::MAX, |screen| screen.height.saturating_sub(KEPT).max(1));
-    let sum =
-        |figure: fn(&Module) -> u64| tree.modules.iter().map(figure).fold(0, u64::saturating_add);
+    let sum = |figure: fn(&TreeModule) -> u64| {
+        tree.modules.iter().map(figure).fold(0, u64::saturating_add)
+    };
     let (tensors, elements) = (sum(|module| module.tensors), sum(|module| module.elements));
     let mut rows = vec![["module", "tensors", "elements", "share", ""].map(str::to_owned)];
     let plan = Plan::new(&tree.modules, lines);
@@ -119,13 +120,13 @@ struct Plan<'a> {
 }
 
 struct Branch<'a> {
-    module: &'a Module,
+    module: &'a TreeModule,
     inner: Vec<usize>,
     is_open: bool,
 }
 
 impl<'a> Plan<'a> {
-    fn new(modules: &'a [Module], lines: usize) -> Self {
+    fn new(modules: &'a [TreeModule], lines: usize) -> Self {
         let mut plan = Self { branches: Vec::new(), top: Vec::new(), hidden: 0 };
         let mut top = plan.add(modules);
         if top.len() > lines {
@@ -138,11 +139,11 @@ impl<'a> Plan<'a> {
         Self { top, ..plan }
     }
 
-    fn add(&mut self, modules: &'a [Module]) -> Vec<usize> {
-        let add = |module: &'a Module| {
+    fn add(&mut self, modules: &'a [TreeModule]) -> Vec<usize> {
+        let add = |module: &'a TreeModule| {
             let inner = match &module.content {
-                Content::Modules(modules) => self.add(modules),
-                Content::Tensor { .. } => Vec::new(),
+                TreeContent::Modules(modules) => self.add(modules),
+                TreeContent::Tensor { .. } => Vec::new(),
             };
             self.branches.push(Branch { module, inner, is_open: false });
             self.branches.len() - 1
@@ -212,10 +213,12 @@ impl<'a> Plan<'a> {
 impl Branch<'_> {
     /// Whether all that is in it stands in its own row.
     fn is_short(&self) -> bool {
-        let is_tensor = |module: &Module| matches!(module.content, Content::Tensor { .. });
+        let is_tensor = |module: &TreeModule| matches!(module.content, TreeContent::Tensor { .. });
         match &self.module.content {
-            Content::Tensor { .. } => true,
-            Content::Modules(inner) => inner.len() <= MOST_INLINE && inner.iter().all(is_tensor),
+            TreeContent::Tensor { .. } => true,
+            TreeContent::Modules(inner) => {
+                inner.len() <= MOST_INLINE && inner.iter().all(is_tensor)
+            }
         }
     }
 
@@ -225,22 +228,22 @@ impl Branch<'_> {
 
     fn content(&self) -> String {
         match &self.module.content {
-            Content::Tensor { dtype, shape } => tensor(dtype, shape),
-            Content::Modules(inner) if self.is_short() => {
+            TreeContent::Tensor { dtype, shape } => tensor(dtype, shape),
+            TreeContent::Modules(inner) if self.is_short() => {
                 let inner: Vec<_> = inner.iter().map(named).collect();
                 inner.join(", ")
             }
-            Content::Modules(_) => String::new(),
+            TreeContent::Modules(_) => String::new(),
         }
     }
 }
 
 /// A module in the row of another.
-fn named(module: &Module) -> String {
+fn named(module: &TreeModule) -> String {
     let name = escape(&module.name);
     match &module.content {
-        Content::Tensor { dtype, shape } => format!("{name} {}", tensor(dtype, shape)),
-        Content::Modules(_) => name,
+        TreeContent::Tensor { dtype, shape } => format!("{name} {}", tensor(dtype, shape)),
+        TreeContent::Modules(_) => name,
     }
 }
 

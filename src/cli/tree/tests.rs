@@ -12,7 +12,7 @@ fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
     });
     let entries: Vec<_> = entries.collect();
     let json = format!("{{{}}}", entries.join(","));
-    Tree::of_headers([&SafetensorsFileHeader::from_json(json.as_bytes()).unwrap()])
+    Tree::from_headers([&SafetensorsFileHeader::from_json(json.as_bytes()).unwrap()])
 }
 
 fn drawn(tree: &Tree, screen: Option<Screen>) -> Vec<String> {

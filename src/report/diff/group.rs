@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Change, ChangeKind, Version};
+use super::{ChangeKind, TensorChange, TensorVersion};
 use crate::formats::{Dtype, RepoPath};
 use crate::report::{in_order, number, parts, ranges};
 
@@ -30,8 +30,8 @@ pub struct ChangeGroup {
 /// What those of a group have in common: names without numbers, and what differs.
 type Likeness<'a> = (&'a [ChangeKind], Vec<Option<&'a str>>, [Option<(&'a Dtype, &'a [u64])>; 2]);
 
-pub(super) fn groups(changes: &[Change]) -> Vec<ChangeGroup> {
-    let mut groups = BTreeMap::<Likeness<'_>, Vec<&Change>>::new();
+pub(super) fn groups(changes: &[TensorChange]) -> Vec<ChangeGroup> {
+    let mut groups = BTreeMap::<Likeness<'_>, Vec<&TensorChange>>::new();
     for change in changes {
         let name = parts(&change.tensor).into_iter();
         let name = name.map(|part| Some(part).filter(|part| number(part).is_none())).collect();
@@ -48,12 +48,12 @@ pub(super) fn groups(changes: &[Change]) -> Vec<ChangeGroup> {
     groups
 }
 
-fn summarize(group: &[&Change]) -> Option<ChangeGroup> {
+fn summarize(group: &[&TensorChange]) -> Option<ChangeGroup> {
     let first = group.first()?;
-    let figures = |version: &Option<Version>| {
+    let figures = |version: &Option<TensorVersion>| {
         version.as_ref().map(|version| (version.dtype.clone(), version.shape.clone()))
     };
-    let files = |side: fn(&Change) -> &Option<Version>| {
+    let files = |side: fn(&TensorChange) -> &Option<TensorVersion>| {
         let versions = group.iter().filter_map(|change| side(change).as_ref());
         versions.map(|version| version.file.clone()).collect()
     };
@@ -69,7 +69,7 @@ fn summarize(group: &[&Change]) -> Option<ChangeGroup> {
 }
 
 /// The name of changes whose names differ in numbers alone.
-fn name(group: &[&Change]) -> String {
+fn name(group: &[&TensorChange]) -> String {
     let names: Vec<_> = group.iter().map(|change| parts(&change.tensor)).collect();
     let Some(first) = names.first() else { return String::new() };
     let part = |at: usize| {

@@ -19,11 +19,11 @@ use crate::report::SafetensorsParseFromRepo;
 #[non_exhaustive]
 pub struct Diff {
     /// What is compared with.
-    pub before: Side,
+    pub before: DiffSide,
     /// What is compared.
-    pub after: Side,
+    pub after: DiffSide,
     /// The tensors that are not the same on both sides, in the order of their names.
-    pub changes: Vec<Change>,
+    pub changes: Vec<TensorChange>,
     /// How many tensors are the same.
     pub unchanged: u64,
 }
@@ -31,7 +31,7 @@ pub struct Diff {
 /// One of the sets.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Side {
+pub struct DiffSide {
     /// What was read, in the form of [`Source`](crate::Source).
     pub source: String,
     /// The commit that it is of; `None` where there are no commits.
@@ -45,15 +45,15 @@ pub struct Side {
 /// A tensor that is not the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Change {
+pub struct TensorChange {
     /// Its name.
     pub tensor: String,
     /// In what it differs, at least one.
     pub kinds: Vec<ChangeKind>,
     /// What it was; `None` where it was added.
-    pub before: Option<Version>,
+    pub before: Option<TensorVersion>,
     /// What it is; `None` where it was removed.
-    pub after: Option<Version>,
+    pub after: Option<TensorVersion>,
 }
 
 /// In what a tensor may differ.
@@ -75,7 +75,7 @@ pub enum ChangeKind {
 /// What a tensor is on one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Version {
+pub struct TensorVersion {
     /// The type of its elements.
     pub dtype: Dtype,
     /// The length of each dimension.
@@ -87,9 +87,9 @@ pub struct Version {
 impl Diff {
     /// Compares two sets of weights.
     #[must_use]
-    pub fn between(before: &SafetensorsParseFromRepo, after: &SafetensorsParseFromRepo) -> Self {
+    pub fn new(before: &SafetensorsParseFromRepo, after: &SafetensorsParseFromRepo) -> Self {
         let has_shards = before.is_sharded() || after.is_sharded();
-        let mut tensors = BTreeMap::<_, (Option<Version>, Option<Version>)>::new();
+        let mut tensors = BTreeMap::<_, (Option<TensorVersion>, Option<TensorVersion>)>::new();
         for (name, version) in versions(before) {
             tensors.entry(name).or_default().0 = Some(version);
         }
@@ -100,11 +100,11 @@ impl Diff {
         for (tensor, (before, after)) in tensors {
             let kinds = kinds(before.as_ref(), after.as_ref(), has_shards);
             if !kinds.is_empty() {
-                changes.push(Change { tensor: tensor.to_owned(), kinds, before, after });
+                changes.push(TensorChange { tensor: tensor.to_owned(), kinds, before, after });
             }
         }
         let unchanged = (all - changes.len()) as u64;
-        Self { before: Side::of(before), after: Side::of(after), changes, unchanged }
+        Self { before: DiffSide::new(before), after: DiffSide::new(after), changes, unchanged }
     }
 
     /// Whether nothing differs.
@@ -126,8 +126,8 @@ impl Diff {
     }
 }
 
-impl Side {
-    fn of(parsed: &SafetensorsParseFromRepo) -> Self {
+impl DiffSide {
+    fn new(parsed: &SafetensorsParseFromRepo) -> Self {
         let facts = parsed.facts();
         Self {
             source: facts.source.clone(),
@@ -149,15 +149,19 @@ fn headers(
     single.into_iter().chain(shards.iter().map(|(path, header)| (path, header)))
 }
 
-fn versions(parsed: &SafetensorsParseFromRepo) -> impl Iterator<Item = (&str, Version)> {
+fn versions(parsed: &SafetensorsParseFromRepo) -> impl Iterator<Item = (&str, TensorVersion)> {
     headers(parsed).flat_map(|(file, header)| {
         header.tensors().map(|(name, TensorInfo { dtype, shape, .. })| {
-            (name, Version { dtype, shape, file: file.clone() })
+            (name, TensorVersion { dtype, shape, file: file.clone() })
         })
     })
 }
 
-fn kinds(before: Option<&Version>, after: Option<&Version>, has_shards: bool) -> Vec<ChangeKind> {
+fn kinds(
+    before: Option<&TensorVersion>,
+    after: Option<&TensorVersion>,
+    has_shards: bool,
+) -> Vec<ChangeKind> {
     let (Some(before), Some(after)) = (before, after) else {
         return vec![if before.is_some() { ChangeKind::Removed } else { ChangeKind::Added }];
     };

@@ -7,14 +7,14 @@ use serde::ser::{Serialize, Serializer};
 use super::{column, elements};
 use crate::formats::Dtype;
 use crate::hub::CommitSha;
-use crate::report::diff::{Change, ChangeKind, Diff, Side};
+use crate::report::diff::{ChangeKind, Diff, DiffSide, TensorChange};
 
 impl Serialize for Diff {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document {
+        DiffDocument {
             equal: self.is_empty(),
-            before: SideDocument::from(&self.before),
-            after: SideDocument::from(&self.after),
+            before: DiffSideDocument::from(&self.before),
+            after: DiffSideDocument::from(&self.after),
             removed: self.count(ChangeKind::Removed),
             added: self.count(ChangeKind::Added),
             reshaped: self.count(ChangeKind::Reshaped),
@@ -28,22 +28,22 @@ impl Serialize for Diff {
 }
 
 #[derive(serde::Serialize)]
-struct Document<'a> {
+struct DiffDocument<'a> {
     equal: bool,
-    before: SideDocument<'a>,
-    after: SideDocument<'a>,
+    before: DiffSideDocument<'a>,
+    after: DiffSideDocument<'a>,
     removed: u64,
     added: u64,
     reshaped: u64,
     retyped: u64,
     moved: u64,
     unchanged: u64,
-    changes: &'a [Change],
+    changes: &'a [TensorChange],
 }
 
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SideDocument<'a> {
+struct DiffSideDocument<'a> {
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'a CommitSha>,
@@ -57,8 +57,8 @@ struct SideDocument<'a> {
     byte_total: u64,
 }
 
-impl<'a> From<&'a Side> for SideDocument<'a> {
-    fn from(side: &'a Side) -> Self {
+impl<'a> From<&'a DiffSide> for DiffSideDocument<'a> {
+    fn from(side: &'a DiffSide) -> Self {
         let count = &side.parameter_count;
         Self {
             source: &side.source,

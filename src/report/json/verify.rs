@@ -1,15 +1,15 @@
-//! The JSON form of a verdict.
+//! The JSON form of a verification report.
 
 use serde::ser::{Serialize, Serializer};
 
 use super::FetchDocument;
 use crate::hub::CommitSha;
+use crate::report::Finding;
 use crate::report::verify::VerifyReport;
-use crate::report::{Finding, Severity};
 
 impl Serialize for VerifyReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document {
+        VerifyDocument {
             source: &self.source,
             commit: self.commit.as_ref(),
             valid: self.is_valid(),
@@ -17,7 +17,7 @@ impl Serialize for VerifyReport {
             files: self.files,
             valid_files: self.valid_files,
             tensors: self.tensors,
-            findings: self.findings.iter().map(FindingDocument::from).collect(),
+            findings: &self.findings,
             cost: self.cost.into(),
         }
         .serialize(serializer)
@@ -26,7 +26,7 @@ impl Serialize for VerifyReport {
 
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+struct VerifyDocument<'a> {
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'a CommitSha>,
@@ -35,21 +35,6 @@ struct Document<'a> {
     files: usize,
     valid_files: usize,
     tensors: u64,
-    findings: Vec<FindingDocument<'a>>,
+    findings: &'a [Finding],
     cost: FetchDocument,
-}
-
-/// A finding with what its kind means, for readers that do not know all kinds.
-#[derive(serde::Serialize)]
-struct FindingDocument<'a> {
-    severity: Severity,
-    message: String,
-    #[serde(flatten)]
-    finding: &'a Finding,
-}
-
-impl<'a> From<&'a Finding> for FindingDocument<'a> {
-    fn from(finding: &'a Finding) -> Self {
-        Self { severity: finding.severity(), message: finding.to_string(), finding }
-    }
 }

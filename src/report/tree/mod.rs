@@ -19,13 +19,13 @@ const MOST_NAMES: usize = 4;
 #[non_exhaustive]
 pub struct Tree {
     /// What is at the top, in the order of names, with numbers by their value.
-    pub modules: Vec<Module>,
+    pub modules: Vec<TreeModule>,
 }
 
 /// A module, a tensor, or several of them that are alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Module {
+pub struct TreeModule {
     /// Its name without that of the module around it, as it stands in the file but for what is in
     /// brackets or braces.
     pub name: String,
@@ -36,12 +36,12 @@ pub struct Module {
     /// Their bytes.
     pub bytes: u64,
     /// What it is made of.
-    pub content: Content,
+    pub content: TreeContent,
 }
 
 /// What a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum TreeContent {
     /// A tensor, or several that are alike.
     Tensor {
         /// The type of the elements.
@@ -50,19 +50,19 @@ pub enum Content {
         shape: Vec<u64>,
     },
     /// A module of these.
-    Modules(Vec<Module>),
+    Modules(Vec<TreeModule>),
 }
 
 impl Tree {
     /// The tree of all tensors of a set of weights.
     #[must_use]
-    pub fn of(parsed: &SafetensorsParseFromRepo) -> Self {
-        Self::of_headers(parsed.files().map(|(_, header)| header))
+    pub fn new(parsed: &SafetensorsParseFromRepo) -> Self {
+        Self::from_headers(parsed.files().map(|(_, header)| header))
     }
 
     /// The tree of all tensors of some headers.
     #[must_use]
-    pub fn of_headers<'a>(headers: impl IntoIterator<Item = &'a SafetensorsFileHeader>) -> Self {
+    pub fn from_headers<'a>(headers: impl IntoIterator<Item = &'a SafetensorsFileHeader>) -> Self {
         let tensors = headers.into_iter().flat_map(SafetensorsFileHeader::tensors);
         let leaves = tensors.map(|(name, tensor)| Leaf {
             parts: parts(name),
@@ -105,7 +105,7 @@ struct Node<'a> {
     /// The part of its name that may differ from that of its likes.
     head: &'a str,
     kind: usize,
-    module: Module,
+    module: TreeModule,
 }
 
 impl Kinds {
@@ -115,7 +115,7 @@ impl Kinds {
     }
 
     /// What is at a depth of names that agree up to there, and of which kind each is.
-    fn modules(&mut self, leaves: &[Leaf<'_>], depth: usize) -> Vec<(usize, Module)> {
+    fn modules(&mut self, leaves: &[Leaf<'_>], depth: usize) -> Vec<(usize, TreeModule)> {
         // A tensor and a module may have the same name.
         let is_tensor = |leaf: &Leaf<'_>| leaf.parts.len() == depth + 1;
         let same = leaves
@@ -133,8 +133,8 @@ impl Kinds {
         let names = inner.iter().map(|(kind, module)| (module.name.clone(), *kind));
         let kind = self.number(Kind::Modules(names.collect()));
         let modules: Vec<_> = inner.into_iter().map(|(_, module)| module).collect();
-        let module = match <[Module; 1]>::try_from(modules) {
-            Ok([only]) => Module { name: format!(".{}", only.name), ..only },
+        let module = match <[TreeModule; 1]>::try_from(modules) {
+            Ok([only]) => TreeModule { name: format!(".{}", only.name), ..only },
             Err(modules) => sum(modules),
         };
         Node { head, kind, module }
@@ -143,19 +143,19 @@ impl Kinds {
     fn leaf<'a>(&mut self, leaf: &Leaf<'a>, head: &'a str) -> Node<'a> {
         let (dtype, shape) = (leaf.dtype.clone(), leaf.shape.clone());
         let kind = self.number(Kind::Tensor(dtype.clone(), shape.clone()));
-        let module = Module {
+        let module = TreeModule {
             name: String::new(),
             tensors: 1,
             elements: leaf.elements,
             bytes: leaf.bytes,
-            content: Content::Tensor { dtype, shape },
+            content: TreeContent::Tensor { dtype, shape },
         };
         Node { head, kind, module }
     }
 }
 
 /// Puts those that are alike into one, at the place of the first.
-fn collapse(nodes: Vec<Node<'_>>) -> Vec<(usize, Module)> {
+fn collapse(nodes: Vec<Node<'_>>) -> Vec<(usize, TreeModule)> {
     let mut groups: Vec<Vec<Node<'_>>> = Vec::new();
     let mut places = HashMap::new();
     for node in nodes {
@@ -169,7 +169,7 @@ fn collapse(nodes: Vec<Node<'_>>) -> Vec<(usize, Module)> {
     groups.into_iter().filter_map(merge).collect()
 }
 
-fn merge(group: Vec<Node<'_>>) -> Option<(usize, Module)> {
+fn merge(group: Vec<Node<'_>>) -> Option<(usize, TreeModule)> {
     let head = heads(&group);
     let kind = group.first()?.kind;
     let mut modules = group.into_iter().map(|node| node.module);
@@ -193,25 +193,25 @@ fn heads(group: &[Node<'_>]) -> String {
 }
 
 /// A module of these, of which the name is still to be said.
-fn sum(modules: Vec<Module>) -> Module {
+fn sum(modules: Vec<TreeModule>) -> TreeModule {
     let total =
-        |figure: fn(&Module) -> u64| modules.iter().map(figure).fold(0, u64::saturating_add);
-    Module {
+        |figure: fn(&TreeModule) -> u64| modules.iter().map(figure).fold(0, u64::saturating_add);
+    TreeModule {
         name: String::new(),
         tensors: total(|module| module.tensors),
         elements: total(|module| module.elements),
         bytes: total(|module| module.bytes),
-        content: Content::Modules(modules),
+        content: TreeContent::Modules(modules),
     }
 }
 
-impl Module {
+impl TreeModule {
     /// Adds the figures of a module that is alike.
     fn add(&mut self, other: &Self) {
         self.tensors = self.tensors.saturating_add(other.tensors);
         self.elements = self.elements.saturating_add(other.elements);
         self.bytes = self.bytes.saturating_add(other.bytes);
-        if let (Content::Modules(mine), Content::Modules(others)) =
+        if let (TreeContent::Modules(mine), TreeContent::Modules(others)) =
             (&mut self.content, &other.content)
         {
             mine.iter_mut().zip(others).for_each(|(mine, other)| mine.add(other));

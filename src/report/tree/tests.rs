@@ -14,10 +14,10 @@ fn shown(tensors: &[(&str, &[u64])]) -> Vec<String> {
     out
 }
 
-fn list(modules: &[Module], indent: usize, out: &mut Vec<String>) {
-    for Module { name, tensors, elements, content, .. } in modules {
+fn list(modules: &[TreeModule], indent: usize, out: &mut Vec<String>) {
+    for TreeModule { name, tensors, elements, content, .. } in modules {
         out.push(format!("{:indent$}{name} {tensors} {elements}", ""));
-        if let Content::Modules(inner) = content {
+        if let TreeContent::Modules(inner) = content {
             list(inner, indent + 2, out);
         }
     }

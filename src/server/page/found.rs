@@ -59,7 +59,7 @@ impl Found {
             commit: facts.commit.clone(),
             totals: *count.totals(),
             dtypes: Rows::from_rows(dtypes.into_iter()),
-            modules: Rows::from_rows(largest(Tree::of(parsed)).into_iter()),
+            modules: Rows::from_rows(largest(Tree::new(parsed)).into_iter()),
             files: Rows::from_rows(files),
             beside: match &facts.other_sets {
                 Some(sets) => Beside::Listed(Sets::of(sets)),

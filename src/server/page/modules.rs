@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::rows::Row;
-use crate::report::tree::{Content, Module, Tree};
+use crate::report::tree::{Tree, TreeContent, TreeModule};
 
 /// The most modules that are told.
 const MOST_MODULES: usize = 10;
@@ -15,13 +15,14 @@ const MOST_MODULES: usize = 10;
 pub(super) fn largest(tree: Tree) -> Vec<Row> {
     let mut modules = tree.modules;
     while let Some(at) = largest_module(&modules) {
-        let Content::Modules(parts) = &modules[at].content else { break };
+        let TreeContent::Modules(parts) = &modules[at].content else { break };
         if modules.len() - 1 + parts.len() > MOST_MODULES {
             break;
         }
         let name = std::mem::take(&mut modules[at].name);
-        if let Content::Modules(parts) = modules.swap_remove(at).content {
-            let within = |part: Module| Module { name: format!("{name}.{}", part.name), ..part };
+        if let TreeContent::Modules(parts) = modules.swap_remove(at).content {
+            let within =
+                |part: TreeModule| TreeModule { name: format!("{name}.{}", part.name), ..part };
             modules.extend(parts.into_iter().map(within));
         }
     }
@@ -30,14 +31,14 @@ pub(super) fn largest(tree: Tree) -> Vec<Row> {
 }
 
 /// Where the largest of those is that are made of others.
-fn largest_module(modules: &[Module]) -> Option<usize> {
-    let is_made_of_others = |module: &Module| matches!(module.content, Content::Modules(_));
+fn largest_module(modules: &[TreeModule]) -> Option<usize> {
+    let is_made_of_others = |module: &TreeModule| matches!(module.content, TreeContent::Modules(_));
     let made = modules.iter().enumerate().filter(|(_, module)| is_made_of_others(module));
     made.max_by_key(|(_, module)| module.bytes).map(|(at, _)| at)
 }
 
 /// A row each, and one for all beyond the most.
-fn rows(modules: &[Module]) -> Vec<Row> {
+fn rows(modules: &[TreeModule]) -> Vec<Row> {
     let (first, rest) = modules.split_at(modules.len().min(MOST_MODULES));
     let mut rows: Vec<_> = first.iter().map(Row::of_module).collect();
     if !rest.is_empty() {
@@ -55,21 +56,21 @@ mod tests {
     use super::*;
 
     /// A tensor, or a module of these.
-    fn module(name: &str, bytes: u64, parts: Vec<Module>) -> Module {
+    fn module(name: &str, bytes: u64, parts: Vec<TreeModule>) -> TreeModule {
         let json = format!(
             r#"{{"{name}":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#
         );
         let header = crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
-        let tensor = Tree::of_headers([&header]).modules.remove(0);
+        let tensor = Tree::from_headers([&header]).modules.remove(0);
         if parts.is_empty() {
             tensor
         } else {
-            Module { content: Content::Modules(parts), ..tensor }
+            TreeModule { content: TreeContent::Modules(parts), ..tensor }
         }
     }
 
-    fn told(modules: Vec<Module>) -> Vec<(String, u64)> {
-        let mut tree = Tree::of_headers([]);
+    fn told(modules: Vec<TreeModule>) -> Vec<(String, u64)> {
+        let mut tree = Tree::from_headers([]);
         tree.modules = modules;
         largest(tree).into_iter().map(|row| (row.name, row.bytes)).collect()
     }

@@ -8,7 +8,7 @@ use crate::formats::safetensors::SafetensorsFileHeader;
 
 use crate::formats::clip;
 use crate::report::text::thousands;
-use crate::report::tree::Module;
+use crate::report::tree::TreeModule;
 
 /// The most rows of a table; a repo may have any number of files.
 const MOST_ROWS: usize = 100;
@@ -50,7 +50,7 @@ impl Row {
         Self { name: clip(name), count: count.parameters, bytes: count.bytes }
     }
 
-    pub(super) fn of_module(module: &Module) -> Self {
+    pub(super) fn of_module(module: &TreeModule) -> Self {
         Self { name: clip(&module.name), count: module.elements, bytes: module.bytes }
     }
 

@@ -95,7 +95,7 @@ fn metadata_of_index_and_files() {
     let hub = LocalHub::start([repo]).unwrap();
     let index = run(&hub, &["org/spec", "--metadata"]);
     assert_eq!((index.code, &*index.stdout), (0, "org/spec\nnote = n\ntotal_size = 2\n"));
-    assert!(index.stderr.contains("declares 2 bytes of tensors, but they have 1"));
+    assert!(index.stderr.contains("declares 2 bytes in total, but the tensors have 1"));
     let file = run(&hub, &["org/spec", "--path", "spec.safetensors", "--metadata"]).data();
     assert_eq!(
         file,

@@ -13,19 +13,23 @@ const LEFT_OVER: &str = "model_00001-of-00036.safetensors";
 type Defect = (&'static str, fn(&mut Checkpoint), &'static [&'static str]);
 
 const ERRORS: &[Defect] = &[
-    ("a byte too few", |set| *set.data(SHARD) -= 1, &["badHeader"]),
-    ("a byte too many", |set| *set.data(SHARD) += 1, &["badHeader"]),
-    ("another shape", |set| set.entry(SHARD, TENSOR)["shape"] = json!([14_335]), &["badHeader"]),
-    ("another dtype", |set| set.entry(SHARD, TENSOR)["dtype"] = json!("F32"), &["badHeader"]),
+    ("a byte too few", |set| *set.data(SHARD) -= 1, &["malformedHeader"]),
+    ("a byte too many", |set| *set.data(SHARD) += 1, &["malformedHeader"]),
+    (
+        "another shape",
+        |set| set.entry(SHARD, TENSOR)["shape"] = json!([14_335]),
+        &["malformedHeader"],
+    ),
+    ("another dtype", |set| set.entry(SHARD, TENSOR)["dtype"] = json!("F32"), &["malformedHeader"]),
     (
         "an overlap",
         |set| *span(set) = json!([1_233_297_406_u64, 1_233_326_078_u64]),
-        &["badHeader"],
+        &["malformedHeader"],
     ),
     (
         "a git-LFS pointer",
         |set| set.replace(SHARD, "version https://git-lfs.github.com/"),
-        &["badHeader"],
+        &["malformedHeader"],
     ),
     (
         "two broken shards",
@@ -33,16 +37,20 @@ const ERRORS: &[Defect] = &[
             *set.data(SHARD) += 1;
             *set.data(OTHER) += 1;
         },
-        &["badHeader", "badHeader"],
+        &["malformedHeader", "malformedHeader"],
     ),
-    ("no shard", |set| drop(set.shards.remove(SHARD)), &["noFile"]),
-    ("no tensor", |set| *set.place("ghost.weight") = json!(SHARD), &["missing"]),
-    ("a tensor in two shards", |set| set.add(OTHER, TENSOR), &["inTwoShards"]),
-    ("an index with a conflict", |set| set.replace(INDEX, "{\n<<<<<<< HEAD\n"), &["badIndex"]),
+    ("no shard", |set| drop(set.shards.remove(SHARD)), &["missingShard"]),
+    ("no tensor", |set| *set.place("ghost.weight") = json!(SHARD), &["missingTensor"]),
+    ("a tensor in two shards", |set| set.add(OTHER, TENSOR), &["duplicateTensor"]),
+    (
+        "an index with a conflict",
+        |set| set.replace(INDEX, "{\n<<<<<<< HEAD\n"),
+        &["malformedIndex"],
+    ),
     (
         "an index of paths outside",
         |set| *set.place(TENSOR) = json!("../x.safetensors"),
-        &["badIndex"],
+        &["malformedIndex"],
     ),
     (
         "a lost output embedding",
@@ -50,51 +58,59 @@ const ERRORS: &[Defect] = &[
             output(set);
             tie(set, false);
         },
-        &["missing"],
+        &["missingTensor"],
     ),
 ];
 
 const WARNINGS: &[Defect] = &[
-    ("a tensor that the index does not name", |set| set.add(SHARD, "extra"), &["notInIndex"]),
-    ("a tensor in another shard", |set| *set.place(TENSOR) = json!(OTHER), &["otherShard"]),
-    ("another total size", |set| set.index["metadata"]["total_size"] = json!(1), &["totalSize"]),
+    ("a tensor that the index does not name", |set| set.add(SHARD, "extra"), &["unindexedTensor"]),
+    ("a tensor in another shard", |set| *set.place(TENSOR) = json!(OTHER), &["wrongShard"]),
+    (
+        "another total size",
+        |set| set.index["metadata"]["total_size"] = json!(1),
+        &["totalSizeMismatch"],
+    ),
     (
         "another total of parameters",
         |set| set.index["metadata"]["total_parameters"] = json!(333_312),
-        &["totalParameters"],
+        &["totalParametersMismatch"],
     ),
     (
         "an unknown dtype",
         |set| set.entry(SHARD, TENSOR)["dtype"] = json!("BF17"),
         &["unknownDtype"],
     ),
-    ("a number left out", leave_out, &["numberMissing"]),
+    ("a number left out", leave_out, &["shardNumberMissing"]),
     (
         "a number too high",
         |set| set.rename(SHARD, "model_00073-of-00072.safetensors"),
-        &["numberBeyond"],
+        &["shardNumberOutOfRange"],
     ),
-    ("a number twice", |set| set.rename(SHARD, "model_6-of-00072.safetensors"), &["numberTwice"]),
+    (
+        "a number twice",
+        |set| set.rename(SHARD, "model_6-of-00072.safetensors"),
+        &["duplicateShardNumber"],
+    ),
     (
         "another number of shards",
         |set| set.rename(SHARD, "model_00007-of-00073.safetensors"),
-        &["numberOf"],
+        &["shardTotalMismatch"],
     ),
-    ("a shard of another split", |set| set.replace(LEFT_OVER, "anything"), &["leftOver"]),
+    ("a shard of another split", |set| set.replace(LEFT_OVER, "anything"), &["unindexedShard"]),
     (
         "a tied output embedding in the index",
         |set| {
             output(set);
             tie(set, true);
         },
-        &["droppedTied"],
+        &["droppedTiedEmbedding"],
     ),
-    ("no output embedding", |set| tie(set, false), &["noOutput"]),
-    ("a config that is none", |set| set.replace("config.json", "<html>"), &["config"]),
+    ("no output embedding", |set| tie(set, false), &["missingOutputEmbedding"]),
+    ("a config that is none", |set| set.replace("config.json", "<html>"), &["unusableConfig"]),
 ];
 
 const NOTES: &[Defect] = &[
-    ("a tied output embedding", |set| tie(set, true), &["tied"]),
+    ("a tied output embedding", |set| tie(set, true), &["tiedEmbedding"]),
     (
         "a tied output embedding that is stored",
         |set| {
@@ -103,7 +119,7 @@ const NOTES: &[Defect] = &[
             set.index["metadata"]["total_size"] = json!(352_494_542_849_u64);
             tie(set, true);
         },
-        &["tiedTwice"],
+        &["tiedEmbeddingStored"],
     ),
     ("a config that says nothing of it", |set| set.replace("config.json", "{}"), &[]),
 ];
