@@ -10,7 +10,7 @@ use reqwest::header::HeaderValue;
 use super::Client;
 use crate::cache::Cache;
 use crate::client::model::Context;
-use crate::count::ModelConfig;
+use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::http::{AddressPolicy, Http, RetryPolicy, Settings, Timeouts};
@@ -55,7 +55,7 @@ impl Default for ClientBuilder {
                 header: HeaderLength::DEFAULT_LIMIT,
                 headers: 500_000_000,
                 index: SafetensorsIndexJson::DEFAULT_LIMIT,
-                config: ModelConfig::DEFAULT_LIMIT,
+                config: Configs::DEFAULT_LIMIT,
                 concurrency: 256,
             },
             cache: None,
@@ -188,7 +188,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The longest `config.json` that is read, in bytes; [`ModelConfig::DEFAULT_LIMIT`] by default. It is
+    /// The longest `config.json` that is read, in bytes; [`Configs::DEFAULT_LIMIT`] by default. It is
     /// asked for only where a tensor [calls for it](crate::count::needs_config).
     pub fn config_limit(mut self, bytes: u64) -> Self {
         self.limits.config = bytes;

@@ -26,7 +26,7 @@ pub enum Buffer {
 impl Buffer {
     /// What buffer a tensor is; `None` for a weight, or for anything that is not known.
     #[must_use]
-    pub fn of(name: &str, info: &TensorInfo) -> Option<Self> {
+    pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let mut parts = name.rsplit('.');
         let (suffix, parent) = (parts.next()?, parts.next().unwrap_or_default());
         match suffix {
@@ -89,7 +89,7 @@ mod tests {
         for (name, shape, expected) in cases {
             let info =
                 TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (0, 0) };
-            assert_eq!(Buffer::of(name, &info), expected, "{name} {shape:?}");
+            assert_eq!(Buffer::from_tensor(name, &info), expected, "{name} {shape:?}");
         }
     }
 }

@@ -10,7 +10,8 @@ use super::config::Quantization;
 use super::experts::ExpertCounts;
 use super::methods::mlx::Parameters;
 use super::methods::{Method, Tensor};
-use super::{AuxiliaryTensor, CountedAs, ModelConfig, module, suffix};
+use super::waiting::WaitingModule;
+use super::{AuxiliaryTensor, Buffer, Configs, CountedAs, module, suffix};
 use crate::formats::TensorInfo;
 
 /// The rules that a count went by.
@@ -50,7 +51,7 @@ impl<'a> Classifier<'a> {
     /// The rules for a model. `tensors` are all that the model has; they are gone through only if it was
     /// made with MLX.
     pub fn new<'t, T: Borrow<TensorInfo>>(
-        config: Option<&'a ModelConfig>,
+        config: Option<&'a Configs>,
         tensors: impl Iterator<Item = (&'t str, T)>,
     ) -> Self {
         let quantization = config.and_then(|config| config.quantization.as_ref());
@@ -63,13 +64,8 @@ impl<'a> Classifier<'a> {
     }
 
     /// The rules for tensors one by one, if the configuration does not take all of them at once.
-    pub(crate) fn by(config: Option<&'a ModelConfig>) -> Self {
+    pub(crate) fn by(config: Option<&'a Configs>) -> Self {
         Self::new(config, std::iter::empty::<(&str, TensorInfo)>())
-    }
-
-    /// Whether some layers are told from others by the configuration alone.
-    pub(crate) fn sets_layers_apart(&self) -> bool {
-        self.experts.is_some_and(ExpertCounts::sets_layers_apart)
     }
 
     /// The name of the quantization method, in lower case, as far as the configuration names one.
@@ -86,25 +82,74 @@ impl<'a> Classifier<'a> {
     /// How the elements of a tensor are counted, and why.
     #[must_use]
     pub fn judge(&self, name: &str, info: &TensorInfo) -> CountedAs {
-        if let Some(kind) = AuxiliaryTensor::of_dtype(&info.dtype) {
-            return CountedAs::AuxiliaryTensor(kind);
-        }
-        let tensor = Tensor { name, suffix: suffix(name), dtype: &info.dtype };
-        match self.judge_quantized(tensor) {
-            Some(CountedAs::Unpacked(_)) | None if info.is_scalar() => CountedAs::Scalar,
-            reason => reason.unwrap_or(CountedAs::AsStored),
-        }
+        let packed_by_mlx = |module: &str| self.packed_by_mlx.get(module).copied();
+        classify(self.quantization, name, info, packed_by_mlx)
+    }
+}
+
+impl Configs {
+    /// Returns the name of the quantization method, in lower case, if the configuration gives one.
+    pub(super) fn method(&self) -> Option<&str> {
+        self.quantization.as_ref()?.name.as_deref()
     }
 
-    fn judge_quantized(&self, tensor: Tensor<'_>) -> Option<CountedAs> {
-        let Quantization { method, exclusions, .. } = self.quantization?;
-        if let Some(kind) = AuxiliaryTensor::of_suffix(tensor.suffix) {
-            return Some(CountedAs::AuxiliaryTensor(kind));
+    /// Returns whether the method must see a whole module before it can classify this tensor of it.
+    pub(super) fn needs_module(&self, name: &str) -> bool {
+        self.takes_all_tensors() && matches!(suffix(name), "weight" | "scales" | "biases")
+    }
+
+    /// Classifies a tensor by itself.
+    pub(super) fn classify(&self, name: &str, tensor: &TensorInfo) -> CountedAs {
+        classify(self.quantization.as_ref(), name, tensor, |_| None)
+    }
+
+    /// Classifies a tensor of a module.
+    pub(super) fn classify_in_module(
+        &self,
+        name: &str,
+        tensor: &TensorInfo,
+        parts: &WaitingModule,
+    ) -> CountedAs {
+        let parts = || parts.parts.iter().map(|(name, tensor)| (&**name, tensor));
+        classify(self.quantization.as_ref(), name, tensor, |module| {
+            let Method::Mlx(mlx) = &self.quantization.as_ref()?.method else { return None };
+            mlx.survey(parts()).get(module).copied()
+        })
+    }
+}
+
+fn classify(
+    quantization: Option<&Quantization>,
+    name: &str,
+    info: &TensorInfo,
+    packed_by_mlx: impl Fn(&str) -> Option<Parameters>,
+) -> CountedAs {
+    if let Some(kind) = AuxiliaryTensor::of_dtype(&info.dtype) {
+        return CountedAs::AuxiliaryTensor(kind);
+    }
+    let tensor = Tensor { name, suffix: suffix(name), dtype: &info.dtype };
+    match classify_quantized(quantization, tensor, packed_by_mlx) {
+        Some(CountedAs::Unpacked(_)) | None if info.is_scalar() => CountedAs::Scalar,
+        // Nobody packs a mask or position ids, whatever the configuration says of integers.
+        Some(CountedAs::Unpacked(_)) if Buffer::from_tensor(name, info).is_some() => {
+            CountedAs::AsStored
         }
-        match method {
-            Method::Mlx(_) => self.packed_by_mlx.get(module(tensor.name))?.judge(tensor),
-            method => method.judge(tensor, exclusions),
-        }
+        reason => reason.unwrap_or(CountedAs::AsStored),
+    }
+}
+
+fn classify_quantized(
+    quantization: Option<&Quantization>,
+    tensor: Tensor<'_>,
+    packed_by_mlx: impl Fn(&str) -> Option<Parameters>,
+) -> Option<CountedAs> {
+    let Quantization { method, exclusions, .. } = quantization?;
+    if let Some(kind) = AuxiliaryTensor::of_suffix(tensor.suffix) {
+        return Some(CountedAs::AuxiliaryTensor(kind));
+    }
+    match method {
+        Method::Mlx(_) => packed_by_mlx(module(tensor.name))?.judge(tensor),
+        method => method.judge(tensor, exclusions),
     }
 }
 
@@ -114,7 +159,7 @@ mod tests {
     use crate::formats::Dtype;
 
     fn judge(config: &str, name: &str, dtype: Dtype, shape: &[u64]) -> String {
-        let config = ModelConfig::from_json(config.as_bytes()).unwrap();
+        let config = Configs::from_config_json(config.as_bytes()).unwrap();
         let info = TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (0, 0) };
         let rules = Classifier::new(Some(&config), std::iter::empty::<(&str, TensorInfo)>());
         rules.judge(name, &info).to_string()

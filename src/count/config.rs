@@ -16,8 +16,8 @@ use crate::formats::clip;
 /// Whatever else is in the file is passed over, and so is a value that is of another type than it should
 /// be. What is about the text model of a larger one stands in its `text_config`, where the model itself
 /// says nothing.
-#[derive(Clone, Debug)]
-pub struct ModelConfig {
+#[derive(Clone, Debug, Default)]
+pub struct Configs {
     pub(super) quantization: Option<Quantization>,
     pub(super) experts: Option<ExpertCounts>,
 }
@@ -45,7 +45,7 @@ pub enum ConfigError {
     TooManyNames { limit: usize },
 }
 
-impl ModelConfig {
+impl Configs {
     /// The longest `config.json` that is read by default, in bytes; the limit of huggingface.js.
     pub const DEFAULT_LIMIT: u64 = 10_000_000;
 
@@ -55,7 +55,7 @@ impl ModelConfig {
     ///
     /// When the bytes are no JSON object, and when they list more patterns or names of modules than any
     /// known model.
-    pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
+    pub fn from_config_json(json: &[u8]) -> Result<Self, ConfigError> {
         let invalid =
             |error: serde_json::Error| ConfigError::Json { message: clip(&error.to_string()) };
         let model: Object = serde_json::from_slice(json).map_err(invalid)?;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn method(json: &str) -> Option<String> {
-        ModelConfig::from_json(json.as_bytes()).unwrap().quantization?.name
+        Configs::from_config_json(json.as_bytes()).unwrap().quantization?.name
     }
 
     #[test]
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn what_is_no_configuration() {
         for json in ["", "[]", "null", "{", r#"{"a":NaN}"#, "<html>", "\u{feff}{}"] {
-            let error = ModelConfig::from_json(json.as_bytes()).unwrap_err();
+            let error = Configs::from_config_json(json.as_bytes()).unwrap_err();
             assert!(matches!(error, ConfigError::Json { .. }), "{json}");
         }
         let deep = "[".repeat(1_000_000);
-        assert!(ModelConfig::from_json(deep.as_bytes()).is_err());
+        assert!(Configs::from_config_json(deep.as_bytes()).is_err());
         let nested =
             format!(r#"{{"quantization_config":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
-        assert!(ModelConfig::from_json(nested.as_bytes()).is_ok());
+        assert!(Configs::from_config_json(nested.as_bytes()).is_ok());
     }
 }

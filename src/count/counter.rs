@@ -1,65 +1,200 @@
-//! Adding up tensors by the rules, and what came of it.
+//! The counter that every path feeds.
 
 use std::collections::BTreeMap;
 
-use super::experts::Experts;
-use super::{Buffer, Classifier, CountedAs, MixtureOfExperts, RuleSet};
-use crate::count::{DtypeCount, ParameterCount};
-use crate::formats::{Dtype, TensorInfo};
+use thiserror::Error;
 
-/// Adds up tensors one by one, in whatever order, and keeps none of them.
+use super::experts::ExpertSums;
+use super::needs_config::depends_on_config;
+use super::waiting::WaitingTensors;
+use super::{Buffer, Configs, CountedAs, MixtureOfExperts, RuleSet, needs_config};
+use crate::count::{DtypeCount, ParameterCount};
+use crate::formats::{Dtype, TensorInfo, clip};
+
+/// Counts the parameters of a set of weights, tensor by tensor.
+///
+/// The result does not depend on the order of the tensors, on their split into files, or on the moment at
+/// which the configuration arrives. A tensor that no configuration could change is added to the sums at once. Any
+/// other is stored in a compact form until [`set_configs`](Self::set_configs); where the method looks at
+/// whole modules, it is stored until [`finish`](Self::finish).
+///
+/// ```
+/// use hf_meta::SafetensorsFileHeader;
+/// use hf_meta::count::{Configs, Counter};
+///
+/// let json = br#"{"q.qweight":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},
+///     "norm.weight":{"dtype":"F16","shape":[4],"data_offsets":[8,16]}}"#;
+/// let header = SafetensorsFileHeader::from_json(json)?;
+/// let mut counter = Counter::new();
+/// counter.add_all(header.tensors())?;
+/// if counter.needs_config() {
+///     let json = br#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#;
+///     counter.set_configs(Configs::from_config_json(json)?);
+/// }
+/// let (parameters, breakdown) = counter.finish()?;
+/// assert_eq!(parameters.total(), 2 * 8 + 4);
+/// assert_eq!(breakdown.method.as_deref(), Some("gptq"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
-    count: ParameterCount,
-    groups: BTreeMap<(Dtype, CountedAs, Option<Buffer>), DtypeCount>,
-    experts: Experts,
+    configs: Option<Configs>,
+    needs_config: bool,
+    waiting: WaitingTensors,
+    sums: Sums,
+    /// The overflow of a tensor that waited.
+    overflow: Option<CountOverflow>,
+}
+
+/// A sum or product that does not fit in 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the parameters do not fit in 64 bits, at tensor `{tensor}`")]
+#[must_use]
+pub struct CountOverflow {
+    /// The name of the tensor that was added last, cut to 200 characters.
+    pub tensor: String,
 }
 
 impl Counter {
-    /// Adds a tensor; `None` when a sum leaves 64 bits, after which the tally is of no more use.
-    pub fn add(&mut self, rules: &Classifier<'_>, name: &str, info: &TensorInfo) -> Option<()> {
-        let reason = rules.judge(name, info);
-        let parameters = if info.is_scalar() { 0 } else { reason.parameters(info.elements()?)? };
-        let counted = if reason.is_counted() { Some(parameters) } else { None };
-        let count = DtypeCount::of(info, counted)?;
-        self.count.add_row(&info.dtype, count)?;
-        let key = (info.dtype.clone(), reason, Buffer::of(name, info));
+    /// Creates a counter without tensors.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tensor.
+    ///
+    /// # Errors
+    ///
+    /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
+    pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
+        self.needs_config = self.needs_config || needs_config(name, tensor);
+        let counted_as = match &self.configs {
+            None if !depends_on_config(name, tensor) => Configs::default().classify(name, tensor),
+            Some(configs) if !configs.needs_module(name) => configs.classify(name, tensor),
+            _ => {
+                self.waiting.push(name, tensor);
+                return Ok(());
+            }
+        };
+        self.sums.add(name, tensor, counted_as)
+    }
+
+    /// Adds several tensors.
+    ///
+    /// # Errors
+    ///
+    /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
+    pub fn add_all<'a>(
+        &mut self,
+        tensors: impl Iterator<Item = (&'a str, TensorInfo)>,
+    ) -> Result<(), CountOverflow> {
+        for (name, tensor) in tensors {
+            self.add(name, &tensor)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether `config.json` could change the result. It stays `true` when the configuration has
+    /// been set.
+    #[must_use]
+    pub fn needs_config(&self) -> bool {
+        self.needs_config
+    }
+
+    /// Sets what the configuration files of the model say. Only the first call has an effect.
+    pub fn set_configs(&mut self, configs: Configs) {
+        if self.configs.is_some() {
+            return;
+        }
+        self.configs = Some(configs);
+        let waiting = std::mem::take(&mut self.waiting);
+        self.overflow = waiting.for_each(|name, tensor| self.add(name, tensor)).err();
+    }
+
+    /// Returns the parameters, and how they were counted. Without a configuration, every element is a
+    /// parameter.
+    ///
+    /// # Errors
+    ///
+    /// When a sum does not fit in 64 bits.
+    pub fn finish(mut self) -> Result<(ParameterCount, CountBreakdown), CountOverflow> {
+        self.set_configs(Configs::default());
+        if let Some(overflow) = self.overflow {
+            return Err(overflow);
+        }
+        let (configs, mut sums) = (self.configs.unwrap_or_default(), self.sums);
+        self.waiting.for_each_module(|module| {
+            for (name, tensor) in &module.parts {
+                sums.add(name, tensor, configs.classify_in_module(name, tensor, module))?;
+            }
+            Ok(())
+        })?;
+        Ok(sums.finish(&configs))
+    }
+}
+
+/// The tensors that have been classified.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    total: DtypeCount,
+    groups: BTreeMap<(Dtype, CountedAs, Option<Buffer>), DtypeCount>,
+    experts: ExpertSums,
+}
+
+impl Sums {
+    fn add(
+        &mut self,
+        name: &str,
+        tensor: &TensorInfo,
+        counted_as: CountedAs,
+    ) -> Result<(), CountOverflow> {
+        let added = self.checked_add(name, tensor, counted_as);
+        added.ok_or_else(|| CountOverflow { tensor: clip(name) })
+    }
+
+    fn checked_add(
+        &mut self,
+        name: &str,
+        tensor: &TensorInfo,
+        counted_as: CountedAs,
+    ) -> Option<()> {
+        let elements = if tensor.is_scalar() { 0 } else { tensor.elements()? };
+        let parameters = counted_as.parameters(elements)?;
+        let count = DtypeCount {
+            tensors: 1,
+            counted: u64::from(counted_as.is_counted()),
+            parameters,
+            elements,
+            scalars: u64::from(tensor.is_scalar()),
+            bytes: tensor.byte_length(),
+        };
+        // The total bounds every group, so the check of the total is the check of all.
+        self.total = self.total.checked_add(count)?;
+        let key = (tensor.dtype.clone(), counted_as, Buffer::from_tensor(name, tensor));
         let group = self.groups.entry(key).or_default();
         *group = group.checked_add(count)?;
-        if let Some(counts) = rules.experts() {
-            self.experts.add(counts, name, info, parameters);
-        }
+        self.experts.add(name, tensor, parameters);
         Some(())
     }
 
-    /// Adds another tally by the same rules; `None` when a sum leaves 64 bits.
-    pub fn merge(&mut self, other: Self) -> Option<()> {
-        self.count.merge(&other.count)?;
-        for (key, count) in other.groups {
-            let group = self.groups.entry(key).or_default();
-            *group = group.checked_add(count)?;
-        }
-        self.experts.merge(&other.experts);
-        Some(())
-    }
-
-    /// What the tensors amount to, and how that was counted.
-    #[must_use]
-    pub fn finish(self, rules: &Classifier<'_>) -> (ParameterCount, CountBreakdown) {
-        let groups = self.groups.into_iter();
-        let groups = groups.map(|((dtype, reason, buffer), count)| TensorGroup {
+    fn finish(self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
+        let moe = self.experts.mixture(configs.experts, self.total.parameters);
+        let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
+        let parameters = ParameterCount::from_rows(rows, self.total);
+        let groups = self.groups.into_iter().map(|((dtype, reason, buffer), count)| TensorGroup {
             dtype,
             reason,
             buffer,
             count,
         });
-        let counting = CountBreakdown {
+        let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
-            method: rules.method().map(str::to_owned),
+            method: configs.method().map(str::to_owned),
             groups: groups.collect(),
-            moe: self.experts.mixture(rules.experts(), self.count.total()),
+            moe,
         };
-        (self.count, counting)
+        (parameters, breakdown)
     }
 }
 
@@ -95,27 +230,19 @@ pub struct TensorGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::ModelConfig;
 
     fn counting(
         config: &str,
         tensors: &[(&str, Dtype, &[u64])],
     ) -> Option<(ParameterCount, CountBreakdown)> {
-        let config = ModelConfig::from_json(config.as_bytes()).unwrap();
-        let tensors: Vec<_> = tensors
-            .iter()
-            .map(|(name, dtype, shape)| {
-                let shape = shape.to_vec();
-                (*name, TensorInfo { dtype: dtype.clone(), shape, data_offsets: (0, 0) })
-            })
-            .collect();
-        let rules =
-            Classifier::new(Some(&config), tensors.iter().map(|(name, info)| (*name, info)));
-        let mut tally = Counter::default();
-        for (name, info) in &tensors {
-            tally.add(&rules, name, info)?;
+        let config = Configs::from_config_json(config.as_bytes()).unwrap();
+        let mut counter = Counter::new();
+        counter.set_configs(config);
+        for (name, dtype, shape) in tensors {
+            let (dtype, shape) = (dtype.clone(), shape.to_vec());
+            counter.add(name, &TensorInfo { dtype, shape, data_offsets: (0, 0) }).ok()?;
         }
-        Some(tally.finish(&rules))
+        counter.finish().ok()
     }
 
     const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4},

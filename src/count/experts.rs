@@ -39,23 +39,48 @@ impl MixtureOfExperts {
     }
 }
 
-/// Whether a tensor is of an expert that tokens are routed to. Shared experts work on every token.
+/// Returns whether a tensor belongs to an expert that tokens are routed to. Shared experts work on every
+/// token.
 pub(super) fn is_routed(name: &str) -> bool {
-    place(name).is_some() && !name.contains("shared_experts")
+    Position::from_name(name).expert.is_some()
 }
 
-/// What follows the container of the experts in a name: the number of one, or the name of a tensor that
-/// holds all of them.
-fn place(name: &str) -> Option<&str> {
-    name.split_once(".experts.").map(|(_, place)| place)
+/// The place of a tensor in the model, as its name shows it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position<'a> {
+    /// Some models store the layers that draft tokens under this name of their own.
+    is_mtp: bool,
+    /// The number of the layer.
+    layer: Option<u64>,
+    /// The name after `experts`: the number of a routed expert, or a tensor that holds all of them.
+    expert: Option<&'a str>,
 }
 
-/// Whether a tensor is of a layer that drafts tokens ahead: by its name, or because it comes after the
-/// layers of the model itself.
-fn is_draft(name: &str, layers: Option<u64>) -> bool {
-    let number = || name.split_once("layers.")?.1.split('.').next()?.parse::<u64>().ok();
-    name.split('.').next() == Some("mtp")
-        || layers.is_some_and(|layers| number().is_some_and(|number| number >= layers))
+impl<'a> Position<'a> {
+    /// Reads a name in one pass, because every tensor of every model comes here.
+    fn from_name(name: &'a str) -> Self {
+        let mut position = Self::default();
+        let (mut rest, mut is_first, mut has_layers) = (name, true, false);
+        while let Some((component, after)) = rest.split_once('.') {
+            position.is_mtp |= is_first && component == "mtp";
+            if !has_layers && component.ends_with("layers") {
+                has_layers = true;
+                position.layer = number(after);
+            }
+            if !is_first && position.expert.is_none() && component == "experts" {
+                position.expert = Some(after);
+            }
+            (rest, is_first) = (after, false);
+        }
+        position.is_mtp |= name == "mtp";
+        position.expert = position.expert.filter(|_| !name.contains("shared_experts"));
+        position
+    }
+}
+
+/// The number at the start of a name.
+fn number(name: &str) -> Option<u64> {
+    name.split('.').next()?.parse().ok()
 }
 
 /// The numbers of experts that a configuration gives.
@@ -82,11 +107,6 @@ impl ExpertCounts {
         "moe_k",               // ERNIE
     ];
 
-    /// Whether there are layers that draft tokens.
-    pub(super) fn sets_layers_apart(self) -> bool {
-        self.layers.is_some()
-    }
-
     pub(super) fn read(model: &Object<'_>) -> Option<Self> {
         let inner = ["text_config", "llm_config", "ffn_config"];
         let mut inner = inner.into_iter().filter_map(|key| model.get::<Object>(key));
@@ -109,80 +129,127 @@ fn agreed(config: &Object<'_>, keys: &[&str]) -> Option<u64> {
     found.all(|other: u64| other == first).then_some(first)
 }
 
-/// The parameters of routed experts, and what their names and shapes tell of how many there are.
+/// The number from which on layers share one sum. Published models have at most a few hundred layers, and
+/// a hostile name must not reserve memory for as many as it claims.
+const MOST_LAYERS: u64 = 4096;
+
+/// Sums over the tensors of a model, from which the figures of a mixture of experts follow.
+///
+/// Only the configuration says which layers draft tokens, and it may arrive after the tensors. Therefore each
+/// layer has sums of its own.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Experts {
+pub(super) struct ExpertSums {
+    /// The sums of each layer, by its number.
+    layers: Vec<LayerSums>,
+    /// The sums of tensors that are in no numbered layer.
+    elsewhere: LayerSums,
+    /// The parameters of layers that draft tokens by their name.
+    mtp: u64,
+}
+
+/// The parameters of a layer, and the number of experts that names and shapes show.
+#[derive(Clone, Debug, Default)]
+struct LayerSums {
     parameters: u64,
-    draft: u64,
+    /// The parameters of routed experts.
+    routed: u64,
     /// One more than the highest number of an expert.
     numbered: u64,
     /// The first dimension of the tensors that hold all experts.
     stacked: Option<u64>,
+    /// Whether that dimension differs between two tensors.
     is_unclear: bool,
 }
 
-impl Experts {
-    /// Adds a tensor; most are of no expert and change nothing. Both sums are parts of the total, which
-    /// was checked.
-    pub(super) fn add(
-        &mut self,
-        counts: ExpertCounts,
-        name: &str,
-        info: &TensorInfo,
-        parameters: u64,
-    ) {
+impl ExpertSums {
+    /// Adds a tensor that holds some parameters. The sums are parts of the total, which was checked.
+    pub(super) fn add(&mut self, name: &str, info: &TensorInfo, parameters: u64) {
         if parameters == 0 {
             return;
         }
-        if is_draft(name, counts.layers) {
-            self.draft = self.draft.saturating_add(parameters);
+        let position = Position::from_name(name);
+        if position.is_mtp {
+            self.mtp = self.mtp.saturating_add(parameters);
             return;
         }
-        if !is_routed(name) {
-            return;
+        let sums = self.layer(position.layer);
+        sums.parameters = sums.parameters.saturating_add(parameters);
+        if let Some(expert) = position.expert {
+            sums.add_expert(expert, info, parameters);
         }
-        self.parameters = self.parameters.saturating_add(parameters);
-        let number = place(name).and_then(|place| place.split('.').next()?.parse::<u64>().ok());
-        if let Some(number) = number {
-            self.numbered = self.numbered.max(number.saturating_add(1));
-            return;
-        }
-        let length = info.shape.first().copied();
-        self.is_unclear |= self.stacked.is_some() && self.stacked != length;
-        self.stacked = length;
     }
 
-    /// Adds what other tensors told.
+    fn layer(&mut self, number: Option<u64>) -> &mut LayerSums {
+        let number = number.and_then(|number| usize::try_from(number.min(MOST_LAYERS)).ok());
+        let Some(number) = number else { return &mut self.elsewhere };
+        if self.layers.len() <= number {
+            self.layers.resize_with(number + 1, LayerSums::default);
+        }
+        &mut self.layers[number]
+    }
+
+    /// Adds the sums over other tensors.
     pub(super) fn merge(&mut self, other: &Self) {
-        self.parameters = self.parameters.saturating_add(other.parameters);
-        self.draft = self.draft.saturating_add(other.draft);
-        self.numbered = self.numbered.max(other.numbered);
-        let differ =
-            self.stacked.is_some() && other.stacked.is_some() && self.stacked != other.stacked;
-        self.is_unclear |= other.is_unclear || differ;
-        self.stacked = self.stacked.or(other.stacked);
+        self.mtp = self.mtp.saturating_add(other.mtp);
+        self.elsewhere.merge(&other.elsewhere);
+        for (number, sums) in other.layers.iter().enumerate() {
+            self.layer(Some(number as u64)).merge(sums);
+        }
     }
 
-    /// The mixture, if the configuration and the tensors agree on how many experts there are.
+    /// Returns the figures of the mixture, if the configuration and the tensors agree on the number of
+    /// experts.
     pub(super) fn mixture(
         &self,
         counts: Option<ExpertCounts>,
         total: u64,
     ) -> Option<MixtureOfExperts> {
-        let ExpertCounts { experts, per_token, .. } = counts?;
-        let agrees = |found: u64| found == experts;
-        let is_clear = self.parameters > 0
-            && !self.is_unclear
-            && (self.numbered == 0 || agrees(self.numbered))
-            && self.stacked.is_none_or(agrees)
-            && self.parameters.is_multiple_of(experts);
-        is_clear.then(|| MixtureOfExperts {
+        let ExpertCounts { experts, per_token, layers } = counts?;
+        let first_draft = layers
+            .map_or(usize::MAX, |layers| layers.min(MOST_LAYERS).try_into().unwrap_or(usize::MAX));
+        let (own, draft) = self.layers.split_at(first_draft.min(self.layers.len()));
+        let mut sums = self.elsewhere.clone();
+        own.iter().for_each(|layer| sums.merge(layer));
+        let draft = draft.iter().fold(self.mtp, |sum, layer| sum.saturating_add(layer.parameters));
+        sums.agrees_with(experts).then(|| MixtureOfExperts {
             experts,
             experts_per_token: per_token,
-            per_expert: self.parameters / experts,
-            always_active: total - self.draft - self.parameters,
-            draft: self.draft,
+            per_expert: sums.routed / experts,
+            always_active: total - draft - sums.routed,
+            draft,
         })
+    }
+}
+
+impl LayerSums {
+    fn add_expert(&mut self, expert: &str, info: &TensorInfo, parameters: u64) {
+        self.routed = self.routed.saturating_add(parameters);
+        match number(expert) {
+            Some(number) => self.numbered = self.numbered.max(number.saturating_add(1)),
+            None => self.add_stacked(info.shape.first().copied()),
+        }
+    }
+
+    fn add_stacked(&mut self, length: Option<u64>) {
+        self.is_unclear |= self.stacked.is_some() && length.is_some() && self.stacked != length;
+        self.stacked = self.stacked.or(length);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.parameters = self.parameters.saturating_add(other.parameters);
+        self.routed = self.routed.saturating_add(other.routed);
+        self.numbered = self.numbered.max(other.numbered);
+        self.is_unclear |= other.is_unclear;
+        self.add_stacked(other.stacked);
+    }
+
+    /// Returns whether the tensors show that many experts, all of the same size.
+    fn agrees_with(&self, experts: u64) -> bool {
+        self.routed > 0
+            && !self.is_unclear
+            && (self.numbered == 0 || self.numbered == experts)
+            && self.stacked.is_none_or(|stacked| stacked == experts)
+            && self.routed.is_multiple_of(experts)
     }
 }
 
@@ -224,14 +291,14 @@ mod tests {
 
     fn mixture(tensors: &[(&str, &[u64])]) -> Option<(u64, u64)> {
         let counts = ExpertCounts { experts: 4, per_token: 2, layers: Some(2) };
-        let mut experts = Experts::default();
+        let mut experts = ExpertSums::default();
         let mut total = 1_000;
         for (name, shape) in tensors {
             let info =
                 TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) };
             let parameters = info.elements().unwrap();
             total += if is_routed(name) { parameters } else { 0 };
-            experts.add(counts, name, &info, parameters);
+            experts.add(name, &info, parameters);
         }
         experts.mixture(Some(counts), total).map(|found| (found.active(), found.total()))
     }

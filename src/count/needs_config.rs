@@ -26,8 +26,20 @@ pub fn needs_config(name: &str, info: &TensorInfo) -> bool {
     if info.is_scalar() {
         return false;
     }
-    let could_be_packed = container_bits(&info.dtype).is_some() && Buffer::of(name, info).is_none();
+    let could_be_packed =
+        container_bits(&info.dtype).is_some() && Buffer::from_tensor(name, info).is_none();
     could_be_packed || experts::is_routed(name) || is_known(suffix(name))
+}
+
+/// Returns whether the configuration could change how a tensor is counted, alone or together with others
+/// that ask for it.
+pub(super) fn depends_on_config(name: &str, tensor: &TensorInfo) -> bool {
+    if AuxiliaryTensor::of_dtype(&tensor.dtype).is_some() {
+        return false;
+    }
+    let is_container = container_bits(&tensor.dtype).is_some();
+    let is_packed = is_container && Buffer::from_tensor(name, tensor).is_none();
+    is_packed || is_known(suffix(name)) || suffix(name) == "biases"
 }
 
 /// Whether the end of a name is one that a quantizer gives, in whichever dtype.
@@ -45,7 +57,7 @@ fn is_known(suffix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::{Classifier, ModelConfig};
+    use crate::count::{Classifier, Configs};
     use crate::formats::Dtype;
 
     #[test]
@@ -98,7 +110,7 @@ mod tests {
             nested_absmax nested_quant_map bitsandbytes__nf4 w_blocks w_scales scale";
         for method in methods {
             let config = format!(r#"{{"quantization_config":{{{method}}}}}"#);
-            let config = ModelConfig::from_json(config.as_bytes()).unwrap();
+            let config = Configs::from_config_json(config.as_bytes()).unwrap();
             for suffix in suffixes.split_whitespace() {
                 for name in ["m", "m.experts.3", "m.experts"].map(|m| format!("{m}.{suffix}")) {
                     for (dtype, shape) in

@@ -65,6 +65,20 @@ pub struct ParameterCount {
 }
 
 impl ParameterCount {
+    /// Creates a count from rows and their sum. A dtype may have several rows.
+    pub(super) fn from_rows<'a>(
+        rows: impl Iterator<Item = (&'a Dtype, DtypeCount)>,
+        total: DtypeCount,
+    ) -> Self {
+        let mut by_dtype = BTreeMap::<Dtype, DtypeCount>::new();
+        for (dtype, count) in rows {
+            let row = by_dtype.entry(dtype.clone()).or_default();
+            // No sum can overflow, because the total is larger and did not.
+            *row = row.checked_add(count).unwrap_or(*row);
+        }
+        Self { by_dtype, total }
+    }
+
     /// The parameters of one dtype; 0 where there are none.
     #[must_use]
     pub fn get(&self, dtype: &Dtype) -> u64 {

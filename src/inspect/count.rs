@@ -4,7 +4,7 @@ use super::CONFIG;
 use super::reader::Reader;
 use crate::backends::hub_cache::SnapshotError;
 use crate::count::ParameterCount;
-use crate::count::{Classifier, CountBreakdown, Counter, ModelConfig, needs_config};
+use crate::count::{Classifier, Configs, CountBreakdown, MergingCounter, needs_config};
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderError, SafetensorsFileHeader};
 use crate::formats::{RepoPath, TensorInfo};
@@ -29,10 +29,10 @@ impl Reader {
     pub(super) fn tally(
         &self,
         files: &[File<'_>],
-        config: Option<&ModelConfig>,
+        config: Option<&Configs>,
     ) -> Result<(ParameterCount, CountBreakdown), Error> {
         let rules = Classifier::new(config, tensors(files));
-        let mut tally = Counter::default();
+        let mut tally = MergingCounter::default();
         for (path, header) in files {
             for (name, info) in header.tensors() {
                 tally.add(&rules, name, &info).ok_or_else(|| Error::Header {
@@ -79,8 +79,10 @@ impl Reader {
 }
 
 /// What a count goes by, if the configuration is one.
-pub(super) fn usable(json: &[u8], findings: &mut Vec<Finding>) -> Option<ModelConfig> {
-    ModelConfig::from_json(json).map_err(|error| findings.push(passed_over(error.to_string()))).ok()
+pub(super) fn usable(json: &[u8], findings: &mut Vec<Finding>) -> Option<Configs> {
+    Configs::from_config_json(json)
+        .map_err(|error| findings.push(passed_over(error.to_string())))
+        .ok()
 }
 
 fn passed_over(message: String) -> Finding {

@@ -3,13 +3,12 @@
 use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::OnceCell;
 
 use super::Reader;
 use crate::backends::Pieces;
-use crate::count::{Classifier, Counter, ModelConfig, needs_config};
+use crate::count::{Classifier, Configs, MergingCounter, needs_config};
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderError, HeaderOutline, IndexOutline, Sink};
 use crate::formats::{RepoPath, TensorInfo};
@@ -19,40 +18,25 @@ use crate::report::CountReport;
 use crate::report::{Finding, agreement};
 
 /// The configuration with what is odd about it.
-type Config = (Option<Arc<ModelConfig>>, Vec<Finding>);
+type Config = (Option<Arc<Configs>>, Vec<Finding>);
 
 /// What the files of a call have in common.
 #[derive(Default)]
 struct Common {
     /// Known once one of the headers has called for it.
     config: OnceCell<Config>,
-    /// Bytes of the headers that are kept in case that others call for it.
-    kept: AtomicUsize,
 }
-
-/// The most bytes of headers that are kept.
-const MOST_KEPT: usize = 4 << 20;
 
 /// What a header amounts to.
 struct Counted {
     outline: HeaderOutline,
-    tally: Counter,
-    basis: Basis,
-}
-
-/// What a header was counted by.
-enum Basis {
-    /// The configuration.
-    Config,
-    /// Itself alone. It is kept, as far as there is room, with the size of its file: the configuration
-    /// that another calls for may change its count.
-    Header(Option<(Arc<Vec<u8>>, u64)>),
+    tally: MergingCounter,
 }
 
 /// Why counting has come to an end.
 pub(in crate::inspect) enum Stop {
     /// It takes the names of all tensors side by side: because of the rules for them, because index and
-    /// headers disagree and it is to be said where, or for more than was kept.
+    /// headers disagree and it is to be said where.
     NeedsNames,
     Failed(Error),
 }
@@ -129,11 +113,8 @@ impl Reader {
         let (text, by_itself) = (Arc::clone(&json), None);
         let counted =
             spawn_blocking_if_large(json.len(), move || count(&text, file_size, by_itself));
-        let (mut counted, calls) = counted.await.map_err(wrong)?;
+        let (counted, calls) = counted.await.map_err(wrong)?;
         if !calls {
-            let kept = common.kept.fetch_add(json.len(), Ordering::Relaxed);
-            let kept = (kept + json.len() <= MOST_KEPT).then_some((json, file_size));
-            counted.basis = Basis::Header(kept);
             return Ok(counted);
         }
         let (config, _) = common.config.get_or_try_init(|| self.config_for_counts()).await?;
@@ -153,7 +134,7 @@ impl Reader {
         Ok((config.map(Arc::new), findings))
     }
 
-    /// The sum over all files; `None` if it leaves 64 bits, or takes more than was kept.
+    /// The sum over all files; `None` if it leaves 64 bits.
     fn counts(
         self,
         paths: Vec<RepoPath>,
@@ -163,17 +144,11 @@ impl Reader {
     ) -> Option<CountReport> {
         let (config, odd) = config.unwrap_or_default();
         let rules = Classifier::by(config.as_deref());
-        let (mut tally, mut file_bytes, mut tensor_bytes) = (Counter::default(), 0_u64, 0_u64);
-        for Counted { outline, tally: mut counted, basis, .. } in counted {
+        let (mut tally, mut file_bytes, mut tensor_bytes) =
+            (MergingCounter::default(), 0_u64, 0_u64);
+        for Counted { outline, tally: counted, .. } in counted {
             file_bytes = file_bytes.saturating_add(outline.file_size());
             tensor_bytes = tensor_bytes.saturating_add(outline.data_length());
-            // Which layers only draft tokens is told by the configuration alone.
-            if rules.sets_layers_apart()
-                && let Basis::Header(kept) = basis
-            {
-                let (json, file_size) = kept?;
-                counted = count(&json, file_size, config.as_deref()).ok()?.0.tally;
-            }
             tally.merge(counted)?;
         }
         let mut findings: Vec<_> =
@@ -187,7 +162,7 @@ impl Reader {
 /// Takes tensors and keeps sums.
 struct Sums<'a> {
     rules: Classifier<'a>,
-    tally: Counter,
+    tally: MergingCounter,
     calls: bool,
 }
 
@@ -203,15 +178,14 @@ impl Sink for Sums<'_> {
 fn count(
     json: &[u8],
     file_size: u64,
-    config: Option<&ModelConfig>,
+    config: Option<&Configs>,
 ) -> Result<(Counted, bool), HeaderError> {
     let (outline, sums) = HeaderOutline::scan(json, || Sums {
         rules: Classifier::by(config),
-        tally: Counter::default(),
+        tally: MergingCounter::default(),
         calls: false,
     })?;
     outline.check_file_size(json, file_size)?;
     let Sums { tally, calls, .. } = sums;
-    let basis = config.map_or(Basis::Header(None), |_| Basis::Config);
-    Ok((Counted { outline, tally, basis }, calls))
+    Ok((Counted { outline, tally }, calls))
 }

@@ -67,7 +67,7 @@ fn bits(group: &Object<'_>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use crate::count::ModelConfig;
+    use crate::count::Configs;
     use crate::count::methods::cases::check;
     use crate::formats::Dtype;
 
@@ -123,7 +123,7 @@ mod tests {
                 let group = |n| format!(r#""g{n}":{{"targets":[{targets}]}}"#);
                 let groups = (0..groups).map(group).collect::<Vec<_>>().join(",");
                 let config = config(&format!(r#""config_groups":{{{groups}}}"#));
-                assert_eq!(ModelConfig::from_json(config.as_bytes()).is_ok(), is_ok);
+                assert_eq!(Configs::from_config_json(config.as_bytes()).is_ok(), is_ok);
             }
         }
     }

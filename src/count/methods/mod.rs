@@ -73,7 +73,7 @@ impl Method {
 /// What rules are tried out with: a configuration, a tensor, what it is.
 #[cfg(test)]
 pub(super) mod cases {
-    use crate::count::{Classifier, ModelConfig};
+    use crate::count::{Classifier, Configs};
     use crate::formats::{Dtype, TensorInfo};
 
     /// Name, dtype, and the reason in words.
@@ -87,7 +87,7 @@ pub(super) mod cases {
                 (*name, TensorInfo { dtype: dtype.clone(), shape, data_offsets: (0, 0) })
             })
             .collect();
-        let config = ModelConfig::from_json(config.as_bytes()).unwrap();
+        let config = Configs::from_config_json(config.as_bytes()).unwrap();
         let rules =
             Classifier::new(Some(&config), tensors.iter().map(|(name, info)| (*name, info)));
         for ((name, info), (_, dtype, expected)) in tensors.iter().zip(cases) {

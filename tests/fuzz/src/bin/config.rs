@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hf_meta::count::{ModelConfig, Classifier, Counter, needs_config};
+use hf_meta::count::{Configs, Classifier, Counter, needs_config};
 use hf_meta::{SafetensorsFileHeader, TensorInfo};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +24,7 @@ const PACKED: [&str; 9] = [
 const PLAIN: [&str; 4] = ["w.weight BF16", "w.bias F32", "h.0.attn.weight F8_E4M3", "ids I64"];
 
 fuzz_target!(|json: &[u8]| {
-    let config = match ModelConfig::from_json(json) {
+    let config = match Configs::from_config_json(json) {
         Ok(config) => config,
         Err(error) => return check_messages(&error),
     };
@@ -53,7 +53,7 @@ fn tensors(header: &SafetensorsFileHeader) -> impl Iterator<Item = (&str, Tensor
     header.tensors()
 }
 
-fn count(config: Option<&ModelConfig>, header: &SafetensorsFileHeader) -> u64 {
+fn count(config: Option<&Configs>, header: &SafetensorsFileHeader) -> u64 {
     let rules = Classifier::new(config, tensors(header));
     let mut tally = Counter::default();
     for (name, info) in tensors(header) {
@@ -63,7 +63,7 @@ fn count(config: Option<&ModelConfig>, header: &SafetensorsFileHeader) -> u64 {
 }
 
 /// Groups add up to the count, no element holds more than 32 parameters, and experts are a part.
-fn check_sums(config: &ModelConfig, header: &SafetensorsFileHeader) {
+fn check_sums(config: &Configs, header: &SafetensorsFileHeader) {
     let rules = Classifier::new(Some(config), tensors(header));
     let mut tally = Counter::default();
     for (name, info) in tensors(header) {
