@@ -1,4 +1,4 @@
-//! Colours, by the names of shields.io or by their digits.
+//! Colours, written as names of shields.io or as hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,7 @@ use thiserror::Error;
 
 use crate::formats::clip;
 
-/// The colours that shields.io has names for, as of version 6.0 of its `badge-maker`, and its other
-/// names for them.
+/// The named colours of shields.io with their aliases, as of version 6.0 of its `badge-maker`.
 const NAMED: [(&str, [u8; 3]); 16] = [
     ("brightgreen", [0x44, 0xbb, 0x00]),
     ("green", [0x67, 0xac, 0x09]),
@@ -34,7 +33,7 @@ const NAMED: [(&str, [u8; 3]); 16] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Color([u8; 3]);
 
-/// A text that is not a colour.
+/// The error for a text that is not a colour.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{text}` is neither a colour of shields.io nor three or six hexadecimal digits")]
 pub struct ColorError {
@@ -42,13 +41,13 @@ pub struct ColorError {
 }
 
 impl Color {
-    /// What a message stands on.
+    /// The default background of a message.
     pub const BLUE: Self = Self([0x00, 0x7e, 0xc6]);
-    /// What a label stands on.
+    /// The background of a label.
     pub const GREY: Self = Self([0x55, 0x55, 0x55]);
-    /// What the reason for a missing figure stands on.
+    /// The background of a placeholder.
     pub const LIGHT_GREY: Self = Self([0x93, 0x93, 0x93]);
-    /// What a label stands on where the page is dark.
+    /// The background of a label on a dark page.
     pub(super) const DARK_GREY: Self = Self([0x30, 0x36, 0x3d]);
 }
 
@@ -63,7 +62,7 @@ impl FromStr for Color {
     }
 }
 
-/// Six digits, or three of which each stands for two.
+/// Parses six hexadecimal digits, or three digits that are each doubled.
 fn digits(text: &str) -> Option<[u8; 3]> {
     let digit = |at| char::to_digit(char::from(*text.as_bytes().get(at)?), 16);
     let pair = |high, low| u8::try_from((digit(high)? << 4) | digit(low)?).ok();
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_digits() {
+    fn colours_are_parsed_from_names_and_digits() {
         let cases = [
             ("blue", Some(Color::BLUE)),
             ("Blue", Some(Color::BLUE)),

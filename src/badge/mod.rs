@@ -1,43 +1,54 @@
-//! Badges: a label and a message, as a picture and as JSON for [shields.io].
+//! Badges: a label and a message, drawn as SVG or written as JSON for [shields.io].
 //!
-//! Everything here is pure. The pictures are those of shields.io in its five styles, to the byte but
-//! for a dark theme that we add, and made by the [`shields`] crate, which has the widths of the fonts.
+//! This module does no I/O. The [`shields`] crate draws the five styles of shields.io byte for byte;
+//! the dark theme is an addition of this module.
 //!
-//! ```
-//! use hf_meta::badge::{Badge, BadgeOptions, Style};
-//!
-//! let badge = Badge::new("params", "176B");
-//! let look = BadgeOptions { style: Style::ForTheBadge, ..BadgeOptions::default() };
-//! assert!(badge.svg(&look).contains("<title>PARAMS: 176B</title>"));
-//! ```
+//! - [`Badge`] holds the texts, [`BadgeOptions`] the appearance.
+//! - [`Metric`] selects the property of a checkpoint to show; [`MetricValues`] holds the values of all
+//!   metrics. A new metric is one variant of [`Metric`] and one arm in [`MetricValues::badge`].
 //!
 //! [shields.io]: https://shields.io
 //! [`shields`]: https://docs.rs/shields
 
-mod choice;
+mod choices;
 mod color;
-mod endpoint;
-mod figures;
-mod look;
+mod metric_values;
+mod options;
+mod shields_endpoint;
 mod svg;
 
-pub use choice::{Logo, Show, Style, Theme, UnknownChoice};
+pub use choices::{Logo, Metric, Style, Theme, UnknownChoice};
 pub use color::{Color, ColorError};
-pub use endpoint::ShieldsEndpoint;
-pub use figures::Figures;
-pub use look::BadgeOptions;
+pub use metric_values::MetricValues;
+pub use options::BadgeOptions;
+pub use shields_endpoint::ShieldsEndpoint;
 
 #[cfg(feature = "client")]
 use crate::error::Error;
 use crate::report::SafetensorsParseFromRepo;
 use crate::report::text::escape;
 
-/// The most characters of a label or a message that are shown.
-const LONGEST: usize = 64;
+/// The maximum length of a rendered label or message, in characters.
+const MAX_TEXT_LENGTH: usize = 64;
 
-/// What a badge says, whatever it looks like.
+/// The texts of a badge, and the default background of its message.
 ///
-/// Its texts may hold anything: they are bounded and made harmless where the badge is rendered.
+/// The texts may contain anything, for example text from a file on the Hub. Rendering makes control
+/// characters visible, escapes markup and cuts long texts.
+///
+/// ```
+/// use hf_meta::badge::{Badge, BadgeOptions, Metric, Style};
+///
+/// let badge = Badge::new("params", "176B");
+/// let options = BadgeOptions { style: Style::ForTheBadge, ..BadgeOptions::default() };
+/// assert!(badge.svg(&options).contains("<title>PARAMS: 176B</title>"));
+///
+/// let json = badge.shields_endpoint(&options);
+/// assert_eq!(json.style, Some("for-the-badge"));
+///
+/// let placeholder = Badge::placeholder(Metric::Bytes, "not found");
+/// assert_eq!((placeholder.label.as_str(), placeholder.is_placeholder), ("size", true));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Badge {
@@ -45,65 +56,66 @@ pub struct Badge {
     pub label: String,
     /// The text on the right.
     pub message: String,
-    /// The colour behind the message.
+    /// The default background of the message.
     pub color: Color,
-    /// Whether the badge says why there is no figure. Its colour is then not to be changed.
-    pub is_error: bool,
+    /// Set if the message is a reason for a missing value. [`BadgeOptions::color`] is then ignored.
+    pub is_placeholder: bool,
 }
 
 impl Badge {
-    /// A blue badge.
+    /// Creates a badge with a blue message.
     pub fn new(label: impl Into<String>, message: impl Into<String>) -> Self {
         let (label, message) = (label.into(), message.into());
-        Self { label, message, color: Color::BLUE, is_error: false }
+        Self { label, message, color: Color::BLUE, is_placeholder: false }
     }
 
-    /// What is known of a set of weights.
+    /// Creates a badge that shows one metric of a result.
     #[must_use]
-    pub fn of(parsed: &SafetensorsParseFromRepo, show: Show) -> Self {
-        Figures::of(parsed).badge(show).unwrap_or_else(|| Self::without_figure(show, "unknown"))
+    pub fn from_parsed(parsed: &SafetensorsParseFromRepo, metric: Metric) -> Self {
+        let badge = MetricValues::from_parsed(parsed).badge(metric);
+        badge.unwrap_or_else(|| Self::placeholder(metric, "unknown"))
     }
 
-    /// Why nothing is known of a set of weights, in a word or two.
+    /// Creates a placeholder with a short reason for an error, such as `not found`.
     #[cfg(feature = "client")]
     #[must_use]
-    pub fn of_error(error: &Error, show: Show) -> Self {
-        Self::without_figure(show, short_reason(error))
+    pub fn from_error(error: &Error, metric: Metric) -> Self {
+        Self::placeholder(metric, short_reason(error))
     }
 
-    /// A grey badge that gives a reason in place of a figure, such as `pending`.
+    /// Creates a grey badge that shows a reason, such as `pending`, instead of a value.
     #[must_use]
-    pub fn without_figure(show: Show, reason: &str) -> Self {
-        Self { color: Color::LIGHT_GREY, is_error: true, ..Self::new(show.label(), reason) }
+    pub fn placeholder(metric: Metric, reason: &str) -> Self {
+        Self { color: Color::LIGHT_GREY, is_placeholder: true, ..Self::new(metric.label(), reason) }
     }
 
-    /// The label as it is rendered.
-    fn shown_label(&self, look: &BadgeOptions) -> String {
-        shown(look.label.as_deref().unwrap_or(&self.label))
+    fn rendered_label(&self, options: &BadgeOptions) -> String {
+        rendered(options.label.as_deref().unwrap_or(&self.label))
     }
 
-    fn shown_message(&self) -> String {
-        shown(&self.message)
+    fn rendered_message(&self) -> String {
+        rendered(&self.message)
     }
 
-    fn shown_color(&self, look: &BadgeOptions) -> Color {
-        look.color.filter(|_| !self.is_error).unwrap_or(self.color)
+    fn rendered_color(&self, options: &BadgeOptions) -> Color {
+        options.color.filter(|_| !self.is_placeholder).unwrap_or(self.color)
     }
 }
 
-/// A text that fits into a badge: in one line, with nothing hidden in it, and not too long.
-fn shown(text: &str) -> String {
-    // What is shown has at least as many characters as what was given, so the rest cannot matter.
-    let text: String = text.trim_start().chars().take(LONGEST + 1).collect();
+/// Returns a text that fits a badge: on one line, without hidden characters, and not too long.
+fn rendered(text: &str) -> String {
+    // Escaping never makes a text shorter, so nothing after this many characters can be visible.
+    let text: String = text.trim_start().chars().take(MAX_TEXT_LENGTH + 1).collect();
     let text = escape(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_TEXT_LENGTH) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
+/// Returns a reason of one or two words, which fits a badge.
 #[cfg(feature = "client")]
-fn short_reason(error: &Error) -> &'static str {
+pub(crate) fn short_reason(error: &Error) -> &'static str {
     match error {
         Error::RepoNotFound { .. } => "not found",
         Error::RevisionNotFound { .. } => "revision not found",
@@ -141,7 +153,7 @@ mod tests {
     use crate::hub::{ListingError, RepoId, Revision};
 
     #[test]
-    fn texts_are_bounded_and_harmless() {
+    fn rendered_texts_are_bounded_and_have_no_hidden_characters() {
         let cases = [
             ("params", "params"),
             ("", ""),
@@ -152,15 +164,15 @@ mod tests {
             (" \u{feff} ", "\\u{feff}"),
         ];
         for (text, expected) in cases {
-            assert_eq!(shown(text), expected, "{text:?}");
+            assert_eq!(rendered(text), expected, "{text:?}");
         }
-        assert_eq!(shown(&"ß".repeat(LONGEST)), "ß".repeat(LONGEST));
-        assert_eq!(shown(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(LONGEST)));
-        assert_eq!(shown(&"\u{1}".repeat(1_000)).chars().count(), LONGEST + 1);
+        assert_eq!(rendered(&"ß".repeat(MAX_TEXT_LENGTH)), "ß".repeat(MAX_TEXT_LENGTH));
+        assert_eq!(rendered(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(MAX_TEXT_LENGTH)));
+        assert_eq!(rendered(&"\u{1}".repeat(1_000)).chars().count(), MAX_TEXT_LENGTH + 1);
     }
 
     #[test]
-    fn reasons_are_short() {
+    fn every_error_has_a_short_reason() {
         let place = || "org/name".to_owned();
         let repo = || "org/name".parse::<RepoId>().unwrap();
         let cases = [
@@ -184,16 +196,19 @@ mod tests {
             (Error::DeadlineExceeded { limit: Duration::ZERO }, "timed out"),
         ];
         for (error, reason) in cases {
-            let badge = Badge::of_error(&error, Show::Params);
-            assert_eq!((&*badge.message, badge.is_error), (reason, true), "{error}");
+            let badge = Badge::from_error(&error, Metric::Params);
+            assert_eq!((&*badge.message, badge.is_placeholder), (reason, true), "{error}");
         }
     }
 
     #[test]
-    fn errors_stay_grey() {
-        let badge = Badge::without_figure(Show::Bytes, "gated");
-        let look = BadgeOptions { color: Some(Color::BLUE), ..BadgeOptions::default() };
-        assert_eq!((badge.label.as_str(), badge.shown_color(&look)), ("size", Color::LIGHT_GREY));
-        assert_eq!(Badge::new("a", "b").shown_color(&look), Color::BLUE);
+    fn a_placeholder_ignores_a_chosen_colour() {
+        let badge = Badge::placeholder(Metric::Bytes, "gated");
+        let options = BadgeOptions { color: Some(Color::BLUE), ..BadgeOptions::default() };
+        assert_eq!(
+            (badge.label.as_str(), badge.rendered_color(&options)),
+            ("size", Color::LIGHT_GREY)
+        );
+        assert_eq!(Badge::new("a", "b").rendered_color(&options), Color::BLUE);
     }
 }

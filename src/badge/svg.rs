@@ -1,4 +1,4 @@
-//! A badge as a picture.
+//! Badges as SVG pictures.
 
 use shields::{BadgeParams, BadgeStyle, RenderOptions, render_badge_svg_with};
 
@@ -7,48 +7,48 @@ use super::{Badge, BadgeOptions, Color, Logo, Style, Theme};
 /// A face with open hands, drawn for this project.
 const FACE: &str = include_str!("face.svg");
 
-/// What the dark theme makes of the colours of the style `social`: button, bubble, borders, text, and
-/// the relief of the text. In the other styles only the label is darker.
+/// CSS rules that turn the style `social` dark: button, bubble, borders, text and text shadow. The
+/// other styles need one rule, for a darker label.
 const DARK_SOCIAL: &str = r##"[fill="#fcfcfc"]{fill:#21262d}[fill="#fafafa"]{fill:#161b22}[stroke="#fafafa"]{stroke:#161b22}[stroke="#d5d5d5"]{stroke:#3d444d}[fill="#333"]{fill:#e6edf3}[fill="#fff"]{fill:#010409}"##;
 
 impl Badge {
-    /// The badge as SVG.
+    /// Draws the badge as an SVG picture.
     ///
-    /// It is accessible by its title, holds no script and asks for nothing from elsewhere.
+    /// The picture has a title for screen readers, contains no scripts and loads no other files.
     #[must_use]
-    pub fn svg(&self, look: &BadgeOptions) -> String {
-        let (label, message) = (self.shown_label(look), self.shown_message());
-        let color = format!("#{}", self.shown_color(look));
+    pub fn svg(&self, options: &BadgeOptions) -> String {
+        let (label, message) = (self.rendered_label(options), self.rendered_message());
+        let color = format!("#{}", self.rendered_color(options));
         let grey = format!("#{}", Color::GREY);
-        let is_social = look.style == Style::Social;
+        let is_social = options.style == Style::Social;
         let params = BadgeParams {
-            style: look.style.into(),
-            // Without a label there is nothing to stand on a colour.
+            style: options.style.into(),
+            // An empty label has no background.
             label_color: Some(grey.as_str()).filter(|_| !label.is_empty() && !is_social),
             message_color: Some(if is_social { "" } else { &color }),
-            logo: (look.logo == Logo::HuggingFace).then_some(FACE.trim_end()),
+            logo: (options.logo == Logo::HuggingFace).then_some(FACE.trim_end()),
             ..BadgeParams::new(&label, &message)
         };
         let svg = render_badge_svg_with(&params, &RenderOptions::default());
-        match look.theme {
+        match options.theme {
             Theme::Light => svg,
-            Theme::Dark => with_rules(&svg, &dark(look.style)),
+            Theme::Dark => with_rules(&svg, &dark_rules(options.style)),
             Theme::Auto => {
-                let rules = dark(look.style);
+                let rules = dark_rules(options.style);
                 with_rules(&svg, &format!("@media(prefers-color-scheme:dark){{{rules}}}"))
             }
         }
     }
 }
 
-fn dark(style: Style) -> String {
+fn dark_rules(style: Style) -> String {
     match style {
         Style::Social => DARK_SOCIAL.to_owned(),
         _ => format!(r##"[fill="#{}"]{{fill:#{}}}"##, Color::GREY, Color::DARK_GREY),
     }
 }
 
-/// The picture with CSS after its title. Texts in it are escaped, so the first end of a title is its.
+/// Inserts CSS rules after the title. Texts are escaped, so the first `</title>` ends the title.
 fn with_rules(svg: &str, rules: &str) -> String {
     const END: &str = "</title>";
     match svg.split_once(END) {

@@ -1,4 +1,4 @@
-//! `hf-meta badge`: a figure of a repository as a picture for its page.
+//! `hf-meta badge`: a badge for the page of a repository.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
-use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Show, Style, Theme, UnknownChoice};
+use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 
 use super::repo_arg::RepoArg;
 use super::report::{self, Outcome};
 use super::session::{Place, Session};
 
-/// Draw a badge with a figure of a repository
+/// Draw a badge for a repository
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
-    /// Repository on the Hub, URL, or local file or folder, as without a command
+    /// Repository on the Hub, URL, or local file or folder
     #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
     repo: String,
 
     #[command(flatten)]
     place: Place,
 
-    /// File to write, in place of stdout
+    /// Write to this file instead of stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -30,32 +30,32 @@ pub(crate) struct BadgeArgs {
     #[arg(long, short)]
     json: bool,
 
-    #[arg(long, value_name = "FIGURE", default_value_t, value_parser = choice::<Show>(Show::NAMES))]
-    #[arg(help = "What to show")]
-    show: Show,
+    #[arg(long, value_name = "METRIC", default_value_t, value_parser = choice::<Metric>(Metric::NAMES))]
+    #[arg(help = "Property to show")]
+    show: Metric,
 
     #[arg(long, value_name = "STYLE", default_value_t, value_parser = choice::<Style>(Style::NAMES))]
-    #[arg(help = "One of the styles of shields.io")]
+    #[arg(help = "Style of shields.io")]
     style: Style,
 
     #[arg(long, value_name = "THEME", default_value_t, value_parser = choice::<Theme>(Theme::NAMES))]
-    #[arg(help = "The page it is for; `auto` suits both")]
+    #[arg(help = "Background of the page; `auto` follows the color scheme of the viewer")]
     theme: Theme,
 
     #[arg(long, value_name = "LOGO", default_value_t, value_parser = choice::<Logo>(Logo::NAMES))]
-    #[arg(help = "A mark before the label")]
+    #[arg(help = "Logo to the left of the label")]
     logo: Logo,
 
-    /// Text on the left, in place of the name of the figure; it may be empty
+    /// Text on the left instead of the name of the metric; may be empty
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
 
-    /// Colour behind the figure: one that shields.io has a name for, or hexadecimal digits
+    /// Background of the value: a color name of shields.io, or three or six hexadecimal digits
     #[arg(long, value_name = "COLOR")]
     color: Option<Color>,
 }
 
-/// Takes these names and nothing else.
+/// Returns a parser that accepts one of these names.
 fn choice<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: Clone + FromStr<Err = UnknownChoice> + Send + Sync + 'static,
@@ -68,7 +68,7 @@ pub(crate) async fn run(args: &BadgeArgs, session: &Session) -> io::Result<Outco
     let call = |model: hf_meta::Model| async move { model.parse_safetensors_metadata().await };
     let (report, outcome) = match session.read(&asked, &args.place, call).await? {
         Ok(parsed) => {
-            write(args, &render(args, &Badge::of(&parsed, args.show))?)?;
+            write(args, &render(args, &Badge::from_parsed(&parsed, args.show))?)?;
             (report::findings(&asked, &parsed.facts().findings), Outcome::Fine)
         }
         Err(error) => {
@@ -82,9 +82,12 @@ pub(crate) async fn run(args: &BadgeArgs, session: &Session) -> io::Result<Outco
 
 fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
     let BadgeArgs { style, theme, logo, color, .. } = *args;
-    let look = BadgeOptions { style, theme, logo, color, label: args.label.clone() };
-    let text =
-        if args.json { serde_json::to_string(&badge.endpoint(&look))? } else { badge.svg(&look) };
+    let options = BadgeOptions { style, theme, logo, color, label: args.label.clone() };
+    let text = if args.json {
+        serde_json::to_string(&badge.shields_endpoint(&options))?
+    } else {
+        badge.svg(&options)
+    };
     Ok(text + "\n")
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::badge::Figures;
+use crate::badge::MetricValues;
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
 use crate::report::SafetensorsParseFromRepo;
@@ -24,10 +24,10 @@ const LONGEST_STALE: Duration = Duration::from_secs(24 * 3_600);
 /// What a look at a place has told.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Figures that we have read and checked.
+    /// MetricValues that we have read and checked.
     Read(Box<Read>),
     /// The figures that the Hub gives for weights that are closed to us.
-    Claimed { figures: Figures, error: Arc<Error> },
+    Claimed { figures: MetricValues, error: Arc<Error> },
     /// Why there are none.
     Failed { error: Arc<Error> },
     /// The sets of weights that are there; `None` where files cannot be listed.
@@ -38,7 +38,7 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Read {
     /// For badges.
-    pub(super) figures: Figures,
+    pub(super) figures: MetricValues,
     /// For programs: JSON.
     pub(super) summary: Bytes,
     /// For the page.
@@ -58,7 +58,7 @@ impl Answer {
         // Only figures and texts, which always can be written as JSON.
         let summary = serde_json::to_vec(&Summary(parsed)).unwrap_or_default();
         let summary = summary.into_boxed_slice().into();
-        let (figures, found) = (Figures::of(parsed), Found::of(parsed));
+        let (figures, found) = (MetricValues::from_parsed(parsed), Found::of(parsed));
         Self::Read(Box::new(Read { figures, summary, found }))
     }
 

@@ -13,7 +13,7 @@ use super::lookup::Lookup;
 use super::place::{Place, Query};
 use super::respond::{Answered, Caching};
 use super::state::State as Service;
-use crate::badge::Figures;
+use crate::badge::MetricValues;
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
 
@@ -79,7 +79,7 @@ fn shown(answer: &Answer, caching: Caching) -> Answered {
 }
 
 /// An error by its own words. Its causes are for the operator, and are in the log.
-fn failed(error: &Error, claim: Option<&Figures>, caching: Caching) -> Answered {
+fn failed(error: &Error, claim: Option<&MetricValues>, caching: Caching) -> Answered {
     let (status, code) = match error {
         Error::SeveralSets { .. } => (StatusCode::MULTIPLE_CHOICES, "severalSets"),
         Error::NoSafetensors { .. } => (StatusCode::NOT_FOUND, "noSafetensors"),

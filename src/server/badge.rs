@@ -13,7 +13,7 @@ use super::lookup::Lookup;
 use super::place::{Place, Query};
 use super::respond::{Answered, Caching};
 use super::state::State as Service;
-use crate::badge::{Badge, BadgeOptions, Show};
+use crate::badge::{Badge, BadgeOptions, Metric};
 
 /// How long a reason for a missing figure may be given by others.
 const FAILURE: Caching = Caching::Briefly(Duration::from_secs(60));
@@ -57,10 +57,10 @@ async fn find(
     service: &Service,
     name: &str,
     query: &Query<'_>,
-    show: Show,
+    show: Metric,
     client: IpAddr,
 ) -> (Badge, Caching) {
-    let without = |reason: &str| Badge::without_figure(show, reason);
+    let without = |reason: &str| Badge::placeholder(show, reason);
     let place = match Place::parse(name, query) {
         Ok(place) => place,
         Err(bad) => return (without(&bad.to_string()), FAILURE),
@@ -75,25 +75,25 @@ async fn find(
     }
 }
 
-fn shown(answer: &Answer, show: Show, caching: Caching) -> (Badge, Caching) {
-    let unknown = || Badge::without_figure(show, "unknown");
+fn shown(answer: &Answer, show: Metric, caching: Caching) -> (Badge, Caching) {
+    let unknown = || Badge::placeholder(show, "unknown");
     match answer {
         Answer::Read(read) => (read.figures.badge(show).unwrap_or_else(unknown), caching),
         Answer::Claimed { figures, error } => {
-            let reason = || Badge::of_error(error, show);
+            let reason = || Badge::from_error(error, show);
             (figures.badge(show).unwrap_or_else(reason), FAILURE)
         }
         Answer::Failed { error } if answer.is_retryable() => {
-            (Badge::of_error(error, show), PASSING)
+            (Badge::from_error(error, show), PASSING)
         }
-        Answer::Failed { error } => (Badge::of_error(error, show), FAILURE),
+        Answer::Failed { error } => (Badge::from_error(error, show), FAILURE),
         // Of no place that is asked for here.
         Answer::Listed(_) => (unknown(), FAILURE),
     }
 }
 
 fn endpoint(badge: &Badge, look: &BadgeOptions, caching: Caching) -> Vec<u8> {
-    let mut endpoint = badge.endpoint(look);
+    let mut endpoint = badge.shields_endpoint(look);
     endpoint.cache_seconds = Some(caching.seconds());
     // Texts and numbers, which always can be written as JSON.
     serde_json::to_vec(&endpoint).unwrap_or_default()

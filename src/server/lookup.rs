@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::answer::{Answer, Known};
 use super::metrics::{Metrics, Source};
 use super::place::Place;
-use crate::badge::Figures;
+use crate::badge::MetricValues;
 use crate::client::Client;
 use crate::error::Error;
 use crate::formats::chain;
@@ -196,7 +196,7 @@ impl Lookups {
         if matches!(error, Error::Gated { .. })
             && let Ok(Some(claim)) = model.hub_reported_count().await
         {
-            let figures = Figures::claimed(claim.parameters, claim.total);
+            let figures = MetricValues::from_unverified(claim.parameters, claim.total);
             return Answer::Claimed { figures, error: logged(place, error) };
         }
         Answer::Failed { error: logged(place, error) }

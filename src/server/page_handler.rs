@@ -13,7 +13,7 @@ use super::lookup::Lookup;
 use super::place::{Place, Query};
 use super::respond::{Answered, Caching};
 use super::state::State as Service;
-use crate::badge::{BadgeOptions, Show};
+use crate::badge::{BadgeOptions, Metric};
 use crate::error::Error;
 use crate::server::page::{self, Beside, Found, Others, Outcome, Sets, Shown, Site};
 
@@ -41,7 +41,7 @@ async fn found(
 ) -> String {
     // A form sends its empty fields, too.
     let look = BadgeOptions::from_query(query.pairs().filter(|(_, value)| !value.is_empty()));
-    let show: Show = query.get("show").and_then(|show| show.parse().ok()).unwrap_or_default();
+    let show: Metric = query.get("show").and_then(|show| show.parse().ok()).unwrap_or_default();
     let nothing = Shown {
         asked,
         repo: None,

@@ -1,6 +1,6 @@
-//! Badges: what they say, and that they are well-formed whatever they say.
+//! The texts of badges, and valid SVG and JSON for any text.
 
-use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Show, Style, Theme};
+use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme};
 use proptest::prelude::*;
 use proptest::sample::select;
 use roxmltree::Document;
@@ -14,8 +14,7 @@ fn styles() -> impl Iterator<Item = BadgeOptions> {
     Style::ALL.iter().map(|&style| BadgeOptions { style, ..BadgeOptions::default() })
 }
 
-/// The names and attributes of all elements, without what depends on the length of the texts, and the
-/// texts.
+/// Returns the names of all elements with their attribute names, and all texts.
 fn parts(svg: &str) -> (Vec<String>, Vec<String>) {
     let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
     let elements = document.descendants().filter(roxmltree::Node::is_element);
@@ -30,27 +29,30 @@ fn parts(svg: &str) -> (Vec<String>, Vec<String>) {
 #[test]
 fn pictures_in_every_style() {
     let badge = Badge::new("params", "1.03T (A32B)");
-    let pictures = styles().flat_map(|look| {
+    let pictures = styles().flat_map(|options| {
         let full = BadgeOptions {
             theme: Theme::Dark,
             logo: Logo::HuggingFace,
             color: "brightgreen".parse().ok(),
-            ..look.clone()
+            ..options.clone()
         };
-        let alone =
-            BadgeOptions { label: Some(String::new()), color: "fc3".parse().ok(), ..look.clone() };
-        let auto = BadgeOptions { theme: Theme::Auto, ..look.clone() };
-        [look, full, alone, auto].map(|look| badge.svg(&look))
+        let alone = BadgeOptions {
+            label: Some(String::new()),
+            color: "fc3".parse().ok(),
+            ..options.clone()
+        };
+        let auto = BadgeOptions { theme: Theme::Auto, ..options.clone() };
+        [options, full, alone, auto].map(|options| badge.svg(&options))
     });
     insta::assert_snapshot!(pictures.collect::<Vec<_>>().join("\n"));
 }
 
 #[tokio::test]
-async fn what_is_said_of_bloom() {
+async fn the_badges_of_bloom_show_every_metric() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
-    let said = Show::ALL.iter().map(|&show| {
-        let badge = Badge::of(&parsed, show);
+    let texts = Metric::ALL.iter().map(|&metric| {
+        let badge = Badge::from_parsed(&parsed, metric);
         format!("{} | {}", badge.label, badge.message)
     });
     let expected = [
@@ -61,23 +63,26 @@ async fn what_is_said_of_bloom() {
         "tensors | 845",
         "shards | 72",
     ];
-    assert_eq!(said.collect::<Vec<_>>(), expected);
+    assert_eq!(texts.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]
-async fn pictures_of_the_readme() {
+async fn the_pictures_of_the_readme_are_up_to_date() {
     let hub = support::fixtures_hub();
-    let badge = Badge::of(&support::parse(&hub, "bigscience/bloom").await.unwrap(), Show::Params);
-    for look in styles() {
-        let look = BadgeOptions { logo: Logo::HuggingFace, ..look };
+    let badge = Badge::from_parsed(
+        &support::parse(&hub, "bigscience/bloom").await.unwrap(),
+        Metric::Params,
+    );
+    for options in styles() {
+        let options = BadgeOptions { logo: Logo::HuggingFace, ..options };
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/badges");
-        let drawn = std::fs::read_to_string(format!("{folder}/{}.svg", look.style)).unwrap();
-        assert_eq!(drawn.trim_end(), badge.svg(&look), "draw it again by `hf-meta badge`");
+        let drawn = std::fs::read_to_string(format!("{folder}/{}.svg", options.style)).unwrap();
+        assert_eq!(drawn.trim_end(), badge.svg(&options), "draw it again by `hf-meta badge`");
     }
 }
 
 #[tokio::test]
-async fn reasons_for_a_missing_figure() {
+async fn a_badge_of_an_error_shows_a_short_reason() {
     let hub = LocalHub::builder()
         .repo(Repo::new("org/empty"))
         .repo(Repo::new("org/bad").file("model.safetensors", File::from_bytes("")))
@@ -97,27 +102,27 @@ async fn reasons_for_a_missing_figure() {
     ];
     for (model, reason) in cases {
         let error = model.parse_safetensors_metadata().await.unwrap_err();
-        let badge = Badge::of_error(&error, Show::Params);
-        assert_eq!(badge, Badge::without_figure(Show::Params, reason), "{error}");
+        let badge = Badge::from_error(&error, Metric::Params);
+        assert_eq!(badge, Badge::placeholder(Metric::Params, reason), "{error}");
     }
 }
 
 #[test]
-fn json_for_shields_io() {
+fn a_badge_serializes_to_the_json_of_shields_io() {
     let badge = Badge::new("params", "176B");
-    let plain = json!(badge.endpoint(&BadgeOptions::default()));
+    let plain = json!(badge.shields_endpoint(&BadgeOptions::default()));
     let expected = json!({
         "schemaVersion": 1, "label": "params", "message": "176B", "color": "007ec6"
     });
     assert_eq!(plain, expected);
-    let look = BadgeOptions::from_query([
+    let options = BadgeOptions::from_query([
         ("style", "social"),
         ("theme", "dark"),
         ("logo", "huggingface"),
         ("label", "a\u{202e}b"),
         ("color", "red"),
     ]);
-    let error = json!(Badge::without_figure(Show::Params, "gated").endpoint(&look));
+    let error = json!(Badge::placeholder(Metric::Params, "gated").shields_endpoint(&options));
     let expected = json!({
         "schemaVersion": 1, "label": "a\\u{202e}b", "message": "gated", "color": "939393",
         "labelColor": "30363d", "isError": true, "namedLogo": "huggingface", "style": "social"
@@ -125,7 +130,7 @@ fn json_for_shields_io() {
     assert_eq!(error, expected);
 }
 
-fn look() -> impl Strategy<Value = BadgeOptions> {
+fn options() -> impl Strategy<Value = BadgeOptions> {
     let names = (select(Style::ALL), select(Theme::ALL), select(Logo::ALL));
     let label = proptest::option::of(any::<String>());
     let color = proptest::option::of("[0-9a-f]{6}");
@@ -138,16 +143,15 @@ fn look() -> impl Strategy<Value = BadgeOptions> {
 proptest! {
     #![proptest_config(config(2_000))]
 
-    /// No text adds an element or an attribute, or is anything but text.
     #[test]
-    fn any_text_is_only_text(message in any::<String>(), look in look()) {
+    fn no_text_adds_an_element_or_an_attribute(message in any::<String>(), options in options()) {
         let message = format!("m{message}");
-        let svg = Badge::new("label", &message).svg(&look);
-        let json: Value = json!(Badge::new("label", &message).endpoint(&look));
+        let svg = Badge::new("label", &message).svg(&options);
+        let json: Value = json!(Badge::new("label", &message).shields_endpoint(&options));
         let (elements, texts) = parts(&svg);
         let shown = |key: &str| {
             let text = json[key].as_str().unwrap();
-            match look.style {
+            match options.style {
                 Style::ForTheBadge => text.to_uppercase(),
                 _ => text.to_owned(),
             }
@@ -155,7 +159,7 @@ proptest! {
         prop_assert!(texts.contains(&shown("message")), "{svg}");
         prop_assert!(json["message"].as_str().unwrap().chars().count() <= 65);
         let label = Some(if shown("label").is_empty() { "" } else { "a" }.to_owned());
-        let plain = Badge::new("", "a").svg(&BadgeOptions { label, ..look });
+        let plain = Badge::new("", "a").svg(&BadgeOptions { label, ..options });
         prop_assert_eq!(elements, parts(&plain).0);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::modules::largest;
 use super::rows::{Row, Rows};
 use super::sets::Sets;
-use crate::badge::Figures;
+use crate::badge::MetricValues;
 use crate::count::DtypeCount;
 use crate::formats::RepoPath;
 use crate::hub::CommitSha;
@@ -19,7 +19,7 @@ const MOST_FINDINGS: usize = 10;
 /// What is told of a result: bounded in size, however large the result, but for the paths of its files.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    pub(super) figures: Figures,
+    pub(super) figures: MetricValues,
     pub(crate) commit: Option<CommitSha>,
     pub(super) totals: DtypeCount,
     /// The dtypes, the one of the most bytes first.
@@ -55,7 +55,7 @@ impl Found {
         let files = parsed.files().map(|(path, header)| Row::of_file(path.as_str(), header));
         let findings = facts.findings.iter().take(MOST_FINDINGS);
         Self {
-            figures: Figures::of(parsed),
+            figures: MetricValues::from_parsed(parsed),
             commit: facts.commit.clone(),
             totals: *count.totals(),
             dtypes: Rows::from_rows(dtypes.into_iter()),

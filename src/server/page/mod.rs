@@ -18,7 +18,7 @@ mod tests;
 
 use maud::{DOCTYPE, Markup, html};
 
-use crate::badge::{BadgeOptions, Figures, Show, Theme};
+use crate::badge::{BadgeOptions, Metric, MetricValues, Theme};
 use crate::hub::Endpoint;
 
 pub(crate) use found::{Beside, Found};
@@ -49,7 +49,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) repo: Option<&'a str>,
     pub(crate) revision: Option<&'a str>,
     pub(crate) path: Option<&'a str>,
-    pub(crate) show: Show,
+    pub(crate) show: Metric,
     pub(crate) look: &'a BadgeOptions,
     pub(crate) outcome: Outcome<'a>,
 }
@@ -59,7 +59,7 @@ pub(crate) enum Outcome<'a> {
     /// What is in its weights, and what other weights are there.
     Found(&'a Found, Others),
     /// The Hub's own figures, and why there are no others.
-    Claimed(&'a Figures, &'a str),
+    Claimed(&'a MetricValues, &'a str),
     /// There are several sets of weights, and no name tells which is the model.
     Choice(&'a str, Sets),
     /// Why nothing is known.
@@ -137,7 +137,7 @@ fn header() -> Markup {
 fn form(shown: Option<&Shown<'_>>) -> Markup {
     let default = BadgeOptions::default();
     let look = shown.map_or(&default, |shown| shown.look);
-    let show = shown.map_or_else(Show::default, |shown| shown.show);
+    let show = shown.map_or_else(Metric::default, |shown| shown.show);
     // What was typed, put in order if it named a repo: revision and path have fields of their own.
     let repo = shown.map_or("", |shown| shown.repo.unwrap_or(shown.asked));
     html! {
@@ -147,7 +147,7 @@ fn form(shown: Option<&Shown<'_>>) -> Markup {
                 input #repo name="repo" type="text" required autofocus[shown.is_none()]
                     autocomplete="off" autocapitalize="none" spellcheck="false" maxlength="400"
                     placeholder="org/name" value=(repo);
-                button type="submit" { "Show" }
+                button type="submit" { "Metric" }
             }
             (options(show, look))
             (place(shown.and_then(|shown| shown.revision), shown.and_then(|shown| shown.path)))
@@ -156,11 +156,11 @@ fn form(shown: Option<&Shown<'_>>) -> Markup {
 }
 
 /// What the badge says, and how it looks.
-fn options(show: Show, look: &BadgeOptions) -> Markup {
+fn options(show: Metric, look: &BadgeOptions) -> Markup {
     let color = look.color.map(|color| color.to_string()).unwrap_or_default();
     html! {
         div .options {
-            (select("show", "Figure", Show::NAMES, show.as_str()))
+            (select("show", "Figure", Metric::NAMES, show.as_str()))
             (select("theme", "For pages", Theme::NAMES, look.theme.as_str()))
             (text("label", "Label", 64, show.label(), look.label.as_deref()))
             (text("color", "Colour", 64, "blue", Some(&color)))
@@ -222,7 +222,7 @@ fn footer() -> Markup {
     html! {
         footer {
             p {
-                "Figures are counted from the files, not taken from their descriptions. "
+                "MetricValues are counted from the files, not taken from their descriptions. "
                 "The drawings are in the styles of shields.io."
             }
         }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 
 use super::{Shown, Site};
-use crate::badge::{BadgeOptions, Show};
+use crate::badge::{BadgeOptions, Metric};
 
 /// Parameters of a query that are given.
 type Pairs<'a> = Vec<(&'static str, Cow<'a, str>)>;
@@ -35,12 +35,12 @@ fn place<'a>(revision: Option<&'a str>, path: Option<&'a str>) -> Pairs<'a> {
     given([("revision", revision.map(Cow::from)), ("path", path.map(Cow::from))])
 }
 
-fn figure(show: Show, look: &BadgeOptions) -> Pairs<'_> {
+fn figure(show: Metric, look: &BadgeOptions) -> Pairs<'_> {
     let BadgeOptions { style, theme, logo, label, color } = look;
     let default = BadgeOptions::default();
     let chosen = |is_chosen: bool, name: &'static str| is_chosen.then(|| Cow::from(name));
     given([
-        ("show", chosen(show != Show::default(), show.as_str())),
+        ("show", chosen(show != Metric::default(), show.as_str())),
         ("style", chosen(*style != default.style, style.as_str())),
         ("theme", chosen(*theme != default.theme, theme.as_str())),
         ("logo", chosen(*logo != default.logo, logo.as_str())),

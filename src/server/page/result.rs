@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::found::Found;
 use super::sets::{self, Others};
 use super::{Outcome, Shown, Site, paste, table};
-use crate::badge::{BadgeOptions, Figures, Style, Theme};
+use crate::badge::{BadgeOptions, MetricValues, Style, Theme};
 use crate::report::text::{bytes, counted, escape, short, short_bytes, thousands};
 
 /// What came of what was asked for.
@@ -183,7 +183,7 @@ fn cost(site: &Site<'_>, shown: &Shown<'_>, repo: &str, found: &Found) -> Markup
 }
 
 /// The Hub's own figures.
-fn claim(figures: &Figures) -> Markup {
+fn claim(figures: &MetricValues) -> Markup {
     html! {
         section aria-labelledby="found" {
             h2 #found { "What the Hub says" }

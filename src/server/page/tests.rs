@@ -34,7 +34,10 @@ fn found(text: &str) -> Found {
     let cost =
         FetchStats { requests: 4, bytes_read: 99, bytes_total: 2_000, elapsed: Duration::ZERO };
     Found {
-        figures: Figures { active: Some(40), ..Figures::claimed([(Dtype::from(text), 600)], 600) },
+        figures: MetricValues {
+            active: Some(40),
+            ..MetricValues::from_unverified([(Dtype::from(text), 600)], 600)
+        },
         commit: "0123456789012345678901234567890123456789".parse().ok(),
         totals,
         dtypes: rows(text, &[1_000, 150, 50]),
@@ -63,7 +66,7 @@ fn shown(text: &str, outcome: Outcome<'_>) -> String {
         repo: Some("org/name"),
         revision: Some(text),
         path: Some(text),
-        show: Show::Params,
+        show: Metric::Params,
         look: &look,
         outcome,
     };
@@ -126,7 +129,7 @@ fn texts_to_paste() {
         repo: Some("org/name"),
         revision: Some("refs/pr/1"),
         path: None,
-        show: Show::Bytes,
+        show: Metric::Bytes,
         look: &look,
         outcome: Outcome::Pending,
     };
@@ -161,7 +164,7 @@ fn texts_to_paste() {
         )
     );
     let plain =
-        Shown { revision: None, show: Show::Params, look: &BadgeOptions::default(), ..asked };
+        Shown { revision: None, show: Metric::Params, look: &BadgeOptions::default(), ..asked };
     assert_eq!(paste::badge(&plain, "gpt2", plain.look, "svg"), "badge/gpt2.svg");
     assert_eq!(paste::json(&plain, "gpt2"), "api/models/gpt2");
     assert_eq!(paste::page(&plain, "gpt2", None), "?repo=gpt2");

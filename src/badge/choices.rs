@@ -1,4 +1,4 @@
-//! What can be chosen by name.
+//! Choices with names: metric, style, theme and logo of a badge.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,21 +7,21 @@ use thiserror::Error;
 
 use crate::formats::clip;
 
-/// A text that is not among the names that can be chosen from.
+/// The error for a text that names none of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{text}` is not {what}")]
+#[error("`{text}` is not {expected}")]
 #[non_exhaustive]
 pub struct UnknownChoice {
-    /// The text, cut to 200 characters.
+    /// The unknown text, cut to 200 characters.
     pub text: String,
-    /// What it should have been.
-    pub what: &'static str,
+    /// A noun phrase for the expected choice, such as `a badge style`.
+    pub expected: &'static str,
 }
 
-/// An enum whose variants have names in queries and on the command line.
+/// Defines an enum whose variants have names in queries and on the command line.
 macro_rules! choice {
     (
-        $what:literal
+        $expected:literal
         $(#[$doc:meta])+
         $type:ident { $($(#[$variant_doc:meta])+ $variant:ident = $name:literal,)+ }
     ) => {
@@ -32,13 +32,13 @@ macro_rules! choice {
         }
 
         impl $type {
-            /// All there are, the default first.
+            /// All variants, the default first.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Their names, in the same order.
+            /// The names of all variants, in the order of [`Self::ALL`].
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// The name in a query and on the command line.
+            /// Returns the name used in queries and on the command line.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -53,7 +53,7 @@ macro_rules! choice {
             fn from_str(text: &str) -> Result<Self, UnknownChoice> {
                 match text {
                     $($name => Ok(Self::$variant),)+
-                    _ => Err(UnknownChoice { text: clip(text), what: $what }),
+                    _ => Err(UnknownChoice { text: clip(text), expected: $expected }),
                 }
             }
         }
@@ -67,27 +67,28 @@ macro_rules! choice {
 }
 
 choice! {
-    "something a badge can show"
-    /// What a badge says of a set of weights.
-    Show {
-        /// Parameters, and of a mixture of experts those that are active: `params | 1.03T (A32B)`.
+    "a badge metric"
+    /// The property of a checkpoint that a badge shows.
+    Metric {
+        /// The number of parameters, followed by the active ones in a mixture of experts:
+        /// `params | 1.03T (A32B)`.
         #[default]
         Params = "params",
-        /// Parameters that take part in each token: `active | 32B`.
+        /// The number of parameters that are used for each token: `active | 32B`.
         Active = "active",
-        /// Bytes of all tensors: `size | 352 GB`.
+        /// The size of all tensors in bytes: `size | 352 GB`.
         Bytes = "bytes",
-        /// The dtype that most parameters have, and how many do: `BF16 | 176B`.
+        /// The most common dtype and its number of parameters: `BF16 | 176B`.
         Dtype = "dtype",
-        /// Tensors: `tensors | 845`.
+        /// The number of tensors: `tensors | 845`.
         Tensors = "tensors",
-        /// Files of weights: `shards | 72`.
+        /// The number of weight files: `shards | 72`.
         Shards = "shards",
     }
 }
 
-impl Show {
-    /// What stands on the left where no label was asked for.
+impl Metric {
+    /// Returns the default label of a badge that shows this metric.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -98,47 +99,47 @@ impl Show {
 }
 
 choice! {
-    "a style of badges"
-    /// The styles of shields.io, by its names.
+    "a badge style"
+    /// A badge style of shields.io, under its name there.
     Style {
         /// Rounded corners and a slight gradient.
         #[default]
         Flat = "flat",
         /// Square corners, no gradient.
         FlatSquare = "flat-square",
-        /// Rounded and shining.
+        /// Rounded corners and a glossy gradient.
         Plastic = "plastic",
-        /// Tall, in spaced capitals.
+        /// Tall, with spaced capital letters.
         ForTheBadge = "for-the-badge",
-        /// A button with a bubble beside it.
+        /// A button with a speech bubble to its right.
         Social = "social",
     }
 }
 
 choice! {
-    "a theme of badges"
-    /// The page that a badge is made for.
+    "a badge theme"
+    /// The background that the colours of a badge are chosen for.
     Theme {
-        /// A light page: the colours of shields.io.
+        /// A light page, with the colours of shields.io.
         #[default]
         Light = "light",
         /// A dark page.
         Dark = "dark",
-        /// Whichever the reader prefers. Browsers tell a picture what the page around it uses; some
-        /// tell it what the system prefers instead.
+        /// The colour scheme that the viewer prefers. Most browsers apply the scheme of the
+        /// surrounding page to a picture; some apply the preference of the operating system.
         Auto = "auto",
     }
 }
 
 choice! {
-    "a logo of badges"
-    /// A mark before the label.
+    "a badge logo"
+    /// An optional logo to the left of the label.
     Logo {
-        /// None.
+        /// No logo.
         #[default]
         None = "none",
-        /// A face with open hands, in our own drawing; in the JSON, shields.io is asked for the logo
-        /// that it has under this name.
+        /// A face with open hands. SVG badges use a drawing of this project; JSON badges name the
+        /// logo `huggingface` of shields.io.
         HuggingFace = "huggingface",
     }
 }
@@ -148,13 +149,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn every_name_parses_to_its_variant() {
         assert!(Style::ALL.iter().all(|style| style.as_str().parse() == Ok(*style)));
-        assert!(Show::ALL.iter().all(|show| show.to_string().parse() == Ok(*show)));
-        assert_eq!((Style::default(), Show::default()), (Style::ALL[0], Show::ALL[0]));
+        assert!(Metric::ALL.iter().all(|metric| metric.to_string().parse() == Ok(*metric)));
+        assert_eq!((Style::default(), Metric::default()), (Style::ALL[0], Metric::ALL[0]));
         assert_eq!(
             "Flat".parse::<Style>().map_err(|error| error.to_string()),
-            Err("`Flat` is not a style of badges".to_owned())
+            Err("`Flat` is not a badge style".to_owned())
         );
     }
 }

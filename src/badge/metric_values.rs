@@ -1,0 +1,157 @@
+//! The values of all badge metrics of one checkpoint.
+
+use std::cmp::Reverse;
+
+use super::{Badge, Color, Metric};
+use crate::formats::Dtype;
+use crate::report::SafetensorsParseFromRepo;
+use crate::report::text::{short, short_bytes, thousands};
+
+/// The values of all badge metrics of one checkpoint.
+///
+/// A server keeps these few numbers instead of a whole result and draws every badge from them.
+///
+/// ```
+/// use hf_meta::Dtype;
+/// use hf_meta::badge::{Metric, MetricValues};
+///
+/// let values = MetricValues::from_unverified([(Dtype::BF16, 7_615_616_512)], 7_615_616_512);
+/// let badge = values.badge(Metric::Params).expect("the number of parameters is known");
+/// assert_eq!(badge.message, "7.62B unverified");
+/// assert_eq!(values.badge(Metric::Shards), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MetricValues {
+    /// The number of parameters of each dtype.
+    pub dtypes: Vec<(Dtype, u64)>,
+    /// The number of parameters of all dtypes.
+    pub parameters: u64,
+    /// The number of parameters used for each token; `None` unless the model is a mixture of experts.
+    pub active: Option<u64>,
+    /// The size of all tensors in bytes, if known.
+    pub bytes: Option<u64>,
+    /// The number of tensors, if known.
+    pub tensors: Option<u64>,
+    /// The number of weight files, if known.
+    pub shards: Option<u64>,
+    /// `true` if the values were counted from headers, `false` if they were reported by the Hub. A
+    /// badge marks the latter as `unverified`.
+    pub is_verified: bool,
+}
+
+impl MetricValues {
+    /// Returns the metric values of a result.
+    #[must_use]
+    pub fn from_parsed(parsed: &SafetensorsParseFromRepo) -> Self {
+        let count = parsed.parameter_count();
+        let totals = count.totals();
+        Self {
+            active: parsed.facts().counting.moe.map(|moe| moe.active()),
+            bytes: Some(totals.bytes),
+            tensors: Some(totals.tensors),
+            shards: Some(parsed.files().count() as u64),
+            is_verified: true,
+            ..Self::from_unverified(
+                count.iter().map(|(dtype, count)| (dtype.clone(), count)),
+                count.total(),
+            )
+        }
+    }
+
+    /// Creates metric values from a parameter count that was reported, not counted.
+    pub fn from_unverified(
+        dtypes: impl IntoIterator<Item = (Dtype, u64)>,
+        parameters: u64,
+    ) -> Self {
+        Self {
+            dtypes: dtypes.into_iter().collect(),
+            parameters,
+            active: None,
+            bytes: None,
+            tensors: None,
+            shards: None,
+            is_verified: false,
+        }
+    }
+
+    /// Returns a badge that shows `metric`, or `None` if its value is unknown.
+    #[must_use]
+    pub fn badge(&self, metric: Metric) -> Option<Badge> {
+        let (label, message) = match metric {
+            Metric::Params => (metric.label(), self.parameters()),
+            Metric::Active => (metric.label(), short(self.active.unwrap_or(self.parameters))),
+            Metric::Bytes => (metric.label(), short_bytes(self.bytes?)),
+            Metric::Dtype => self.main_dtype()?,
+            Metric::Tensors => (metric.label(), thousands(self.tensors?)),
+            Metric::Shards => (metric.label(), thousands(self.shards?)),
+        };
+        Some(if self.is_verified {
+            Badge::new(label, message)
+        } else {
+            Badge { color: Color::LIGHT_GREY, ..Badge::new(label, message + " unverified") }
+        })
+    }
+
+    fn parameters(&self) -> String {
+        let all = short(self.parameters);
+        match self.active {
+            Some(active) => format!("{all} (A{})", short(active)),
+            None => all,
+        }
+    }
+
+    /// Returns the most common dtype and a message with its number of parameters. The message adds the
+    /// total (`1.02T of 1.03T`) if it differs after rounding.
+    fn main_dtype(&self) -> Option<(&str, String)> {
+        let (dtype, count) = self.dtypes.iter().min_by_key(|(_, count)| Reverse(*count))?;
+        let [count, all] = [*count, self.parameters].map(short);
+        let message = if count == all { all } else { format!("{count} of {all}") };
+        Some((dtype.as_str(), message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(values: &MetricValues) -> Vec<Option<String>> {
+        let text = |badge: Badge| format!("{} | {}", badge.label, badge.message);
+        Metric::ALL.iter().map(|metric| values.badge(*metric).map(text)).collect()
+    }
+
+    #[test]
+    fn every_metric_of_a_counted_checkpoint_has_a_badge() {
+        let kimi = MetricValues {
+            active: Some(32_000_000_000),
+            bytes: Some(1_028_470_731_056),
+            tensors: Some(61_234),
+            shards: Some(72),
+            is_verified: true,
+            parameters: 1_026_470_731_056,
+            dtypes: vec![(Dtype::BF16, 2_000_000_000), (Dtype::F8_E4M3, 1_024_470_731_056)],
+        };
+        let expected = [
+            "params | 1.03T (A32B)",
+            "active | 32B",
+            "size | 1.03 TB",
+            "F8_E4M3 | 1.02T of 1.03T",
+            "tensors | 61,234",
+            "shards | 72",
+        ];
+        assert_eq!(texts(&kimi), expected.map(|text| Some(text.to_owned())));
+    }
+
+    #[test]
+    fn reported_values_are_grey_and_marked_unverified() {
+        let reported = MetricValues::from_unverified([(Dtype::F16, 7)], 7);
+        let badge = reported.badge(Metric::Params).unwrap();
+        assert_eq!((badge.message.as_str(), badge.color), ("7 unverified", Color::LIGHT_GREY));
+        assert_eq!(
+            [Metric::Bytes, Metric::Shards].map(|metric| reported.badge(metric)),
+            [None, None]
+        );
+        let nothing = MetricValues::from_unverified([], 0);
+        assert_eq!(nothing.badge(Metric::Dtype), None);
+    }
+}

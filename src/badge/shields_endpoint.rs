@@ -1,0 +1,63 @@
+//! Badges as JSON for shields.io.
+
+use serde::Serialize;
+
+use super::{Badge, BadgeOptions, Color, Logo, Style, Theme};
+
+/// A badge in the JSON format of the [endpoint badge] of shields.io.
+///
+/// Shields.io rejects a document with any other field.
+///
+/// [endpoint badge]: https://shields.io/badges/endpoint-badge
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ShieldsEndpoint {
+    /// The version of the format, always 1.
+    #[cfg_attr(feature = "server", schema(minimum = 1, maximum = 1))]
+    pub schema_version: u8,
+    /// The text on the left, possibly empty.
+    pub label: String,
+    /// The text on the right.
+    pub message: String,
+    /// The background of the message, as six hexadecimal digits.
+    pub color: String,
+    /// The background of the label, as six hexadecimal digits; absent for the default grey.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_color: Option<String>,
+    /// Set on a placeholder. Shields.io then ignores a colour given in its own query.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+    /// The name of a logo of shields.io.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named_logo: Option<&'static str>,
+    /// The name of the style. The query of shields.io can override it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub style: Option<&'static str>,
+    /// The time in seconds for which shields.io may cache the badge. It caches for at least 300 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_seconds: Option<u64>,
+}
+
+impl Badge {
+    /// Returns the badge in the JSON format of shields.io.
+    ///
+    /// Shields.io cannot draw the theme `auto`; the light theme replaces it.
+    #[must_use]
+    pub fn shields_endpoint(&self, options: &BadgeOptions) -> ShieldsEndpoint {
+        let label = self.rendered_label(options);
+        let is_dark = options.theme == Theme::Dark && !label.is_empty();
+        ShieldsEndpoint {
+            schema_version: 1,
+            label,
+            message: self.rendered_message(),
+            color: self.rendered_color(options).to_string(),
+            label_color: is_dark.then(|| Color::DARK_GREY.to_string()),
+            is_error: self.is_placeholder,
+            named_logo: (options.logo == Logo::HuggingFace).then_some(options.logo.as_str()),
+            style: (options.style != Style::default()).then_some(options.style.as_str()),
+            cache_seconds: None,
+        }
+    }
+}
