@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::backends::hub_cache::SnapshotError;
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::formats::weight_sets::{OtherWeights, WeightSet};
 use crate::http::HttpError;
@@ -97,6 +96,17 @@ pub enum Error {
     DeadlineExceeded { limit: Duration },
 }
 
+/// A part that the disk cache of `huggingface_hub` lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{path}` {reason}")]
+#[non_exhaustive]
+pub struct SnapshotError {
+    /// A file or a folder in the cache.
+    pub path: String,
+    /// The reason why it cannot be used.
+    pub reason: &'static str,
+}
+
 /// What was tried, where it was more than once.
 fn tries(attempts: usize, elapsed: Duration) -> String {
     match attempts {
@@ -119,7 +129,7 @@ fn in_place(others: &[OtherWeights]) -> String {
 
 impl Error {
     /// What went wrong with a local file.
-    pub(crate) fn of_io(file: String, source: io::Error) -> Self {
+    pub(crate) fn from_io(file: String, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 Self::FileNotFound { file, source: source.into() }

@@ -38,10 +38,9 @@ pub use report::{
 pub use self::cache::{RedisCache, RedisCacheError};
 #[cfg(feature = "client")]
 pub use self::{
-    backends::SnapshotError,
     cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease},
     client::{Client, ClientBuilder, Model},
-    error::Error,
+    error::{Error, SnapshotError},
     http::{
         AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
     },

@@ -1,73 +1,83 @@
-//! What was read of a Hub before, and what has to be asked of it all the same.
+//! A commit in our own header cache.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Place, Store, X_REPO_COMMIT};
-use crate::cache::{CachedHeaders, Keys};
+use futures::future::{BoxFuture, FutureExt, ready};
+
+use super::{Backend, Fetched, Listing};
+use crate::cache::CachedHeaders;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::RequestMeter;
-use crate::hub::{CommitSha, HubReportedCount, Revision};
+use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::hub::CommitSha;
 
-const NOT_KEPT: &str = "it is not in the cache";
+/// The files of another backend's commit, as far as an earlier call has read them.
+#[derive(Debug)]
+pub(crate) struct CachedCommit {
+    pub(crate) inner: Arc<dyn Backend>,
+    pub(crate) commit: CommitSha,
+    pub(crate) headers: CachedHeaders,
+}
 
-impl Store {
-    /// The commit that the revision is now, as the Hub says of any path, be there a file or not. One
-    /// small request; `None` where the server does not say.
-    pub(crate) async fn commit_now(
-        &self,
-        path: &RepoPath,
-        meter: &RequestMeter,
-    ) -> Result<Option<CommitSha>, Error> {
-        let Place::Web(http, url) = self.at(path) else { return Ok(None) };
-        let commit = http.response_header(&url, X_REPO_COMMIT, meter).await;
-        let commit = commit.map_err(|failure| self.explain(self.name(path), failure))?;
-        Ok(commit.and_then(|commit| commit.parse().ok()))
-    }
-
-    /// What the Hub says of the parameters; `None` where it says nothing, or there is no Hub.
-    pub(crate) async fn claim(&self) -> Result<Option<HubReportedCount>, Error> {
-        let Self::Hub { http, endpoint, repo, revision, .. } = self else { return Ok(None) };
-        let url = endpoint.revision_url(repo, revision);
-        let read = http.read_all(&url, HubReportedCount::LIMIT, &RequestMeter::default()).await;
-        let (json, _) = read.map_err(|failure| self.explain(repo.to_string(), failure))?;
-        Ok(HubReportedCount::from_json(&json))
-    }
-
-    /// What tells its entries in a cache from all others; `None` for a store that is not kept in one.
-    pub(crate) fn keys(&self, target: &str) -> Option<Keys> {
-        match self {
-            Self::Hub { http, endpoint, repo, .. } => {
-                Some(Keys::new(endpoint, http.token_bytes(), repo, target))
+impl CachedCommit {
+    fn fetched<'a, T: Send + 'a>(
+        &'a self,
+        value: Option<T>,
+        name: impl FnOnce() -> String,
+    ) -> BoxFuture<'a, Result<Fetched<T>, Error>> {
+        let fetched = match value {
+            Some(value) => Ok(Fetched { value, commit: Some(self.commit.clone()) }),
+            None => {
+                Err(Error::FileNotFound { file: name(), source: "it is not in the cache".into() })
             }
-            _ => None,
-        }
+        };
+        ready(fetched).boxed()
+    }
+}
+
+impl Backend for CachedCommit {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: &'a Range<u64>,
+        _meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+        self.fetched(self.headers.range(path, range), || self.file_name(path))
     }
 
-    /// The revision that is asked for; `None` where there are none.
-    pub(crate) fn revision(&self) -> Option<&Revision> {
-        match self {
-            Self::Hub { revision, .. } => Some(revision),
-            _ => None,
-        }
+    fn read_whole<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        _limit: u64,
+        _meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+        let bytes = self.headers.whole(path).map(<[u8]>::to_vec);
+        self.fetched(bytes, || self.file_name(path))
     }
 
-    /// The same store as it was at a commit, with nothing in it but what was read of it then.
-    pub(crate) fn of_kept(&self, commit: &CommitSha, heads: CachedHeaders) -> Option<Self> {
-        let Self::Hub { repo, .. } = self else { return None };
-        Some(Self::Kept { repo: repo.clone(), commit: commit.clone(), heads: Arc::new(heads) })
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+        _meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+        let name = || format!("list of files of {}", self.name());
+        let listed = self.fetched(self.headers.list(folder), name);
+        let listing = |Fetched { value: (files, is_complete), commit }| {
+            Some(Listing { files, commit, is_complete })
+        };
+        listed.map(move |listed| listed.map(listing)).boxed()
     }
 
-    /// A file that is not among what was read.
-    pub(super) fn not_kept(&self, path: &RepoPath) -> Error {
-        Error::FileNotFound { file: self.name(path), source: NOT_KEPT.into() }
+    fn file_name(&self, path: &RepoPath) -> String {
+        self.inner.file_name(path)
     }
 
-    /// A list of files that is not among what was read.
-    pub(super) fn not_listed(&self) -> Error {
-        Error::FileNotFound {
-            file: format!("list of files of {}", self.folder()),
-            source: NOT_KEPT.into(),
-        }
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn has_commits(&self) -> bool {
+        true
     }
 }

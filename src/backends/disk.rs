@@ -1,25 +1,89 @@
-//! Ranges of local files, in the same terms as ranges over HTTP.
+//! A local folder.
 
-use std::io::{Error, ErrorKind, Result, SeekFrom};
+use std::io::{self, ErrorKind, SeekFrom};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use futures::future::{BoxFuture, FutureExt};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
+use super::{Backend, Fetched, Listing};
+use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::{RangeBytes, RequestMeter};
 
-/// The most entries that are looked at for a listing, so that one of a whole disk has an end.
-const MOST_ENTRIES: usize = 100_000;
+/// The largest number of entries in a listing. It ends the listing of a folder that holds a whole disk.
+const MAX_ENTRIES: usize = 100_000;
 
-/// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
-pub(crate) async fn range(
+/// A local folder.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskFolder {
+    pub(crate) folder: PathBuf,
+}
+
+impl Backend for DiskFolder {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: &'a Range<u64>,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+        async move {
+            let chunk = read_range(&self.file(path), range, meter).await;
+            let value = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            Ok(Fetched { value, commit: None })
+        }
+        .boxed()
+    }
+
+    fn read_whole<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+        async move {
+            let value = read_whole(&self.file(path), self.file_name(path), limit, meter).await?;
+            Ok(Fetched { value, commit: None })
+        }
+        .boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+        _meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+        async move {
+            let files = list(&self.folder, self.name(), folder).await?;
+            Ok(files.map(|files| Listing { files, commit: None, is_complete: true }))
+        }
+        .boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        self.file(path).display().to_string()
+    }
+
+    fn name(&self) -> String {
+        self.folder.display().to_string()
+    }
+}
+
+impl DiskFolder {
+    fn file(&self, path: &RepoPath) -> PathBuf {
+        self.folder.join(path.as_str())
+    }
+}
+
+/// Reads a range of a file. The chunk is shorter than the range only if the file ends inside it.
+pub(super) async fn read_range(
     path: &Path,
     range: &Range<u64>,
     meter: &RequestMeter,
-) -> Result<RangeBytes> {
+) -> io::Result<RangeBytes> {
     let (mut file, file_size) = open(path).await?;
     file.seek(SeekFrom::Start(range.start)).await?;
     let mut bytes = Vec::new();
@@ -28,26 +92,48 @@ pub(crate) async fn range(
     Ok(RangeBytes { bytes, file_size })
 }
 
-/// Reads a whole file; `None` if it has more than `limit` bytes.
-pub(crate) async fn whole(
+/// Reads a whole file of at most `limit` bytes. `name` is the file's name in errors.
+pub(super) async fn read_whole(
     path: &Path,
+    name: String,
     limit: u64,
     meter: &RequestMeter,
-) -> Result<Option<Vec<u8>>> {
-    let (file, file_size) = open(path).await?;
-    if file_size > limit {
-        return Ok(None);
+) -> Result<Vec<u8>, Error> {
+    let read = async {
+        let (file, file_size) = open(path).await?;
+        let mut bytes = Vec::new();
+        if file_size <= limit {
+            file.take(limit).read_to_end(&mut bytes).await?;
+        }
+        Ok((bytes, file_size))
+    };
+    match read.await {
+        Ok((_, file_size)) if file_size > limit => Err(Error::TooLarge { file: name, limit }),
+        Ok((bytes, _)) => {
+            meter.count_bytes(bytes.len());
+            Ok(bytes)
+        }
+        Err(error) => Err(Error::from_io(name, error)),
     }
-    let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes).await?;
-    meter.count_bytes(bytes.len());
-    Ok(Some(bytes))
 }
 
-/// Every file below a folder, or below one of its own folders, by its path in it. What is hidden is left
-/// out, and so are links to folders, which could lead round in a circle, and names that no path in a
-/// repo has.
-pub(crate) async fn list(folder: &Path, below: Option<&RepoPath>) -> Result<Vec<ListedFile>> {
+/// Lists all files of a folder, or of one of its own folders, by their paths in it. Returns `None` if
+/// there is no such folder. `name` is the folder's name in errors.
+pub(super) async fn list(
+    folder: &Path,
+    name: String,
+    below: Option<&RepoPath>,
+) -> Result<Option<Vec<ListedFile>>, Error> {
+    match list_files(folder, below).await.map_err(|error| Error::from_io(name, error)) {
+        Ok(files) => Ok(Some(files)),
+        Err(Error::FileNotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lists files. Ignores hidden files, links to folders (they could form a circle), and names that no
+/// path in a repository has.
+async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<ListedFile>> {
     let mut files = Vec::new();
     let mut folders = vec![below.map_or_else(String::new, ToString::to_string)];
     let mut seen = 0;
@@ -55,15 +141,15 @@ pub(crate) async fn list(folder: &Path, below: Option<&RepoPath>) -> Result<Vec<
         let mut entries = tokio::fs::read_dir(folder.join(&below)).await?;
         while let Some(entry) = entries.next_entry().await? {
             seen += 1;
-            if seen > MOST_ENTRIES {
-                return Err(Error::other(format!("it holds more than {MOST_ENTRIES} files")));
+            if seen > MAX_ENTRIES {
+                return Err(io::Error::other(format!("it holds more than {MAX_ENTRIES} files")));
             }
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
             let path = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
             if entry.file_type().await?.is_dir() {
                 folders.push(path);
-            } else if let (Ok(path), Some(size)) = (path.parse(), size(&entry.path()).await) {
+            } else if let (Ok(path), Some(size)) = (path.parse(), file_size(&entry.path()).await) {
                 files.push(ListedFile { path, size });
             }
         }
@@ -71,17 +157,17 @@ pub(crate) async fn list(folder: &Path, below: Option<&RepoPath>) -> Result<Vec<
     Ok(files)
 }
 
-/// The size of a file, be it behind a link; `None` if there is none.
-async fn size(path: &Path) -> Option<u64> {
+/// Returns the size of a file in bytes, also of one behind a link.
+async fn file_size(path: &Path) -> Option<u64> {
     let metadata = tokio::fs::metadata(path).await.ok()?;
     metadata.is_file().then_some(metadata.len())
 }
 
-/// Opens a file of a known size: a pipe or a device could be read without an end.
-async fn open(path: &Path) -> Result<(File, u64)> {
+/// Opens a regular file and returns its size in bytes. Reading a pipe or a device might never end.
+async fn open(path: &Path) -> io::Result<(File, u64)> {
     let metadata = tokio::fs::metadata(path).await?;
     if !metadata.is_file() {
-        return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
     Ok((File::open(path).await?, metadata.len()))
 }

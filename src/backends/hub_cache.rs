@@ -1,145 +1,176 @@
-//! What `huggingface_hub` keeps of a repo on disk.
+//! A repository in the disk cache of `huggingface_hub`.
 //!
 //! ```text
-//! models--org--name/refs/main                          the commit that `main` was
+//! models--org--name/refs/main                          the commit that `main` pointed to
 //! models--org--name/snapshots/<commit>/x.safetensors   -> ../../blobs/<hash>, or the file itself
 //! models--org--name/blobs/<hash>                       the file, or -> ../../blobs/<xx>/<xet hash>
-//! models--org--name/trees/<commit>.json                what files the commit has, downloaded or not
-//! blobs/<xx>/<xet hash>                                files that several repos share
+//! models--org--name/trees/<commit>.json                the files of the commit, downloaded or not
+//! blobs/<xx>/<xet hash>                                files that several repositories share
 //! ```
 //!
-//! A snapshot holds what was downloaded, which may be a part of the repo. Links are followed as long as
-//! they stay inside the repo's folder or lead to the shared blobs; no other is made by `huggingface_hub`
-//! (2.4.0).
+//! A snapshot holds the files that were downloaded, which may be a part of the repository. Links are
+//! followed if they stay inside the repository's folder or lead to the shared blobs; `huggingface_hub`
+//! 2.4.0 makes no others.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use futures::future::{BoxFuture, FutureExt};
 use serde::Deserialize;
-use thiserror::Error;
 use tokio::fs;
 
-use crate::backends::disk;
+use super::{Backend, Fetched, Listing, disk};
+use crate::error::{Error, SnapshotError};
 use crate::formats::RepoPath;
-use crate::formats::weight_sets::ListedFile;
+use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::{CommitSha, RepoId, Revision};
 
-/// The most bytes of a file in `refs`, which holds 40.
-const LONGEST_REF: u64 = 100;
+/// The limit of a file in `refs`, in bytes. A commit has 40.
+const REF_LIMIT: u64 = 100;
 
-/// The most bytes of a file in `trees`, some 300 for each file of the repo.
-const LONGEST_TREE: u64 = 64_000_000;
+/// The limit of a file in `trees`, in bytes. Each file of a repository takes about 300.
+const TREE_LIMIT: u64 = 64_000_000;
 
-/// What a cache lacks.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{path}` {reason}")]
-#[non_exhaustive]
-pub struct SnapshotError {
-    /// A file or a folder in the cache.
-    pub path: String,
-    /// What is wrong with it.
-    pub reason: &'static str,
-}
-
-/// The files of a commit that are on disk.
+/// The files of one commit that were downloaded.
 #[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
-    pub(crate) commit: CommitSha,
+pub(crate) struct HubCacheSnapshot {
+    repo: RepoId,
+    commit: CommitSha,
     folder: PathBuf,
-    /// The file that says what the commit has, if it is there.
+    /// The file that lists all files of the commit, if it exists.
     tree: PathBuf,
-    /// Folders that no link may lead out of.
+    /// The folders that links may lead to.
     roots: Vec<PathBuf>,
 }
 
-impl Snapshot {
-    /// The snapshot of a revision in a cache. A commit names itself; for a branch or a tag, the cache
-    /// says what it was when something of it was last downloaded.
+impl HubCacheSnapshot {
+    /// Finds the snapshot of a revision in a cache folder. For a branch or a tag, it is the commit at the
+    /// time of the last download.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotCached`] if the cache has no such snapshot.
     pub(crate) async fn find(
         cache: &Path,
-        repo: &RepoId,
-        revision: &Revision,
-    ) -> Result<Self, SnapshotError> {
-        let name = repo.name().replace('/', "--");
-        let home = cache.join(format!("{}--{name}", repo.kind().plural()));
-        let real = fs::canonicalize(&home).await.map_err(|_| lacks(&home, "is not there"))?;
-        let commit = match revision.as_str().parse() {
-            Ok(commit) => commit,
-            Err(_) => commit_of(&home, revision).await?,
-        };
-        let folder = home.join("snapshots").join(commit.as_str());
-        if !fs::metadata(&folder).await.is_ok_and(|metadata| metadata.is_dir()) {
-            return Err(lacks(&folder, "is not there"));
-        }
-        let shared = fs::canonicalize(cache.join("blobs")).await.ok();
-        let tree = home.join("trees").join(format!("{commit}.json"));
-        Ok(Self { commit, folder, tree, roots: [real].into_iter().chain(shared).collect() })
-    }
-
-    pub(crate) async fn range(
-        &self,
-        path: &RepoPath,
-        range: &Range<u64>,
-        meter: &RequestMeter,
-    ) -> io::Result<RangeBytes> {
-        disk::range(&self.file(path).await?, range, meter).await
-    }
-
-    pub(crate) async fn whole(
-        &self,
-        path: &RepoPath,
-        limit: u64,
-        meter: &RequestMeter,
-    ) -> io::Result<Option<Vec<u8>>> {
-        disk::whole(&self.file(path).await?, limit, meter).await
-    }
-
-    /// The files of the commit, and whether these are all of it or those that were downloaded.
-    pub(crate) async fn list(
-        &self,
-        below: Option<&RepoPath>,
-    ) -> io::Result<(Vec<ListedFile>, bool)> {
-        match self.tree().await {
-            Some(files) => {
-                Ok((files.into_iter().filter(|file| file.is_below(below)).collect(), true))
+        repo: RepoId,
+        revision: Revision,
+    ) -> Result<Self, Error> {
+        match locate(cache, &repo, &revision).await {
+            Ok((commit, home)) => {
+                let real = fs::canonicalize(&home).await.ok();
+                let shared = fs::canonicalize(cache.join("blobs")).await.ok();
+                let folder = home.join("snapshots").join(commit.as_str());
+                let tree = home.join("trees").join(format!("{commit}.json"));
+                let roots = real.into_iter().chain(shared).collect();
+                Ok(Self { repo, commit, folder, tree, roots })
             }
-            None => Ok((disk::list(&self.folder, below).await?, false)),
+            Err(source) => Err(Error::NotCached { repo, revision, source }),
         }
     }
 
-    /// The listing that whoever downloads a whole repo leaves behind.
+    fn fetched<T>(&self, value: T) -> Fetched<T> {
+        Fetched { value, commit: Some(self.commit.clone()) }
+    }
+
+    /// Returns the path of a file with all links followed.
+    async fn file(&self, path: &RepoPath) -> Result<PathBuf, Error> {
+        let file = fs::canonicalize(self.folder.join(path.as_str())).await;
+        match file.map_err(|error| Error::from_io(self.file_name(path), error)) {
+            Ok(file) if self.roots.iter().any(|root| file.starts_with(root)) => Ok(file),
+            Ok(_) => Err(Error::Read {
+                file: self.file_name(path),
+                source: io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "it is a link that leads out of the cache",
+                ),
+            }),
+            // The repository may have it all the same.
+            Err(Error::FileNotFound { file, .. }) => {
+                let source = "does not hold it; only what was downloaded is there";
+                Err(Error::FileNotFound { file, source: missing(&self.folder, source).into() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the listing that a download of a whole repository leaves behind.
     async fn tree(&self) -> Option<Vec<ListedFile>> {
-        let json = disk::whole(&self.tree, LONGEST_TREE, &RequestMeter::default()).await.ok()??;
+        let meter = RequestMeter::default();
+        let json = disk::read_whole(&self.tree, String::new(), TREE_LIMIT, &meter).await.ok()?;
         let tree: Tree = serde_json::from_slice(&json).ok()?;
         let file = |(path, file): (String, TreeFile)| {
             Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
         };
         (tree.format_version == 1).then(|| tree.files.into_iter().filter_map(file).collect())
     }
+}
 
-    /// What to say of a file that is not there: it may be in the repo all the same.
-    pub(crate) fn lacks_file(&self) -> SnapshotError {
-        lacks(&self.folder, "does not hold it; only what was downloaded is there")
-    }
-
-    /// What to say of shards that are not all there.
-    pub(crate) fn lacks_shards(&self) -> SnapshotError {
-        lacks(&self.folder, "does not hold all of them; only what was downloaded is there")
-    }
-
-    /// The place of a file, with all links followed.
-    async fn file(&self, path: &RepoPath) -> io::Result<PathBuf> {
-        let file = fs::canonicalize(self.folder.join(path.as_str())).await?;
-        if self.roots.iter().any(|root| file.starts_with(root)) {
-            return Ok(file);
+impl Backend for HubCacheSnapshot {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: &'a Range<u64>,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+        async move {
+            let chunk = disk::read_range(&self.file(path).await?, range, meter).await;
+            chunk
+                .map(|chunk| self.fetched(chunk))
+                .map_err(|error| Error::from_io(self.file_name(path), error))
         }
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it is a link that leads out of the cache",
-        ))
+        .boxed()
+    }
+
+    fn read_whole<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+        async move {
+            let (file, name) = (self.file(path).await?, self.file_name(path));
+            Ok(self.fetched(disk::read_whole(&file, name, limit, meter).await?))
+        }
+        .boxed()
+    }
+
+    /// Lists all files of the commit, or else those that were downloaded.
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+        _meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+        async move {
+            let commit = Some(self.commit.clone());
+            if let Some(mut files) = self.tree().await {
+                files.retain(|file| file.is_below(folder));
+                return Ok(Some(Listing { files, commit, is_complete: true }));
+            }
+            let files = disk::list(&self.folder, self.name(), folder).await?;
+            Ok(files.map(|files| Listing { files, commit, is_complete: false }))
+        }
+        .boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        format!("{}/{path}", self.repo)
+    }
+
+    fn name(&self) -> String {
+        self.repo.to_string()
+    }
+
+    fn has_commits(&self) -> bool {
+        true
+    }
+
+    fn missing_shards(&self, set: &WeightSet, _total: u32) -> Error {
+        let source = "does not hold all of them; only what was downloaded is there";
+        let source = missing(&self.folder, source).into();
+        Error::FileNotFound { file: self.file_name(&set.path), source }
     }
 }
 
@@ -155,20 +186,44 @@ struct TreeFile {
     lfs_size: Option<u64>,
 }
 
-/// The commit that a branch, a tag or another ref was.
-async fn commit_of(home: &Path, revision: &Revision) -> Result<CommitSha, SnapshotError> {
-    let refs = home.join("refs");
-    // A revision is any text; only as a plain path it names a file in that folder.
-    let Ok(path) = revision.as_str().parse::<RepoPath>() else {
-        return Err(lacks(&refs, "does not hold the revision"));
+/// Returns the commit of a revision, and the repository's folder.
+async fn locate(
+    cache: &Path,
+    repo: &RepoId,
+    revision: &Revision,
+) -> Result<(CommitSha, PathBuf), SnapshotError> {
+    let name = repo.name().replace('/', "--");
+    let home = cache.join(format!("{}--{name}", repo.kind().plural()));
+    fs::metadata(&home).await.map_err(|_| missing(&home, "is not there"))?;
+    let commit = match revision.as_str().parse() {
+        Ok(commit) => commit,
+        Err(_) => read_ref(&home, revision).await?,
     };
-    let file = refs.join(path.as_str());
-    let text = disk::whole(&file, LONGEST_REF, &RequestMeter::default()).await;
-    let Ok(text) = text else { return Err(lacks(&file, "is not there")) };
-    let commit = text.and_then(|text| std::str::from_utf8(&text).ok()?.trim().parse().ok());
-    commit.ok_or_else(|| lacks(&file, "does not hold a commit"))
+    let folder = home.join("snapshots").join(commit.as_str());
+    match fs::metadata(&folder).await {
+        Ok(metadata) if metadata.is_dir() => Ok((commit, home)),
+        _ => Err(missing(&folder, "is not there")),
+    }
 }
 
-fn lacks(path: &Path, reason: &'static str) -> SnapshotError {
+/// Reads the commit of a branch, a tag or another ref.
+async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, SnapshotError> {
+    let refs = home.join("refs");
+    // A revision is any text; only a plain path names a file in that folder.
+    let Ok(path) = revision.as_str().parse::<RepoPath>() else {
+        return Err(missing(&refs, "does not hold the revision"));
+    };
+    let file = refs.join(path.as_str());
+    let text = disk::read_whole(&file, String::new(), REF_LIMIT, &RequestMeter::default()).await;
+    let text = match text {
+        Ok(text) => text,
+        Err(Error::TooLarge { .. }) => Vec::new(),
+        Err(_) => return Err(missing(&file, "is not there")),
+    };
+    let commit = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    commit.ok_or_else(|| missing(&file, "does not hold a commit"))
+}
+
+fn missing(path: &Path, reason: &'static str) -> SnapshotError {
     SnapshotError { path: path.display().to_string(), reason }
 }

@@ -149,7 +149,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::backends::hub_cache::SnapshotError;
+    use crate::error::SnapshotError;
     use crate::hub::{ListingError, RepoId, Revision};
 
     #[test]

@@ -39,11 +39,9 @@ pub(crate) fn open<'a>(key: &CacheKey, entry: &'a [u8]) -> Result<&'a [u8], Brok
 mod tests {
     use super::*;
     use crate::cache::Keys;
-    use crate::hub::Endpoint;
 
     fn key(target: &str) -> CacheKey {
-        let keys = Keys::new(&Endpoint::default(), b"", &"a/b".parse().unwrap(), target);
-        keys.of_branch(&"main".parse().unwrap())
+        Keys::of_test(target).of_branch(&"main".parse().unwrap())
     }
 
     #[test]

@@ -34,6 +34,16 @@ impl fmt::Debug for CacheKey {
     }
 }
 
+/// The part of a key that identifies a backend and its reader.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheIdentity<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    /// The token as it is sent; empty without a token.
+    pub(crate) reader: &'a [u8],
+    pub(crate) repo: &'a RepoId,
+    pub(crate) revision: &'a Revision,
+}
+
 /// The keys of what one reader asks for in one repo, at whichever revision.
 ///
 /// The token is part of them: what was read with one is never found without it, and what one reader
@@ -42,8 +52,9 @@ impl fmt::Debug for CacheKey {
 pub(crate) struct Keys(Context);
 
 impl Keys {
-    /// `reader` is the token, empty where there is none.
-    pub(crate) fn new(endpoint: &Endpoint, reader: &[u8], repo: &RepoId, target: &str) -> Self {
+    /// `target` is the part of the repository that a call reads.
+    pub(crate) fn new(identity: CacheIdentity<'_>, target: &str) -> Self {
+        let CacheIdentity { endpoint, reader, repo, .. } = identity;
         let mut context = Context::new(&SHA256);
         let (endpoint, repo) = (endpoint.url().as_str(), repo.to_string());
         for part in [VERSION, endpoint.as_bytes(), reader, repo.as_bytes(), target.as_bytes()] {
@@ -72,6 +83,15 @@ impl Keys {
     }
 }
 
+#[cfg(test)]
+impl Keys {
+    pub(crate) fn of_test(target: &str) -> Self {
+        let (endpoint, revision) = (&Endpoint::default(), &Revision::default());
+        let repo = &"a/b".parse().unwrap();
+        Self::new(CacheIdentity { endpoint, reader: b"", repo, revision }, target)
+    }
+}
+
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keys")
@@ -94,8 +114,10 @@ mod tests {
     fn everything_that_differs_makes_another_key() {
         let key = |endpoint: &str, reader: &str, repo: &str, target: &str, commit: char| {
             let endpoint = Endpoint::parse(endpoint).unwrap();
-            let keys = Keys::new(&endpoint, reader.as_bytes(), &repo.parse().unwrap(), target);
-            keys.of_commit(&commit.to_string().repeat(40).parse().unwrap())
+            let (reader, repo) = (reader.as_bytes(), &repo.parse().unwrap());
+            let identity =
+                CacheIdentity { endpoint: &endpoint, reader, repo, revision: &Revision::default() };
+            Keys::new(identity, target).of_commit(&commit.to_string().repeat(40).parse().unwrap())
         };
         let hub = Endpoint::HUGGING_FACE;
         let different = [
@@ -114,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_branch_that_is_called_like_a_commit_is_another_entry() {
-        let keys = Keys::new(&Endpoint::default(), b"", &"a/b".parse().unwrap(), "");
+        let keys = Keys::of_test("");
         let name = "1".repeat(40);
         assert_ne!(keys.of_commit(&name.parse().unwrap()), keys.of_branch(&name.parse().unwrap()));
     }

@@ -23,7 +23,7 @@ pub use disk::{DiskCache, DiskUsage};
 pub(crate) use entry::{open, seal};
 pub(crate) use headers::CachedHeaders;
 pub use key::CacheKey;
-pub(crate) use key::Keys;
+pub(crate) use key::{CacheIdentity, Keys};
 pub(crate) use recorder::CacheRecorder;
 #[cfg(feature = "server")]
 pub use shared::{RedisCache, RedisCacheError};

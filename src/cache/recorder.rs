@@ -30,7 +30,7 @@ impl CacheRecorder {
     /// Notes which files are in a folder. That it cannot be told may be so today only.
     pub(crate) fn listing(&self, folder: Option<&RepoPath>, listed: Option<&Listing>) {
         self.note(|heads| match listed {
-            Some(Listing { files, is_whole, .. }) => heads.add_list(folder, files, *is_whole),
+            Some(Listing { files, is_complete, .. }) => heads.add_list(folder, files, *is_complete),
             None => heads.forgo(),
         });
     }

@@ -220,7 +220,7 @@ impl ClientBuilder {
         let context = Context {
             http,
             endpoint,
-            notices: Arc::default(),
+            warnings: Arc::default(),
             limits: self.limits,
             call_timeout: self.call_timeout,
             memory: self.header_cache.map(|cache| HeaderCache { cache, branch_ttl }),

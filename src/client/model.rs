@@ -8,8 +8,7 @@ use percent_encoding::percent_decode_str;
 use tracing::Instrument;
 use url::Url;
 
-use crate::backends::hub_cache::Snapshot;
-use crate::backends::{Listing, Store};
+use crate::backends::{Backend, DiskFolder, HubCacheSnapshot, HubRepo, Listing, WebFolder};
 use crate::cache::CacheRecorder;
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -27,7 +26,7 @@ use crate::report::{CountReport, SafetensorsParseFromRepo};
 pub(crate) struct Context {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
-    pub(crate) notices: Arc<HubWarnings>,
+    pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
     pub(crate) memory: Option<HeaderCache>,
@@ -37,17 +36,14 @@ pub(crate) struct Context {
 
 impl Context {
     /// A repo on the Hub, or what the cache has of it.
-    async fn repo(&self, repo: &RepoId, revision: Revision) -> Result<Store, Error> {
+    async fn repo(&self, repo: &RepoId, revision: Revision) -> Result<Arc<dyn Backend>, Error> {
         let repo = repo.clone();
-        let Some(cache) = &self.offline else {
-            let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
-            let notices = Arc::clone(&self.notices);
-            return Ok(Store::Hub { http, endpoint, repo, revision, notices });
-        };
-        match Snapshot::find(cache, &repo, &revision).await {
-            Ok(snapshot) => Ok(Store::Cache { repo, snapshot }),
-            Err(source) => Err(Error::NotCached { repo, revision, source }),
+        if let Some(cache) = &self.offline {
+            return Ok(Arc::new(HubCacheSnapshot::find(cache, repo, revision).await?));
         }
+        let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
+        let warnings = Arc::clone(&self.warnings);
+        Ok(Arc::new(HubRepo { http, endpoint, repo, revision, warnings }))
     }
 }
 
@@ -143,7 +139,7 @@ impl Model {
     /// # Errors
     ///
     /// The first of: a name that names nothing, a repo, revision or file that is not there or not open
-    /// to this reader, an answer that is not the bytes asked for, a header or an index that breaks a
+    /// to this reader, an response that is not the bytes asked for, a header or an index that breaks a
     /// rule, headers that contradict their index, a deadline. See [`Error`].
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
         let memory = self.context.memory.as_ref();
@@ -168,9 +164,9 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// When the repo is not there or not open to this reader, when no answer comes, and at the deadline.
+    /// When the repo is not there or not open to this reader, when no response comes, and at the deadline.
     pub async fn hub_reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        self.in_time(async { self.load().await?.store.claim().await }).await
+        self.in_time(async { self.load().await?.backend.reported_count().await }).await
     }
 
     /// All sets of weights in the repo or the folder, told by the names of its files alone; `None` where
@@ -183,9 +179,9 @@ impl Model {
     /// When the listing does not come or makes no sense, and at the deadline.
     pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         self.in_time(async {
-            let Load { store, target, meter, .. } = self.load().await?;
+            let Load { backend, target, meter, .. } = self.load().await?;
             let folder = target.folder();
-            let listed = list(&store, folder, &meter).await?;
+            let listed = list(&*backend, folder, &meter).await?;
             Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
         })
         .await
@@ -201,7 +197,7 @@ impl Model {
 
     async fn load(&self) -> Result<Load, Error> {
         let source = self.source.clone()?;
-        let (store, target) = match &source {
+        let (backend, target): (Arc<dyn Backend>, _) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
                 (self.context.repo(repo, revision).await?, Target::of(path.clone()))
@@ -212,13 +208,17 @@ impl Model {
             Source::Url(url) => {
                 let file = file_of(url);
                 let target = Target::of_file(file.clone());
-                (Store::Web { http: self.context.http.clone(), url: url.clone(), file }, target)
+                let (http, url) = (self.context.http.clone(), url.clone());
+                (Arc::new(WebFolder { http, url, file }), target)
             }
-            Source::Local(path) => on_disk(path).await?,
+            Source::Local(path) => {
+                let (folder, target) = on_disk(path).await?;
+                (Arc::new(folder), target)
+            }
         };
         Ok(Load {
             source: source.to_string(),
-            store,
+            backend,
             target,
             plan: self.plan,
             limits: self.context.limits,
@@ -233,13 +233,13 @@ impl Model {
 
 /// The files of a store, read without the token if that is not valid: a public repo needs none.
 async fn list(
-    store: &Store,
+    backend: &dyn Backend,
     folder: Option<&RepoPath>,
     meter: &RequestMeter,
 ) -> Result<Option<Listing>, Error> {
-    match (store.list(folder, meter).await, store.anonymous()) {
-        (Err(error @ Error::RejectedToken { .. }), Some(store)) => {
-            store.list(folder, meter).await.map_err(|_| error)
+    match (backend.list(folder, meter).await, backend.anonymous()) {
+        (Err(error @ Error::RejectedToken { .. }), Some(backend)) => {
+            backend.list(folder, meter).await.map_err(|_| error)
         }
         (listed, _) => listed,
     }
@@ -253,14 +253,14 @@ fn file_of(url: &Url) -> RepoPath {
 }
 
 /// A local folder, or a file in one.
-async fn on_disk(path: &Path) -> Result<(Store, Target), Error> {
-    let failed = |error| Error::of_io(path.display().to_string(), error);
+async fn on_disk(path: &Path) -> Result<(DiskFolder, Target), Error> {
+    let failed = |error| Error::from_io(path.display().to_string(), error);
     let metadata = tokio::fs::metadata(path).await.map_err(failed)?;
     if metadata.is_dir() {
-        return Ok((Store::Disk { folder: path.to_owned() }, Target::Folder(None)));
+        return Ok((DiskFolder { folder: path.to_owned() }, Target::Folder(None)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let target = Target::of_file(RepoPath::trusted(&name));
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-    Ok((Store::Disk { folder }, target))
+    Ok((DiskFolder { folder }, target))
 }

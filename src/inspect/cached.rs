@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::locate::SINGLE;
 use super::{CacheRecorder, Load, Plan, Target};
+use crate::backends::{CachedCommit, pinned};
 use crate::cache::{Cache, CacheKey, CachedHeaders, FillLease, Keys, open, seal};
 use crate::error::{BoxError, Error};
 use crate::formats::RepoPath;
@@ -41,8 +42,9 @@ impl<'a> CacheLookup<'a> {
         // No path holds a line break.
         let target =
             if load.lists_sets { format!("{path}\nand all sets") } else { path.to_owned() };
-        let (keys, revision) = (load.store.keys(&target)?, load.store.revision()?.clone());
-        Some(Self { memory, keys, revision })
+        let identity = load.backend.cache_identity()?;
+        let keys = Keys::new(identity, &target);
+        Some(Self { memory, keys, revision: identity.revision.clone() })
     }
 
     /// The result, if all that it takes is there. Else the call is pinned to the commit that is to be
@@ -52,7 +54,7 @@ impl<'a> CacheLookup<'a> {
         load: &mut Load,
     ) -> Result<Option<SafetensorsParseFromRepo>, Error> {
         let Some(commit) = self.commit(load).await? else { return Ok(None) };
-        load.store = load.store.clone().pinned(Some(&commit));
+        load.backend = pinned(&load.backend, Some(&commit));
         let key = self.keys.of_commit(&commit);
         let Some(payload) = self.get(&key).await else { return Ok(None) };
         match self.parse(load, &commit, payload).await {
@@ -74,8 +76,9 @@ impl<'a> CacheLookup<'a> {
     ) -> Result<SafetensorsParseFromRepo, BoxError> {
         let heads =
             spawn_blocking_if_large(payload.len(), move || CachedHeaders::decode(&payload)).await?;
-        let store = load.store.of_kept(commit, heads).ok_or("it is not of a repo")?;
-        let load = Load { store, plan: Plan::Exact, ..load.clone() };
+        let (inner, commit) = (Arc::clone(&load.backend), commit.clone());
+        let backend = Arc::new(CachedCommit { inner, commit, headers: heads });
+        let load = Load { backend, plan: Plan::Exact, ..load.clone() };
         Ok(Box::pin(load.read()).await?)
     }
 
@@ -104,7 +107,11 @@ impl<'a> CacheLookup<'a> {
     /// The commit to read: the one that was asked for, or the one that the branch is at. `None` for a
     /// branch of which nothing was ever read, so that asking where it is would save nothing.
     async fn commit(&self, load: &Load) -> Result<Option<CommitSha>, Error> {
-        if let Some(commit) = load.store.revision().and_then(|name| name.as_str().parse().ok()) {
+        if let Some(commit) = load
+            .backend
+            .cache_identity()
+            .and_then(|identity| identity.revision.as_str().parse().ok())
+        {
             return Ok(Some(commit));
         }
         let key = self.keys.of_branch(&self.revision);
@@ -118,7 +125,7 @@ impl<'a> CacheLookup<'a> {
 
     /// Asks where the branch is now. A server that does not answer such questions is not asked them.
     async fn look(&self, load: &Load, before: &CommitSha) -> Result<Option<CommitSha>, Error> {
-        let commit = match load.store.commit_now(&load.target.any_path(), &load.meter).await {
+        let commit = match load.backend.current_commit(&load.target.any_path(), &load.meter).await {
             Ok(commit) => commit,
             // A bad token is for the call itself to do without, as it does where nothing is kept.
             Err(

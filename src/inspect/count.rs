@@ -2,10 +2,9 @@
 
 use super::CONFIG;
 use super::reader::Reader;
-use crate::backends::hub_cache::SnapshotError;
 use crate::count::ParameterCount;
 use crate::count::{Classifier, Configs, CountBreakdown, MergingCounter, needs_config};
-use crate::error::Error;
+use crate::error::{Error, SnapshotError};
 use crate::formats::safetensors::{HeaderError, SafetensorsFileHeader};
 use crate::formats::{RepoPath, TensorInfo};
 use crate::report::Finding;
@@ -36,7 +35,7 @@ impl Reader {
         for (path, header) in files {
             for (name, info) in header.tensors() {
                 tally.add(&rules, name, &info).ok_or_else(|| Error::Header {
-                    file: self.store.name(path),
+                    file: self.backend.file_name(path),
                     source: HeaderError::overflow(name),
                 })?;
             }
@@ -52,7 +51,7 @@ impl Reader {
         findings: &mut Vec<Finding>,
     ) -> Result<Option<Vec<u8>>, Error> {
         let path = RepoPath::trusted(CONFIG);
-        let message = match self.store.whole(&path, self.limits.config, &self.meter).await {
+        let message = match self.backend.read_whole(&path, self.limits.config, &self.meter).await {
             Ok(json) => {
                 let json = self.of_commit(&path, json)?;
                 self.record.file(&path, [&json, &[]], json.len() as u64);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use super::Reader;
-use crate::backends::Pieces;
+use crate::backends::ByteStream;
 use crate::count::{Classifier, Configs, MergingCounter, needs_config};
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderError, HeaderOutline, IndexOutline, Sink};
@@ -72,7 +72,7 @@ impl Reader {
     pub(in crate::inspect) async fn count_shards(
         self,
         path: RepoPath,
-        pieces: Pieces,
+        pieces: ByteStream,
     ) -> Result<CountReport, Stop> {
         let common = Common::default();
         let read = |shard, first| self.count_header(shard, first, &common);
@@ -109,7 +109,7 @@ impl Reader {
     ) -> Result<Counted, Stop> {
         let file_size = start.file_size;
         let json = Arc::new(self.header_json(path, start).await?);
-        let wrong = |source| Error::Header { file: self.store.name(path), source };
+        let wrong = |source| Error::Header { file: self.backend.file_name(path), source };
         let (text, by_itself) = (Arc::clone(&json), None);
         let counted =
             spawn_blocking_if_large(json.len(), move || count(&text, file_size, by_itself));

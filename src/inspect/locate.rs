@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures::future::{Either, select};
 
 use super::{Found, Load, Weights};
-use crate::backends::Listing;
+use crate::backends::{Listing, pinned};
 use crate::error::{BoxError, Error};
 use crate::formats::RepoPath;
 use crate::formats::safetensors::PREFIX_LENGTH;
@@ -60,9 +60,9 @@ impl Load {
         missing: &[RepoPath; 2],
         source: BoxError,
     ) -> Result<Found, Error> {
-        let pinned = source.downcast_ref().and_then(commit_of);
-        let listed = self.pinned(pinned).list(folder).await?;
-        let Some(Listing { files, commit, is_whole }) = listed else {
+        let known = source.downcast_ref().and_then(commit_of);
+        let listed = self.pinned(known).list(folder).await?;
+        let Some(Listing { files, commit, is_complete: is_whole }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
         let layout = Layout::of(folder, &files);
@@ -72,7 +72,7 @@ impl Load {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
             Some(set) => {
-                let weights = self.find_set(set, pinned.cloned().or(commit)).await?;
+                let weights = self.find_set(set, known.cloned().or(commit)).await?;
                 Ok(Found { weights, other_sets: Some(layout.sets), is_whole })
             }
             None if layout.sets.is_empty() => {
@@ -86,7 +86,7 @@ impl Load {
     pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Found, Error> {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
-            file: self.store.name(path),
+            file: self.backend.file_name(path),
             source: "no such shards are listed".into(),
         };
         let listed = self.list(folder.as_ref()).await?.ok_or_else(not_found)?;
@@ -118,18 +118,20 @@ impl Load {
             };
             return found.map(|found| found.weights);
         }
-        let shards = set.shards().map_err(|total| self.store.without_shards(set, total))?;
+        let shards = set.shards().map_err(|total| self.backend.missing_shards(set, total))?;
         let commit = match commit {
             Some(commit) => Some(commit),
             // A listing need not say of which commit it is; every file does.
-            None => load.store.range(&shards[0], &(0..PREFIX_LENGTH), &load.meter).await?.commit,
+            None => {
+                load.backend.read_range(&shards[0], &(0..PREFIX_LENGTH), &load.meter).await?.commit
+            }
         };
         Ok(Weights::Shards { path: set.path.clone(), shards, commit })
     }
 
     /// The files of the store or of a folder.
     async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listing>, Error> {
-        let listed = self.store.list(folder, &self.meter).await?;
+        let listed = self.backend.list(folder, &self.meter).await?;
         self.record.listing(folder, listed.as_ref());
         Ok(listed)
     }
@@ -145,7 +147,7 @@ impl Load {
     }
 
     fn pinned(&self, commit: Option<&CommitSha>) -> Self {
-        Self { store: self.store.clone().pinned(commit), ..self.clone() }
+        Self { backend: pinned(&self.backend, commit), ..self.clone() }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) use self::cached::HeaderCache;
 use self::count_only::Stop;
 pub(crate) use self::plan::Plan;
 use self::reader::Reader;
-use crate::backends::{Fetched, Pieces, Store, poll_alongside};
+use crate::backends::{Backend, ByteStream, Fetched, pinned, poll_alongside};
 use crate::cache::CacheRecorder;
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -113,7 +113,7 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) source: String,
-    pub(crate) store: Store,
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) target: Target,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
@@ -145,7 +145,7 @@ impl Found {
 /// One set of weights, with what is read of it so far.
 enum Weights {
     File { path: RepoPath, start: Fetched<RangeBytes> },
-    Index { path: RepoPath, pieces: Fetched<Pieces> },
+    Index { path: RepoPath, pieces: Fetched<ByteStream> },
     Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
 }
 
@@ -253,7 +253,7 @@ impl Load {
         Box::pin(async move {
             let (mut load, mut found) = self.find_with_or_without_token().await?;
             let commit = found.weights.commit().cloned();
-            load.store = load.store.pinned(commit.as_ref());
+            load.backend = pinned(&load.backend, commit.as_ref());
             if load.lists_sets && found.other_sets.is_none() {
                 let (weights, sets) = found.weights.poll_alongside(load.list_sets()).await;
                 found = Found { weights, other_sets: sets?, ..found };
@@ -268,8 +268,8 @@ impl Load {
             Err(error @ Error::RejectedToken { .. }) => error,
             found => return found.map(|found| (self, found)),
         };
-        let Some(store) = self.store.anonymous() else { return Err(error) };
-        self.store = store;
+        let Some(backend) = self.backend.anonymous() else { return Err(error) };
+        self.backend = backend;
         let Ok(found) = self.find().await else { return Err(error) };
         tracing::warn!("the token is not valid; reading without it");
         Ok((self, found))
@@ -285,12 +285,12 @@ impl Load {
     }
 
     async fn find_file(&self, path: &RepoPath) -> Result<Found, Error> {
-        let start = self.store.range(path, &self.plan.file(), &self.meter).await?;
+        let start = self.backend.read_range(path, &self.plan.file(), &self.meter).await?;
         Ok(Found::just(Weights::File { path: path.clone(), start }))
     }
 
     async fn find_index(&self, path: &RepoPath) -> Result<Found, Error> {
-        let pieces = self.store.open(path, self.limits.index, &self.meter).await?;
+        let pieces = self.backend.stream(path, self.limits.index, &self.meter).await?;
         Ok(Found::just(Weights::Index { path: path.clone(), pieces }))
     }
 }

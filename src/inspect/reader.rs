@@ -1,11 +1,12 @@
 //! Reading headers: all of one commit, side by side, within a budget, and held against each other.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::{CacheRecorder, Limits, Load, OnProgress, Plan};
-use crate::backends::{Fetched, Pieces, Store};
+use crate::backends::{Backend, ByteStream, Fetched};
 use crate::count::CountBreakdown;
 use crate::count::ParameterCount;
 use crate::error::Error;
@@ -21,7 +22,7 @@ use crate::report::{Finding, agreement};
 /// Reads headers of one commit.
 pub(super) struct Reader {
     pub(super) source: String,
-    pub(super) store: Store,
+    pub(super) backend: Arc<dyn Backend>,
     pub(super) commit: Option<CommitSha>,
     pub(super) plan: Plan,
     pub(super) limits: Limits,
@@ -36,10 +37,10 @@ impl Reader {
     /// A reader of a store that is pinned to the commit of the call's first answer, whatever becomes of
     /// the branch.
     pub(super) fn new(load: Load, commit: Option<CommitSha>) -> Self {
-        let Load { source, store, plan, limits, on_progress, started, meter, record, .. } = load;
+        let Load { source, backend, plan, limits, on_progress, started, meter, record, .. } = load;
         Self {
             source,
-            store,
+            backend,
             commit,
             plan,
             limits,
@@ -66,7 +67,7 @@ impl Reader {
     pub(super) async fn sharded(
         self,
         path: RepoPath,
-        pieces: Pieces,
+        pieces: ByteStream,
     ) -> Result<SafetensorsParseFromRepo, Error> {
         let read = |shard, first| self.header(shard, first);
         let (index, headers) = self.follow(&path, pieces, read).await?;
@@ -79,7 +80,7 @@ impl Reader {
         path: RepoPath,
         shards: &[RepoPath],
     ) -> Result<SafetensorsParseFromRepo, Error> {
-        let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        let wrong = |source| Error::Index { file: self.backend.file_name(&path), source };
         let asks = self.plan.shards_without_index(shards).map_err(wrong)?;
         let headers = self.read_all(&path, asks, |shard, first| self.header(shard, first)).await?;
         let index = SafetensorsIndexJson::of_shards(&headers).map_err(wrong)?;
@@ -92,7 +93,7 @@ impl Reader {
         index: SafetensorsIndexJson,
         headers: Vec<(RepoPath, SafetensorsFileHeader)>,
     ) -> Result<SafetensorsParseFromRepo, Error> {
-        let wrong = |source| Error::Index { file: self.store.name(&path), source };
+        let wrong = |source| Error::Index { file: self.backend.file_name(&path), source };
         let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
         let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
         let counted = self.count(&files, &mut findings).await?;
@@ -117,7 +118,7 @@ impl Reader {
         path: &RepoPath,
         start: RangeBytes,
     ) -> Result<SafetensorsFileHeader, Error> {
-        let wrong = |source| Error::Header { file: self.store.name(path), source };
+        let wrong = |source| Error::Header { file: self.backend.file_name(path), source };
         let file_size = start.file_size;
         let json = self.header_json(path, start).await?;
         self.record.file(path, [&(json.len() as u64).to_le_bytes(), &json], file_size);
@@ -134,7 +135,7 @@ impl Reader {
         path: &RepoPath,
         start: RangeBytes,
     ) -> Result<Vec<u8>, Error> {
-        let wrong = |source| Error::Header { file: self.store.name(path), source };
+        let wrong = |source| Error::Header { file: self.backend.file_name(path), source };
         let file_size = start.file_size;
         let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
         let range = length.map_err(wrong)?.range();
@@ -157,7 +158,7 @@ impl Reader {
             let missing = self.read(path, &(known..range.end)).await?;
             if missing.file_size != file_size {
                 let (before, after) = (file_size, missing.file_size);
-                return Err(Error::Changed { file: self.store.name(path), before, after });
+                return Err(Error::Changed { file: self.backend.file_name(path), before, after });
             }
             if bytes.is_empty() {
                 return Ok(missing.bytes);
@@ -173,14 +174,14 @@ impl Reader {
         path: &RepoPath,
         range: &Range<u64>,
     ) -> Result<RangeBytes, Error> {
-        self.of_commit(path, self.store.range(path, range, &self.meter).await?)
+        self.of_commit(path, self.backend.read_range(path, range, &self.meter).await?)
     }
 
     /// What was read of a file, if it is of the commit.
     pub(super) fn of_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
         match (&self.commit, read.commit) {
             (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
-                file: self.store.name(path),
+                file: self.backend.file_name(path),
                 pinned: pinned.clone(),
                 found,
             }),
@@ -193,7 +194,7 @@ impl Reader {
         let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
         let limit = self.limits.headers;
         if before.saturating_add(length) > limit {
-            return Err(Error::TooManyHeaders { file: self.store.name(path), limit });
+            return Err(Error::TooManyHeaders { file: self.backend.file_name(path), limit });
         }
         Ok(())
     }
@@ -221,7 +222,7 @@ impl Reader {
     }
 
     pub(super) fn not_pinned(&self) -> Option<Finding> {
-        (self.commit.is_none() && self.store.has_commits()).then_some(Finding::NotPinned)
+        (self.commit.is_none() && self.backend.has_commits()).then_some(Finding::NotPinned)
     }
 
     pub(super) fn cost(&self, bytes_total: u64) -> FetchStats {

@@ -12,7 +12,7 @@ use futures::future::{Either, select};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::Reader;
-use crate::backends::{Fetched, Pieces};
+use crate::backends::{ByteStream, Fetched};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::safetensors::{FromIndex, IndexReader};
@@ -49,7 +49,7 @@ impl Reader {
     pub(super) async fn follow<T: FromIndex, R, E: From<Error>, F>(
         &self,
         path: &RepoPath,
-        pieces: Pieces,
+        pieces: ByteStream,
         read: impl Fn(RepoPath, Range<u64>) -> F,
     ) -> Result<(T, Vec<(RepoPath, R)>), E>
     where
@@ -123,7 +123,7 @@ impl Reader {
     async fn index<T: FromIndex>(
         &self,
         path: &RepoPath,
-        mut pieces: Pieces,
+        mut pieces: ByteStream,
         mut asks: Asks<'_>,
     ) -> Result<T, Error> {
         let (mut arrived, mut is_early) = (Arrived::<T>::default(), false);
@@ -148,7 +148,8 @@ impl Reader {
         }
         let Arrived { reader, length, json, .. } = arrived;
         let index = spawn_blocking_if_large(length, move || reader.finish()).await;
-        let index = index.map_err(|source| Error::Index { file: self.store.name(path), source })?;
+        let index =
+            index.map_err(|source| Error::Index { file: self.backend.file_name(path), source })?;
         self.record.file(path, [&json, &[]], length as u64);
         self.plan.shards(&index).into_iter().for_each(|ask| asks.add(ask));
         Ok(index)

@@ -15,7 +15,7 @@ impl Reader {
         named: &[RepoPath],
         findings: &mut Vec<Finding>,
     ) {
-        if !self.store.has_commits() || !named.iter().any(names_shard) {
+        if !self.backend.has_commits() || !named.iter().any(names_shard) {
             return;
         }
         match self.left_over(index, named).await {
@@ -37,7 +37,7 @@ impl Reader {
         named: &[RepoPath],
     ) -> Result<Vec<RepoPath>, Error> {
         let folder = index.folder();
-        let listed = self.store.list(folder.as_ref(), &self.meter).await?;
+        let listed = self.backend.list(folder.as_ref(), &self.meter).await?;
         let files = listed.map_or_else(Vec::new, |listing| listing.files);
         Ok(Layout::of(folder.as_ref(), &files).left_over(named))
     }

@@ -4,7 +4,7 @@ use futures::future::FutureExt;
 
 use super::Reader;
 use super::shards::Ask;
-use crate::backends::Pieces;
+use crate::backends::ByteStream;
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::{RepoPath, chain, clip};
@@ -71,7 +71,7 @@ impl Reader {
     pub(in crate::inspect) async fn verify_shards(
         self,
         path: RepoPath,
-        pieces: Pieces,
+        pieces: ByteStream,
     ) -> Result<VerifyReport, Error> {
         let read = |shard, first| self.header(shard, first).map(Ok);
         let survey = match self.follow(&path, pieces, read).await {

@@ -1,0 +1,65 @@
+//! The errors of files that are read over HTTP.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::formats::safetensors::{HeaderError, HeaderLength};
+use crate::http::{HttpError, RequestFailure};
+use crate::hub::{HubError, HubErrorKind, RepoId, Revision};
+
+/// Returns the error of a call that could not read a file. Only a server with repositories has a `repo`.
+pub(super) fn explain(
+    file: String,
+    failure: RequestFailure,
+    repo: Option<(&RepoId, &Revision)>,
+) -> Error {
+    let RequestFailure { error, attempts, elapsed } = failure;
+    match &error {
+        HttpError::TooLarge { limit, .. } => return Error::TooLarge { file, limit: *limit },
+        HttpError::Range { start, .. } => {
+            if let Some(source) = other_format(start) {
+                return Error::Header { file, source };
+            }
+        }
+        _ => {}
+    }
+    match HubError::from_http(&error).map(Box::new) {
+        Some(refusal) => refused(file, refusal, repo, (attempts, elapsed)),
+        None => Error::Fetch { file, attempts, elapsed, source: Box::new(error) },
+    }
+}
+
+/// Returns the error for a status that is not a success.
+fn refused(
+    file: String,
+    source: Box<HubError>,
+    repo: Option<(&RepoId, &Revision)>,
+    (attempts, elapsed): (usize, Duration),
+) -> Error {
+    use HubErrorKind::{
+        EntryNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
+    };
+    match (source.kind(), repo) {
+        (None, _) => Error::Refused { file, attempts, elapsed, source },
+        (Some(EntryNotFound), _) => Error::FileNotFound { file, source },
+        (Some(RepoNotFound), Some((repo, _))) => Error::RepoNotFound { repo: repo.clone(), source },
+        (Some(RevisionNotFound), Some((repo, revision))) => {
+            let (repo, revision) = (repo.clone(), revision.clone());
+            Error::RevisionNotFound { repo, revision, source }
+        }
+        (Some(Gated), Some((repo, _))) => Error::Gated { repo: repo.clone(), source },
+        (Some(RejectedToken), Some(_)) => Error::RejectedToken { source },
+        (Some(RepoNotFound | RevisionNotFound), _) if source.status == 404 => {
+            Error::FileNotFound { file, source }
+        }
+        (Some(Forbidden | RejectedToken | Gated | RepoNotFound | RevisionNotFound), _) => {
+            Error::Forbidden { file, source }
+        }
+    }
+}
+
+/// Recognizes the format of a body that a server sent instead of a range, by its first bytes.
+fn other_format(start: &[u8]) -> Option<HeaderError> {
+    let length = HeaderLength::from_prefix(start, u64::MAX, HeaderLength::DEFAULT_LIMIT);
+    length.err().filter(|error| matches!(error, HeaderError::NotSafetensors { .. }))
+}

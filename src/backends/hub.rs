@@ -1,0 +1,187 @@
+//! A repository on a Hub.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
+use tracing::{Instrument, Span, debug_span};
+use url::Url;
+
+use super::stream::{self, ByteStream};
+use super::{Backend, Fetched, Listing, http_error, web};
+use crate::cache::CacheIdentity;
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::{Http, RequestFailure, ResponseChain};
+use crate::hub::{
+    CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, listing,
+};
+
+/// A revision of a repository on a Hub.
+#[derive(Clone, Debug)]
+pub(crate) struct HubRepo {
+    pub(crate) http: Http,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) repo: RepoId,
+    pub(crate) revision: Revision,
+    pub(crate) warnings: Arc<HubWarnings>,
+}
+
+impl Backend for HubRepo {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: &'a Range<u64>,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+        async move {
+            let read = self.http.read_range(&self.url(path), range, meter).await;
+            self.fetched(|| self.file_name(path), read)
+        }
+        .instrument(self.span(path))
+        .boxed()
+    }
+
+    fn read_whole<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+        async move {
+            let read = self.http.read_all(&self.url(path), limit, meter).await;
+            self.fetched(|| self.file_name(path), read)
+        }
+        .instrument(self.span(path))
+        .boxed()
+    }
+
+    fn stream<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<ByteStream>, Error>> {
+        let pieces = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, meter));
+        let (repo, file) = (self.clone(), self.file_name(path));
+        let explain = move |failure| repo.explain(file.clone(), failure);
+        let repo = self.clone();
+        stream::from_http(pieces, move |chain| repo.commit(chain), explain).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+        let Self { http, endpoint, repo, revision, .. } = self;
+        async move {
+            match listing::files(http, endpoint.tree_url(repo, revision, folder), meter).await {
+                Ok((files, chain)) => {
+                    Ok(Some(Listing { files, commit: self.commit(&chain), is_complete: true }))
+                }
+                Err(ListFilesError::Fetch(failure)) => self.without_listing(failure).map(|()| None),
+                Err(ListFilesError::Listing(source)) => {
+                    Err(Error::Listing { place: self.name(), source })
+                }
+            }
+        }
+        .instrument(debug_span!("listing", %repo))
+        .boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        format!("{}/{path}", self.repo)
+    }
+
+    fn name(&self) -> String {
+        self.repo.to_string()
+    }
+
+    fn has_commits(&self) -> bool {
+        true
+    }
+
+    fn current_commit<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Option<CommitSha>, Error>> {
+        async move {
+            let commit =
+                self.http.response_header(&self.url(path), web::X_REPO_COMMIT, meter).await;
+            let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
+            Ok(commit.and_then(|commit| commit.parse().ok()))
+        }
+        .boxed()
+    }
+
+    fn at_commit(&self, commit: &CommitSha) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Self { revision: commit.into(), ..self.clone() }))
+    }
+
+    fn anonymous(&self) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Self { http: self.http.anonymous()?, ..self.clone() }))
+    }
+
+    fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
+        async move {
+            let url = self.endpoint.revision_url(&self.repo, &self.revision);
+            let meter = RequestMeter::default();
+            let read = self.http.read_all(&url, HubReportedCount::LIMIT, &meter).await;
+            let (json, _) = read.map_err(|failure| self.explain(self.name(), failure))?;
+            Ok(HubReportedCount::from_json(&json))
+        }
+        .boxed()
+    }
+
+    fn cache_identity(&self) -> Option<CacheIdentity<'_>> {
+        let Self { http, endpoint, repo, revision, .. } = self;
+        Some(CacheIdentity { endpoint, reader: http.token_bytes(), repo, revision })
+    }
+}
+
+impl HubRepo {
+    fn url(&self, path: &RepoPath) -> Url {
+        self.endpoint.file_url(&self.repo, &self.revision, path)
+    }
+
+    /// Returns the span of all requests for a file.
+    fn span(&self, path: &RepoPath) -> Span {
+        debug_span!("file", repo = %self.repo, file = %path)
+    }
+
+    fn fetched<T>(
+        &self,
+        name: impl FnOnce() -> String,
+        read: Result<(T, ResponseChain), RequestFailure>,
+    ) -> Result<Fetched<T>, Error> {
+        let (value, chain) = read.map_err(|failure| self.explain(name(), failure))?;
+        Ok(Fetched { value, commit: self.commit(&chain) })
+    }
+
+    /// Returns the commit of a response, and logs the Hub's notice in it.
+    fn commit(&self, chain: &ResponseChain) -> Option<CommitSha> {
+        self.warnings.warn_once(chain.header("x-hf-warning"));
+        web::commit(chain)
+    }
+
+    fn explain(&self, file: String, failure: RequestFailure) -> Error {
+        http_error::explain(file, failure, Some((&self.repo, &self.revision)))
+    }
+
+    /// Ignores the failures by which servers say that they have no listing. Mirrors serve files, and each
+    /// has its own way to refuse a listing.
+    fn without_listing(&self, failure: RequestFailure) -> Result<(), Error> {
+        match self.explain(format!("list of files of {}", self.repo), failure) {
+            Error::Refused { source, .. } if matches!(source.status, 405 | 501) => Ok(()),
+            Error::FileNotFound { .. }
+            | Error::Forbidden { .. }
+            | Error::Gated { .. }
+            | Error::RepoNotFound { .. }
+            | Error::RevisionNotFound { .. } => Ok(()),
+            error => Err(error),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The folder of a file on any web server.
+
+use std::ops::Range;
+
+use futures::future::{BoxFuture, FutureExt, ready};
+use tracing::{Instrument, Span, debug_span};
+use url::Url;
+
+use super::stream::{self, ByteStream};
+use super::{Backend, Fetched, Listing, http_error};
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::{Http, RequestFailure, ResponseChain, SafeUrl};
+use crate::hub::CommitSha;
+
+/// The header in which a Hub names the commit of a file. The CDN does not send it; some mirrors send it
+/// only with the last response.
+pub(super) const X_REPO_COMMIT: &str = "x-repo-commit";
+
+/// The folder of the file at `url`.
+#[derive(Clone, Debug)]
+pub(crate) struct WebFolder {
+    pub(crate) http: Http,
+    pub(crate) url: Url,
+    /// The name of the file at `url`.
+    pub(crate) file: RepoPath,
+}
+
+impl Backend for WebFolder {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: &'a Range<u64>,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+        async move {
+            let read = self.http.read_range(&self.url(path), range, meter).await;
+            self.fetched(path, read)
+        }
+        .instrument(self.span(path))
+        .boxed()
+    }
+
+    fn read_whole<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+        async move {
+            let read = self.http.read_all(&self.url(path), limit, meter).await;
+            self.fetched(path, read)
+        }
+        .instrument(self.span(path))
+        .boxed()
+    }
+
+    fn stream<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<ByteStream>, Error>> {
+        let pieces = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, meter));
+        let file = self.file_name(path);
+        let explain = move |failure| http_error::explain(file.clone(), failure, None);
+        stream::from_http(pieces, commit, explain).boxed()
+    }
+
+    /// A web server has no listing that could be relied on.
+    fn list<'a>(
+        &'a self,
+        _folder: Option<&'a RepoPath>,
+        _meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+        ready(Ok(None)).boxed()
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        SafeUrl::from(&self.url(path)).to_string()
+    }
+
+    fn name(&self) -> String {
+        SafeUrl::from(&self.url).to_string()
+    }
+}
+
+impl WebFolder {
+    fn url(&self, path: &RepoPath) -> Url {
+        sibling(&self.url, &self.file, path)
+    }
+
+    /// Returns the span of all requests for a file.
+    fn span(&self, path: &RepoPath) -> Span {
+        debug_span!("file", file = self.file_name(path))
+    }
+
+    fn fetched<T>(
+        &self,
+        path: &RepoPath,
+        read: Result<(T, ResponseChain), RequestFailure>,
+    ) -> Result<Fetched<T>, Error> {
+        match read {
+            Ok((value, chain)) => Ok(Fetched { value, commit: commit(&chain) }),
+            Err(failure) => Err(http_error::explain(self.file_name(path), failure, None)),
+        }
+    }
+}
+
+/// Returns the commit of a response: the URL may lead to a Hub.
+pub(super) fn commit(chain: &ResponseChain) -> Option<CommitSha> {
+    chain.header(X_REPO_COMMIT)?.parse().ok()
+}
+
+/// Returns the URL of a file in the folder of another. The query belongs to that one file: often it is a
+/// signature.
+fn sibling(url: &Url, file: &RepoPath, other: &RepoPath) -> Url {
+    if file == other {
+        return url.clone();
+    }
+    let mut sibling = url.clone();
+    sibling.set_query(None);
+    if let Ok(mut segments) = sibling.path_segments_mut() {
+        segments.pop().extend(other.segments());
+    }
+    sibling
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sibling_has_the_folder_and_not_the_query_of_the_url() {
+        let url = Url::parse("https://example.org/a/model.safetensors.index.json?sig=x").unwrap();
+        let path = |text: &str| text.parse::<RepoPath>().unwrap();
+        let file = path("model.safetensors.index.json");
+        assert_eq!(sibling(&url, &file, &file), url);
+        let shard = sibling(&url, &file, &path("b/x y%.safetensors"));
+        assert_eq!(shard.as_str(), "https://example.org/a/b/x%20y%25.safetensors");
+    }
+}
