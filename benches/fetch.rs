@@ -106,7 +106,7 @@ fn call(hub: &LocalHub, bundle: &PathBuf, repo: &str, plan: &Plan) -> Result<Cal
     let (log, after) = (hub.log(), made());
     Ok(Call {
         process,
-        seconds: document["cost"]["seconds"].as_f64().unwrap_or_default(),
+        seconds: document["fetch"]["seconds"].as_f64().unwrap_or_default(),
         is_sharded: document["sharded"] == true,
         requests: log.len(),
         bytes: log.iter().map(|request| request.sent.bytes()).sum(),

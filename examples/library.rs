@@ -17,7 +17,7 @@ async fn answer(client: &Client, repo: &str) -> Result<Answer, Error> {
     let parsed = client.model(repo).parse_safetensors_metadata().await?;
     Ok(Answer {
         parameters: parsed.parameter_count().total(),
-        commit: parsed.facts().commit.as_ref().map(ToString::to_string),
+        commit: parsed.report().commit.as_ref().map(ToString::to_string),
     })
 }
 

@@ -46,7 +46,7 @@ fn row(name: &str, parsed: &SafetensorsParseFromRepo) -> String {
         SafetensorsParseFromRepo::Single(_) => "one".to_owned(),
         SafetensorsParseFromRepo::Sharded(shards) => format!("{} shards", shards.headers.len()),
     };
-    let cost = parsed.facts().cost;
+    let cost = parsed.report().fetch;
     let counts: Vec<_> = parsed
         .parameter_count()
         .iter()

@@ -27,11 +27,11 @@ pub use formats::weight_sets::{OtherWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use hub::{CommitSha, IdError, RepoId, RepoKind, Revision};
 pub use report::diff::Diff;
-pub use report::json::Summary;
+
 pub use report::tree::Tree;
 pub use report::verify::VerifyReport;
 pub use report::{
-    CountReport, Facts, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+    CountReport, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
 };
 
 #[cfg(feature = "server")]

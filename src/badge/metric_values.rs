@@ -47,7 +47,7 @@ impl MetricValues {
         let count = parsed.parameter_count();
         let totals = count.totals();
         Self {
-            active: parsed.facts().counting.moe.map(|moe| moe.active()),
+            active: parsed.report().breakdown.moe.map(|moe| moe.active()),
             bytes: Some(totals.bytes),
             tensors: Some(totals.tensors),
             shards: Some(parsed.files().count() as u64),

@@ -69,7 +69,7 @@ pub(crate) async fn run(args: &BadgeArgs, session: &Session) -> io::Result<Outco
     let (report, outcome) = match session.read(&asked, &args.place, call).await? {
         Ok(parsed) => {
             write(args, &render(args, &Badge::from_parsed(&parsed, args.show))?)?;
-            (report::findings(&asked, &parsed.facts().findings), Outcome::Fine)
+            (report::findings(&asked, &parsed.report().findings), Outcome::Fine)
         }
         Err(error) => {
             let report = report::error(&asked, false, &error, session.client.endpoint());

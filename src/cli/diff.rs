@@ -82,7 +82,7 @@ fn print(
         stdout.flush()?;
     }
     for (asked, side) in asked.iter().zip([before, after]) {
-        let notes = report::findings(asked, &side.facts().findings);
+        let notes = report::findings(asked, &side.report().findings);
         anstream::stderr().write_all(notes.as_bytes())?;
     }
     Ok(if diff.is_empty() { Outcome::Fine } else { Outcome::Negative })

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use hf_meta::Facts;
+use hf_meta::CountReport;
 use hf_meta::count::{MixtureOfExperts, TensorGroup};
 use hf_meta::report::text::{escape, size_of_model, thousands};
 
@@ -10,8 +10,8 @@ use super::columns;
 use super::style::BOLD;
 
 /// The tensors in groups that were counted alike, the largest first, and the rules they were counted by.
-pub(crate) fn groups(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
-    let (counting, totals) = (&facts.counting, facts.parameter_count.totals());
+pub(crate) fn groups(out: &mut impl Write, facts: &CountReport) -> io::Result<()> {
+    let (counting, totals) = (&facts.breakdown, facts.parameter_count.totals());
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&facts.source))?;
     let mut groups: Vec<_> = counting.groups.iter().collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.count.parameters));

@@ -21,9 +21,9 @@ const MOST_SETS: usize = 20;
 /// The parameters per dtype, what they add up to, and what it took to know. Elements stand beside the
 /// parameters where they are not the same number.
 pub(crate) fn counts(out: &mut impl Write, counts: &CountReport) -> io::Result<()> {
-    let count = &counts.facts.parameter_count;
+    let count = &counts.parameter_count;
     let whole = count.totals().parameters;
-    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&counts.facts.source))?;
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&counts.source))?;
     if count.rows().all(|(_, row)| row.parameters == row.elements) {
         by_dtype(out, count, ["dtype", "parameters", "bytes", "share"], |name, row| {
             let share = share(row.parameters, whole);
@@ -36,7 +36,7 @@ pub(crate) fn counts(out: &mut impl Write, counts: &CountReport) -> io::Result<(
             [name, parameters, elements, bytes(row.bytes), share(row.parameters, whole)]
         })?;
     }
-    if let Some(moe) = &counts.facts.counting.moe {
+    if let Some(moe) = &counts.breakdown.moe {
         writeln!(out, "{}", explain::active(moe))?;
     }
     writeln!(out, "{}", contents(counts))?;
@@ -63,23 +63,23 @@ fn by_dtype<const N: usize>(
 
 /// How many files and tensors there are, and of which commit.
 fn contents(counts: &CountReport) -> String {
-    let totals = counts.facts.parameter_count.totals();
+    let totals = counts.parameter_count.totals();
     let what = if counts.sharded { "shard" } else { "file" };
     let files = counted(counts.files() as u64, what);
     let scalars = match totals.scalars {
         0 => String::new(),
         scalars => format!(" ({} not counted)", counted(scalars, "scalar")),
     };
-    let commit = counts.facts.commit.as_ref();
+    let commit = counts.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
 }
 
 /// The sets of weights that are there, too, and which was counted.
 fn other_sets(out: &mut impl Write, counts: &CountReport) -> io::Result<()> {
-    let Some(sets) = &counts.facts.other_sets else { return Ok(()) };
+    let Some(sets) = &counts.other_sets else { return Ok(()) };
     let what = if sets.is_empty() { "no other weights" } else { "not counted, but there, too" };
-    let path = counts.paths.first().map_or("", RepoPath::as_str);
+    let path = counts.filepaths.first().map_or("", RepoPath::as_str);
     writeln!(out, "read from {}; {what}", escape(path))?;
     let rows = sets.iter().take(MOST_SETS);
     let rows: Vec<_> =
@@ -92,7 +92,7 @@ fn other_sets(out: &mut impl Write, counts: &CountReport) -> io::Result<()> {
 }
 
 fn cost(counts: &CountReport) -> String {
-    let cost = counts.facts.cost;
+    let cost = counts.fetch;
     let read = format!("{} read of {}", bytes(cost.bytes_read), bytes(cost.bytes_total));
     let seconds = cost.elapsed.as_secs_f64();
     match cost.requests {
@@ -107,9 +107,9 @@ pub(crate) fn tree(
     parsed: &SafetensorsParseFromRepo,
     screen: Option<Screen>,
 ) -> io::Result<()> {
-    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.report().source))?;
     tree::draw(out, &Tree::new(parsed), screen)?;
-    writeln!(out, "{}", contents(&CountReport::from(parsed)))?;
+    writeln!(out, "{}", contents(parsed.report()))?;
     let totals = parsed.parameter_count().totals();
     if totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);
@@ -156,7 +156,7 @@ fn tensor_row(name: &str, tensor: &TensorInfo, path: &RepoPath) -> [String; 5] {
 
 /// The metadata of the files: that of an index, then what every shard says, said once.
 pub(crate) fn metadata(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
-    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.facts().source))?;
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&parsed.report().source))?;
     if let SafetensorsParseFromRepo::Sharded(shards) = parsed {
         for (key, value) in shards.index.metadata().into_iter().flatten() {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

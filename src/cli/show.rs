@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use clap::builder::NonEmptyStringValueParser;
 use futures::stream::{self, StreamExt};
-use hf_meta::{CountReport, Error, Facts, SafetensorsParseFromRepo};
+use hf_meta::{CountReport, Error, SafetensorsParseFromRepo};
 
 use super::repo_arg::RepoArg;
 use super::report::Outcome;
@@ -133,10 +133,10 @@ fn print(
     Ok(outcome)
 }
 
-fn show<'a>(args: &ShowArgs, shown: &'a Shown) -> io::Result<&'a Facts> {
+fn show<'a>(args: &ShowArgs, shown: &'a Shown) -> io::Result<&'a CountReport> {
     match shown {
-        Shown::CountReport(counts) => show_counts(args.view, counts).map(|()| &counts.facts),
-        Shown::Headers(parsed) => show_headers(args, parsed).map(|()| parsed.facts()),
+        Shown::CountReport(counts) => show_counts(args.view, counts).map(|()| &**counts),
+        Shown::Headers(parsed) => show_headers(args, parsed).map(|()| parsed.report()),
     }
 }
 
@@ -146,7 +146,7 @@ fn show_counts(view: View, counts: &CountReport) -> io::Result<()> {
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
     if view.explain {
-        explain::groups(&mut stdout, &counts.facts)?;
+        explain::groups(&mut stdout, counts)?;
     } else {
         render::counts(&mut stdout, counts)?;
     }

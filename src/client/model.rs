@@ -84,7 +84,7 @@ impl Model {
     /// those of a diffusers pipeline's `transformer`, then its `unet`, then the repo's own
     /// `diffusion_pytorch_model`; `consolidated`, `adapter_model`, `pytorch_lora_weights`; the first
     /// module of a sentence-transformers model; the only ones at the top; the only ones there are. The
-    /// others are in [`Facts::other_sets`](crate::Facts::other_sets).
+    /// others are in [`CountReport::other_sets`](crate::CountReport::other_sets).
     pub fn path(mut self, path: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
         self

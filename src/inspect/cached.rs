@@ -94,7 +94,7 @@ impl<'a> CacheLookup<'a> {
 
     /// Keeps what a call has read.
     pub(super) async fn keep(&self, parsed: &SafetensorsParseFromRepo, record: &CacheRecorder) {
-        let Some(commit) = &parsed.facts().commit else { return };
+        let Some(commit) = &parsed.report().commit else { return };
         let heads = record.take();
         if heads.is_forgone() {
             return;

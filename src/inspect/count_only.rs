@@ -154,8 +154,9 @@ impl Reader {
         let mut findings: Vec<_> =
             agreement::check_size(claims.bytes, tensor_bytes).into_iter().collect();
         findings.extend(odd);
-        let facts = self.facts(file_bytes, tally.finish(&rules), claims.parameters, findings);
-        Some(CountReport { sharded: paths.len() > 1, paths, facts })
+        let report =
+            self.report(paths, file_bytes, tally.finish(&rules), claims.parameters, findings);
+        Some(report)
     }
 }
 

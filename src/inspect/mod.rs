@@ -31,7 +31,7 @@ use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 use crate::report::Finding;
 use crate::report::verify::VerifyReport;
-use crate::report::{CountReport, Facts, SafetensorsParseFromRepo};
+use crate::report::{CountReport, SafetensorsParseFromRepo};
 
 /// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
 /// rules they are counted, reads the one at the root.
@@ -202,8 +202,7 @@ impl Load {
             Weights::Index { path, pieces } => reader.sharded(path, pieces.value).await?,
             Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await?,
         };
-        let paths = parsed.filepaths();
-        finish(parsed.facts_mut(), &paths, other_sets, is_whole);
+        finish(parsed.report_mut(), other_sets, is_whole);
         Ok(parsed)
     }
 
@@ -211,7 +210,7 @@ impl Load {
     pub(crate) async fn count(self, memory: Option<&HeaderCache>) -> Result<CountReport, Error> {
         if memory.is_some() {
             // What is kept for other calls is headers.
-            return Box::pin(self.run(memory)).await.map(|parsed| CountReport::from(&parsed));
+            return Box::pin(self.run(memory)).await.map(SafetensorsParseFromRepo::into_report);
         }
         let again = self.clone();
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
@@ -221,15 +220,15 @@ impl Load {
                 Box::pin(reader.count_shards(path, pieces.value)).await
             }
             Weights::Shards { path, shards, .. } => {
-                Ok(CountReport::from(&Box::pin(reader.without_index(path, &shards)).await?))
+                Ok(Box::pin(reader.without_index(path, &shards)).await?.into_report())
             }
         };
         match counted {
             Ok(mut counts) => {
-                finish(&mut counts.facts, &counts.paths, other_sets, is_whole);
+                finish(&mut counts, other_sets, is_whole);
                 Ok(counts)
             }
-            Err(Stop::NeedsNames) => Ok(CountReport::from(&Box::pin(again.read()).await?)),
+            Err(Stop::NeedsNames) => Ok(Box::pin(again.read()).await?.into_report()),
             Err(Stop::Failed(error)) => Err(error),
         }
     }
@@ -296,16 +295,11 @@ impl Load {
 }
 
 /// Says what else there is than what was read.
-fn finish(
-    facts: &mut Facts,
-    read: &[RepoPath],
-    mut other_sets: Option<Vec<WeightSet>>,
-    is_whole: bool,
-) {
-    let read: BTreeSet<_> = read.iter().cloned().collect();
+fn finish(report: &mut CountReport, mut other_sets: Option<Vec<WeightSet>>, is_whole: bool) {
+    let read: BTreeSet<_> = report.filepaths.iter().cloned().collect();
     if let Some(sets) = &mut other_sets {
         sets.retain(|set| !set.is_part_of(&read));
     }
-    facts.other_sets = other_sets;
-    facts.findings.extend((!is_whole).then_some(Finding::PartialListing));
+    report.other_sets = other_sets;
+    report.findings.extend((!is_whole).then_some(Finding::PartialListing));
 }

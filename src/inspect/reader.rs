@@ -15,7 +15,7 @@ use crate::formats::safetensors::{HeaderLength, SafetensorsFileHeader, Safetenso
 use crate::http::transfer::{RangeBytes, RequestMeter, spawn_blocking_if_large};
 use crate::hub::CommitSha;
 use crate::report::{
-    Facts, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+    CountReport, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
 };
 use crate::report::{Finding, agreement};
 
@@ -60,8 +60,14 @@ impl Reader {
         let header = self.rest(&path, start).await?;
         let mut findings = Vec::new();
         let counted = self.count(&[(&path, &header)], &mut findings).await?;
-        let facts = self.facts(header.file_size(), counted, header.declared_total(), findings);
-        Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, facts }))
+        let report = self.report(
+            vec![path.clone()],
+            header.file_size(),
+            counted,
+            header.declared_total(),
+            findings,
+        );
+        Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, report }))
     }
 
     pub(super) async fn sharded(
@@ -99,8 +105,11 @@ impl Reader {
         let counted = self.count(&files, &mut findings).await?;
         let bytes =
             headers.iter().map(|(_, header)| header.file_size()).fold(0, u64::saturating_add);
-        let facts = self.facts(bytes, counted, index.declared_total(), findings);
-        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, facts }))
+        let index_path = Some(path.clone()).filter(RepoPath::is_index);
+        let shards = headers.iter().map(|(shard, _)| path.sibling(shard));
+        let paths = index_path.into_iter().chain(shards).collect();
+        let report = self.report(paths, bytes, counted, index.declared_total(), findings);
+        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, report }))
     }
 
     pub(super) async fn header(
@@ -199,25 +208,28 @@ impl Reader {
         Ok(())
     }
 
-    pub(super) fn facts(
+    pub(super) fn report(
         self,
+        filepaths: Vec<RepoPath>,
         bytes_total: u64,
-        (parameter_count, counting): (ParameterCount, CountBreakdown),
+        (parameter_count, breakdown): (ParameterCount, CountBreakdown),
         declared_total: Option<u64>,
         mut findings: Vec<Finding>,
-    ) -> Facts {
+    ) -> CountReport {
         findings.extend(agreement::check_count(&parameter_count, declared_total));
         findings.extend(self.not_pinned());
-        let cost = self.cost(bytes_total);
-        Facts {
+        let fetch = self.fetch_stats(bytes_total);
+        CountReport {
             source: self.source,
             commit: self.commit,
+            sharded: filepaths.len() > 1,
+            filepaths,
             parameter_count,
-            counting,
+            breakdown,
             declared_total,
             findings,
             other_sets: None,
-            cost,
+            fetch,
         }
     }
 
@@ -225,7 +237,7 @@ impl Reader {
         (self.commit.is_none() && self.backend.has_commits()).then_some(Finding::NotPinned)
     }
 
-    pub(super) fn cost(&self, bytes_total: u64) -> FetchStats {
+    pub(super) fn fetch_stats(&self, bytes_total: u64) -> FetchStats {
         FetchStats {
             requests: self.meter.requests(),
             bytes_read: self.meter.bytes(),

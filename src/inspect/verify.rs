@@ -149,7 +149,7 @@ impl Reader {
     fn verdict(self, files: usize, headers: &Headers, mut findings: Vec<Finding>) -> VerifyReport {
         findings.extend(self.not_pinned());
         let sizes = headers.iter().map(|(_, header)| header.file_size());
-        let cost = self.cost(sizes.fold(0, u64::saturating_add));
+        let cost = self.fetch_stats(sizes.fold(0, u64::saturating_add));
         VerifyReport {
             source: self.source,
             commit: self.commit,
@@ -157,7 +157,7 @@ impl Reader {
             valid_files: headers.len(),
             tensors: headers.iter().map(|(_, header)| header.tensors().len() as u64).sum(),
             findings,
-            cost,
+            fetch: cost,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The result of a call.
+//! Results of a call and their views.
 
 pub mod agreement;
 pub mod diff;
@@ -11,27 +11,28 @@ pub mod verify;
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 pub use finding::{Finding, Severity};
 
 pub(crate) use finding::bounded;
 pub(crate) use name_parts::{in_order, number, parts, ranges};
 
-use crate::count::CountBreakdown;
-use crate::count::ParameterCount;
+use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::RepoPath;
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
 use crate::hub::CommitSha;
 
-/// What the safetensors headers of a repo say, checked and counted.
+/// The checked and counted safetensors headers of a repository.
 ///
-/// Serializes to the JSON of huggingface.js, with fields of our own beside its own; see
-/// [`Summary`](crate::Summary) for the part without the headers.
+/// Serializes to the JSON of huggingface.js with additional fields: those of [`CountReport`], then `header`,
+/// or `index` and `headers`.
 #[derive(Clone, Debug)]
 pub enum SafetensorsParseFromRepo {
     /// All weights are in one file.
     Single(SafetensorsFile),
-    /// The weights are spread over shards, which an index lists.
+    /// The weights are spread over shards.
     Sharded(SafetensorsShards),
 }
 
@@ -39,120 +40,120 @@ pub enum SafetensorsParseFromRepo {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SafetensorsFile {
-    /// The path of the file in its repo or folder.
+    /// The path of the file in its repository or folder.
     pub path: RepoPath,
-    /// Its header.
+    /// The header of the file.
     pub header: SafetensorsFileHeader,
-    /// What was found out about it.
-    pub facts: Facts,
+    /// The figures of the file.
+    pub report: CountReport,
 }
 
 /// Weights spread over several files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SafetensorsShards {
-    /// The path of the index in its repo or folder. Where there is none, the common path of the shards
-    /// with a `*` in place of their number.
+    /// The path of the index in its repository or folder. Shards without an index have their common path
+    /// here, with a `*` in place of the shard number.
     pub path: RepoPath,
-    /// The index. Where there is none, what the headers say in its place.
+    /// The index. It is built from the headers if the shards have none.
     pub index: SafetensorsIndexJson,
-    /// Every shard by its name in the index, with its header, in the order of their names.
+    /// The shards by their names in the index, sorted, with their headers.
     pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
-    /// What was found out about them.
-    pub facts: Facts,
-}
-
-/// What is known of a set of weights beside its headers.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Facts {
-    /// What was read, in the form of [`Source`](crate::Source).
-    pub source: String,
-    /// The commit that every byte is of; `None` where there are no commits.
-    pub commit: Option<CommitSha>,
-    /// Parameters, elements, scalars and bytes per dtype.
-    pub parameter_count: ParameterCount,
-    /// How the parameters were counted, tensor by tensor.
-    pub counting: CountBreakdown,
-    /// The total that the file or the index claims of itself; a claim, not a count.
-    pub declared_total: Option<u64>,
-    /// What is odd about the files, though the counts are right.
-    pub findings: Vec<Finding>,
-    /// The other sets of weights that are there, which are not counted; `None` where nobody looked. They
-    /// are looked for when the weights are not where most repos have them, and when asked for by
-    /// [`Model::other_sets`](crate::Model::other_sets).
-    pub other_sets: Option<Vec<WeightSet>>,
-    /// What it took to know all this.
-    pub cost: FetchStats,
+    /// The figures of all shards together.
+    pub report: CountReport,
 }
 
 /// The figures of a set of weights, without its headers.
 ///
-/// Serializes to the JSON of [`SafetensorsParseFromRepo`] less `header`, `index` and `headers`.
+/// Serializes to the JSON of [`SafetensorsParseFromRepo`] without `header`, `index` and `headers`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CountReport {
-    /// The paths of all files that the figures are from, the index first.
-    pub paths: Vec<RepoPath>,
+    /// The repository, URL or path that was read, in the form of `Source`.
+    pub source: String,
+    /// The commit that every byte belongs to; `None` if the source has no commits.
+    pub commit: Option<CommitSha>,
     /// Whether the weights are spread over shards.
     pub sharded: bool,
-    /// What was found out about them.
-    pub facts: Facts,
+    /// The paths of all files that were read, the index first.
+    pub filepaths: Vec<RepoPath>,
+    /// Parameters, elements, scalars and bytes per dtype.
+    pub parameter_count: ParameterCount,
+    /// The tensors in groups, with the reason why each group counts as it does.
+    pub breakdown: CountBreakdown,
+    /// The number of parameters that the file or the index declares. Never used as the count.
+    pub declared_total: Option<u64>,
+    /// Oddities of the files that leave the counts right.
+    pub findings: Vec<Finding>,
+    /// The other sets of weights in the repository, which are not counted. `None` if they were not
+    /// listed: they are listed if the weights are not under one of the two usual names, and on request by
+    /// `Model::other_sets`.
+    pub other_sets: Option<Vec<WeightSet>>,
+    /// Requests, bytes and time of the call.
+    pub fetch: FetchStats,
 }
 
 impl CountReport {
-    /// The number of files of weights.
+    /// Returns the number of files of weights, without the index.
     #[must_use]
     pub fn files(&self) -> usize {
-        self.paths.len() - usize::from(self.sharded)
+        self.filepaths.iter().filter(|path| !path.is_index()).count()
     }
 }
 
-impl From<&SafetensorsParseFromRepo> for CountReport {
-    fn from(parsed: &SafetensorsParseFromRepo) -> Self {
-        let (paths, sharded) = (parsed.filepaths(), parsed.is_sharded());
-        Self { paths, sharded, facts: parsed.facts().clone() }
-    }
-}
-
-/// What a call took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The requests, bytes and time that a call took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FetchStats {
-    /// HTTP requests, those that redirects led to among them.
+    /// HTTP requests, including those that follow a redirect.
     pub requests: u64,
-    /// Bytes read: of HTTP bodies, or of local files.
+    /// Bytes read from HTTP bodies or local files.
     pub bytes_read: u64,
-    /// Bytes that all the files of weights have together.
+    /// Size in bytes of all files of weights together.
     pub bytes_total: u64,
-    /// From the call to its result.
+    /// Time from the start of the call to its result. Serializes as `seconds`.
+    #[serde(rename = "seconds", serialize_with = "as_seconds")]
     pub elapsed: Duration,
 }
 
+fn as_seconds<S: Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(elapsed.as_secs_f64())
+}
+
 impl SafetensorsParseFromRepo {
-    /// Parameters per dtype, over all shards.
+    /// Returns the parameters per dtype, over all shards.
     #[must_use]
     pub fn parameter_count(&self) -> &ParameterCount {
-        &self.facts().parameter_count
+        &self.report().parameter_count
     }
 
-    /// What is known beside the headers.
+    /// Returns the figures without the headers.
     #[must_use]
-    pub fn facts(&self) -> &Facts {
+    pub fn report(&self) -> &CountReport {
         match self {
-            Self::Single(file) => &file.facts,
-            Self::Sharded(shards) => &shards.facts,
+            Self::Single(file) => &file.report,
+            Self::Sharded(shards) => &shards.report,
         }
     }
 
-    pub(crate) fn facts_mut(&mut self) -> &mut Facts {
+    pub(crate) fn report_mut(&mut self) -> &mut CountReport {
         match self {
-            Self::Single(file) => &mut file.facts,
-            Self::Sharded(shards) => &mut shards.facts,
+            Self::Single(file) => &mut file.report,
+            Self::Sharded(shards) => &mut shards.report,
         }
     }
 
-    /// Every file of weights with its header. Its path is that in the repo or folder.
+    /// Returns the figures and drops the headers.
+    #[must_use]
+    pub fn into_report(self) -> CountReport {
+        match self {
+            Self::Single(file) => file.report,
+            Self::Sharded(shards) => shards.report,
+        }
+    }
+
+    /// Returns every file of weights with its path in the repository or folder and its header.
     pub fn files(&self) -> impl Iterator<Item = (RepoPath, &SafetensorsFileHeader)> {
         let (single, sharded) = match self {
             Self::Single(file) => (Some((file.path.clone(), &file.header)), None),
@@ -162,21 +163,5 @@ impl SafetensorsParseFromRepo {
             shards.headers.iter().map(|(name, header)| (shards.path.sibling(name), header))
         });
         single.into_iter().chain(shards)
-    }
-
-    /// The paths of all files that the result is from, the index first, if there is one.
-    #[must_use]
-    pub fn filepaths(&self) -> Vec<RepoPath> {
-        let index = match self {
-            Self::Single(_) => None,
-            Self::Sharded(shards) => Some(shards.path.clone()).filter(RepoPath::is_index),
-        };
-        index.into_iter().chain(self.files().map(|(path, _)| path)).collect()
-    }
-
-    /// Whether the weights are spread over shards.
-    #[must_use]
-    pub fn is_sharded(&self) -> bool {
-        matches!(self, Self::Sharded(_))
     }
 }

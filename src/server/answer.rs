@@ -9,7 +9,6 @@ use crate::badge::MetricValues;
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
 use crate::report::SafetensorsParseFromRepo;
-use crate::report::json::Summary;
 use crate::server::page::Found;
 
 /// After so long, a badge that says why there is no figure is looked at again.
@@ -56,7 +55,7 @@ pub(super) struct Known {
 impl Answer {
     pub(super) fn read(parsed: &SafetensorsParseFromRepo) -> Self {
         // Only figures and texts, which always can be written as JSON.
-        let summary = serde_json::to_vec(&Summary(parsed)).unwrap_or_default();
+        let summary = serde_json::to_vec(&parsed.report()).unwrap_or_default();
         let summary = summary.into_boxed_slice().into();
         let (figures, found) = (MetricValues::from_parsed(parsed), Found::of(parsed));
         Self::Read(Box::new(Read { figures, summary, found }))

@@ -23,7 +23,7 @@ async fn parse(builder: ClientBuilder, repo: &str) -> Result<SafetensorsParseFro
 /// All of a result but what it cost.
 fn figures(parsed: &SafetensorsParseFromRepo) -> Value {
     let mut json = serde_json::to_value(parsed).unwrap();
-    json.as_object_mut().unwrap().remove("cost").unwrap();
+    json.as_object_mut().unwrap().remove("fetch").unwrap();
     json
 }
 
@@ -73,9 +73,9 @@ async fn a_known_branch_costs_one_request_and_a_known_commit_none() {
         let head = format!("HEAD /{repo}/resolve/main/model.safetensors {status}");
         assert_eq!(requests(&hub), [head]);
         assert_eq!(figures(&second), figures(&plain));
-        assert_eq!((second.facts().cost.requests, second.facts().cost.bytes_read), (1, 0));
+        assert_eq!((second.report().fetch.requests, second.report().fetch.bytes_read), (1, 0));
 
-        let commit = plain.facts().commit.clone().unwrap();
+        let commit = plain.report().commit.clone().unwrap();
         let client = builder(&hub, folder.path()).build().unwrap();
         for prefetch in [false, true] {
             let third = client.model(repo).revision(commit.as_str()).prefetch(prefetch);
@@ -97,9 +97,9 @@ async fn lists_of_sets_are_kept_apart() {
         for (lists, sets) in [(false, None), (true, Some(1))] {
             let model = client.model("org/model").other_sets(lists);
             let parsed = model.parse_safetensors_metadata().await.unwrap();
-            let found = parsed.facts().other_sets.as_ref().map(Vec::len);
+            let found = parsed.report().other_sets.as_ref().map(Vec::len);
             assert_eq!(found, sets, "round {round}");
-            assert!(round == 0 || parsed.facts().cost.requests == 1);
+            assert!(round == 0 || parsed.report().fetch.requests == 1);
         }
     }
 }
@@ -159,7 +159,7 @@ async fn what_was_read_with_a_token_is_not_found_without_it() {
     let folder = tempfile::tempdir().unwrap();
     for repo in ["org/gated", "org/private"] {
         let with = |token: &str| builder(&hub, folder.path()).token(token);
-        let commit = parse(with("hf_good"), repo).await.unwrap().facts().commit.clone().unwrap();
+        let commit = parse(with("hf_good"), repo).await.unwrap().report().commit.clone().unwrap();
         for token in ["", "hf_other", "hf_bad"] {
             assert!(parse(with(token), repo).await.is_err(), "{repo} {token:?}");
             let pinned = with(token).build().unwrap().model(repo).revision(commit.as_str());
@@ -217,7 +217,7 @@ async fn a_renamed_repo_is_found_in_the_cache() {
     for requests in [None, Some(2)] {
         let parsed = parse(builder(&hub, folder.path()), "org/old").await.unwrap();
         assert_eq!(parsed.parameter_count().total(), 2);
-        assert!(requests.is_none_or(|requests| requests == parsed.facts().cost.requests));
+        assert!(requests.is_none_or(|requests| requests == parsed.report().fetch.requests));
     }
 }
 
@@ -246,6 +246,6 @@ async fn counts_without_the_configuration_are_not_kept() {
         request.path.ends_with("config.json").then(|| Fault::Status(403, Vec::new()))
     });
     let parsed = parse(builder(&hub, folder.path()), "org/packed").await.unwrap();
-    assert_eq!(parsed.facts().findings.len(), 1);
+    assert_eq!(parsed.report().findings.len(), 1);
     assert!(files(folder.path()).is_empty());
 }

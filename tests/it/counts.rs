@@ -1,6 +1,6 @@
 //! Counting without keeping headers gives the same figures, by the same requests.
 
-use hf_meta::{CountReport, Error};
+use hf_meta::{CountReport, Error, SafetensorsParseFromRepo};
 use serde_json::{Value, json};
 
 use crate::hub::{File, LocalHub, Repo};
@@ -12,7 +12,7 @@ const INDEX: &str = "model.safetensors.index.json";
 fn figures(result: Result<CountReport, Error>) -> Result<Value, String> {
     let counts = result.map_err(|error| support::error_chain(&error))?;
     let mut figures = serde_json::to_value(counts).unwrap();
-    figures["cost"] = json!(null);
+    figures["fetch"] = json!(null);
     Ok(figures)
 }
 
@@ -25,7 +25,7 @@ async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
     let parsed = model.parse_safetensors_metadata().await;
     assert_eq!(
         figures(counted),
-        figures(parsed.map(|parsed| CountReport::from(&parsed))),
+        figures(parsed.map(SafetensorsParseFromRepo::into_report)),
         "{repo}"
     );
     [between - before, hub.log().len() - between]

@@ -2,8 +2,8 @@
 
 use hf_meta::report::Finding;
 
+use hf_meta::Error;
 use hf_meta::formats::safetensors::HeaderError;
-use hf_meta::{Error, Summary};
 use serde_json::{Value, json};
 
 use crate::bad_input::error_of;
@@ -53,11 +53,11 @@ async fn a_count_that_is_only_claimed() {
         let hub =
             LocalHub::start([Repo::new("org/claims").file("model.safetensors", file)]).unwrap();
         let parsed = support::parse(&hub, "org/claims").await.unwrap();
-        let summary = serde_json::to_value(Summary(&parsed)).unwrap();
+        let summary = serde_json::to_value(parsed.report()).unwrap();
         assert_eq!(summary["parameterCount"], json!({ "F32": 200 }));
         assert_eq!(summary["parameterTotal"], 200);
         assert_eq!(summary["declaredTotal"], claimed.parse::<u64>().unwrap());
-        let findings = &parsed.facts().findings;
+        let findings = &parsed.report().findings;
         assert_eq!(findings.is_empty(), is_true, "{findings:?}");
         let flagged = matches!(findings[..], [Finding::TotalParametersMismatch { found: 200, .. }]);
         assert_eq!(flagged, !is_true, "{findings:?}");

@@ -33,8 +33,8 @@ async fn counts_are_the_documented_ones() {
         assert_eq!(found, counts, "{repo}");
         assert_eq!(parsed.parameter_count().totals().tensors, tensors, "{repo}");
         assert_eq!(parsed.files().count(), files, "{repo}");
-        assert_eq!(parsed.is_sharded(), files > 1, "{repo}");
-        assert_eq!(parsed.facts().findings, [], "{repo}");
+        assert_eq!(parsed.report().sharded, files > 1, "{repo}");
+        assert_eq!(parsed.report().findings, [], "{repo}");
     }
 }
 
@@ -48,7 +48,7 @@ async fn gpt2_as_the_documentation_shows_it() {
     assert_eq!(tensor.data_offsets, (223_154_176, 223_157_248));
     assert_eq!((file.header.length(), file.header.file_size()), (14_283, 548_105_171));
     assert_eq!(file.header.metadata().unwrap()["format"], "pt");
-    assert_eq!(parsed.facts().cost.bytes_read, 8 + 14_283);
+    assert_eq!(parsed.report().fetch.bytes_read, 8 + 14_283);
 }
 
 #[tokio::test]

@@ -36,8 +36,8 @@ pub(crate) fn pipeline(id: &str) -> Repo {
 
 /// The paths that were read, and those of the sets beside them.
 fn paths(parsed: &SafetensorsParseFromRepo) -> (Vec<String>, Option<Vec<String>>) {
-    let read = parsed.filepaths().iter().map(ToString::to_string).collect();
-    let sets = parsed.facts().other_sets.as_ref();
+    let read = parsed.report().filepaths.iter().map(ToString::to_string).collect();
+    let sets = parsed.report().other_sets.as_ref();
     (read, sets.map(|sets| sets.iter().map(|set| set.path.to_string()).collect()))
 }
 
@@ -75,8 +75,8 @@ async fn a_pipeline_is_its_main_component_and_the_others_are_listed() {
         ]
     );
     assert_eq!(parsed.parameter_count().total(), 2, "of the transformer alone");
-    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), COMMIT);
-    assert_eq!(parsed.facts().findings, []);
+    assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), COMMIT);
+    assert_eq!(parsed.report().findings, []);
 
     let transformer = "/org/pipeline/resolve";
     let mut asked = asked(&hub);
@@ -94,7 +94,7 @@ async fn a_pipeline_is_its_main_component_and_the_others_are_listed() {
         "one more request than elsewhere, at the commit of the first answer"
     );
     assert_eq!(asked.len(), 4 + 1 + 2 * 2);
-    assert_eq!(parsed.facts().cost.requests, hub.log().len() as u64);
+    assert_eq!(parsed.report().fetch.requests, hub.log().len() as u64);
 }
 
 #[tokio::test]
@@ -157,9 +157,9 @@ async fn layouts_of_repos() {
         let parsed = support::parse(&hub, id).await.unwrap();
         assert_eq!(paths(&parsed).0, expected, "{id}");
         assert_eq!(parsed.parameter_count().total(), expected.len() as u64, "{id}");
-        assert_eq!(parsed.is_sharded(), expected.len() > 1, "{id}");
-        assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), COMMIT, "{id}");
-        assert_eq!(parsed.facts().findings, [], "{id}");
+        assert_eq!(parsed.report().sharded, expected.len() > 1, "{id}");
+        assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), COMMIT, "{id}");
+        assert_eq!(parsed.report().findings, [], "{id}");
     }
 }
 
@@ -213,11 +213,14 @@ async fn shards_without_an_index_have_one_made_of_their_headers() {
     let json = serde_json::to_value(&parsed).unwrap();
     assert_eq!(json["index"]["weight_map"][shards[1]], "m-00002-of-00002.safetensors");
     assert_eq!(json["sharded"], true);
-    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), COMMIT);
+    assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), COMMIT);
     let (_, header) = parsed.files().next().unwrap();
     assert_eq!(header.tensors().next().unwrap().0, shards[0]);
     let one = support::client(&hub).model("org/m").path(shards[0]);
-    assert!(!one.parse_safetensors_metadata().await.unwrap().is_sharded(), "one file is one file");
+    assert!(
+        !one.parse_safetensors_metadata().await.unwrap().report().sharded,
+        "one file is one file"
+    );
 }
 
 #[tokio::test]

@@ -39,9 +39,9 @@ async fn a_repo_is_read_at_the_commit_that_is_there() {
         {
             let parsed = offline.parse("org/model", revision).await.unwrap();
             assert_eq!(parsed.parameter_count().total(), tensors, "{revision}");
-            let facts = parsed.facts();
+            let facts = parsed.report();
             assert_eq!(facts.commit.as_ref().unwrap().as_str(), commit, "{revision}");
-            assert_eq!((facts.cost.requests, &*facts.findings), (0, &[][..]));
+            assert_eq!((facts.fetch.requests, &*facts.findings), (0, &[][..]));
             assert_eq!(facts.source, format!("org/model@{revision}"));
         }
     }
@@ -58,8 +58,8 @@ async fn repos_of_all_kinds_and_layouts() {
         offline.point(home, "main", COMMIT);
         offline.add(home, COMMIT, "deep/down/any.safetensors", &weights("x"), ALL[0]);
         let parsed = offline.parse(repo, "main").await.unwrap();
-        assert_eq!(parsed.filepaths()[0].as_str(), "deep/down/any.safetensors", "{repo}");
-        assert_eq!(parsed.facts().findings, [Finding::PartialListing], "{repo}");
+        assert_eq!(parsed.report().filepaths[0].as_str(), "deep/down/any.safetensors", "{repo}");
+        assert_eq!(parsed.report().findings, [Finding::PartialListing], "{repo}");
     }
 }
 
@@ -77,7 +77,7 @@ async fn what_the_commit_has_is_told_from_what_was_downloaded() {
     for unknown in ["", "{", r#"{"format_version":2,"files":{}}"#] {
         write(&tree, unknown);
         let parsed = parse().await.unwrap();
-        assert_eq!(parsed.facts().findings, [Finding::PartialListing], "{unknown}");
+        assert_eq!(parsed.report().findings, [Finding::PartialListing], "{unknown}");
     }
     let files =
         format!(r#"{{"{unet}":{{"size":9,"lfs_size":12}},"{vae}":{{"size":9,"blob_id":"x"}}}}"#);
@@ -87,12 +87,15 @@ async fn what_the_commit_has_is_told_from_what_was_downloaded() {
     assert!(error.ends_with("only what was downloaded is there"), "{error}");
     offline.add(home, COMMIT, &unet, &weights("u"), ALL[0]);
     let parsed = parse().await.unwrap();
-    assert_eq!((parsed.filepaths()[0].as_str(), &*parsed.facts().findings), (&*unet, &[][..]));
-    let others = parsed.facts().other_sets.as_ref().unwrap();
+    assert_eq!(
+        (parsed.report().filepaths[0].as_str(), &*parsed.report().findings),
+        (&*unet, &[][..])
+    );
+    let others = parsed.report().other_sets.as_ref().unwrap();
     assert_eq!((others[0].path.as_str(), others[0].bytes), (&*vae, 9));
     let model = offline.builder().build().unwrap().model("org/pipeline").path("vae");
     let parsed = model.parse_safetensors_metadata().await.unwrap();
-    assert_eq!(parsed.filepaths()[0].as_str(), vae);
+    assert_eq!(parsed.report().filepaths[0].as_str(), vae);
 }
 
 #[tokio::test]
@@ -168,10 +171,10 @@ async fn a_configuration_that_was_not_downloaded_is_missed() {
     let file = [file_start(header), vec![0; 4]].concat();
     offline.add(home, COMMIT, "model.safetensors", &file, ALL[0]);
     let parsed = offline.parse("org/packed", "main").await.unwrap();
-    let findings = &parsed.facts().findings;
+    let findings = &parsed.report().findings;
     assert!(findings[0].to_string().ends_with("it was not downloaded"), "{findings:?}");
     offline.add(home, COMMIT, "config.json", b"{}", ALL[0]);
-    assert_eq!(offline.parse("org/packed", "main").await.unwrap().facts().findings, []);
+    assert_eq!(offline.parse("org/packed", "main").await.unwrap().report().findings, []);
 }
 
 #[cfg(unix)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::Summary;
 use serde_json::json;
 
 use crate::hub::{File, LocalHub};
@@ -33,23 +32,23 @@ async fn check(model: Model, published: Published) {
         repo.find_file(&model.commit(), "model.safetensors.index.json").map_or(0, File::size);
     let hub = LocalHub::start([repo]).unwrap();
     let parsed = support::parse(&hub, model.repo).await.unwrap();
-    let mut summary = serde_json::to_value(Summary(&parsed)).unwrap();
+    let mut summary = serde_json::to_value(parsed.report()).unwrap();
     let counted = support::client(&hub).model(model.repo).count().await.unwrap();
     let mut counted = serde_json::to_value(counted).unwrap();
     for figures in [&mut summary, &mut counted] {
-        figures["cost"]["seconds"] = json!(0);
+        figures["fetch"]["seconds"] = json!(0);
     }
     assert_eq!(counted, summary, "without keeping headers");
     let counts = |counts: CountReport| json!(counts.iter().copied().collect::<BTreeMap<_, _>>());
     assert_eq!(summary["parameterCount"], counts(published.parameters));
     assert_eq!(summary["elementCount"], counts(published.elements));
-    let moe = parsed.facts().counting.moe;
+    let moe = parsed.report().breakdown.moe;
     assert_eq!(moe.map(|moe| (moe.experts, moe.experts_per_token, moe.active())), published.active);
     assert_eq!(parsed.parameter_count().totals().tensors, published.tensors);
     assert_eq!(parsed.files().count(), published.files);
     let headers = parsed.files().map(|(_, header)| 8 + header.length()).sum();
-    assert_eq!([index, headers, parsed.facts().cost.bytes_total], published.bytes);
-    assert_eq!(parsed.facts().findings, []);
+    assert_eq!([index, headers, parsed.report().fetch.bytes_total], published.bytes);
+    assert_eq!(parsed.report().findings, []);
 }
 
 /// Of the models that are fixtures, too.

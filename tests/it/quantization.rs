@@ -91,15 +91,15 @@ async fn quantized_fixtures_alone_call_for_a_configuration() {
 async fn packed_weights_call_for_it_once_and_at_the_commit() {
     let hub = hub(Some(GPTQ));
     let parsed = support::parse(&hub, "org/model").await.unwrap();
-    let commit = parsed.facts().commit.as_ref().unwrap();
+    let commit = parsed.report().commit.as_ref().unwrap();
     assert_eq!(configs_asked(&hub), [format!("/org/model/resolve/{commit}/config.json")]);
     assert_eq!(counts(&parsed), rows(&UNPACKED));
     assert_eq!(parsed.parameter_count().total(), 259);
-    let counting = &parsed.facts().counting;
+    let counting = &parsed.report().breakdown;
     assert_eq!(counting.rules.to_string(), "huggingface.js 2.17.5");
     assert_eq!(counting.method.as_deref(), Some("gptq"));
-    assert_eq!(parsed.facts().findings, []);
-    assert_eq!(parsed.facts().cost.requests, hub.log().len() as u64);
+    assert_eq!(parsed.report().findings, []);
+    assert_eq!(parsed.report().fetch.requests, hub.log().len() as u64);
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn without_a_configuration_weights_count_as_stored() {
     let hub = hub(None);
     let parsed = support::parse(&hub, "org/model").await.unwrap();
     assert_eq!(configs_asked(&hub).len(), 1);
-    assert_eq!((counts(&parsed), parsed.facts().findings.len()), (rows(&STORED), 0));
+    assert_eq!((counts(&parsed), parsed.report().findings.len()), (rows(&STORED), 0));
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_configuration_that_cannot_be_used_is_a_finding() {
         let hub = hub(Some(config));
         let parsed = support::parse(&hub, "org/model").await.unwrap();
         assert_eq!(counts(&parsed), rows(&STORED), "{config}");
-        let findings = &parsed.facts().findings;
+        let findings = &parsed.report().findings;
         assert!(matches!(findings[..], [Finding::UnusableConfig { .. }]), "{config}: {findings:?}");
     }
 }
@@ -130,7 +130,7 @@ async fn a_configuration_that_is_too_long_is_a_finding() {
     for (limit, expected, findings) in [(length, UNPACKED, 0), (length - 1, STORED, 1)] {
         let parsed = client(limit).model("org/model").parse_safetensors_metadata().await.unwrap();
         assert_eq!(counts(&parsed), rows(&expected), "{limit}");
-        assert_eq!(parsed.facts().findings.len(), findings, "{limit}");
+        assert_eq!(parsed.report().findings.len(), findings, "{limit}");
     }
 }
 
@@ -197,7 +197,7 @@ async fn a_mixture_of_experts_tells_what_is_active() {
         let repo = Repo::new("org/moe").file("model.safetensors", experts.clone());
         let hub = LocalHub::start([repo.file("config.json", File::from_bytes(config))]).unwrap();
         let parsed = support::parse(&hub, "org/moe").await.unwrap();
-        let moe = parsed.facts().counting.moe;
+        let moe = parsed.report().breakdown.moe;
         assert_eq!(moe.as_ref().map(MixtureOfExperts::active), active);
         assert_eq!(parsed.parameter_count().total(), 135);
     }
@@ -214,7 +214,7 @@ async fn buffers_are_listed_apart() {
     ];
     for (repo, buffer, tensors, elements) in cases {
         let parsed = support::parse(&hub, repo).await.unwrap();
-        let groups = &parsed.facts().counting.groups;
+        let groups = &parsed.report().breakdown.groups;
         let buffers = groups.iter().filter(|group| group.buffer == Some(buffer));
         let (mut found_tensors, mut found_elements) = (0, 0);
         for group in buffers {

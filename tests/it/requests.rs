@@ -25,7 +25,7 @@ fn lines(log: &[LoggedRequest]) -> Vec<String> {
 async fn a_single_file_is_read_in_two_ranges() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "gpt2").await.unwrap();
-    let commit = parsed.facts().commit.as_ref().unwrap();
+    let commit = parsed.report().commit.as_ref().unwrap();
     let mut lines = lines(&hub.log());
     lines[..3].sort();
     assert_eq!(
@@ -38,14 +38,14 @@ async fn a_single_file_is_read_in_two_ranges() {
             format!("Cdn /models/gpt2/{commit}/model.safetensors bytes=8-14290 206"),
         ]
     );
-    assert_eq!(parsed.facts().cost.requests, 5);
+    assert_eq!(parsed.report().fetch.requests, 5);
 }
 
 #[tokio::test]
 async fn bloom_takes_two_ranges_a_shard_and_two_requests_to_find_them() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
-    let commit = parsed.facts().commit.as_ref().unwrap();
+    let commit = parsed.report().commit.as_ref().unwrap();
 
     let mut expected = BTreeMap::new();
     let mut expect = |line: String| *expected.entry(line).or_insert(0) += 1;
@@ -67,7 +67,7 @@ async fn bloom_takes_two_ranges_a_shard_and_two_requests_to_find_them() {
     }
     assert_eq!(found, expected);
     assert_eq!(found.len(), 3 + 72 * 4);
-    assert_eq!(parsed.facts().cost.requests, hub.log().len() as u64);
+    assert_eq!(parsed.report().fetch.requests, hub.log().len() as u64);
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_branch_that_moves_during_the_call_is_not_followed() {
     let push = move |_| pusher.move_branch("org/moving", "main", &new);
     let parsed = client.model("org/moving").on_progress(push).parse_safetensors_metadata().await;
     let parsed = parsed.unwrap();
-    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), old);
+    assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), old);
     let names: Vec<_> = parsed.files().flat_map(|(_, header)| header.tensors()).collect();
     assert_eq!(names.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["x", "y"]);
 }

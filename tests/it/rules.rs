@@ -49,8 +49,8 @@ impl<'a> Row<'a> {
         let config = File::from_bytes(self.config.to_owned());
         let hub = LocalHub::start([repo.file("config.json", config)]).unwrap();
         let parsed = support::parse(&hub, "org/case").await.unwrap();
-        assert_eq!(parsed.facts().findings, [], "{}", self.rule);
-        let groups = parsed.facts().counting.groups.iter().map(shown);
+        assert_eq!(parsed.report().findings, [], "{}", self.rule);
+        let groups = parsed.report().breakdown.groups.iter().map(shown);
         groups.collect::<Vec<_>>().join("; ")
     }
 }

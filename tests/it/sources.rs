@@ -12,7 +12,7 @@ use crate::support;
 /// Counts and headers, without what differs from place to place.
 fn essence(parsed: &SafetensorsParseFromRepo) -> serde_json::Value {
     let mut json = serde_json::to_value(parsed).unwrap();
-    for key in ["source", "commit", "cost", "filepaths"] {
+    for key in ["source", "commit", "fetch", "filepaths"] {
         json.as_object_mut().unwrap().remove(key);
     }
     json
@@ -86,7 +86,7 @@ async fn a_path_may_be_a_file_an_index_or_a_folder() {
     ];
     for (path, files) in cases {
         let parsed = client.model("org/nested").path(path).parse_safetensors_metadata().await;
-        let found = parsed.unwrap().filepaths();
+        let found = parsed.unwrap().report().filepaths.clone();
         assert_eq!(found.iter().map(hf_meta::RepoPath::as_str).collect::<Vec<_>>(), files);
     }
 }
@@ -115,9 +115,9 @@ async fn revisions_and_names_that_need_encoding() {
     let hub = LocalHub::start([repo]).unwrap();
     let model = support::client(&hub).model("datasets/org/set").revision("refs/pr/1").path(path);
     let parsed = model.parse_safetensors_metadata().await.unwrap();
-    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), commit);
+    assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), commit);
     assert_eq!(
-        parsed.facts().source,
+        parsed.report().source,
         "hf://datasets/org/set@refs%2Fpr%2F1/a [b]^|+%2525 ü/x.safetensors"
     );
 }
@@ -157,7 +157,7 @@ async fn local_files_give_the_same_result() {
             let local = client.source(Source::Local(path)).parse_safetensors_metadata().await;
             let local = local.unwrap();
             assert_eq!(essence(&local), essence(&remote), "{repo}");
-            let (here, there) = (local.facts().cost, remote.facts().cost);
+            let (here, there) = (local.report().fetch, remote.report().fetch);
             assert_eq!((here.requests, here.bytes_total), (0, there.bytes_total));
             assert_eq!(here.bytes_read, there.bytes_read);
         }

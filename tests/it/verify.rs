@@ -162,6 +162,6 @@ fn the_command_as_json() {
     let findings = json["findings"].as_array_mut().unwrap();
     assert_eq!(findings.len(), 2 + 1_001 + 1);
     findings.drain(3..1_002);
-    json["cost"]["seconds"] = "some".into();
+    json["fetch"]["seconds"] = "some".into();
     insta::assert_json_snapshot!(json);
 }

@@ -167,7 +167,7 @@ async fn redirects() {
         let source: Source = format!("{}{at}", server.uri()).parse().unwrap();
         let result = once().build().unwrap().source(source).parse_safetensors_metadata().await;
         match (result, reason) {
-            (Ok(parsed), None) => assert_eq!(parsed.facts().cost.requests, 4),
+            (Ok(parsed), None) => assert_eq!(parsed.report().fetch.requests, 4),
             (Err(error), Some(reason)) => {
                 assert!(error_chain(&error).contains(reason), "{error:?}")
             }

@@ -86,7 +86,7 @@ def main(folder, ours, js, py):
             print(f"{repo}: no difference, though one is known: {known_reason(folder, repo, True)}")
             wrong.add(repo)
     for document in ours.values():
-        counting = document["counting"]
+        counting = document["breakdown"]
         met.setdefault(counting.get("method"), set()).update(g["reason"] for g in counting["groups"])
     unpacked = sum(document["parameterTotal"] > document["elementTotal"] for document in ours.values())
     for method, reasons in MUST_MEET.items():

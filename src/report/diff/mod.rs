@@ -88,7 +88,7 @@ impl Diff {
     /// Compares two sets of weights.
     #[must_use]
     pub fn new(before: &SafetensorsParseFromRepo, after: &SafetensorsParseFromRepo) -> Self {
-        let has_shards = before.is_sharded() || after.is_sharded();
+        let has_shards = before.report().sharded || after.report().sharded;
         let mut tensors = BTreeMap::<_, (Option<TensorVersion>, Option<TensorVersion>)>::new();
         for (name, version) in versions(before) {
             tensors.entry(name).or_default().0 = Some(version);
@@ -128,7 +128,7 @@ impl Diff {
 
 impl DiffSide {
     fn new(parsed: &SafetensorsParseFromRepo) -> Self {
-        let facts = parsed.facts();
+        let facts = parsed.report();
         Self {
             source: facts.source.clone(),
             commit: facts.commit.clone(),

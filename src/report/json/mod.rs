@@ -1,4 +1,4 @@
-//! The JSON form of a result: the fields of huggingface.js in its types, and ours beside them.
+//! The JSON form of a result: the fields of huggingface.js in its types, and additional ones.
 
 mod diff;
 mod verify;
@@ -7,50 +7,55 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use crate::count::{CountBreakdown, MixtureOfExperts, RuleSet, TensorGroup};
-use crate::count::{DtypeCount, ParameterCount};
+use crate::count::{
+    CountBreakdown, DtypeCount, MixtureOfExperts, ParameterCount, RuleSet, TensorGroup,
+};
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{Dtype, RepoPath};
 use crate::hub::CommitSha;
-use crate::report::Finding;
-use crate::report::{CountReport, Facts, FetchStats, SafetensorsParseFromRepo};
-
-/// A result without its `header`, or its `index` and `headers`: the figures alone, in the same JSON.
-#[derive(Clone, Copy, Debug)]
-pub struct Summary<'a>(pub &'a SafetensorsParseFromRepo);
-
-impl Serialize for Summary<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document::summary(self.0.facts(), self.0.is_sharded(), self.0.filepaths())
-            .serialize(serializer)
-    }
-}
+use crate::report::{
+    CountReport, FetchStats, Finding, SafetensorsParseFromRepo, SafetensorsShards,
+};
 
 impl Serialize for CountReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document::summary(&self.facts, self.sharded, self.paths.clone()).serialize(serializer)
+        ReportDocument::from(self).serialize(serializer)
     }
 }
 
 impl Serialize for SafetensorsParseFromRepo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let summary = Document::summary(self.facts(), self.is_sharded(), self.filepaths());
-        let document = match self {
-            Self::Single(file) => Document { header: Some(&file.header), ..summary },
-            Self::Sharded(shards) => Document {
-                index: Some(&shards.index),
-                headers: Some(Headers(&shards.headers)),
-                ..summary
-            },
-        };
-        document.serialize(serializer)
+        let report = self.report().into();
+        match self {
+            Self::Single(file) => {
+                SingleDocument { report, header: &file.header }.serialize(serializer)
+            }
+            Self::Sharded(SafetensorsShards { index, headers, .. }) => {
+                ShardedDocument { report, index, headers: Headers(headers) }.serialize(serializer)
+            }
+        }
     }
 }
 
 #[derive(Serialize)]
+struct SingleDocument<'a> {
+    #[serde(flatten)]
+    report: ReportDocument<'a>,
+    header: &'a SafetensorsFileHeader,
+}
+
+#[derive(Serialize)]
+struct ShardedDocument<'a> {
+    #[serde(flatten)]
+    report: ReportDocument<'a>,
+    index: &'a SafetensorsIndexJson,
+    headers: Headers<'a>,
+}
+
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+struct ReportDocument<'a> {
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'a CommitSha>,
@@ -67,56 +72,47 @@ struct Document<'a> {
     declared_total: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     moe: Option<Moe>,
-    counting: CountingDocument<'a>,
-    filepaths: Vec<RepoPath>,
+    breakdown: BreakdownDocument<'a>,
+    filepaths: &'a [RepoPath],
     findings: &'a [Finding],
     #[serde(skip_serializing_if = "Option::is_none")]
     other_sets: Option<&'a [WeightSet]>,
-    cost: FetchDocument,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    header: Option<&'a SafetensorsFileHeader>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    index: Option<&'a SafetensorsIndexJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<Headers<'a>>,
+    fetch: FetchStats,
 }
 
-impl<'a> Document<'a> {
-    fn summary(facts: &'a Facts, sharded: bool, filepaths: Vec<RepoPath>) -> Self {
-        let count = &facts.parameter_count;
+impl<'a> From<&'a CountReport> for ReportDocument<'a> {
+    fn from(report: &'a CountReport) -> Self {
+        let count = &report.parameter_count;
         Self {
-            source: &facts.source,
-            commit: facts.commit.as_ref(),
-            sharded,
+            source: &report.source,
+            commit: report.commit.as_ref(),
+            sharded: report.sharded,
             parameter_count: count.iter().collect(),
             parameter_total: count.total(),
             element_count: elements(count),
             element_total: count.totals().elements,
             scalar_count: column(count, |row| row.scalars),
-            buffer_count: buffers(&facts.counting.groups),
+            buffer_count: buffers(&report.breakdown.groups),
             byte_count: column(count, |row| row.bytes),
             byte_total: count.totals().bytes,
-            declared_total: facts.declared_total,
-            moe: facts.counting.moe.map(Moe::from),
-            counting: CountingDocument::from(&facts.counting),
-            filepaths,
-            findings: &facts.findings,
-            other_sets: facts.other_sets.as_deref(),
-            cost: facts.cost.into(),
-            header: None,
-            index: None,
-            headers: None,
+            declared_total: report.declared_total,
+            moe: report.breakdown.moe.map(Moe::from),
+            breakdown: (&report.breakdown).into(),
+            filepaths: &report.filepaths,
+            findings: &report.findings,
+            other_sets: report.other_sets.as_deref(),
+            fetch: report.fetch,
         }
     }
 }
 
-/// The elements of every dtype that a tensor with dimensions has.
+/// Returns the elements per dtype, for every dtype that has a tensor with dimensions.
 fn elements(count: &ParameterCount) -> BTreeMap<&Dtype, u64> {
     let rows = count.rows().filter(|(_, row)| row.tensors > row.scalars);
     rows.map(|(dtype, row)| (dtype, row.elements)).collect()
 }
 
-/// Which of the parameters are in buffers.
+/// Returns the parameters in buffers, per dtype.
 fn buffers(groups: &[TensorGroup]) -> BTreeMap<&Dtype, u64> {
     let mut buffers = BTreeMap::new();
     for group in groups.iter().filter(|group| group.buffer.is_some() && group.count.counted > 0) {
@@ -125,7 +121,7 @@ fn buffers(groups: &[TensorGroup]) -> BTreeMap<&Dtype, u64> {
     buffers
 }
 
-/// One figure of every dtype that has any of it.
+/// Returns one figure per dtype, without the dtypes for which it is zero.
 fn column(count: &ParameterCount, figure: fn(&DtypeCount) -> u64) -> BTreeMap<&Dtype, u64> {
     count
         .rows()
@@ -134,7 +130,7 @@ fn column(count: &ParameterCount, figure: fn(&DtypeCount) -> u64) -> BTreeMap<&D
         .collect()
 }
 
-/// The headers by their shards, as an object.
+/// Headers as an object with the shard names as keys.
 #[derive(Clone, Copy)]
 struct Headers<'a>(&'a [(RepoPath, SafetensorsFileHeader)]);
 
@@ -144,17 +140,17 @@ impl Serialize for Headers<'_> {
     }
 }
 
-/// How the parameters were counted.
+/// The breakdown of a count.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CountingDocument<'a> {
+struct BreakdownDocument<'a> {
     rules: RuleSet,
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<&'a str>,
     groups: Vec<Group<'a>>,
 }
 
-impl<'a> From<&'a CountBreakdown> for CountingDocument<'a> {
+impl<'a> From<&'a CountBreakdown> for BreakdownDocument<'a> {
     fn from(counting: &'a CountBreakdown) -> Self {
         let groups = counting.groups.iter().map(Group::from).collect();
         Self { rules: counting.rules, method: counting.method.as_deref(), groups }
@@ -183,7 +179,7 @@ impl<'a> From<&'a TensorGroup> for Group<'a> {
     }
 }
 
-/// The mixture of experts, by the names that huggingface.js proposes (its #2182).
+/// A mixture of experts, with the names that huggingface.js proposes (its #2182).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Moe {
@@ -206,26 +202,6 @@ impl From<MixtureOfExperts> for Moe {
             draft: moe.draft,
             active: moe.active(),
             formula: "alwaysActive + topK * perExpert",
-        }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FetchDocument {
-    requests: u64,
-    bytes_read: u64,
-    bytes_total: u64,
-    seconds: f64,
-}
-
-impl From<FetchStats> for FetchDocument {
-    fn from(cost: FetchStats) -> Self {
-        Self {
-            requests: cost.requests,
-            bytes_read: cost.bytes_read,
-            bytes_total: cost.bytes_total,
-            seconds: cost.elapsed.as_secs_f64(),
         }
     }
 }

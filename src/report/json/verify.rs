@@ -2,10 +2,9 @@
 
 use serde::ser::{Serialize, Serializer};
 
-use super::FetchDocument;
 use crate::hub::CommitSha;
-use crate::report::Finding;
 use crate::report::verify::VerifyReport;
+use crate::report::{FetchStats, Finding};
 
 impl Serialize for VerifyReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -18,7 +17,7 @@ impl Serialize for VerifyReport {
             valid_files: self.valid_files,
             tensors: self.tensors,
             findings: &self.findings,
-            cost: self.cost.into(),
+            fetch: self.fetch,
         }
         .serialize(serializer)
     }
@@ -36,5 +35,5 @@ struct VerifyDocument<'a> {
     valid_files: usize,
     tensors: u64,
     findings: &'a [Finding],
-    cost: FetchDocument,
+    fetch: FetchStats,
 }

@@ -24,7 +24,7 @@ pub struct VerifyReport {
     /// What was found: errors, then warnings, then notes.
     pub findings: Vec<Finding>,
     /// What it took.
-    pub cost: FetchStats,
+    pub fetch: FetchStats,
 }
 
 impl VerifyReport {

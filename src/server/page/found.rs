@@ -33,7 +33,7 @@ pub(crate) struct Found {
     pub(super) findings: Vec<String>,
     /// How many findings are left out.
     pub(super) more_findings: usize,
-    pub(super) cost: FetchStats,
+    pub(super) fetch: FetchStats,
 }
 
 /// What a result says of the other sets of weights that are there.
@@ -47,7 +47,7 @@ pub(crate) enum Beside {
 
 impl Found {
     pub(crate) fn of(parsed: &SafetensorsParseFromRepo) -> Self {
-        let facts = parsed.facts();
+        let facts = parsed.report();
         let count = parsed.parameter_count();
         let mut dtypes: Vec<_> =
             count.rows().map(|(dtype, row)| Row::new(dtype.as_str(), row)).collect();
@@ -63,11 +63,11 @@ impl Found {
             files: Rows::from_rows(files),
             beside: match &facts.other_sets {
                 Some(sets) => Beside::Listed(Sets::of(sets)),
-                None => Beside::Unlisted(parsed.filepaths().into_iter().collect()),
+                None => Beside::Unlisted(parsed.report().filepaths.iter().cloned().collect()),
             },
             findings: findings.map(ToString::to_string).collect(),
             more_findings: facts.findings.len().saturating_sub(MOST_FINDINGS),
-            cost: facts.cost,
+            fetch: facts.fetch,
         }
     }
 }

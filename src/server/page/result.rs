@@ -165,11 +165,11 @@ fn findings(found: &Found) -> Markup {
 
 /// What it took to know all this, and of which state of the repo it is.
 fn cost(site: &Site<'_>, shown: &Shown<'_>, repo: &str, found: &Found) -> Markup {
-    let cost = &found.cost;
+    let fetch = &found.fetch;
     html! {
-        p .cost {
-            (counted(cost.requests, "request")) ", " (bytes(cost.bytes_read)) " read of "
-            (bytes(cost.bytes_total)) ", " (format!("{:.2}", cost.elapsed.as_secs_f64())) " s"
+        p .fetch {
+            (counted(fetch.requests, "request")) ", " (bytes(fetch.bytes_read)) " read of "
+            (bytes(fetch.bytes_total)) ", " (format!("{:.2}", fetch.elapsed.as_secs_f64())) " s"
             @if let Some(commit) = &found.commit {
                 " · commit "
                 a href={ (site.endpoint) "/" (repo) "/tree/" (commit) } {

@@ -31,7 +31,7 @@ fn found(text: &str) -> Found {
         scalars: 1,
         bytes: 1_200,
     };
-    let cost =
+    let fetch =
         FetchStats { requests: 4, bytes_read: 99, bytes_total: 2_000, elapsed: Duration::ZERO };
     Found {
         figures: MetricValues {
@@ -46,7 +46,7 @@ fn found(text: &str) -> Found {
         beside: Beside::Listed(sets(text, 1)),
         findings: vec![text.to_owned()],
         more_findings: 1,
-        cost,
+        fetch,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use hf_meta::{DiskCache, Summary};
+use hf_meta::DiskCache;
 
 use super::{builder, figures, files, parse};
 use crate::hub::{LocalHub, Repo};
@@ -33,9 +33,9 @@ async fn a_broken_entry_is_a_miss() {
         }
         let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
         assert_eq!(figures(&again), figures(&fresh));
-        assert_eq!(again.facts().cost.requests, fresh.facts().cost.requests);
+        assert_eq!(again.report().fetch.requests, fresh.report().fetch.requests);
         let mended = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
-        assert_eq!(mended.facts().cost.requests, 1);
+        assert_eq!(mended.report().fetch.requests, 1);
     }
 }
 
@@ -107,8 +107,8 @@ async fn clearing_deletes_entries_and_nothing_else() {
     assert_eq!(cache.clear().unwrap().entries, 2);
     assert_eq!(files(folder.path()), [other]);
     let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
-    assert_eq!(again.facts().cost.requests, first.facts().cost.requests);
-    assert!(serde_json::to_string(&Summary(&again)).unwrap().contains("\"parameterTotal\":2"));
+    assert_eq!(again.report().fetch.requests, first.report().fetch.requests);
+    assert!(serde_json::to_string(&again.report()).unwrap().contains("\"parameterTotal\":2"));
 }
 
 /// Many at once, of one folder: everybody gets the figures, and the folder is in order afterwards.

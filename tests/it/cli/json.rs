@@ -20,7 +20,7 @@ fn abridged(mut value: Value) -> Value {
     } else {
         shorten(&mut value["header"]);
     }
-    value["cost"]["seconds"] = Value::from("some");
+    value["fetch"]["seconds"] = Value::from("some");
     value
 }
 

@@ -47,7 +47,7 @@ fn quantized_models_are_explained() {
     insta::assert_snapshot!("explained", run(&hub, &["org/packed", "--explain"]).data());
     let json = run(&hub, &["org/packed", "--json", "--summary"]).data();
     let mut json: Value = serde_json::from_str(&json).unwrap();
-    json["cost"] = Value::from("some");
+    json["fetch"] = Value::from("some");
     insta::assert_json_snapshot!("quantized_json", json);
 }
 

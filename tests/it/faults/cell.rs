@@ -192,9 +192,9 @@ impl<'a> Bench<'a> {
 /// The right counts, for the bytes that they take and little more.
 fn check_result(parsed: &SafetensorsParseFromRepo, waste: u64, place: &str) {
     assert_eq!(parsed.parameter_count().total(), DATA, "{place}");
-    let index = if parsed.is_sharded() { index().size() } else { 0 };
+    let index = if parsed.report().sharded { index().size() } else { 0 };
     let needed = index + parsed.files().map(|(_, header)| 8 + header.length()).sum::<u64>();
-    let read = parsed.facts().cost.bytes_read;
+    let read = parsed.report().fetch.bytes_read;
     assert!((needed..=needed + waste).contains(&read), "{place}: read {read} bytes of {needed}");
 }
 

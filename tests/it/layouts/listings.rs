@@ -39,7 +39,7 @@ async fn other_sets_of_an_ordinary_repo_are_listed_when_asked_for() {
     .unwrap();
     let model = support::client(&hub).model("org/model");
     let plain = model.parse_safetensors_metadata().await.unwrap();
-    assert_eq!(plain.facts().other_sets, None);
+    assert_eq!(plain.report().other_sets, None);
     assert!(serde_json::to_value(&plain).unwrap().get("otherSets").is_none());
     let before = hub.log().len();
     let listed = model.other_sets(true).parse_safetensors_metadata().await.unwrap();

@@ -108,7 +108,7 @@ async fn an_index_that_breaks_off_is_read_again_and_its_shards_are_not() {
 
     let hub = broken_twice();
     let counts = client(&hub).build().unwrap().model("org/model").count().await.unwrap();
-    assert_eq!(counts.facts.parameter_count.total(), 2);
+    assert_eq!(counts.parameter_count.total(), 2);
     assert_eq!(sent(&hub), (3, [2, 2]));
 
     let hub = broken_twice();
@@ -124,7 +124,7 @@ async fn what_is_kept_of_an_index_that_broke_off_is_all_of_it() {
     let model = builder.build().unwrap().model("org/model");
     let read = model.parse_safetensors_metadata().await.unwrap();
     let kept = model.parse_safetensors_metadata().await.unwrap();
-    assert_eq!(kept.facts().cost.requests, 1);
+    assert_eq!(kept.report().fetch.requests, 1);
     assert_eq!(kept.parameter_count(), read.parameter_count());
     assert_eq!(sent(&hub), (3, [2, 2]));
 }

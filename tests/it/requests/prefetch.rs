@@ -43,7 +43,7 @@ async fn a_single_file_is_read_in_one_range() {
     let hub = support::fixtures_hub();
     let parsed = prefetch(&hub, "gpt2").await;
     assert_eq!(ranges(&hub.log()), ["bytes=0-65535"]);
-    assert_eq!(parsed.facts().cost.requests, 3);
+    assert_eq!(parsed.report().fetch.requests, 3);
 }
 
 #[tokio::test]

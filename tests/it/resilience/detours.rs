@@ -63,7 +63,7 @@ async fn a_detour_does_not_keep_the_token() {
 async fn a_mirror_that_says_the_commit_last() {
     let hub = LocalHub::builder().repo(support::sharded("org/model")).mirror().start().unwrap();
     let parsed = support::parse(&hub, "org/model").await.unwrap();
-    let commit = parsed.facts().commit.as_ref().unwrap().as_str();
+    let commit = parsed.report().commit.as_ref().unwrap().as_str();
     let log = hub.log();
     let weights = |name: &str| {
         let path = format!("/org/model/resolve/{commit}/{name}.safetensors");

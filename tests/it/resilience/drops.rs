@@ -81,7 +81,7 @@ async fn retries_stay_with_the_commit() {
     let client = tireless(&hub).concurrency(1).build().unwrap();
     let parsed = client.model("org/moving").on_progress(push).parse_safetensors_metadata().await;
     let parsed = parsed.unwrap();
-    assert_eq!(parsed.facts().commit.as_ref().unwrap().as_str(), old);
+    assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), old);
     let names: Vec<_> = parsed.files().flat_map(|(_, header)| header.tensors()).collect();
     assert_eq!(names.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["x", "y"]);
     assert!(!hub.log().iter().any(|entry| entry.path.contains(&new)));

@@ -65,7 +65,7 @@ async fn every_call_ends_with_the_right_counts() {
         assert_eq!(counts, [("BF16", 176_247_271_424)]);
         assert_eq!((count.totals().tensors, parsed.files().count()), (845, 72));
         let sent = hub.log().len() as u64;
-        assert_eq!(parsed.facts().cost.requests, sent);
+        assert_eq!(parsed.report().fetch.requests, sent);
         assert!(sent > 3 + 72 * 4, "nothing was asked for twice");
         hub.clear_log();
     }

@@ -109,10 +109,10 @@ async fn the_api_gives_what_the_command_prints() {
     let router = router(&hub, settings());
     for repo in ["gpt2", "bigscience/bloom"] {
         let parsed = support::parse(&hub, repo).await.unwrap();
-        let mut expected = serde_json::to_value(hf_meta::Summary(&parsed)).unwrap();
+        let mut expected = serde_json::to_value(parsed.report()).unwrap();
         let mut found = get(&router, &format!("/api/models/{repo}")).await.json();
         for json in [&mut expected, &mut found] {
-            json["cost"] = Value::Null;
+            json["fetch"] = Value::Null;
         }
         assert_eq!(found, expected);
     }

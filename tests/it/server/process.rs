@@ -185,7 +185,7 @@ async fn a_hundred_processes_are_killed_while_they_write() {
         for (n, name) in names.iter().enumerate().filter(|(n, _)| n % 3 == round % 3) {
             let parsed = client.model(name).parse_safetensors_metadata().await.unwrap();
             assert_eq!(parsed.parameter_count().total(), 2_000 + n as u64, "round {round}, {name}");
-            found_in_cache += usize::from(parsed.facts().cost.requests == 1);
+            found_in_cache += usize::from(parsed.report().fetch.requests == 1);
         }
     }
     assert!(cache.usage().unwrap().entries >= REPOS as u64);

@@ -124,11 +124,14 @@ async fn what_one_server_has_read_another_finds() {
         builder().build().unwrap().model("gpt2").parse_safetensors_metadata().await.unwrap();
     let second =
         builder().build().unwrap().model("gpt2").parse_safetensors_metadata().await.unwrap();
-    assert_eq!(second.facts().cost.requests, 1);
+    assert_eq!(second.report().fetch.requests, 1);
     assert_eq!(second.parameter_count(), first.parameter_count());
     let stranger = builder().token("hf_other").build().unwrap();
     let third = stranger.model("gpt2").parse_safetensors_metadata().await.unwrap();
-    assert!(third.facts().cost.requests > 1, "what is found without a token is not found with one");
+    assert!(
+        third.report().fetch.requests > 1,
+        "what is found without a token is not found with one"
+    );
 }
 
 /// The store is killed and started again while badges are asked for, known ones and new ones.
