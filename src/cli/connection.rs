@@ -66,7 +66,7 @@ impl Connection {
             builder = builder.token(token);
         }
         if let Some(retries) = self.retries {
-            builder = builder.retry(RetryPolicy::default().attempts(usize::from(retries) + 1));
+            builder = builder.retry(RetryPolicy::default().max_attempts(usize::from(retries) + 1));
         }
         if let Some(timeout) = self.timeout {
             builder = builder.call_timeout(timeout);

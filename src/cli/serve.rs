@@ -140,7 +140,7 @@ fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client
         .index_limit(100_000_000)
         .call_timeout(connection.timeout.unwrap_or(Duration::from_secs(120)))
         .retry(
-            RetryPolicy::default().attempts(retries + 1).longest_elapsed(Duration::from_secs(30)),
+            RetryPolicy::default().max_attempts(retries + 1).max_elapsed(Duration::from_secs(30)),
         )
         .branch_ttl(args.fresh);
     if let Some(endpoint) = &connection.endpoint {

@@ -13,7 +13,7 @@ use crate::client::model::Context;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
-use crate::http::{AddressPolicy, Http, RetryPolicy, Settings, Timeouts};
+use crate::http::{AddressPolicy, Http, HttpSettings, HttpTimeouts, RetryPolicy};
 use crate::hub::Endpoint;
 use crate::inspect::{HeaderCache, Limits};
 
@@ -26,7 +26,7 @@ pub struct ClientBuilder {
     user_agent: Option<String>,
     addresses: AddressPolicy,
     proxy_from_env: bool,
-    timeouts: Timeouts,
+    timeouts: HttpTimeouts,
     retry: RetryPolicy,
     call_timeout: Duration,
     limits: Limits,
@@ -44,7 +44,7 @@ impl Default for ClientBuilder {
             user_agent: None,
             addresses: AddressPolicy::default(),
             proxy_from_env: false,
-            timeouts: Timeouts {
+            timeouts: HttpTimeouts {
                 connect: Duration::from_secs(10),
                 read: Duration::from_secs(10),
                 request: Duration::from_secs(60),
@@ -206,7 +206,7 @@ impl ClientBuilder {
             Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
         let offline = self.is_offline.then(|| self.cache.clone().ok_or(Error::NoCache));
         let token = self.token.as_deref().map(bearer).transpose()?;
-        let settings = Settings {
+        let settings = HttpSettings {
             endpoint: endpoint.url().clone(),
             token,
             user_agent: user_agent(self.user_agent.as_deref())?,

@@ -1,4 +1,8 @@
-//! Which addresses may be asked: a guard against names, redirects and literals that lead inside.
+//! Address policy: a guard against server-side request forgery (SSRF).
+//!
+//! Names, redirects and IP literals in URLs can lead a service into its own network. The guard checks IP
+//! literals before a request is sent, and resolved names inside the DNS resolver, so that a name cannot change its
+//! address between check and use (DNS rebinding).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,80 +12,93 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::url::{Host, Url};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Which addresses a client may ask.
+/// The IP addresses that a client may connect to.
+///
+/// ```
+/// use hf_meta::{AddressPolicy, Client};
+///
+/// // A service that reads URLs of strangers must not be led to `http://169.254.169.254/`.
+/// let client = Client::builder().addresses(AddressPolicy::Public).build()?;
+/// # Ok::<(), hf_meta::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddressPolicy {
-    /// Every address. Right for people, who ask for what they name.
+    /// Any address. Suitable for programs that read URLs of their own user.
     #[default]
     Any,
-    /// Public addresses, and those of the kind that the endpoint itself has. Right for services that
-    /// are asked by strangers: no name, no redirect and no literal leads to the machine itself, to its
-    /// network or to a cloud's metadata, unless the endpoint is there, too.
+    /// Public addresses only. Suitable for services that read URLs of strangers.
     ///
-    /// A proxy finds addresses on its own; behind one, the guard is the proxy's.
+    /// Loopback, private, link-local (where clouds serve instance metadata) and reserved addresses are
+    /// rejected, whether they come from a name, a redirect or an IP literal. The exception is the endpoint:
+    /// if its address is private, all private addresses are allowed, and so on for the other kinds.
+    ///
+    /// A proxy resolves names itself. Behind a proxy, only IP literals are checked.
     Public,
 }
 
-/// Kinds of addresses that are not public.
+/// The kinds of addresses that are not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Inside {
+enum NonPublicKind {
     Loopback,
     Private,
     LinkLocal,
-    /// Of no host: unspecified, multicast, broadcast, documentation and reserved addresses.
-    Special,
+    /// Addresses that no host has: unspecified, multicast, broadcast, documentation and reserved.
+    Reserved,
 }
 
-impl Inside {
-    /// The kind of an address; `None` for a public one.
-    fn of(address: IpAddr) -> Option<Self> {
+impl NonPublicKind {
+    /// Returns the kind of an address; `None` for a public one.
+    fn from_address(address: IpAddr) -> Option<Self> {
         match address {
-            IpAddr::V4(address) => Self::of_v4(address),
+            IpAddr::V4(address) => Self::from_v4(address),
             IpAddr::V6(address) => match embedded(address) {
-                Some(address) => Self::of_v4(address),
-                None => Self::of_v6(address),
+                Some(address) => Self::from_v4(address),
+                None => Self::from_v6(address),
             },
         }
     }
 
-    fn of_v4(address: Ipv4Addr) -> Option<Self> {
+    fn from_v4(address: Ipv4Addr) -> Option<Self> {
         let [a, b, c, _] = address.octets();
         if address.is_loopback() {
             Some(Self::Loopback)
         } else if address.is_link_local() {
             Some(Self::LinkLocal)
         } else if address.is_private() || (a == 100 && b & 0xc0 == 64) {
+            // 100.64.0.0/10 is shared address space behind carrier-grade NAT (RFC 6598).
             Some(Self::Private)
         } else if a == 0 || a >= 224 || address.is_documentation() || (a == 192 && b == 0 && c == 0)
         {
-            Some(Self::Special)
+            Some(Self::Reserved)
         } else if a == 198 && b & 0xfe == 18 {
-            // Benchmarking of networks, RFC 2544.
-            Some(Self::Special)
+            // 198.18.0.0/15, network benchmarks (RFC 2544).
+            Some(Self::Reserved)
         } else {
             None
         }
     }
 
-    fn of_v6(address: Ipv6Addr) -> Option<Self> {
+    fn from_v6(address: Ipv6Addr) -> Option<Self> {
         let first = address.segments()[0];
         if address.is_loopback() {
             Some(Self::Loopback)
         } else if address.is_unicast_link_local() {
             Some(Self::LinkLocal)
         } else if address.is_unique_local() || first & 0xffc0 == 0xfec0 {
+            // fec0::/10 is the deprecated site-local range (RFC 3879).
             Some(Self::Private)
         } else if first & 0xe000 != 0x2000 || address.segments()[..2] == [0x2001, 0xdb8] {
-            // Only 2000::/3 is given out.
-            Some(Self::Special)
+            // Only 2000::/3 is assigned as global unicast (IANA), without 2001:db8::/32 (RFC 3849).
+            Some(Self::Reserved)
         } else {
             None
         }
     }
 }
 
-/// The IPv4 address that an IPv6 address is a wrapping of: mapped, NAT64 or 6to4.
+/// Returns the IPv4 address inside an IPv6 address: IPv4-mapped (RFC 4291), NAT64 (RFC 6052) or 6to4
+/// (RFC 3056).
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -96,54 +113,61 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Holds every address of a client against its policy.
+/// The address check of one client.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct AddressGuard {
     policy: AddressPolicy,
+    /// The host name of the endpoint.
     endpoint: Option<Box<str>>,
-    /// The kinds that the endpoint's own addresses have.
-    admitted: Mutex<HashSet<Inside>>,
+    /// The kinds of the endpoint's own addresses. The host name adds its kinds when it is resolved.
+    allowed_kinds: Mutex<HashSet<NonPublicKind>>,
 }
 
-impl Guard {
-    /// A guard that admits what the endpoint has.
+impl AddressGuard {
+    /// Creates a guard that also allows the endpoint's kind of address.
     pub(super) fn new(policy: AddressPolicy, endpoint: &Url) -> Arc<Self> {
         let guard = Self {
             policy,
             endpoint: endpoint.host_str().map(Into::into),
-            admitted: Mutex::default(),
+            allowed_kinds: Mutex::default(),
         };
         if let Some(address) = literal(endpoint) {
-            guard.admit(address);
+            guard.allow_kind_of(address);
         }
         Arc::new(guard)
     }
 
-    /// Whether a URL may be asked, as far as it says so itself: a literal never meets a resolver.
+    /// Returns whether a URL may be requested. Only IP literals are checked here, because they are not
+    /// resolved; host names are checked by the [`GuardedResolver`].
     pub(super) fn allows(&self, url: &Url) -> bool {
         literal(url).is_none_or(|address| self.allows_address(address))
     }
 
     fn allows_address(&self, address: IpAddr) -> bool {
         self.policy == AddressPolicy::Any
-            || Inside::of(address).is_none_or(|kind| self.admitted().contains(&kind))
+            || NonPublicKind::from_address(address)
+                .is_none_or(|kind| self.allowed_kinds().contains(&kind))
     }
 
-    fn admit(&self, address: IpAddr) {
-        if let Some(kind) = Inside::of(address) {
-            self.admitted().insert(kind);
+    fn allow_kind_of(&self, address: IpAddr) {
+        if let Some(kind) = NonPublicKind::from_address(address) {
+            self.allowed_kinds().insert(kind);
         }
     }
 
-    fn admitted(&self) -> std::sync::MutexGuard<'_, HashSet<Inside>> {
-        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn allowed_kinds(&self) -> std::sync::MutexGuard<'_, HashSet<NonPublicKind>> {
+        self.allowed_kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of the addresses of a name that may be asked.
+    /// Returns the allowed addresses of a name.
+    ///
+    /// # Errors
+    ///
+    /// If none is allowed.
     fn filter(&self, name: &str, addresses: Vec<SocketAddr>) -> Result<Addrs, AddressError> {
         if self.endpoint.as_deref() == Some(name) {
             for address in &addresses {
-                self.admit(address.ip());
+                self.allow_kind_of(address.ip());
             }
         }
         let allowed: Vec<_> =
@@ -160,9 +184,9 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Resolves names, and keeps the addresses that the guard allows.
+/// A DNS resolver that leaves out the addresses that the guard does not allow.
 #[derive(Clone, Debug)]
-pub(super) struct GuardedResolver(pub(super) Arc<Guard>);
+pub(super) struct GuardedResolver(pub(super) Arc<AddressGuard>);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
@@ -174,7 +198,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// A host that may not be asked.
+/// The error for a host without an allowed address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AddressError;
 
@@ -191,48 +215,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_addresses() {
+    fn every_non_public_address_has_its_kind() {
         let cases = [
             ("1.1.1.1", None),
             ("2606:4700:4700::1111", None),
-            ("127.0.0.1", Some(Inside::Loopback)),
-            ("127.255.0.1", Some(Inside::Loopback)),
-            ("::1", Some(Inside::Loopback)),
-            ("::ffff:127.0.0.1", Some(Inside::Loopback)),
-            ("64:ff9b::7f00:1", Some(Inside::Loopback)),
-            ("2002:7f00:1::", Some(Inside::Loopback)),
-            ("10.0.0.1", Some(Inside::Private)),
-            ("172.31.255.255", Some(Inside::Private)),
+            ("127.0.0.1", Some(NonPublicKind::Loopback)),
+            ("127.255.0.1", Some(NonPublicKind::Loopback)),
+            ("::1", Some(NonPublicKind::Loopback)),
+            ("::ffff:127.0.0.1", Some(NonPublicKind::Loopback)),
+            ("64:ff9b::7f00:1", Some(NonPublicKind::Loopback)),
+            ("2002:7f00:1::", Some(NonPublicKind::Loopback)),
+            ("10.0.0.1", Some(NonPublicKind::Private)),
+            ("172.31.255.255", Some(NonPublicKind::Private)),
             ("172.32.0.0", None),
-            ("192.168.0.1", Some(Inside::Private)),
-            ("100.64.0.1", Some(Inside::Private)),
+            ("192.168.0.1", Some(NonPublicKind::Private)),
+            ("100.64.0.1", Some(NonPublicKind::Private)),
             ("100.128.0.1", None),
-            ("fc00::1", Some(Inside::Private)),
-            ("169.254.169.254", Some(Inside::LinkLocal)),
-            ("::ffff:169.254.169.254", Some(Inside::LinkLocal)),
-            ("fe80::1", Some(Inside::LinkLocal)),
-            ("0.0.0.0", Some(Inside::Special)),
-            ("0.1.2.3", Some(Inside::Special)),
-            ("::", Some(Inside::Special)),
-            ("255.255.255.255", Some(Inside::Special)),
-            ("224.0.0.1", Some(Inside::Special)),
-            ("198.18.0.1", Some(Inside::Special)),
-            ("192.0.2.1", Some(Inside::Special)),
-            ("ff02::1", Some(Inside::Special)),
-            ("2001:db8::1", Some(Inside::Special)),
+            ("fc00::1", Some(NonPublicKind::Private)),
+            ("169.254.169.254", Some(NonPublicKind::LinkLocal)),
+            ("::ffff:169.254.169.254", Some(NonPublicKind::LinkLocal)),
+            ("fe80::1", Some(NonPublicKind::LinkLocal)),
+            ("0.0.0.0", Some(NonPublicKind::Reserved)),
+            ("0.1.2.3", Some(NonPublicKind::Reserved)),
+            ("::", Some(NonPublicKind::Reserved)),
+            ("255.255.255.255", Some(NonPublicKind::Reserved)),
+            ("224.0.0.1", Some(NonPublicKind::Reserved)),
+            ("198.18.0.1", Some(NonPublicKind::Reserved)),
+            ("192.0.2.1", Some(NonPublicKind::Reserved)),
+            ("ff02::1", Some(NonPublicKind::Reserved)),
+            ("2001:db8::1", Some(NonPublicKind::Reserved)),
         ];
         for (address, kind) in cases {
-            assert_eq!(Inside::of(address.parse().unwrap()), kind, "{address}");
+            assert_eq!(NonPublicKind::from_address(address.parse().unwrap()), kind, "{address}");
         }
     }
 
     fn allows(endpoint: &str, url: &str) -> bool {
-        let guard = Guard::new(AddressPolicy::Public, &Url::parse(endpoint).unwrap());
+        let guard = AddressGuard::new(AddressPolicy::Public, &Url::parse(endpoint).unwrap());
         guard.allows(&Url::parse(url).unwrap())
     }
 
     #[test]
-    fn literals_in_all_spellings() {
+    fn private_ip_literals_are_rejected_in_every_spelling() {
         for host in
             ["127.0.0.1", "2130706433", "0x7f.1", "127.1", "[::1]", "[::ffff:7f00:1]", "10.1.1.1"]
         {
@@ -242,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_the_endpoint_is_admitted() {
+    fn the_kind_of_the_endpoint_is_allowed() {
         assert!(allows("http://127.0.0.1:8080", "http://127.0.0.1:9090/x"));
         assert!(allows("http://10.0.0.1", "http://10.9.9.9/x"));
         assert!(!allows("http://127.0.0.1:8080", "http://10.0.0.1/x"));
@@ -250,8 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn names_are_judged_by_their_addresses() {
-        let guard = Guard::new(AddressPolicy::Public, &Url::parse("https://hub.example").unwrap());
+    fn names_are_checked_by_their_addresses() {
+        let guard =
+            AddressGuard::new(AddressPolicy::Public, &Url::parse("https://hub.example").unwrap());
         let found = |name: &str, addresses: &[&str]| {
             let addresses = addresses.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0));
             guard.filter(name, addresses.collect()).map_or(0, Iterator::count)
@@ -259,7 +284,11 @@ mod tests {
         assert_eq!(found("cdn.example", &["10.0.0.1"]), 0);
         assert_eq!(found("cdn.example", &["10.0.0.1", "1.1.1.1"]), 1);
         assert_eq!(found("hub.example", &["10.0.0.1"]), 1);
-        assert_eq!(found("cdn.example", &["10.0.0.1"]), 1, "the endpoint is there, too");
+        assert_eq!(
+            found("cdn.example", &["10.0.0.1"]),
+            1,
+            "the endpoint has a private address, too"
+        );
         assert_eq!(found("cdn.example", &["127.0.0.1"]), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! One attempt at a request, as whoever watches is told of it.
+//! One attempt at a request: its counters, its tracing span and its connection permit.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -14,24 +14,28 @@ use tracing::{Span, debug_span};
 use super::{HttpError, SafeUrl};
 use crate::http::transfer::RequestMeter;
 
-/// What is asked for, and what has come of it so far: the last status, and the bytes of bodies.
+/// An attempt in progress. It follows redirects, so it may take several HTTP requests.
 pub(super) struct Attempt<'a> {
+    /// The URL before redirects.
     pub(super) url: &'a Url,
+    /// The requested range; `None` for the whole file.
     pub(super) range: Option<&'a Range<u64>>,
-    /// `GET`, unless it is changed.
     pub(super) method: Method,
     meter: &'a RequestMeter,
+    /// The number of the attempt, from 1 on.
     number: usize,
     started: Instant,
+    /// The status of the last response; 0 before the first.
     status: AtomicU16,
+    /// Body bytes received in this attempt.
     bytes: AtomicU64,
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    connection_permit: Mutex<Option<OwnedSemaphorePermit>>,
     span: Span,
 }
 
 impl<'a> Attempt<'a> {
-    /// Begins the attempt of this number, from 1 on, with a span for all that happens in it.
-    pub(super) fn begin(
+    /// Starts an attempt with method `GET`.
+    pub(super) fn start(
         number: usize,
         url: &'a Url,
         range: Option<&'a Range<u64>>,
@@ -40,7 +44,7 @@ impl<'a> Attempt<'a> {
         let span = debug_span!(
             "attempt",
             attempt = number,
-            range = range.map(shown),
+            range = range.map(range_text),
             status = Empty,
             bytes = Empty,
             elapsed = Empty,
@@ -54,12 +58,12 @@ impl<'a> Attempt<'a> {
             started: Instant::now(),
             status: AtomicU16::new(0),
             bytes: AtomicU64::new(0),
-            permit: Mutex::default(),
+            connection_permit: Mutex::default(),
             span,
         }
     }
 
-    /// The span that the attempt is to be made in.
+    /// Returns the tracing span of everything that happens in the attempt.
     pub(super) fn span(&self) -> Span {
         self.span.clone()
     }
@@ -73,28 +77,26 @@ impl<'a> Attempt<'a> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Keeps the leave to use a connection until the answer is read, in place of another.
-    pub(super) fn hold(&self, permit: Option<OwnedSemaphorePermit>) {
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    /// Keeps a connection permit until the attempt ends, in place of the previous one.
+    pub(super) fn set_connection_permit(&self, permit: Option<OwnedSemaphorePermit>) {
+        *self.connection_permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
     }
 
-    /// Takes note of an answer.
-    pub(super) fn answered(&self, status: u16) {
+    pub(super) fn set_status(&self, status: u16) {
         self.status.store(status, Ordering::Relaxed);
     }
 
-    /// Says that the answer leads on.
-    pub(super) fn redirected(&self, url: &Url, to: &Url) {
-        let (url, to, range) = (SafeUrl::from(url), SafeUrl::from(to), self.range.map(shown));
+    pub(super) fn log_redirect(&self, url: &Url, to: &Url) {
+        let (url, to, range) = (SafeUrl::from(url), SafeUrl::from(to), self.range.map(range_text));
         let (status, elapsed) = (self.status(), self.started.elapsed());
         tracing::debug!(%url, %to, range, status, ?elapsed, "redirected");
     }
 
-    /// Says how the attempt ended.
-    pub(super) fn end<T>(self, result: Result<T, HttpError>) -> Result<T, HttpError> {
+    /// Ends the attempt and logs its result.
+    pub(super) fn finish<T>(self, result: Result<T, HttpError>) -> Result<T, HttpError> {
         let Self { number: attempt, started, .. } = self;
         let _entered = self.span.enter();
-        let (url, range) = (SafeUrl::from(self.url), self.range.map(shown));
+        let (url, range) = (SafeUrl::from(self.url), self.range.map(range_text));
         let (status, bytes, elapsed) = (self.status(), self.bytes(), started.elapsed());
         match &result {
             Ok(_) => tracing::debug!(%url, range, attempt, status, bytes, ?elapsed, "read"),
@@ -105,7 +107,6 @@ impl<'a> Attempt<'a> {
         result
     }
 
-    /// The status of the last answer; `None` before the first.
     fn status(&self) -> Option<u16> {
         Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0)
     }
@@ -115,7 +116,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Completes the span, whether the attempt came to its end or was dropped with its call.
+/// Completes the span, also when the attempt is dropped together with its call.
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         self.span.record("status", self.status());
@@ -124,7 +125,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// A range as its header has it: `0-7`.
-pub(super) fn shown(range: &Range<u64>) -> String {
+/// Formats a range as in a `Range` header, with an inclusive end: `0-7`.
+pub(super) fn range_text(range: &Range<u64>) -> String {
     format!("{}-{}", range.start, range.end - 1)
 }

@@ -1,79 +1,84 @@
-//! Reading bodies, never further than is needed.
+//! Reads response bodies, and never more of them than needed.
 
 use bytes::Bytes;
 use reqwest::Response;
 
 use super::attempt::Attempt;
-use super::range::Part;
+use super::range::BodyPart;
 use super::{HttpError, RangeError, SafeUrl};
 
-/// The most that is set aside before the first byte has come, whatever the headers promise.
-const FIRST_ALLOCATION: u64 = 1 << 16;
+/// The maximum number of bytes allocated before the first byte has arrived. The headers may promise
+/// more than the server sends.
+const INITIAL_CAPACITY: u64 = 1 << 16;
 
-/// The most of a body that is kept to tell what it is, in bytes.
-const START: usize = 64;
+/// The number of bytes of an unexpected body that an error keeps: enough to recognize an HTML page.
+const ERROR_BODY_BYTES: usize = 64;
 
-/// Reads a part of a body: exactly its length, and nothing after it.
-pub(super) async fn part(
+/// Reads the part of a body that was requested.
+///
+/// # Errors
+///
+/// If the body is shorter than the part, or longer where nothing should follow it.
+pub(super) async fn read_part(
     mut response: Response,
-    part: &Part,
+    part: &BodyPart,
     attempt: &Attempt<'_>,
 ) -> Result<Vec<u8>, HttpError> {
-    let mut bytes = buffer(part.length);
-    while length(&bytes) < part.length {
-        let Some(chunk) = next(&mut response, attempt).await? else {
-            let source = RangeError::WrongLength { expected: part.length, found: length(&bytes) };
+    let capacity = part.length.min(INITIAL_CAPACITY);
+    let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
+    while len(&bytes) < part.length {
+        let Some(data) = next_data(&mut response, attempt).await? else {
+            let source = RangeError::WrongLength { expected: part.length, found: len(&bytes) };
             return Err(HttpError::range(response.url(), source));
         };
-        bytes.extend_from_slice(&chunk);
+        bytes.extend_from_slice(&data);
     }
-    // Asking once more proves that nothing follows, and leaves the connection fit for another request.
-    if !part.more && (length(&bytes) > part.length || next(&mut response, attempt).await?.is_some())
+    // Reading up to the end of the body proves that nothing follows, and lets the connection be reused.
+    if !part.is_prefix
+        && (len(&bytes) > part.length || next_data(&mut response, attempt).await?.is_some())
     {
-        return Err(HttpError::range(
-            response.url(),
-            RangeError::BodyTooLong { expected: part.length },
-        ));
+        let source = RangeError::BodyTooLong { expected: part.length };
+        return Err(HttpError::range(response.url(), source));
     }
     bytes.truncate(usize::try_from(part.length).unwrap_or(usize::MAX));
     Ok(bytes)
 }
 
-/// The error of a body that is not the range. Where a server sent something else in place of it, with
-/// the first bytes, which may tell what that is: a page of the website, most often.
-pub(super) async fn refuse(
+/// Returns the error of a response that is not the requested range.
+///
+/// If the server sent another document in place of the range, the error contains its first bytes. They
+/// often show a login page.
+pub(super) async fn range_error(
     mut response: Response,
     source: RangeError,
     attempt: &Attempt<'_>,
 ) -> HttpError {
-    let is_of_use = matches!(source, RangeError::Unsupported | RangeError::UnknownLength);
-    let piece = if is_of_use { next(&mut response, attempt).await.ok().flatten() } else { None };
-    let piece = piece.unwrap_or_default();
-    let start = piece[..piece.len().min(START)].to_vec();
+    let is_other_body = matches!(source, RangeError::Unsupported | RangeError::UnknownLength);
+    let data =
+        if is_other_body { next_data(&mut response, attempt).await.ok().flatten() } else { None };
+    let data = data.unwrap_or_default();
+    let start = data[..data.len().min(ERROR_BODY_BYTES)].to_vec();
     HttpError::Range { url: SafeUrl::from(response.url()), source, start }
 }
 
-/// The next piece of a body; `None` at its end. Empty pieces, by which servers of HTTP/2 tell the end, are
-/// passed over: they are no bytes too many.
-pub(super) async fn next(
+/// Returns the next bytes of a body, or `None` at its end.
+///
+/// Skips empty HTTP/2 DATA frames: servers send one to end a stream (RFC 9113, section 6.1).
+pub(super) async fn next_data(
     response: &mut Response,
     attempt: &Attempt<'_>,
 ) -> Result<Option<Bytes>, HttpError> {
     loop {
-        let chunk = response.chunk().await;
-        let chunk =
-            chunk.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
-        attempt.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
-        if chunk.as_ref().is_none_or(|piece| !piece.is_empty()) {
-            return Ok(chunk);
+        let data = response.chunk().await;
+        let data =
+            data.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
+        attempt.count_bytes(data.as_ref().map_or(0, Bytes::len));
+        if data.as_ref().is_none_or(|data| !data.is_empty()) {
+            return Ok(data);
         }
     }
 }
 
-fn buffer(expected: u64) -> Vec<u8> {
-    Vec::with_capacity(usize::try_from(expected.min(FIRST_ALLOCATION)).unwrap_or(0))
-}
-
-fn length(bytes: &[u8]) -> u64 {
+fn len(bytes: &[u8]) -> u64 {
     bytes.len() as u64
 }

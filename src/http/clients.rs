@@ -1,9 +1,9 @@
-//! Which version of HTTP each server is spoken to in, over how many connections.
+//! HTTP clients and connections: HTTP/2 or HTTP/1.1 per server, and a limit on HTTP/1.1 connections.
 //!
-//! A client that offers both versions does not know which it got before a connection stands. Until then
-//! requests that are made side by side open one each, of which HTTP/2 needs but one: 64 handshakes for
-//! the 72 shards of a model. So servers of HTTPS are offered HTTP/2 alone, and all requests to them share
-//! a connection from the first on. One that does not answer then is offered both.
+//! A client that offers both versions learns the version of a server from its first TLS handshake. Until
+//! then every concurrent request opens a connection of its own, although HTTP/2 needs only one: 64
+//! handshakes for a model of 72 shards. So HTTPS servers are offered HTTP/2 alone at first, and all requests
+//! share one connection from the start. Servers that do not respond to that are offered both versions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,107 +12,117 @@ use ::url::{Origin, Url};
 use reqwest::{Certificate, Client, ClientBuilder, Response, Version, redirect::Policy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::address::{Guard, GuardedResolver};
-use super::{AddressPolicy, Settings, error};
+use super::address::{AddressGuard, GuardedResolver};
+use super::{AddressPolicy, HttpSettings, error};
 
-/// Connections of HTTP/1.1 that are used side by side, to all servers together.
-const CONNECTIONS: usize = 64;
+/// The maximum number of concurrent HTTP/1.1 requests to all servers together.
+///
+/// Each has a connection of its own, and macOS allows a process 256 open files by default.
+const MAX_HTTP1_CONNECTIONS: usize = 64;
 
-/// What may be on its way to us in HTTP/2, unasked: of one answer, and on a connection. The initial 64 kB
-/// of the protocol would cost a round trip for each 64 kB of an index.
+/// HTTP/2 flow-control windows in bytes, per response and per connection (RFC 9113, section 5.2).
+///
+/// The initial window of 65,535 bytes would cost one round trip per 64 kB of an index.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
+/// The `reqwest` clients of one [`Http`](super::Http), and the HTTP version of each server.
 #[derive(Debug)]
-pub(super) struct Clients {
-    settings: Settings,
-    guard: Arc<Guard>,
-    /// Speaks HTTP/2 and nothing else.
+pub(super) struct HttpClients {
+    settings: HttpSettings,
+    guard: Arc<AddressGuard>,
+    /// Offers HTTP/2 only.
     http2: OnceLock<Client>,
-    /// Speaks what the server prefers.
+    /// Offers HTTP/2 and HTTP/1.1.
     any: OnceLock<Client>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
-    connections: Arc<Semaphore>,
+    http1_connections: Arc<Semaphore>,
 }
 
-/// What is known of a server.
+/// The HTTP version of a server, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NegotiatedHttp {
-    /// It has not answered in HTTP/2.
-    Doubtful,
+    /// The server did not respond to HTTP/2 alone, and has not responded to both versions yet.
+    Unknown,
     Http1,
     Http2,
 }
 
-/// What has failed.
+/// The reason why a request that offered only HTTP/2 failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
-    /// The server refused that version and nothing else.
-    Refused,
-    /// Another request did not get to the server, and this one waited for its connection.
-    ForAnother,
-    Itself,
+pub(super) enum Http2Failure {
+    /// The server does not speak HTTP/2.
+    NoHttp2,
+    /// The connection attempt of a concurrent request failed, and this request shared it.
+    SharedConnect,
+    /// The request itself failed.
+    Request,
 }
 
-impl Clients {
-    /// No client is built before it is needed: to read the system's certificates takes longer than to
-    /// start.
-    pub(super) fn new(settings: Settings, guard: Arc<Guard>) -> Self {
+impl HttpClients {
+    /// Creates no `reqwest` client yet: loading the system's certificates takes longer than starting the
+    /// program.
+    pub(super) fn new(settings: HttpSettings, guard: Arc<AddressGuard>) -> Self {
         Self {
             settings,
             guard,
             http2: OnceLock::new(),
             any: OnceLock::new(),
             servers: Mutex::default(),
-            connections: Arc::new(Semaphore::new(CONNECTIONS)),
+            http1_connections: Arc::new(Semaphore::new(MAX_HTTP1_CONNECTIONS)),
         }
     }
 
-    /// The client for a server, and leave to use a connection of its own where it may need one.
-    pub(super) async fn of(
+    /// Returns the client for a server. With a client that may use HTTP/1.1 comes a permit for one
+    /// connection.
+    pub(super) async fn for_url(
         &self,
         url: &Url,
     ) -> Result<(Client, Option<OwnedSemaphorePermit>), reqwest::Error> {
-        let spoken = self.spoken(&url.origin());
-        if url.scheme() == "https" && matches!(spoken, None | Some(NegotiatedHttp::Http2)) {
+        let negotiated = self.negotiated(&url.origin());
+        if url.scheme() == "https" && matches!(negotiated, None | Some(NegotiatedHttp::Http2)) {
             return Ok((self.http2()?, None));
         }
-        let permit = Arc::clone(&self.connections).acquire_owned().await;
+        let permit = Arc::clone(&self.http1_connections).acquire_owned().await;
         Ok((self.any()?, permit.ok()))
     }
 
-    /// Takes note of an answer; whether it shares its connection with others.
-    pub(super) fn answered(&self, origin: &Origin, response: &Response) -> bool {
-        let is_shared = response.version() == Version::HTTP_2;
-        self.learn(origin, if is_shared { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 });
-        is_shared
+    /// Records the HTTP version of a response. Returns whether other requests share its connection.
+    pub(super) fn record_response(&self, origin: &Origin, response: &Response) -> bool {
+        let is_http2 = response.version() == Version::HTTP_2;
+        self.record(origin, if is_http2 { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 });
+        is_http2
     }
 
-    /// Takes note of a failure in HTTP/2 alone. The server is offered both versions after a refusal, and
-    /// after any failure before it has ever answered.
-    pub(super) fn failed(&self, origin: &Origin, failure: &reqwest::Error) -> Failed {
-        let before = self.spoken(origin);
-        let failed = if error::is_about_protocol(failure) {
-            Failed::Refused
-        } else if before != Some(NegotiatedHttp::Http2) && error::is_of_another(failure) {
-            Failed::ForAnother
+    /// Records a failure of a request that offered only HTTP/2.
+    ///
+    /// The server is offered both versions from now on if it does not speak HTTP/2, or if it has never
+    /// responded.
+    pub(super) fn record_failure(&self, origin: &Origin, error: &reqwest::Error) -> Http2Failure {
+        let negotiated = self.negotiated(origin);
+        let failure = if error::is_no_common_protocol(error) {
+            Http2Failure::NoHttp2
+        } else if negotiated != Some(NegotiatedHttp::Http2) && error::is_shared_connect(error) {
+            Http2Failure::SharedConnect
         } else {
-            Failed::Itself
+            Http2Failure::Request
         };
-        if failed == Failed::Refused || (before.is_none() && failed == Failed::Itself) {
-            self.learn(origin, NegotiatedHttp::Doubtful);
+        if failure == Http2Failure::NoHttp2
+            || (negotiated.is_none() && failure == Http2Failure::Request)
+        {
+            self.record(origin, NegotiatedHttp::Unknown);
         }
-        failed
+        failure
     }
 
-    fn spoken(&self, origin: &Origin) -> Option<NegotiatedHttp> {
+    fn negotiated(&self, origin: &Origin) -> Option<NegotiatedHttp> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner).get(origin).copied()
     }
 
-    fn learn(&self, origin: &Origin, spoken: NegotiatedHttp) {
+    fn record(&self, origin: &Origin, negotiated: NegotiatedHttp) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if servers.get(origin) != Some(&spoken) {
-            servers.insert(origin.clone(), spoken);
+        if servers.get(origin) != Some(&negotiated) {
+            servers.insert(origin.clone(), negotiated);
         }
     }
 
@@ -133,29 +143,29 @@ impl Clients {
             return Ok(client.clone());
         }
         let builder = || change(builder(&self.settings, &self.guard));
-        // A machine without certificates, as small container images are, gives no verifier; Mozilla's
-        // roots, which are part of the program, then stand in.
+        // Small container images have no system certificates, and building the client fails there. Then
+        // Mozilla's root certificates are used, which are part of the program.
         let client =
             builder().build().or_else(|_| builder().tls_certs_only(bundled_roots()).build())?;
         Ok(slot.get_or_init(|| client).clone())
     }
 }
 
-fn builder(settings: &Settings, guard: &Arc<Guard>) -> ClientBuilder {
+fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>) -> ClientBuilder {
     let builder = Client::builder()
         .user_agent(settings.user_agent.clone())
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(settings.timeouts.connect)
         .read_timeout(settings.timeouts.read)
-        // All requests to a server share one connection of HTTP/2, the next attempt at one that timed out
-        // too. If nothing moves on it any more, it must be found dead before the read is given up.
+        // All requests to a server share one HTTP/2 connection, including the retry of a request that
+        // timed out. A dead connection must be detected before the read timeout, or the retry uses it again.
         .http2_keep_alive_interval(settings.timeouts.read / 2)
         .http2_keep_alive_timeout(settings.timeouts.read / 4)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        // Another crate of the build may have turned these on, and a range that was inflated behind our
-        // back is not the range that was asked for.
+        // Another crate in the build may enable these features of `reqwest`. A range that was
+        // decompressed on the way is not the requested range; small files are decoded in `decode.rs`.
         .no_gzip()
         .no_brotli()
         .no_zstd()

@@ -1,4 +1,4 @@
-//! Bodies of small files, which a server may send compressed: decoded as they come, up to a limit.
+//! Decodes the bodies of small files as they arrive, up to a limit. Servers may send them as gzip.
 
 use std::io::{self, Write};
 use std::mem::take;
@@ -9,84 +9,88 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
 use super::RangeError;
 
-/// Takes the pieces of a body and gives those of the file.
-pub(super) enum Decoder {
-    Identity { left: u64 },
-    Gzip(Box<GzDecoder<Capped>>),
+/// A streaming decoder of one response body.
+pub(super) enum BodyDecoder {
+    /// `remaining` is the number of bytes up to the limit.
+    Identity {
+        remaining: u64,
+    },
+    Gzip(Box<GzDecoder<LimitedBuffer>>),
 }
 
-/// Why a body could not be taken.
+/// The reason why a body cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodeError {
-    /// The file is longer than the limit.
-    OverLimit,
-    /// The compressed form is broken or ends early.
-    Broken,
+    /// The decoded file is larger than the limit.
+    TooLarge,
+    /// The gzip stream is corrupt or ends early.
+    CorruptGzip,
 }
 
-impl Decoder {
-    /// A decoder of what the headers announce, for a file of at most `limit` bytes.
+impl BodyDecoder {
+    /// Creates the decoder for the `Content-Encoding` of a response and for a file of at most `limit`
+    /// bytes.
     pub(super) fn new(headers: &HeaderMap, limit: u64) -> Result<Self, RangeError> {
         match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-            None => Ok(Self::Identity { left: limit }),
+            None => Ok(Self::Identity { remaining: limit }),
             Some(encoding) if encoding.eq_ignore_ascii_case(b"identity") => {
-                Ok(Self::Identity { left: limit })
+                Ok(Self::Identity { remaining: limit })
             }
             Some(encoding) if encoding.eq_ignore_ascii_case(b"gzip") => {
-                let file = Capped { bytes: Vec::new(), left: limit };
+                let file = LimitedBuffer { bytes: Vec::new(), remaining: limit };
                 Ok(Self::Gzip(Box::new(GzDecoder::new(file))))
             }
             Some(_) => Err(RangeError::UnexpectedEncoding),
         }
     }
 
-    /// What the next piece of the body adds to the file.
-    pub(super) fn take(&mut self, piece: Bytes) -> Result<Bytes, DecodeError> {
+    /// Decodes the next bytes of the body.
+    pub(super) fn decode(&mut self, body: Bytes) -> Result<Bytes, DecodeError> {
         match self {
-            Self::Identity { left } => {
-                let rest = left.checked_sub(piece.len() as u64);
-                *left = rest.ok_or(DecodeError::OverLimit)?;
-                Ok(piece)
+            Self::Identity { remaining } => {
+                let rest = remaining.checked_sub(body.len() as u64);
+                *remaining = rest.ok_or(DecodeError::TooLarge)?;
+                Ok(body)
             }
             Self::Gzip(decoder) => {
-                decoder.write_all(&piece).map_err(|error| DecodeError::of(&error))?;
+                decoder.write_all(&body).map_err(|error| DecodeError::from_io(&error))?;
                 Ok(take(&mut decoder.get_mut().bytes).into())
             }
         }
     }
 
-    /// What is left of the file, when all pieces were taken.
+    /// Returns the rest of the file at the end of the body, and checks the gzip trailer.
     pub(super) fn finish(self) -> Result<Bytes, DecodeError> {
         match self {
             Self::Identity { .. } => Ok(Bytes::new()),
             Self::Gzip(decoder) => match decoder.finish() {
                 Ok(file) => Ok(file.bytes.into()),
-                Err(error) => Err(DecodeError::of(&error)),
+                Err(error) => Err(DecodeError::from_io(&error)),
             },
         }
     }
 }
 
 impl DecodeError {
-    fn of(error: &io::Error) -> Self {
+    fn from_io(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::FileTooLarge => Self::OverLimit,
-            _ => Self::Broken,
+            io::ErrorKind::FileTooLarge => Self::TooLarge,
+            _ => Self::CorruptGzip,
         }
     }
 }
 
-/// A buffer that takes no more than a limit in all, however small the body that it is inflated from.
-pub(super) struct Capped {
+/// A buffer that accepts a limited number of bytes in total, against decompression bombs.
+pub(super) struct LimitedBuffer {
     bytes: Vec<u8>,
-    left: u64,
+    remaining: u64,
 }
 
-impl Write for Capped {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let rest = self.left.checked_sub(piece.len() as u64);
-        self.left = rest.ok_or(io::ErrorKind::FileTooLarge)?;
-        self.bytes.write(piece)
+impl Write for LimitedBuffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let rest = self.remaining.checked_sub(bytes.len() as u64);
+        self.remaining = rest.ok_or(io::ErrorKind::FileTooLarge)?;
+        self.bytes.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -109,17 +113,17 @@ mod tests {
     fn decode(encoding: &'static str, body: &[u8], limit: u64) -> Result<Vec<u8>, DecodeError> {
         let value = HeaderValue::from_static(encoding);
         let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
-        let mut decoder = Decoder::new(&headers, limit).unwrap();
+        let mut decoder = BodyDecoder::new(&headers, limit).unwrap();
         let mut file = Vec::new();
-        for piece in body.chunks(7) {
-            file.extend(decoder.take(Bytes::copy_from_slice(piece))?);
+        for bytes in body.chunks(7) {
+            file.extend(decoder.decode(Bytes::copy_from_slice(bytes))?);
         }
         file.extend(decoder.finish()?);
         Ok(file)
     }
 
     #[test]
-    fn files_come_out_as_they_went_in() {
+    fn plain_and_gzip_bodies_decode_to_the_file() {
         let file = b"a file of some length, a file of some length".as_slice();
         assert_eq!(decode("identity", file, 100), Ok(file.to_vec()));
         assert_eq!(decode("gzip", &gzip(file), 100), Ok(file.to_vec()));
@@ -127,30 +131,30 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_ends_at_the_limit() {
+    fn a_decompression_bomb_is_an_error_at_the_limit() {
         let bomb = gzip(&vec![0; 10_000_000]);
         assert!(bomb.len() < 100_000);
-        assert_eq!(decode("gzip", &bomb, 1_000_000), Err(DecodeError::OverLimit));
-        assert_eq!(decode("identity", &[0; 10], 9), Err(DecodeError::OverLimit));
+        assert_eq!(decode("gzip", &bomb, 1_000_000), Err(DecodeError::TooLarge));
+        assert_eq!(decode("identity", &[0; 10], 9), Err(DecodeError::TooLarge));
     }
 
     #[test]
-    fn broken_streams() {
+    fn a_corrupt_gzip_body_is_an_error() {
         let body = gzip(b"a file of some length");
         for end in 0..body.len() {
-            assert_eq!(decode("gzip", &body[..end], 100), Err(DecodeError::Broken), "{end}");
+            assert_eq!(decode("gzip", &body[..end], 100), Err(DecodeError::CorruptGzip), "{end}");
         }
-        assert_eq!(decode("gzip", &[&*body, b"more"].concat(), 100), Err(DecodeError::Broken));
-        assert_eq!(decode("gzip", b"not gzip at all", 100), Err(DecodeError::Broken));
+        assert_eq!(decode("gzip", &[&*body, b"more"].concat(), 100), Err(DecodeError::CorruptGzip));
+        assert_eq!(decode("gzip", b"not gzip at all", 100), Err(DecodeError::CorruptGzip));
     }
 
     #[test]
-    fn other_encodings_are_refused() {
+    fn other_encodings_are_rejected() {
         for encoding in ["br", "zstd", "deflate", "gzip, gzip", ""] {
             let value = HeaderValue::from_str(encoding).unwrap();
             let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
             assert!(
-                matches!(Decoder::new(&headers, 9), Err(RangeError::UnexpectedEncoding)),
+                matches!(BodyDecoder::new(&headers, 9), Err(RangeError::UnexpectedEncoding)),
                 "{encoding}"
             );
         }

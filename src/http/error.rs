@@ -1,4 +1,4 @@
-//! What can go wrong between a request and its bytes.
+//! Errors between a request and its bytes.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -11,97 +11,162 @@ use thiserror::Error;
 use super::address::AddressError;
 use super::{SafeUrl, rate_limit};
 
-/// Why bytes could not be had over HTTP.
+/// An error of an HTTP request.
 ///
-/// URLs are shown without query and password, and no message repeats that of its source.
+/// URLs are shown without user, password and query. No message repeats the message of its
+/// [source](std::error::Error::source).
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum HttpError {
-    /// No complete answer came.
+    /// No complete response arrived.
     #[error("{kind} `{url}`")]
-    Transport { url: SafeUrl, kind: TransportKind, source: Box<dyn StdError + Send + Sync> },
-    /// An answer with another status than was asked for.
-    #[error("`{url}` answered with status {status}")]
-    Status { url: SafeUrl, status: u16, is_cross_origin: bool, headers: ResponseHeaders },
-    /// A server that has asked this client for a longer wait than the retries may take; this request
-    /// was not made.
-    #[error("`{url}` asks to be left alone for {} s", wait.as_secs())]
-    RateLimited { url: SafeUrl, wait: Duration },
-    /// An answer that is not the range, or not the file, that was asked for.
-    #[error("the answer of `{url}` is not what was asked for")]
-    Range {
+    Transport {
+        /// The requested URL, after redirects.
         url: SafeUrl,
+        /// The step that failed.
+        kind: TransportKind,
+        /// The error of the HTTP library, without its URL.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The response has another status than a success.
+    #[error("`{url}` responded with status {status}")]
+    Status {
+        /// The requested URL, after redirects.
+        url: SafeUrl,
+        /// The HTTP status code.
+        status: u16,
+        /// Whether a redirect led to another origin, such as a CDN, which sent this response.
+        is_cross_origin: bool,
+        /// The headers of the response.
+        headers: ResponseHeaders,
+    },
+    /// The request was not sent: the server rate-limits this client for longer than the retry policy allows
+    /// to wait.
+    #[error("`{url}` is rate limited; retry in {} s", wait.as_secs())]
+    RateLimited {
+        /// The requested URL, after redirects.
+        url: SafeUrl,
+        /// The time until the server accepts requests again.
+        wait: Duration,
+    },
+    /// The response is a success, but not the requested range or file.
+    #[error("unexpected response from `{url}`")]
+    Range {
+        /// The requested URL, after redirects.
+        url: SafeUrl,
+        /// The difference from the requested range.
         source: RangeError,
-        /// The first bytes of the body, where they were looked at.
+        /// The first bytes of the body, at most 64; empty where the body was not read.
         start: Vec<u8>,
     },
     /// A redirect that is not followed.
-    #[error("`{url}` redirects {reason}")]
-    Redirect { url: SafeUrl, reason: &'static str },
-    /// A host that the [`AddressPolicy`](crate::AddressPolicy) does not allow.
+    #[error("cannot follow the redirect from `{url}`: {reason}")]
+    Redirect {
+        /// The URL that redirects.
+        url: SafeUrl,
+        /// The reason, such as `too many redirects`.
+        reason: &'static str,
+    },
+    /// The [`AddressPolicy`](crate::AddressPolicy) does not allow the host's address. Nothing was sent.
     #[error("the address of `{url}` is not public")]
-    PrivateAddress { url: SafeUrl },
-    #[error("`{url}` has more than {limit} bytes")]
-    TooLarge { url: SafeUrl, limit: u64 },
+    PrivateAddress {
+        /// The requested URL, after redirects.
+        url: SafeUrl,
+    },
+    /// The file is larger than its limit.
+    #[error("`{url}` is larger than {limit} bytes")]
+    TooLarge {
+        /// The requested URL, after redirects.
+        url: SafeUrl,
+        /// The limit in bytes, after decompression.
+        limit: u64,
+    },
 }
 
-/// Where an exchange broke off.
+/// The step at which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportKind {
-    /// No client could be made, and so nothing was sent.
+    /// Creating the HTTP client. Nothing was sent.
     Setup,
-    /// No connection: name resolution or TCP, or TLS for another reason than the certificate.
+    /// Connecting: name resolution, TCP, or a TLS error that is not about the certificate.
     Connect,
-    /// The server's certificate is not one that this machine believes.
+    /// Verifying the server's certificate.
     Certificate,
-    /// A connection, a read or the whole request took longer than it may.
+    /// Waiting: the connect, read or request timeout passed.
     Timeout,
-    /// The connection broke, or what came was not HTTP.
+    /// Reading: the connection was lost, or the response is not HTTP.
     Interrupted,
 }
 
 impl std::fmt::Display for TransportKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Setup => "could not set up a client for",
+            Self::Setup => "could not create an HTTP client for",
             Self::Connect => "could not connect to",
-            Self::Certificate => "could not trust",
+            Self::Certificate => "could not verify the certificate of",
             Self::Timeout => "timed out reading",
-            Self::Interrupted => "the connection broke while reading",
+            Self::Interrupted => "connection lost while reading",
         })
     }
 }
 
-/// How an answer differs from the range that was asked for.
+/// A difference between a response and the requested range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum RangeError {
-    #[error("the server does not serve ranges")]
+    /// The server sent the whole file (status 200), and the requested range does not start at byte 0.
+    #[error("the server does not support range requests")]
     Unsupported,
-    #[error("the server sent the whole file without saying how long it is")]
+    /// The server sent the whole file (status 200) without a `Content-Length`, so its size is unknown.
+    #[error("the server sent the whole file without a `Content-Length`")]
     UnknownLength,
-    #[error("the `Content-Range` is missing or is not of the form `bytes a-b/size`")]
+    /// `Content-Range` is missing or malformed.
+    #[error("`Content-Range` is missing or not of the form `bytes a-b/size`")]
     InvalidContentRange,
-    #[error("asked for bytes {first}-{last}, got {found_first}-{found_last} of {file_size}")]
-    Mismatch { first: u64, last: u64, found_first: u64, found_last: u64, file_size: u64 },
+    /// The server sent another range. All positions are inclusive and in bytes.
+    #[error("requested bytes {first}-{last}, got {found_first}-{found_last} of {file_size}")]
+    Mismatch {
+        /// The first requested byte.
+        first: u64,
+        /// The last requested byte.
+        last: u64,
+        /// The first byte according to `Content-Range`.
+        found_first: u64,
+        /// The last byte according to `Content-Range`.
+        found_last: u64,
+        /// The file size in bytes according to `Content-Range`.
+        file_size: u64,
+    },
+    /// The body or its `Content-Length` has another length than the range.
     #[error("expected {expected} bytes, got {found}")]
-    WrongLength { expected: u64, found: u64 },
+    WrongLength {
+        /// The length of the range in bytes.
+        expected: u64,
+        /// The length of the body in bytes.
+        found: u64,
+    },
+    /// The body continues after the range.
     #[error("expected {expected} bytes, got more")]
-    BodyTooLong { expected: u64 },
-    #[error("the body is encoded in a way that was not asked for")]
+    BodyTooLong {
+        /// The length of the range in bytes.
+        expected: u64,
+    },
+    /// The response has a `Content-Encoding` that the request did not accept.
+    #[error("unexpected `Content-Encoding`")]
     UnexpectedEncoding,
-    #[error("the compressed body is broken")]
+    /// The gzip body of a small file is corrupt or ends early.
+    #[error("the gzip body is corrupt")]
     CorruptGzip,
 }
 
-/// The headers of an answer. Their values are not shown by `Debug`: some are secrets.
+/// The headers of a response.
+///
+/// `Debug` shows only the names, because some values are secrets.
 pub struct ResponseHeaders(Box<HeaderMap>);
 
 impl ResponseHeaders {
-    /// The value of a header, if there is one and it is text.
+    /// Returns the value of a header; `None` if it is missing or not ASCII text.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.to_str().ok()
@@ -115,13 +180,14 @@ impl std::fmt::Debug for ResponseHeaders {
 }
 
 impl HttpError {
+    /// Classifies an error of the HTTP library.
     pub(super) fn transport(url: SafeUrl, error: reqwest::Error) -> Self {
         if causes(&error).any(<dyn StdError>::is::<AddressError>) {
             return Self::PrivateAddress { url };
         }
         let kind = if error.is_builder() {
             TransportKind::Setup
-        } else if is_about_certificate(&error) {
+        } else if is_certificate_error(&error) {
             TransportKind::Certificate
         } else if error.is_timeout() {
             TransportKind::Timeout
@@ -133,12 +199,12 @@ impl HttpError {
         Self::Transport { url, kind, source: error.without_url().into() }
     }
 
-    /// A status where `asked` should have been the file.
-    pub(super) fn status(asked: &Url, response: &Response) -> Self {
+    /// Creates the error of a response to `requested` with an unexpected status.
+    pub(super) fn status(requested: &Url, response: &Response) -> Self {
         Self::Status {
             url: SafeUrl::from(response.url()),
             status: response.status().as_u16(),
-            is_cross_origin: response.url().origin() != asked.origin(),
+            is_cross_origin: response.url().origin() != requested.origin(),
             headers: ResponseHeaders(Box::new(response.headers().clone())),
         }
     }
@@ -147,16 +213,16 @@ impl HttpError {
         Self::Range { url: SafeUrl::from(url), source, start: Vec::new() }
     }
 
-    /// Whether the same request may well succeed a little later.
+    /// Returns whether the same request may succeed a little later.
     pub(super) fn is_retryable(&self) -> bool {
         match self {
             Self::Transport { kind, .. } => {
                 !matches!(kind, TransportKind::Certificate | TransportKind::Setup)
             }
-            // A CDN refuses what it has signed itself, by mistake or because the signature is too old;
-            // the Hub then signs again (xet-core #897).
+            // A CDN sometimes rejects URLs that were signed for it, or the signature has expired. A retry
+            // starts at the Hub again, which signs a new one (xet-core #897).
             Self::Status { status: 403, is_cross_origin, .. } => *is_cross_origin,
-            Self::Status { status, .. } => rate_limit::may_pass(*status),
+            Self::Status { status, .. } => rate_limit::is_retryable(*status),
             Self::Range { source, .. } => matches!(
                 source,
                 RangeError::WrongLength { .. }
@@ -170,38 +236,41 @@ impl HttpError {
         }
     }
 
-    /// How long the server asks to wait before the next attempt.
-    pub(super) fn asked_wait(&self) -> Option<Duration> {
+    /// Returns the wait that the server asks for before the next request.
+    pub(super) fn server_wait(&self) -> Option<Duration> {
         match self {
-            Self::Status { status, headers, .. } => rate_limit::of(*status, &headers.0),
+            Self::Status { status, headers, .. } => rate_limit::wait(*status, &headers.0),
             _ => None,
         }
     }
 
-    /// Whether the server that was asked complains about too many requests.
+    /// Returns whether the requested server itself, not a CDN, sent status 429 (Too Many Requests).
     pub(super) fn is_rate_limit(&self) -> bool {
         matches!(self, Self::Status { status: 429, is_cross_origin: false, .. })
     }
 }
 
-fn is_about_certificate(error: &reqwest::Error) -> bool {
+fn is_certificate_error(error: &reqwest::Error) -> bool {
     let tls = causes(error).find_map(tls_error);
     matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// Whether a server speaks none of the versions of HTTP that it was offered.
-pub(super) fn is_about_protocol(error: &reqwest::Error) -> bool {
+/// Returns whether the server speaks none of the offered versions of HTTP (TLS alert
+/// `no_application_protocol`, RFC 7301).
+pub(super) fn is_no_common_protocol(error: &reqwest::Error) -> bool {
     let alert = rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol);
     causes(error).find_map(tls_error) == Some(&alert)
 }
 
-/// Whether it was for another request to connect, and only that one knows why it could not: where there
-/// is no such cause, nothing was tried.
-pub(super) fn is_of_another(error: &reqwest::Error) -> bool {
+/// Returns whether the request waited for the connection of a concurrent request, and that one failed.
+///
+/// Only the request that tried to connect has an I/O error among its causes.
+pub(super) fn is_shared_connect(error: &reqwest::Error) -> bool {
     error.is_connect() && causes(error).all(|cause| !cause.is::<std::io::Error>())
 }
 
-/// An error of TLS reaches us inside one of IO, or inside several; what they wrap is not their source.
+/// Returns the TLS error in a cause. TLS errors arrive inside one or more I/O errors, and the `source` of an
+/// I/O error skips the error it wraps.
 fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     match cause.downcast_ref::<std::io::Error>() {
         Some(error) => tls_error(error.get_ref()?),
@@ -209,7 +278,7 @@ fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Erro
     }
 }
 
-/// An error's causes, the nearest first.
+/// Returns the causes of an error, the nearest first.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let mut next = error.source();
     std::iter::from_fn(move || {

@@ -1,9 +1,34 @@
-//! Bytes over HTTP: ranges of files, and small files whole.
+//! HTTP client for byte ranges and small files.
 //!
-//! Knows neither safetensors nor the Hub. Redirects are followed here and not by the HTTP library,
-//! because the answers on the way carry headers that the last one does not, because a signed URL
-//! serves only the range it was signed for and must not be kept, and because the token may go to one
-//! origin only.
+//! This module knows neither safetensors nor the Hub. [`Http`] has three operations: [`Http::read_range`]
+//! reads a range of a file, [`Http::stream`] (and [`Http::read_all`] on top of it) reads a small file, and
+//! [`Http::response_header`] asks for one response header.
+//!
+//! # The life of a range request
+//!
+//! 1. [`Http::read_range`] starts the retry loop ([`retry`]). Each attempt has a tracing span and counters
+//!    ([`attempt`]).
+//! 2. The address policy rejects IP literals that are not allowed. Names are checked where they are
+//!    resolved, by a DNS resolver that leaves out such addresses ([`address`]).
+//! 3. The gate holds the request back while the origin rate-limits this client ([`rate_limit_gate`]).
+//! 4. The request takes an HTTP/2 connection, or a permit for an HTTP/1.1 connection ([`clients`]). It
+//!    has a `Range` header, and the token if the URL belongs to the endpoint's origin.
+//! 5. The response may name a wait (`RateLimit`, `Retry-After`). It closes the gate for that origin
+//!    ([`rate_limit`]).
+//! 6. A redirect starts again at step 2 with the new URL ([`redirect`]).
+//! 7. The status, `Content-Range` and `Content-Length` of the final response are compared with the range
+//!    ([`range`]). Then the body is read, up to the last requested byte ([`body`]).
+//! 8. After a transient error the retry loop waits and starts the next attempt at the original URL.
+//!
+//! # Why redirects are followed by hand
+//!
+//! The HTTP library could follow redirects, but four things would be lost:
+//!
+//! - The Hub sends `X-Repo-Commit` with its redirect; the CDN does not send it with the file.
+//!   [`ResponseChain`] keeps the headers of every response.
+//! - A signed CDN URL is valid for one range and a limited time, so each range starts at the Hub.
+//! - The token is sent to one origin only, also if redirects lead away and back.
+//! - The address policy and the rate limit gate apply to every redirect.
 
 mod address;
 mod attempt;
@@ -11,17 +36,17 @@ mod body;
 mod clients;
 mod decode;
 mod error;
-mod gate;
 mod head_request;
 #[cfg(test)]
-pub(crate) mod properties;
+pub(crate) mod proptest_config;
 mod range;
 mod rate_limit;
+mod rate_limit_gate;
 mod redirect;
 mod retry;
+mod safe_url;
 mod stream;
 pub(crate) mod transfer;
-mod url;
 
 use std::mem::replace;
 use std::ops::Range;
@@ -29,92 +54,87 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::url::{Origin, Url};
-use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, RANGE};
 use reqwest::{Client, RequestBuilder, Response};
 use tracing::Instrument;
 
-use self::address::Guard;
+use self::address::AddressGuard;
 use self::attempt::Attempt;
-use self::clients::{Clients, Failed};
-use self::gate::Gate;
+use self::clients::{Http2Failure, HttpClients};
+use self::rate_limit_gate::RateLimitGate;
 use crate::http::transfer::{RangeBytes, RequestMeter};
 
 pub use address::AddressPolicy;
 pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
+pub(crate) use redirect::ResponseChain;
 pub(crate) use retry::RequestFailure;
 pub use retry::RetryPolicy;
-pub use url::SafeUrl;
+pub use safe_url::SafeUrl;
 
-/// How long each step may take.
+/// Timeouts of the steps of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
+pub(crate) struct HttpTimeouts {
+    /// For name resolution, TCP and TLS together.
     pub(crate) connect: Duration,
+    /// Between two reads of a response.
     pub(crate) read: Duration,
+    /// From connecting to the end of the body, for each redirect anew.
     pub(crate) request: Duration,
 }
 
-/// What an HTTP client is to be like.
+/// Settings of an [`Http`] client.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// The server that the token is for, and whose kind of address is allowed.
+pub(crate) struct HttpSettings {
+    /// The token is sent to the origin of this URL only, and its kind of address is always allowed.
     pub(crate) endpoint: Url,
+    /// The `Authorization` header.
     pub(crate) token: Option<HeaderValue>,
     pub(crate) user_agent: HeaderValue,
     pub(crate) addresses: AddressPolicy,
-    /// Whether proxies are those of the environment, else none.
+    /// Whether the proxy variables of the environment apply; without, no proxy is used.
     pub(crate) proxy_from_env: bool,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) timeouts: HttpTimeouts,
     pub(crate) retry: RetryPolicy,
 }
 
-/// The headers of every answer on the way, the last one's last.
-#[derive(Debug, Default)]
-pub(crate) struct ResponseChain(Vec<HeaderMap>);
-
-impl ResponseChain {
-    /// The value of a header in the first answer that has it.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
-    }
-}
-
-/// An HTTP client that hands out ranges and small files.
+/// An HTTP client. Clones share connections, rate limits and settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
-    clients: Arc<Clients>,
-    guard: Arc<Guard>,
-    gate: Arc<Gate>,
-    settings: Arc<Settings>,
+    clients: Arc<HttpClients>,
+    guard: Arc<AddressGuard>,
+    gate: Arc<RateLimitGate>,
+    settings: Arc<HttpSettings>,
 }
 
 impl Http {
-    pub(crate) fn new(settings: Settings) -> Self {
-        let guard = Guard::new(settings.addresses, &settings.endpoint);
-        let clients = Arc::new(Clients::new(settings.clone(), Arc::clone(&guard)));
+    pub(crate) fn new(settings: HttpSettings) -> Self {
+        let guard = AddressGuard::new(settings.addresses, &settings.endpoint);
+        let clients = Arc::new(HttpClients::new(settings.clone(), Arc::clone(&guard)));
         Self { clients, guard, gate: Arc::default(), settings: Arc::new(settings) }
     }
 
-    /// The same client, its connections and waits shared, without its token; `None` if it has none.
+    /// Returns a client without the token that shares connections and rate limits with this one; `None` if
+    /// this one has no token.
     pub(crate) fn anonymous(&self) -> Option<Self> {
         self.settings.token.as_ref()?;
-        let settings = Settings { token: None, ..Settings::clone(&self.settings) };
+        let settings = HttpSettings { token: None, ..HttpSettings::clone(&self.settings) };
         Some(Self { settings: Arc::new(settings), ..self.clone() })
     }
 
-    /// Reads a range of a file. The chunk is shorter than the range only if the file ends in it.
+    /// Reads a range of a file. The result is shorter than the range only if the file ends inside it.
     pub(crate) async fn read_range(
         &self,
         url: &Url,
         range: &Range<u64>,
         meter: &RequestMeter,
     ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
-        let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
+        let mut retries = self.settings.retry.start(url, &self.gate);
         loop {
-            let attempt = attempts.begin(Some(range), meter);
+            let attempt = retries.next_attempt(Some(range), meter);
             let read = self.try_range(range, &attempt).instrument(attempt.span()).await;
-            match attempt.end(read) {
+            match attempt.finish(read) {
                 Ok(read) => return Ok(read),
-                Err(error) => attempts.after(error).await?,
+                Err(error) => retries.wait_after(error).await?,
             }
         }
     }
@@ -124,83 +144,87 @@ impl Http {
         range: &Range<u64>,
         attempt: &Attempt<'_>,
     ) -> Result<(RangeBytes, ResponseChain), HttpError> {
-        let (response, trail) = self.get(attempt).await?;
+        let (response, chain) = self.send_following_redirects(attempt).await?;
         let part = match range::check(range, response.status(), response.headers()) {
             Ok(Some(part)) => part,
             Ok(None) => return Err(HttpError::status(attempt.url, &response)),
-            Err(source) => return Err(body::refuse(response, source, attempt).await),
+            Err(source) => return Err(body::range_error(response, source, attempt).await),
         };
-        let bytes = body::part(response, &part, attempt).await?;
-        Ok((RangeBytes { bytes, file_size: part.file_size }, trail))
+        let bytes = body::read_part(response, &part, attempt).await?;
+        Ok((RangeBytes { bytes, file_size: part.file_size }, chain))
     }
 
-    /// Sends a request and follows it to the answer that is no redirect.
-    async fn get(&self, attempt: &Attempt<'_>) -> Result<(Response, ResponseChain), HttpError> {
+    /// Sends the request of an attempt and follows redirects to the final response.
+    async fn send_following_redirects(
+        &self,
+        attempt: &Attempt<'_>,
+    ) -> Result<(Response, ResponseChain), HttpError> {
         let mut url = attempt.url.clone();
-        let mut trail = ResponseChain::default();
+        let mut chain = ResponseChain::default();
         loop {
             let response = self.send(url, attempt).await?;
-            trail.0.push(response.headers().clone());
-            match redirect::target(&response, trail.0.len())? {
-                Some(next) => {
-                    attempt.redirected(response.url(), &next);
-                    url = next;
+            match chain.push(&response)? {
+                Some(target) => {
+                    attempt.log_redirect(response.url(), &target);
+                    url = target;
                 }
-                None => return Ok((response, trail)),
+                None => return Ok((response, chain)),
             }
         }
     }
 
-    /// Sends one request, once the server may be asked.
+    /// Sends one request as soon as the rate limit gate lets it pass, and applies the rate limit of the
+    /// response.
     async fn send(&self, url: Url, attempt: &Attempt<'_>) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
         if !self.guard.allows(&url) {
             return Err(HttpError::PrivateAddress { url: safe_url });
         }
-        let pass = self.gate.pass(&origin, self.settings.retry.longest_elapsed).await;
+        let pass = self.gate.pass(&origin, self.settings.retry.max_elapsed).await;
         pass.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
         attempt.count_request();
-        let answer = self.answer(url, &origin, attempt).await;
-        let response = answer.map_err(|error| HttpError::transport(safe_url, error))?;
+        let response = self.send_negotiated(url, &origin, attempt).await;
+        let response = response.map_err(|error| HttpError::transport(safe_url, error))?;
         let status = response.status().as_u16();
-        attempt.answered(status);
-        if let Some(wait) = rate_limit::of(status, response.headers()) {
-            self.gate.close(&origin, wait);
+        attempt.set_status(status);
+        if let Some(wait) = rate_limit::wait(status, response.headers()) {
+            self.gate.hold(&origin, wait);
         }
         Ok(response)
     }
 
-    /// The answer to a request, in whichever version of HTTP the server speaks.
-    async fn answer(
+    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2.
+    async fn send_negotiated(
         &self,
         url: Url,
         origin: &Origin,
         attempt: &Attempt<'_>,
     ) -> Result<Response, reqwest::Error> {
-        let mut has_waited = false;
+        let mut has_resent = false;
         loop {
-            // Whoever kept a connection while waiting for another could wait for ever.
-            attempt.hold(None);
-            let (client, permit) = self.clients.of(&url).await?;
-            let is_http2_alone = permit.is_none();
-            attempt.hold(permit);
+            // Requests that kept one permit while waiting for another would deadlock.
+            attempt.set_connection_permit(None);
+            let (client, permit) = self.clients.for_url(&url).await?;
+            let is_http2_only = permit.is_none();
+            attempt.set_connection_permit(permit);
             match self.request(&client, url.clone(), attempt).send().await {
                 Ok(response) => {
-                    if self.clients.answered(origin, &response) {
-                        attempt.hold(None);
+                    if self.clients.record_response(origin, &response) {
+                        attempt.set_connection_permit(None);
                     }
                     return Ok(response);
                 }
-                Err(error) if is_http2_alone => match self.clients.failed(origin, &error) {
-                    Failed::Refused => {}
-                    Failed::ForAnother if !replace(&mut has_waited, true) => {}
-                    Failed::ForAnother | Failed::Itself => return Err(error),
+                Err(error) if is_http2_only => match self.clients.record_failure(origin, &error) {
+                    Http2Failure::NoHttp2 => {}
+                    Http2Failure::SharedConnect if !replace(&mut has_resent, true) => {}
+                    Http2Failure::SharedConnect | Http2Failure::Request => return Err(error),
                 },
                 Err(error) => return Err(error),
             }
         }
     }
 
+    /// Creates a request with its headers. The token is added only for the endpoint's origin.
     fn request(&self, client: &Client, url: Url, attempt: &Attempt<'_>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.settings.endpoint.origin();
         let token = self.settings.token.as_ref().filter(|_| is_endpoint);
@@ -208,7 +232,7 @@ impl Http {
         let request = request.timeout(self.settings.timeouts.request);
         let request = match attempt.range {
             Some(range) => request
-                .header(RANGE, format!("bytes={}", attempt::shown(range)))
+                .header(RANGE, format!("bytes={}", attempt::range_text(range)))
                 .header(ACCEPT_ENCODING, "identity"),
             None => request.header(ACCEPT_ENCODING, "gzip"),
         };

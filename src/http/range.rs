@@ -1,41 +1,46 @@
-//! Whether an answer is the range that was asked for. Pure functions over status and headers.
+//! Checks of range responses: status and headers against the requested range. Pure functions.
 
 use std::ops::Range;
 
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName};
 
 use super::RangeError;
 
-/// What to take of a body.
+/// The part of a response body to read. It always starts at the first byte of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    /// How many bytes from its start on.
+pub(super) struct BodyPart {
+    /// The length of the part in bytes.
     pub(super) length: u64,
-    /// Whether the body goes on after them, and is to be dropped there.
-    pub(super) more: bool,
+    /// Whether the body continues after the part. The rest is not read.
+    pub(super) is_prefix: bool,
     /// The size of the whole file in bytes.
     pub(super) file_size: u64,
 }
 
-/// The part of a body that is the range; `None` when the status says that there is no such body.
+/// Checks a response against the requested range, and returns the part of its body to read. Returns `None`
+/// if the status is an error.
 ///
-/// A `206` must say exactly the range that was asked for, or the part of it up to the end of the
-/// file. A `200` is the whole file: of use for a range that starts where the file does.
+/// - `206`: `Content-Range` must be exactly the requested range, cut at the end of the file.
+/// - `200`: the body is the whole file, which is accepted for a range that starts at byte 0.
+/// - `416`: accepted as an empty range if `Content-Range` shows that the file ends before the range.
+///
+/// # Errors
+///
+/// If the response is a success with other bytes than the requested ones.
 pub(super) fn check(
     range: &Range<u64>,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Result<Option<Part>, RangeError> {
+) -> Result<Option<BodyPart>, RangeError> {
     match status {
-        StatusCode::PARTIAL_CONTENT => partial(range, headers).map(Some),
-        StatusCode::OK => whole(range, headers).map(Some),
-        StatusCode::RANGE_NOT_SATISFIABLE => Ok(unsatisfied(range, headers)),
+        StatusCode::PARTIAL_CONTENT => partial_content(range, headers).map(Some),
+        StatusCode::OK => whole_file(range, headers).map(Some),
+        StatusCode::RANGE_NOT_SATISFIABLE => Ok(not_satisfiable(range, headers)),
         _ => Ok(None),
     }
 }
 
-/// Refuses a body that is not the file's own bytes.
 fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
@@ -45,11 +50,11 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
     }
 }
 
-fn partial(range: &Range<u64>, headers: &HeaderMap) -> Result<Part, RangeError> {
+fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, RangeError> {
     check_encoding(headers)?;
-    let found =
-        text(headers, &CONTENT_RANGE).and_then(parse).ok_or(RangeError::InvalidContentRange)?;
-    let (found_first, found_last, file_size) = found;
+    let content_range = text(headers, &CONTENT_RANGE).and_then(parse_content_range);
+    let (found_first, found_last, file_size) =
+        content_range.ok_or(RangeError::InvalidContentRange)?;
     let (first, last) = (range.start, range.end - 1);
     if found_first != first || found_last != last.min(file_size - 1) {
         return Err(RangeError::Mismatch { first, last, found_first, found_last, file_size });
@@ -57,27 +62,29 @@ fn partial(range: &Range<u64>, headers: &HeaderMap) -> Result<Part, RangeError> 
     let length = found_last - found_first + 1;
     match content_length(headers) {
         Some(found) if found != length => Err(RangeError::WrongLength { expected: length, found }),
-        _ => Ok(Part { length, more: false, file_size }),
+        _ => Ok(BodyPart { length, is_prefix: false, file_size }),
     }
 }
 
-fn whole(range: &Range<u64>, headers: &HeaderMap) -> Result<Part, RangeError> {
+fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, RangeError> {
     check_encoding(headers)?;
     if range.start != 0 {
         return Err(RangeError::Unsupported);
     }
     let file_size = content_length(headers).ok_or(RangeError::UnknownLength)?;
-    Ok(Part { length: range.end.min(file_size), more: range.end < file_size, file_size })
+    let length = range.end.min(file_size);
+    Ok(BodyPart { length, is_prefix: range.end < file_size, file_size })
 }
 
-/// A `416` that says how long the file is tells that it ends before the range starts.
-fn unsatisfied(range: &Range<u64>, headers: &HeaderMap) -> Option<Part> {
+/// Returns an empty part if a 416 response has the file size and the file ends before the range. The error
+/// body itself is not read.
+fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodyPart> {
     let file_size = number(text(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
-    (file_size <= range.start).then_some(Part { length: 0, more: true, file_size })
+    (file_size <= range.start).then_some(BodyPart { length: 0, is_prefix: true, file_size })
 }
 
-/// First byte, last byte and size of `bytes a-b/size`, where a ≤ b < size.
-fn parse(content_range: &str) -> Option<(u64, u64, u64)> {
+/// Parses `bytes a-b/size` into its three numbers, where `a <= b < size` (RFC 9110, section 14.4).
+fn parse_content_range(content_range: &str) -> Option<(u64, u64, u64)> {
     let (unit, rest) = content_range.trim().split_once(' ')?;
     let (span, size) = rest.split_once('/')?;
     let (first, last) = span.split_once('-')?;
@@ -86,7 +93,7 @@ fn parse(content_range: &str) -> Option<(u64, u64, u64)> {
         .then_some((first, last, size))
 }
 
-/// Digits alone: `u64::from_str` takes a `+` too.
+/// Parses decimal digits. `u64::from_str` would also accept a `+`.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
@@ -95,14 +102,14 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     number(text(headers, &CONTENT_LENGTH)?)
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &reqwest::header::HeaderName) -> Option<&'a str> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::properties::config;
+    use crate::http::proptest_config::config;
     use proptest::option;
     use proptest::prelude::*;
 
@@ -119,32 +126,32 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
-    fn verdict(
+    fn check_response(
         range: &Range<u64>,
         status: u16,
         pairs: &[(&'static str, &'static str)],
-    ) -> Result<Option<Part>, RangeError> {
+    ) -> Result<Option<BodyPart>, RangeError> {
         check(range, StatusCode::from_u16(status).unwrap(), &headers(pairs))
     }
 
     #[test]
-    fn partial_content() {
-        let part = |length| Ok(Some(Part { length, more: false, file_size: 500 }));
-        assert_eq!(verdict(&PREFIX, 206, &[("content-range", "bytes 0-7/500")]), part(8));
+    fn a_206_with_the_requested_range_is_accepted() {
+        let part = |length| Ok(Some(BodyPart { length, is_prefix: false, file_size: 500 }));
+        assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-7/500")]), part(8));
         assert_eq!(
-            verdict(
+            check_response(
                 &HEADER,
                 206,
                 &[("content-range", "bytes 8-107/500"), ("content-length", "100")]
             ),
             part(100)
         );
-        let clamped = Ok(Some(Part { length: 5, more: false, file_size: 5 }));
-        assert_eq!(verdict(&PREFIX, 206, &[("content-range", "bytes 0-4/5")]), clamped);
+        let clamped = Ok(Some(BodyPart { length: 5, is_prefix: false, file_size: 5 }));
+        assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-4/5")]), clamped);
     }
 
     #[test]
-    fn other_ranges_than_the_one_asked_for() {
+    fn a_206_with_another_range_is_an_error() {
         let mismatch = |found_first, found_last, file_size| {
             Err(RangeError::Mismatch { first: 8, last: 107, found_first, found_last, file_size })
         };
@@ -167,57 +174,61 @@ mod tests {
         ];
         for (content_range, error) in cases {
             assert_eq!(
-                verdict(&HEADER, 206, &[("content-range", content_range)]),
+                check_response(&HEADER, 206, &[("content-range", content_range)]),
                 error,
                 "{content_range}"
             );
         }
-        assert_eq!(verdict(&HEADER, 206, &[]), Err(RangeError::InvalidContentRange));
+        assert_eq!(check_response(&HEADER, 206, &[]), Err(RangeError::InvalidContentRange));
     }
 
     #[test]
-    fn bodies_that_contradict_their_headers() {
+    fn a_206_with_another_length_or_an_encoding_is_an_error() {
         let range = ("content-range", "bytes 8-107/500");
         let short = Err(RangeError::WrongLength { expected: 100, found: 99 });
-        assert_eq!(verdict(&HEADER, 206, &[range, ("content-length", "99")]), short);
+        assert_eq!(check_response(&HEADER, 206, &[range, ("content-length", "99")]), short);
         assert_eq!(
-            verdict(&HEADER, 206, &[range, ("content-encoding", "gzip")]),
+            check_response(&HEADER, 206, &[range, ("content-encoding", "gzip")]),
             Err(RangeError::UnexpectedEncoding)
         );
-        assert!(verdict(&HEADER, 206, &[range, ("content-encoding", "identity")]).is_ok());
+        assert!(check_response(&HEADER, 206, &[range, ("content-encoding", "identity")]).is_ok());
     }
 
     #[test]
-    fn whole_files() {
-        let part = |length, more, file_size| Ok(Some(Part { length, more, file_size }));
-        assert_eq!(verdict(&PREFIX, 200, &[("content-length", "500")]), part(8, true, 500));
-        assert_eq!(verdict(&PREFIX, 200, &[("content-length", "8")]), part(8, false, 8));
-        assert_eq!(verdict(&PREFIX, 200, &[("content-length", "0")]), part(0, false, 0));
-        assert_eq!(verdict(&PREFIX, 200, &[]), Err(RangeError::UnknownLength));
+    fn a_200_is_accepted_for_the_start_of_a_file_of_known_size() {
+        let part =
+            |length, is_prefix, file_size| Ok(Some(BodyPart { length, is_prefix, file_size }));
+        assert_eq!(check_response(&PREFIX, 200, &[("content-length", "500")]), part(8, true, 500));
+        assert_eq!(check_response(&PREFIX, 200, &[("content-length", "8")]), part(8, false, 8));
+        assert_eq!(check_response(&PREFIX, 200, &[("content-length", "0")]), part(0, false, 0));
+        assert_eq!(check_response(&PREFIX, 200, &[]), Err(RangeError::UnknownLength));
         assert_eq!(
-            verdict(&HEADER, 200, &[("content-length", "500")]),
+            check_response(&HEADER, 200, &[("content-length", "500")]),
             Err(RangeError::Unsupported)
         );
     }
 
     #[test]
-    fn files_that_end_before_the_range() {
-        let part = |file_size| Ok(Some(Part { length: 0, more: true, file_size }));
-        assert_eq!(verdict(&PREFIX, 416, &[("content-range", "bytes */0")]), part(0));
-        assert_eq!(verdict(&HEADER, 416, &[("content-range", "bytes */8")]), part(8));
-        assert_eq!(verdict(&HEADER, 416, &[("content-range", "bytes */500")]), Ok(None));
-        assert_eq!(verdict(&HEADER, 416, &[]), Ok(None));
+    fn a_416_with_the_file_size_is_an_empty_range() {
+        let part = |file_size| Ok(Some(BodyPart { length: 0, is_prefix: true, file_size }));
+        assert_eq!(check_response(&PREFIX, 416, &[("content-range", "bytes */0")]), part(0));
+        assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */8")]), part(8));
+        assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */500")]), Ok(None));
+        assert_eq!(check_response(&HEADER, 416, &[]), Ok(None));
     }
 
     #[test]
-    fn other_statuses_are_for_the_caller() {
+    fn other_statuses_are_no_range() {
         for status in [204, 304, 401, 403, 404, 429, 500, 503] {
-            assert_eq!(verdict(&PREFIX, status, &[("content-range", "bytes 0-7/500")]), Ok(None));
+            assert_eq!(
+                check_response(&PREFIX, status, &[("content-range", "bytes 0-7/500")]),
+                Ok(None)
+            );
         }
     }
 
-    /// What is nearly the value of a `Content-Range`.
-    fn nearly() -> impl Strategy<Value = String> {
+    /// Generates text similar to a `Content-Range`.
+    fn similar_text() -> impl Strategy<Value = String> {
         let number = prop_oneof![any::<u64>().prop_map(|n| n.to_string()), "[0-9+*-]{0,22}"];
         let unit = prop_oneof![4 => Just("bytes ".to_owned()), 1 => "[ a-zB=]{0,7}"];
         let joined = (unit, number.clone(), number.clone(), number)
@@ -225,10 +236,10 @@ mod tests {
         prop_oneof![joined, any::<String>()]
     }
 
-    /// First byte, last byte and size of a part of a file, most of them small.
+    /// Generates first byte, last byte and file size, mostly small.
     fn span() -> impl Strategy<Value = (u64, u64, u64)> {
         let number = || prop_oneof![3 => 0_u64..200, 1 => any::<u64>()];
-        (number(), number(), number()).prop_filter_map("no part of a file", |(a, b, c)| {
+        (number(), number(), number()).prop_filter_map("not a part of a file", |(a, b, c)| {
             let mut span = [a, b, c];
             span.sort_unstable();
             let [first, last, size] = span;
@@ -240,36 +251,36 @@ mod tests {
         #![proptest_config(config(2_000))]
 
         #[test]
-        fn a_part_of_a_file_is_read_as_it_was_written((first, last, size) in span()) {
+        fn a_valid_content_range_is_parsed_into_its_numbers((first, last, size) in span()) {
             let text = format!("bytes {first}-{last}/{size}");
-            prop_assert_eq!(parse(&text), Some((first, last, size)));
+            prop_assert_eq!(parse_content_range(&text), Some((first, last, size)));
         }
 
         #[test]
-        fn what_is_read_is_a_part_of_a_file(text in nearly()) {
-            if let Some((first, last, size)) = parse(&text) {
+        fn a_parsed_content_range_lies_inside_the_file(text in similar_text()) {
+            if let Some((first, last, size)) = parse_content_range(&text) {
                 prop_assert!(first <= last && last < size);
-                prop_assert_eq!(parse(&format!("bytes {first}-{last}/{size}")), parse(&text));
+                prop_assert_eq!(parse_content_range(&format!("bytes {first}-{last}/{size}")), parse_content_range(&text));
             }
         }
 
         #[test]
-        fn a_part_is_taken_only_if_it_was_asked_for(
+        fn only_the_requested_range_is_accepted(
             (first, last, size) in span(),
             other in option::of(span()),
             beyond in prop_oneof![Just(0), 0_u64..100],
         ) {
-            let (start, asked_last, _) = other.unwrap_or((first, last, size));
-            let asked_last = asked_last.saturating_add(beyond).min(u64::MAX - 1);
-            let range = start..asked_last + 1;
+            let (start, requested_last, _) = other.unwrap_or((first, last, size));
+            let requested_last = requested_last.saturating_add(beyond).min(u64::MAX - 1);
+            let range = start..requested_last + 1;
             let text = format!("bytes {first}-{last}/{size}");
             let headers = HeaderMap::from_iter([(CONTENT_RANGE, text.parse().unwrap())]);
-            let taken = check(&range, StatusCode::PARTIAL_CONTENT, &headers);
-            let is_right = first == start && last == asked_last.min(size - 1);
-            prop_assert_eq!(taken.is_ok(), is_right);
-            if let Ok(part) = taken {
+            let checked = check(&range, StatusCode::PARTIAL_CONTENT, &headers);
+            let is_right = first == start && last == requested_last.min(size - 1);
+            prop_assert_eq!(checked.is_ok(), is_right);
+            if let Ok(part) = checked {
                 let length = range.end.min(size) - start;
-                prop_assert_eq!(part, Some(Part { length, more: false, file_size: size }));
+                prop_assert_eq!(part, Some(BodyPart { length, is_prefix: false, file_size: size }));
             }
         }
     }

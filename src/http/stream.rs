@@ -1,4 +1,4 @@
-//! Whole files, as they arrive.
+//! Streams of small files, as they arrive.
 
 use std::future::ready;
 use std::pin::pin;
@@ -12,36 +12,37 @@ use reqwest::{Response, StatusCode};
 use tracing::Instrument;
 
 use super::attempt::Attempt;
-use super::decode::{DecodeError, Decoder};
+use super::decode::{BodyDecoder, DecodeError};
 use super::{Http, HttpError, RangeError, RequestFailure, ResponseChain, SafeUrl, body};
 use crate::http::transfer::{BodyEvent, RequestMeter};
 
-/// Takes the pieces of a file.
-type Events = mpsc::Sender<BodyEvent<ResponseChain>>;
+/// The sending half of a stream of body events.
+type EventSender = mpsc::Sender<BodyEvent<ResponseChain>>;
 
 impl Http {
-    /// Reads a whole file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes.
     pub(crate) async fn read_all(
         &self,
         url: &Url,
         limit: u64,
         meter: &RequestMeter,
     ) -> Result<(Vec<u8>, ResponseChain), RequestFailure> {
-        let (mut file, mut trail) = (Vec::new(), ResponseChain::default());
-        let mut pieces = pin!(self.stream(url, limit, meter));
-        while let Some(piece) = pieces.try_next().await? {
-            match piece {
+        let (mut file, mut chain) = (Vec::new(), ResponseChain::default());
+        let mut events = pin!(self.stream(url, limit, meter));
+        while let Some(event) = events.try_next().await? {
+            match event {
                 BodyEvent::Start { response, .. } => {
                     file.clear();
-                    trail = response;
+                    chain = response;
                 }
                 BodyEvent::Bytes(bytes) => file.extend_from_slice(&bytes),
             }
         }
-        Ok((file, trail))
+        Ok((file, chain))
     }
 
-    /// A whole file of at most `limit` bytes, as it arrives.
+    /// Streams a file of at most `limit` bytes, decompressed. Each attempt sends its own
+    /// [`BodyEvent::Start`].
     pub(crate) fn stream(
         &self,
         url: &Url,
@@ -49,73 +50,74 @@ impl Http {
         meter: &RequestMeter,
     ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, RequestFailure>> + Send + use<> {
         let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
-        let (mut sender, pieces) = mpsc::channel(0);
-        let reading = async move { http.send_pieces(&url, limit, &meter, &mut sender).await };
+        let (mut sender, events) = mpsc::channel(0);
+        let reading = async move { http.send_events(&url, limit, &meter, &mut sender).await };
         let failure = reading.in_current_span().map(Result::err).into_stream();
-        select(pieces.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
+        select(events.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
     }
 
-    async fn send_pieces(
+    async fn send_events(
         &self,
         url: &Url,
         limit: u64,
         meter: &RequestMeter,
-        pieces: &mut Events,
+        events: &mut EventSender,
     ) -> Result<(), RequestFailure> {
-        let mut attempts = self.settings.retry.attempts_at(url, &self.gate);
+        let mut retries = self.settings.retry.start(url, &self.gate);
         loop {
-            let attempt = attempts.begin(None, meter);
-            let read = self.try_pieces(limit, &attempt, pieces).instrument(attempt.span()).await;
-            match attempt.end(read) {
+            let attempt = retries.next_attempt(None, meter);
+            let read = self.try_stream(limit, &attempt, events).instrument(attempt.span()).await;
+            match attempt.finish(read) {
                 Ok(()) => return Ok(()),
-                Err(error) => attempts.after(error).await?,
+                Err(error) => retries.wait_after(error).await?,
             }
         }
     }
 
-    async fn try_pieces(
+    async fn try_stream(
         &self,
         limit: u64,
         attempt: &Attempt<'_>,
-        pieces: &mut Events,
+        events: &mut EventSender,
     ) -> Result<(), HttpError> {
-        let (response, trail) = self.get(attempt).await?;
+        let (response, chain) = self.send_following_redirects(attempt).await?;
         if response.status() != StatusCode::OK {
             return Err(HttpError::status(attempt.url, &response));
         }
-        let length = response.content_length();
-        hand_over(pieces, BodyEvent::Start { response: trail, content_length: length }).await;
-        forward(response, limit, attempt, pieces).await
+        let content_length = response.content_length();
+        send(events, BodyEvent::Start { response: chain, content_length }).await;
+        send_body(response, limit, attempt, events).await
     }
 }
 
-/// Hands over a body of at most `limit` bytes as it arrives, whether it comes compressed or not.
-async fn forward(
+/// Sends the decoded body of a response, at most `limit` bytes, as it arrives.
+async fn send_body(
     mut response: Response,
     limit: u64,
     attempt: &Attempt<'_>,
-    pieces: &mut Events,
+    events: &mut EventSender,
 ) -> Result<(), HttpError> {
     let url = response.url().clone();
-    let broken = |source| HttpError::range(&url, source);
-    let failed = |error| match error {
-        DecodeError::OverLimit => HttpError::TooLarge { url: SafeUrl::from(&url), limit },
-        DecodeError::Broken => broken(RangeError::CorruptGzip),
+    let invalid = |source| HttpError::range(&url, source);
+    let not_decoded = |error| match error {
+        DecodeError::TooLarge => HttpError::TooLarge { url: SafeUrl::from(&url), limit },
+        DecodeError::CorruptGzip => invalid(RangeError::CorruptGzip),
     };
     if response.content_length().is_some_and(|expected| expected > limit) {
-        return Err(failed(DecodeError::OverLimit));
+        return Err(not_decoded(DecodeError::TooLarge));
     }
-    let mut decoder = Decoder::new(response.headers(), limit).map_err(broken)?;
-    while let Some(piece) = body::next(&mut response, attempt).await? {
-        let piece = decoder.take(piece).map_err(failed)?;
-        hand_over(pieces, BodyEvent::Bytes(piece)).await;
+    let mut decoder = BodyDecoder::new(response.headers(), limit).map_err(invalid)?;
+    while let Some(data) = body::next_data(&mut response, attempt).await? {
+        let bytes = decoder.decode(data).map_err(not_decoded)?;
+        send(events, BodyEvent::Bytes(bytes)).await;
     }
-    let rest = decoder.finish().map_err(failed)?;
-    hand_over(pieces, BodyEvent::Bytes(rest)).await;
+    let rest = decoder.finish().map_err(not_decoded)?;
+    send(events, BodyEvent::Bytes(rest)).await;
     Ok(())
 }
 
-/// Waits until a piece is taken, or nobody is there any more to take it.
-async fn hand_over(pieces: &mut Events, piece: BodyEvent<ResponseChain>) {
-    pieces.send(piece).await.ok();
+/// Sends an event and waits until it is received. A dropped receiver is no error: it drops the sending future,
+/// too.
+async fn send(events: &mut EventSender, event: BodyEvent<ResponseChain>) {
+    events.send(event).await.ok();
 }

@@ -1,11 +1,11 @@
-//! What reading a range gives, wherever it is read from, and what it costs.
+//! Results and costs of reads, the same for HTTP, disks and caches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// A part of a file, or all of it up to its end when it ends inside what was asked for.
+/// The bytes of a range, shorter than requested only if the file ends inside the range.
 #[derive(Debug)]
 pub(crate) struct RangeBytes {
     pub(crate) bytes: Vec<u8>,
@@ -13,34 +13,37 @@ pub(crate) struct RangeBytes {
     pub(crate) file_size: u64,
 }
 
-/// What comes of a file while it is read.
+/// An event of a streamed response body.
 #[derive(Debug)]
 pub(crate) enum BodyEvent<R> {
-    /// An answer: the file begins, whatever of it came before. It begins anew where the reading of an
-    /// earlier answer broke off. The length is that of the body, in bytes, compressed or not, where the
-    /// server tells it.
-    Start { response: R, content_length: Option<u64> },
-    /// What follows.
+    /// A response arrived, and its body starts at byte 0 of the file. A second `Start` follows a retry: all
+    /// bytes before it must be discarded.
+    Start {
+        response: R,
+        /// The length of the body in bytes as sent, before decompression; `None` if unknown.
+        content_length: Option<u64>,
+    },
+    /// The next bytes of the file.
     Bytes(Bytes),
 }
 
-/// What a call has cost so far. Clones count together.
+/// The cost of a call so far. Clones share their counters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RequestMeter(Arc<Totals>);
+pub(crate) struct RequestMeter(Arc<RequestTotals>);
 
 #[derive(Debug, Default)]
-struct Totals {
+struct RequestTotals {
     requests: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl RequestMeter {
-    /// Requests sent, those that redirects led to among them.
+    /// Returns the number of requests sent, including redirects and retries.
     pub(crate) fn requests(&self) -> u64 {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Bytes of files and of bodies read.
+    /// Returns the number of bytes read, of files and of response bodies as sent.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
@@ -54,24 +57,25 @@ impl RequestMeter {
     }
 }
 
-/// The most bytes that are worked on between two reads of the network; handing over less costs more than
-/// it gains.
-const SHORT: usize = 1 << 16;
+/// The maximum number of bytes parsed on the async worker threads. Moving smaller work to another thread
+/// costs more time than it saves.
+const MAX_INLINE_BYTES: usize = 1 << 16;
 
-/// Does work that takes the longer, the more bytes there are. Long work is done beside the threads that
-/// read answers, so that theirs arrive meanwhile.
+/// Runs CPU-bound work on `bytes` bytes of input, and moves it to the blocking thread pool if it is long.
+///
+/// The async worker threads continue to receive responses meanwhile.
 pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    if bytes <= SHORT {
+    if bytes <= MAX_INLINE_BYTES {
         return work();
     }
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down, and with it whoever waits.
+            // The task was cancelled: the runtime is shutting down and drops this future next.
             Err(_) => std::future::pending().await,
         },
     }

@@ -150,7 +150,7 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::properties::config;
+    use crate::http::proptest_config::config;
     use percent_encoding::percent_decode_str;
     use proptest::collection::vec;
     use proptest::prelude::*;

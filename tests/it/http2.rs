@@ -75,9 +75,9 @@ async fn inside() {
 
 async fn run(fault: Http2Fault, server: &Server) -> String {
     let policy = RetryPolicy::default()
-        .attempts(3)
-        .first_delay(Duration::from_millis(1))
-        .longest_delay(Duration::from_millis(5));
+        .max_attempts(3)
+        .initial_delay(Duration::from_millis(1))
+        .max_delay(Duration::from_millis(5));
     let builder = Client::builder().retry(policy).read_timeout(DEADLINE);
     let client = builder.request_timeout(DEADLINE).build().unwrap();
     let source: Source = server.url().parse().unwrap();

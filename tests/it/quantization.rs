@@ -141,7 +141,7 @@ async fn a_configuration_that_cannot_be_read_now_is_an_error() {
     hub.inject(|request, _| {
         request.path.ends_with("config.json").then(|| Fault::Status(503, vec![]))
     });
-    let retry = RetryPolicy::default().attempts(1);
+    let retry = RetryPolicy::default().max_attempts(1);
     let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
     let error = client.model("org/model").parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");

@@ -15,8 +15,8 @@ use crate::hub::LocalHub;
 /// Settings of a client that asks again often and soon.
 fn tireless(hub: &LocalHub) -> ClientBuilder {
     let policy = RetryPolicy::default()
-        .attempts(60)
-        .first_delay(Duration::from_millis(1))
-        .longest_delay(Duration::from_millis(5));
+        .max_attempts(60)
+        .initial_delay(Duration::from_millis(1))
+        .max_delay(Duration::from_millis(5));
     Client::builder().endpoint(hub.endpoint()).retry(policy)
 }

@@ -59,7 +59,7 @@ async fn every_attempt_is_told_with_what_it_came_to() {
 
 /// Each redirect, how each attempt ended, and what is tried again: under the attempt or the file that it is of.
 fn check_events(capture: &Capture, requests: usize) {
-    let counts = ["redirected", "failed", "trying again", "read"].map(|what| {
+    let counts = ["redirected", "failed", "retrying", "read"].map(|what| {
         let told = capture.all(what);
         assert!(told.iter().all(|told| told.field("file") == FILE), "{told:#?}");
         told.len()
@@ -132,9 +132,8 @@ async fn a_wait_for_the_server_is_told() {
     let client = support::client(&hub);
     let model = client.model("org/model").path(FILE);
     let calls = join_all((0..8).map(|_| capture.of(model.parse_safetensors_metadata())));
-    let told = || {
-        [capture.all("waiting as the server asks"), capture.all("held back, as the server asks")]
-    };
+    let told =
+        || [capture.all("rate limited; waiting"), capture.all("request held back by a rate limit")];
     let all_wait = async {
         while told().map(|told| told.len()).iter().sum::<usize>() < 8 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -163,8 +162,8 @@ fn the_command_shows_lines() {
     let hub = hub();
     for (flags, events) in [
         (vec![], vec![]),
-        (vec!["-v"], vec!["INFO trying again"]),
-        (vec!["-vv"], vec!["DEBUG redirected", "DEBUG failed", "INFO trying again", "DEBUG read"]),
+        (vec!["-v"], vec!["INFO retrying"]),
+        (vec!["-vv"], vec!["DEBUG redirected", "DEBUG failed", "INFO retrying", "DEBUG read"]),
     ] {
         hub.inject(|request, before| {
             (is_for_the_prefix(request) && before == 0).then(|| Fault::Status(503, vec![]))

@@ -70,7 +70,7 @@ async fn a_server_that_fails() {
     set.add(OTHER, "extra");
     let hub = LocalHub::start([set.repo("org/planted")]).unwrap();
     hub.inject(|request, _| request.path.contains(SHARD).then(|| Fault::Status(500, vec![])));
-    let retry = hf_meta::RetryPolicy::default().attempts(1);
+    let retry = hf_meta::RetryPolicy::default().max_attempts(1);
     let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
     let verdict = client.model("org/planted").verify().await.unwrap();
     let [Finding::Unreadable { file, .. }, Finding::UnindexedTensor { .. }] = &verdict.findings[..]
@@ -92,7 +92,7 @@ async fn a_listing_that_fails_or_is_not_to_be_had() {
         hub.inject(move |request, _| {
             request.path.contains("/tree/").then(|| Fault::Status(status, vec![]))
         });
-        let retry = hf_meta::RetryPolicy::default().attempts(1);
+        let retry = hf_meta::RetryPolicy::default().max_attempts(1);
         let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
         let verdict = client.model("org/planted").verify().await.unwrap();
         assert_eq!((verdict.files, verdict.valid_files), (72, 72));

@@ -155,9 +155,9 @@ async fn redirects() {
     let server = server(range(0, 7), range(8, last())).await;
     let cases = [
         ("/x.safetensors", None),
-        ("/loop", Some("too often")),
-        ("file:///etc/passwd", Some("to something that is not HTTP")),
-        ("http://[", Some("to something that is not a URL")),
+        ("/loop", Some("too many redirects")),
+        ("file:///etc/passwd", Some("the target is not HTTP")),
+        ("http://[", Some("the target is not a URL")),
     ];
     for (target, reason) in cases {
         let redirect = ResponseTemplate::new(302).insert_header("location", target);

@@ -115,9 +115,9 @@ fn hop(request: &LoggedRequest) -> Hop {
 
 fn client(hub: &LocalHub, row: &Row) -> Client {
     let policy = RetryPolicy::default()
-        .attempts(4)
-        .first_delay(Duration::from_millis(1))
-        .longest_delay(Duration::from_millis(5));
+        .max_attempts(4)
+        .initial_delay(Duration::from_millis(1))
+        .max_delay(Duration::from_millis(5));
     let builder = Client::builder().endpoint(hub.endpoint()).retry(policy).index_limit(INDEX_LIMIT);
     // What is inside is refused, but for what the endpoint itself is: a server on loopback.
     let builder = builder.addresses(AddressPolicy::Public);

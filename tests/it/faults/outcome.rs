@@ -23,7 +23,7 @@ pub(crate) fn name(error: &Error) -> String {
 
 fn http(error: &HttpError) -> String {
     let name = match error {
-        HttpError::Redirect { reason, .. } => return format!("redirect {reason}"),
+        HttpError::Redirect { reason, .. } => return format!("redirect: {reason}"),
         HttpError::Range { source, .. } => return range(source),
         HttpError::Transport { kind: TransportKind::Connect, .. } => "no connection",
         HttpError::Transport { kind: TransportKind::Timeout, .. } => "timeout",

@@ -19,7 +19,7 @@ impl Spent {
         let failed = capture.all("failed");
         Self {
             deadlines: failed.iter().filter(|told| is_timeout(told.field("error"))).count(),
-            waits: capture.all("trying again").len(),
+            waits: capture.all("retrying").len(),
         }
     }
 

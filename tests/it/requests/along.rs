@@ -44,7 +44,7 @@ fn broken_twice() -> LocalHub {
 }
 
 fn client(hub: &LocalHub) -> ClientBuilder {
-    let policy = RetryPolicy::default().first_delay(Duration::from_millis(1));
+    let policy = RetryPolicy::default().initial_delay(Duration::from_millis(1));
     Client::builder().endpoint(hub.endpoint()).retry(policy).call_timeout(HANG)
 }
 

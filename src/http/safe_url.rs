@@ -1,14 +1,23 @@
-//! URLs that may be shown.
+//! URLs without secrets, for messages and logs.
 
 use std::fmt;
 
 use ::url::Url;
 
-/// The longest URL that is shown in full, in bytes of its path.
-const LONGEST_PATH: usize = 500;
+/// The maximum length of a shown path in bytes.
+const MAX_PATH: usize = 500;
 
-/// A URL without what must not be shown: user, password, query and fragment. The query of a signed
-/// URL is its signature.
+/// A URL without user, password, query and fragment, for messages and logs.
+///
+/// The query is left out because the query of a signed URL is its signature; `…` marks that there was one.
+/// Long paths are shortened.
+///
+/// ```
+/// use hf_meta::SafeUrl;
+///
+/// let url = url::Url::parse("https://cdn.example.org/x?Signature=s3cr3t").unwrap();
+/// assert_eq!(SafeUrl::from(&url).to_string(), "https://cdn.example.org/x…");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafeUrl(String);
 
@@ -16,7 +25,7 @@ impl From<&Url> for SafeUrl {
     fn from(url: &Url) -> Self {
         let origin = url.origin().ascii_serialization();
         let path = url.path();
-        let path = path.get(..LONGEST_PATH).unwrap_or(path);
+        let path = path.get(..MAX_PATH).unwrap_or(path);
         let rest = if url.query().is_some() || path.len() < url.path().len() { "…" } else { "" };
         Self(format!("{origin}{path}{rest}"))
     }
@@ -33,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_left_out() {
+    fn a_safe_url_shows_no_secret_and_no_long_path() {
         let cases = [
             (
                 "https://huggingface.co/gpt2/resolve/main/x",

@@ -1,8 +1,8 @@
-//! How properties are tested beside the code that has them.
+//! Configuration of the property tests next to the code.
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same cases in every run, and no files written where one fails.
+/// Returns a configuration with a fixed seed. A failing case is printed and not written to a file.
 pub(crate) fn config(cases: u32) -> Config {
     Config {
         cases,
