@@ -36,25 +36,9 @@ impl fmt::Display for AuxiliaryTensor {
 }
 
 impl AuxiliaryTensor {
-    /// What a tensor is by the end of its name in any quantized model. A bare `scale` is not among
-    /// them: some architectures learn parameters of that name.
-    pub(super) fn of_suffix(suffix: &str) -> Option<Self> {
-        match suffix {
-            "weight_scale"
-            | "weight_scale_inv"
-            | "weight_scale_2"
-            | "weight_global_scale"
-            | "input_scale"
-            | "input_global_scale" => Some(Self::Scale),
-            "weight_zero_point" | "input_zero_point" | "zero_point" => Some(Self::ZeroPoint),
-            "weight_shape" => Some(Self::Shape),
-            "weight_g_idx" => Some(Self::ColumnOrder),
-            _ => None,
-        }
-    }
-
-    /// What a tensor is by its dtype, quantized or not: exponents without a mantissa only scale others.
-    pub(super) fn of_dtype(dtype: &Dtype) -> Option<Self> {
+    /// Returns the kind of a tensor whose dtype shows it in any model: exponents without a mantissa only
+    /// scale other values.
+    pub(super) fn from_dtype(dtype: &Dtype) -> Option<Self> {
         matches!(dtype, Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8).then_some(Self::Scale)
     }
 }

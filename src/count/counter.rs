@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use super::config_use::ConfigUse;
 use super::experts::ExpertSums;
-use super::needs_config::depends_on_config;
+use super::methods::Module;
 use super::waiting::WaitingTensors;
-use super::{Buffer, Configs, CountedAs, MixtureOfExperts, RuleSet, needs_config};
-use crate::count::{DtypeCount, ParameterCount};
+use super::{
+    Buffer, Configs, CountBreakdown, CountedAs, DtypeCount, ParameterCount, RuleSet, TensorGroup,
+};
 use crate::formats::{Dtype, TensorInfo, clip};
 
 /// Counts the parameters of a set of weights, tensor by tensor.
@@ -68,10 +70,14 @@ impl Counter {
     ///
     /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
-        self.needs_config = self.needs_config || needs_config(name, tensor);
+        let ConfigUse { depends, asks } = ConfigUse::from_tensor(name, tensor);
+        self.needs_config |= asks;
+        let no_module = Module::default();
         let counted_as = match &self.configs {
-            None if !depends_on_config(name, tensor) => Configs::default().classify(name, tensor),
-            Some(configs) if !configs.needs_module(name) => configs.classify(name, tensor),
+            _ if !depends => Configs::default().classify(name, tensor, &no_module),
+            Some(configs) if !configs.needs_whole_modules() => {
+                configs.classify(name, tensor, &no_module)
+            }
             _ => {
                 self.waiting.push(name, tensor);
                 return Ok(());
@@ -124,11 +130,12 @@ impl Counter {
             return Err(overflow);
         }
         let (configs, mut sums) = (self.configs.unwrap_or_default(), self.sums);
-        self.waiting.for_each_module(|module| {
-            for (name, tensor) in &module.parts {
-                sums.add(name, tensor, configs.classify_in_module(name, tensor, module))?;
-            }
-            Ok(())
+        self.waiting.for_each_module(|parts| {
+            let module = Module::from_sorted(parts);
+            let add = |(name, tensor): &(String, TensorInfo)| {
+                sums.add(name, tensor, configs.classify(name, tensor, &module))
+            };
+            parts.iter().try_for_each(add)
         })?;
         Ok(sums.finish(&configs))
     }
@@ -196,35 +203,6 @@ impl Sums {
         };
         (parameters, breakdown)
     }
-}
-
-/// How the parameters of a set of weights were counted.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct CountBreakdown {
-    /// The rules that were applied.
-    pub rules: RuleSet,
-    /// The quantization method, in lower case, where the configuration was asked for and names one.
-    pub method: Option<String>,
-    /// All tensors, in groups that were counted alike, ordered by dtype.
-    pub groups: Vec<TensorGroup>,
-    /// How many of the parameters work on one token; `None` for a model without routed experts, and
-    /// where the configuration and the tensors leave it unclear.
-    pub moe: Option<MixtureOfExperts>,
-}
-
-/// Tensors of one dtype that were counted alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TensorGroup {
-    /// Their dtype.
-    pub dtype: Dtype,
-    /// Why they count as they do.
-    pub reason: CountedAs,
-    /// What they are, if they are no weights.
-    pub buffer: Option<Buffer>,
-    /// What they amount to.
-    pub count: DtypeCount,
 }
 
 #[cfg(test)]

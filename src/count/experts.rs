@@ -1,6 +1,6 @@
 //! Mixtures of experts: how many of the parameters work on one token.
 
-use super::json_object::Object;
+use super::json_object::JsonObject;
 use crate::formats::TensorInfo;
 
 /// How many parameters of a mixture of experts work on one token.
@@ -107,13 +107,13 @@ impl ExpertCounts {
         "moe_k",               // ERNIE
     ];
 
-    pub(super) fn read(model: &Object<'_>) -> Option<Self> {
+    pub(super) fn from_config(model: &JsonObject<'_>) -> Option<Self> {
         let inner = ["text_config", "llm_config", "ffn_config"];
-        let mut inner = inner.into_iter().filter_map(|key| model.get::<Object>(key));
+        let mut inner = inner.into_iter().filter_map(|key| model.get::<JsonObject>(key));
         Self::of(model).or_else(|| inner.find_map(|config| Self::of(&config)))
     }
 
-    fn of(config: &Object<'_>) -> Option<Self> {
+    fn of(config: &JsonObject<'_>) -> Option<Self> {
         let experts = agreed(config, &Self::EXPERTS)?;
         let per_token = agreed(config, &Self::PER_TOKEN)?;
         let drafts = agreed(config, &["num_nextn_predict_layers"]);
@@ -123,7 +123,7 @@ impl ExpertCounts {
 }
 
 /// The number under these keys; `None` where there is none, or where two differ.
-fn agreed(config: &Object<'_>, keys: &[&str]) -> Option<u64> {
+fn agreed(config: &JsonObject<'_>, keys: &[&str]) -> Option<u64> {
     let mut found = keys.iter().filter_map(|key| config.get(key)).filter(|&number| number > 0);
     let first = found.next()?;
     found.all(|other: u64| other == first).then_some(first)
@@ -259,8 +259,8 @@ mod tests {
     use crate::formats::Dtype;
 
     fn counts(json: &str) -> Option<(u64, u64)> {
-        let model: Object = serde_json::from_str(json).unwrap();
-        ExpertCounts::read(&model).map(|counts| (counts.experts, counts.per_token))
+        let model: JsonObject = serde_json::from_str(json).unwrap();
+        ExpertCounts::from_config(&model).map(|counts| (counts.experts, counts.per_token))
     }
 
     #[test]

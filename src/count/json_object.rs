@@ -8,16 +8,16 @@ use serde_json::value::RawValue;
 
 /// An object, in the order of the file. What is in it is read leniently: a value of another type than
 /// the one asked for is as good as none, since a configuration may hold anything.
-pub(super) struct Object<'a>(Vec<(Key<'a>, &'a RawValue)>);
+pub(super) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'a> Object<'a> {
+impl<'a> JsonObject<'a> {
     /// The value of a key; the last one, where the key occurs several times.
     pub(super) fn raw(&self, key: &str) -> Option<&'a RawValue> {
-        let found = self.0.iter().rev().find(|(Key(found), _)| found == key);
+        let found = self.0.iter().rev().find(|(JsonKey(found), _)| found == key);
         found.map(|(_, value)| *value)
     }
 
@@ -34,12 +34,12 @@ impl<'a> Object<'a> {
     /// The strings among the elements of a list; none where there is no list.
     pub(super) fn strings(&self, key: &str) -> Vec<Cow<'a, str>> {
         let elements = self.get::<Vec<&RawValue>>(key).unwrap_or_default();
-        elements.into_iter().filter_map(read::<Key>).map(|Key(text)| text).collect()
+        elements.into_iter().filter_map(read::<JsonKey>).map(|JsonKey(text)| text).collect()
     }
 
     /// Every key with its value.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
-        self.0.iter().map(|(Key(key), value)| (&**key, *value))
+        self.0.iter().map(|(JsonKey(key), value)| (&**key, *value))
     }
 }
 
@@ -48,16 +48,16 @@ pub(super) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Entries).map(Object)
+        deserializer.deserialize_map(JsonObjectVisitor).map(JsonObject)
     }
 }
 
-struct Entries;
+struct JsonObjectVisitor;
 
-impl<'de> Visitor<'de> for Entries {
-    type Value = Vec<(Key<'de>, &'de RawValue)>;
+impl<'de> Visitor<'de> for JsonObjectVisitor {
+    type Value = Vec<(JsonKey<'de>, &'de RawValue)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -79,13 +79,13 @@ mod tests {
     #[test]
     fn lenient_and_in_order() {
         let json = r#"{"b":1,"a":"x","c":null,"b":{"k":[1,"\u0078",null,"y"]},"d":1e999}"#;
-        let object: Object = serde_json::from_str(json).unwrap();
+        let object: JsonObject = serde_json::from_str(json).unwrap();
         assert_eq!(
             object.entries().map(|(key, _)| key).collect::<Vec<_>>(),
             ["b", "a", "c", "b", "d"]
         );
         assert_eq!(object.get::<u32>("b"), None);
-        assert_eq!(object.get::<Object>("b").unwrap().strings("k"), ["x", "y"]);
+        assert_eq!(object.get::<JsonObject>("b").unwrap().strings("k"), ["x", "y"]);
         assert_eq!(object.get::<String>("a").as_deref(), Some("x"));
         assert!(object.has("d") && !object.has("c") && !object.has("e"));
         assert_eq!(object.strings("a"), [""; 0]);

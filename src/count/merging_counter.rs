@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::experts::ExpertSums;
-use super::{Buffer, Classifier, CountBreakdown, CountedAs, RuleSet, TensorGroup};
+use super::{Buffer, Classifier, Configs, CountBreakdown, CountedAs, RuleSet, TensorGroup};
 use crate::count::{DtypeCount, ParameterCount};
 use crate::formats::{Dtype, TensorInfo};
 
@@ -53,9 +53,11 @@ impl MergingCounter {
         });
         let counting = CountBreakdown {
             rules: RuleSet::CURRENT,
-            method: rules.method().map(str::to_owned),
+            method: rules.configs.and_then(Configs::method).map(str::to_owned),
             groups: groups.collect(),
-            moe: self.experts.mixture(rules.experts(), self.count.total()),
+            moe: self
+                .experts
+                .mixture(rules.configs.and_then(|configs| configs.experts), self.count.total()),
         };
         (self.count, counting)
     }

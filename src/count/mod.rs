@@ -11,30 +11,31 @@
 //! bound whatever the configuration lists.
 
 mod auxiliary;
+mod breakdown;
 mod buffer;
 mod classifier;
-mod config;
+mod config_use;
+mod configs;
 mod counted_as;
 mod counter;
 mod experts;
 mod json_object;
 mod merging_counter;
 mod methods;
-mod needs_config;
 mod packing;
 mod parameter_count;
 mod patterns;
 mod waiting;
 
 pub use auxiliary::AuxiliaryTensor;
+pub use breakdown::{CountBreakdown, RuleSet, TensorGroup};
 pub use buffer::Buffer;
-pub use classifier::{Classifier, RuleSet};
-pub use config::{ConfigError, Configs};
+pub use classifier::Classifier;
+pub use configs::{ConfigError, Configs};
 pub use counted_as::CountedAs;
-pub use counter::{CountBreakdown, CountOverflow, Counter, TensorGroup};
+pub use counter::{CountOverflow, Counter};
 pub use experts::MixtureOfExperts;
 pub use merging_counter::MergingCounter;
-pub use needs_config::needs_config;
 pub use packing::Packing;
 pub use parameter_count::{DtypeCount, ParameterCount};
 
@@ -46,4 +47,10 @@ fn suffix(name: &str) -> &str {
 /// The part of a tensor's name before the last dot, and all of a name without one.
 fn module(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(module, _)| module)
+}
+
+/// Returns whether `config.json` could change the count of a tensor.
+#[must_use]
+pub fn needs_config(name: &str, tensor: &crate::formats::TensorInfo) -> bool {
+    config_use::ConfigUse::from_tensor(name, tensor).asks
 }

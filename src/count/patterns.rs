@@ -19,12 +19,12 @@ const MOST_BYTES: usize = 500_000;
 /// that are published; one with anything else matches nothing, as in huggingface.js. So no expression of
 /// a stranger is ever compiled or run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Targets {
+pub(super) struct ModulePatterns {
     exact: Vec<Box<str>>,
     wildcards: Vec<Box<str>>,
 }
 
-impl Targets {
+impl ModulePatterns {
     pub(super) fn new(texts: Vec<Cow<'_, str>>) -> Result<Self, ConfigError> {
         let mut targets = Self::default();
         for text in texts {
@@ -51,15 +51,15 @@ impl Targets {
 
 /// The modules that a quantizer left alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Exclusions {
-    ignored: Targets,
+pub(super) struct UnconvertedModules {
+    ignored: ModulePatterns,
     /// `modules_to_not_convert` as transformers reads it: text that occurs anywhere in the name. All of
     /// it is found in one pass over the name, because lists of hundreds are common.
     anywhere: Option<AhoCorasick>,
     wildcards: Vec<Box<str>>,
 }
 
-impl Exclusions {
+impl UnconvertedModules {
     pub(super) fn new(
         ignored: Vec<Cow<'_, str>>,
         not_converted: Vec<Cow<'_, str>>,
@@ -75,11 +75,11 @@ impl Exclusions {
         let search =
             || AhoCorasick::new(plain.iter().map(|text| text.as_bytes())).map_err(too_many);
         let anywhere = if plain.is_empty() { None } else { Some(search()?) };
-        Ok(Self { ignored: Targets::new(ignored)?, anywhere, wildcards })
+        Ok(Self { ignored: ModulePatterns::new(ignored)?, anywhere, wildcards })
     }
 
     /// Whether a tensor is of a module that is not quantized.
-    pub(super) fn contain(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, name: &str) -> bool {
         self.ignored.match_module(weight_module(name))
             || self.anywhere.as_ref().is_some_and(|texts| texts.is_match(name))
             || self.wildcards.iter().any(|pattern| matches(pattern, name))
@@ -171,7 +171,7 @@ mod tests {
             (r"re:", "anything", true),
         ];
         for (target, module, expected) in cases {
-            let targets = Targets::new(texts(&[target])).unwrap();
+            let targets = ModulePatterns::new(texts(&[target])).unwrap();
             assert_eq!(targets.match_module(module), expected, "{target} {module}");
         }
     }
@@ -189,8 +189,8 @@ mod tests {
             (&["re:.*self_attn.*"], &[], "model.layers.0.self_attn.q_proj.weight", true),
         ];
         for (ignored, not_converted, name, expected) in cases {
-            let exclusions = Exclusions::new(texts(ignored), texts(not_converted)).unwrap();
-            assert_eq!(exclusions.contain(name), expected, "{ignored:?} {not_converted:?} {name}");
+            let exclusions = UnconvertedModules::new(texts(ignored), texts(not_converted)).unwrap();
+            assert_eq!(exclusions.contains(name), expected, "{ignored:?} {not_converted:?} {name}");
         }
     }
 
@@ -198,11 +198,11 @@ mod tests {
     fn lists_have_an_end() {
         let wildcards = vec![Cow::Borrowed("re:a.*"); MOST_WILDCARDS + 1];
         let error = ConfigError::TooManyPatterns { limit: MOST_WILDCARDS };
-        assert_eq!(Targets::new(wildcards).unwrap_err(), error);
+        assert_eq!(ModulePatterns::new(wildcards).unwrap_err(), error);
         let globs = vec![Cow::Borrowed("a*"); MOST_WILDCARDS + 1];
-        assert_eq!(Exclusions::new(vec![], globs).unwrap_err(), error);
+        assert_eq!(UnconvertedModules::new(vec![], globs).unwrap_err(), error);
         let names = vec![Cow::Owned("x".repeat(1_000)); MOST_BYTES / 1_000 + 1];
         let error = ConfigError::TooManyNames { limit: MOST_BYTES };
-        assert_eq!(Exclusions::new(vec![], names).unwrap_err(), error);
+        assert_eq!(UnconvertedModules::new(vec![], names).unwrap_err(), error);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::module;
+use super::{module, suffix};
 use crate::formats::{Dtype, TensorInfo};
 
 /// A list of tensors, packed into one buffer.
@@ -18,13 +18,6 @@ pub(super) struct WaitingTensors {
     bytes: Vec<u8>,
     /// The range of the last module in `bytes`.
     last_module: Option<Range<usize>>,
-}
-
-/// A module with all of its parts that waited, in no particular order.
-#[derive(Debug, Default)]
-pub(super) struct WaitingModule {
-    /// Each part by the name of the tensor.
-    pub(super) parts: Vec<(String, TensorInfo)>,
 }
 
 impl WaitingTensors {
@@ -76,17 +69,23 @@ impl WaitingTensors {
         Ok(())
     }
 
-    /// Calls a function with each module, whose parts may lie anywhere in the list.
+    /// Calls a function with each module. Its parts may lie anywhere in the list; they are ordered by the last
+    /// component of their names.
     pub(super) fn for_each_module<E>(
         &self,
-        mut visit: impl FnMut(&WaitingModule) -> Result<(), E>,
+        mut visit: impl FnMut(&[(String, TensorInfo)]) -> Result<(), E>,
     ) -> Result<(), E> {
         // Sorted positions take 8 bytes per run, where a map of modules would take hundreds.
         let mut runs = self.runs();
         runs.sort_by_key(|&run| self.module_at(run));
         for runs in runs.chunk_by(|&a, &b| self.module_at(a) == self.module_at(b)) {
-            let parts = runs.iter().flat_map(|&run| self.parts_at(run)).collect();
-            visit(&WaitingModule { parts })?;
+            let mut parts: Vec<_> = runs.iter().flat_map(|&run| self.parts_at(run)).collect();
+            // Of two tensors with the same name, the first one must not depend on the order of files.
+            parts.sort_by(|(a, tensor_a), (b, tensor_b)| {
+                let keys = |tensor: &TensorInfo| (tensor.dtype.clone(), tensor.shape.clone());
+                suffix(a).cmp(suffix(b)).then_with(|| keys(tensor_a).cmp(&keys(tensor_b)))
+            });
+            visit(&parts)?;
         }
         Ok(())
     }
@@ -209,8 +208,8 @@ mod tests {
     #[test]
     fn parts_of_a_module_are_found_wherever_they_are() {
         let mut modules = Vec::new();
-        let visit = |module: &WaitingModule| {
-            modules.push(module.parts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
+        let visit = |parts: &[(String, TensorInfo)]| {
+            modules.push(parts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
             Ok::<_, ()>(())
         };
         stored().for_each_module(visit).unwrap();
@@ -219,7 +218,7 @@ mod tests {
             [
                 vec!["", ".weight"],
                 vec!["m.a"],
-                vec!["m.a.qweight", "m.a.scales", "m.a.qzeros"],
+                vec!["m.a.qweight", "m.a.qzeros", "m.a.scales"],
                 vec!["m.b.qweight"],
                 vec!["weight"],
             ]

@@ -119,7 +119,7 @@ impl Reader {
         }
         let (config, _) = common.config.get_or_try_init(|| self.config_for_counts()).await?;
         let Some(config) = config.clone() else { return Ok(counted) };
-        if config.takes_all_tensors() {
+        if config.needs_whole_modules() {
             return Err(Stop::NeedsNames);
         }
         let counted =

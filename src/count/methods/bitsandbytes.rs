@@ -1,52 +1,65 @@
-//! bitsandbytes, which stores two 4-bit values in a byte, and methods that have no rules of their own.
+//! bitsandbytes: two 4-bit values in a byte.
 
-use super::Tensor;
-use crate::count::json_object::Object;
-use crate::count::patterns::Exclusions;
+use std::sync::Arc;
+
+use super::{
+    MethodDefinition, Module, ModulePart, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
+    QuantizationMethod, role,
+};
+use crate::count::patterns::UnconvertedModules;
 use crate::count::{AuxiliaryTensor, CountedAs, Packing};
 use crate::formats::Dtype;
 
-#[derive(Clone, Debug)]
-pub(in crate::count) struct Bitsandbytes {
-    in_4bit: bool,
-}
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    config_keys: &[QUANTIZATION_CONFIG],
+    names: &["bitsandbytes"],
+    name_is_optional: false,
+    parts: PARTS,
+    from_config: |section| {
+        let is_4bit = section.fields.get("load_in_4bit").unwrap_or(false);
+        let unconverted = section.unconverted()?;
+        Ok(Some(Arc::new(Bitsandbytes(FourBitBytes { is_4bit, unconverted }))))
+    },
+};
 
-impl Bitsandbytes {
-    pub(super) fn new(config: &Object<'_>) -> Self {
-        Self { in_4bit: config.get("load_in_4bit").unwrap_or(false) }
-    }
+const PARTS: &[PartName] = &[
+    PartName::auxiliary("absmax", AuxiliaryTensor::Scale, PartEvidence::Name),
+    PartName::auxiliary("nested_absmax", AuxiliaryTensor::Scale, PartEvidence::Name),
+    PartName::auxiliary("quant_map", AuxiliaryTensor::LookupTable, PartEvidence::Name),
+    PartName::auxiliary("nested_quant_map", AuxiliaryTensor::LookupTable, PartEvidence::Name),
+    // `quant_state.bitsandbytes__nf4`, `…__fp4`.
+    PartName::auxiliary("bitsandbytes__*", AuxiliaryTensor::State, PartEvidence::Name),
+];
 
-    pub(super) fn judge(&self, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
-        let bookkeeping = match tensor.suffix {
-            "absmax" | "nested_absmax" => AuxiliaryTensor::Scale,
-            "quant_map" | "nested_quant_map" => AuxiliaryTensor::LookupTable,
-            suffix if suffix.starts_with("bitsandbytes__") => AuxiliaryTensor::State,
-            _ => return two_in_a_byte(self.in_4bit, tensor, exclusions),
-        };
-        Some(CountedAs::AuxiliaryTensor(bookkeeping))
-    }
-}
+#[derive(Debug)]
+struct Bitsandbytes(FourBitBytes);
 
-/// Any other method, named or not. That it stores 4 bits in bytes is all that is known.
-#[derive(Clone, Debug)]
-pub(in crate::count) struct Unnamed {
-    in_4bit: bool,
-}
-
-impl Unnamed {
-    pub(super) fn new(config: &Object<'_>) -> Self {
-        let in_4bit = config.get("load_in_4bit").unwrap_or(false);
-        Self { in_4bit: in_4bit || config.get::<u32>("bits") == Some(4) }
-    }
-
-    pub(super) fn judge(&self, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
-        two_in_a_byte(self.in_4bit, tensor, exclusions)
+impl QuantizationMethod for Bitsandbytes {
+    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
+        match role(PARTS, part.name) {
+            Some(PartRole::Auxiliary(tensor)) => Some(CountedAs::AuxiliaryTensor(tensor)),
+            _ => self.0.classify(part),
+        }
     }
 }
 
-fn two_in_a_byte(in_4bit: bool, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
-    let is_packed = in_4bit && *tensor.dtype == Dtype::U8 && !exclusions.contain(tensor.name);
-    Packing::times(2).filter(|_| is_packed).map(CountedAs::Unpacked)
+/// The rule that bytes hold two values each, under any name.
+#[derive(Debug)]
+pub(super) struct FourBitBytes {
+    /// Whether the configuration says that the weights have 4 bits.
+    pub(super) is_4bit: bool,
+    /// The modules that are not packed.
+    pub(super) unconverted: UnconvertedModules,
+}
+
+impl FourBitBytes {
+    /// Classifies a tensor that is not known to be auxiliary.
+    pub(super) fn classify(&self, part: &ModulePart<'_>) -> Option<CountedAs> {
+        let is_packed = self.is_4bit
+            && part.tensor.dtype == Dtype::U8
+            && !self.unconverted.contains(part.tensor_name);
+        Packing::times(2).filter(|_| is_packed).map(CountedAs::Unpacked)
+    }
 }
 
 #[cfg(test)]
@@ -90,28 +103,5 @@ mod tests {
                 ("h.0.mlp.SCB", Dtype::F32, "as stored"),
             ],
         );
-    }
-
-    #[test]
-    fn methods_without_rules() {
-        let packed: [_; 3] = [
-            r#"{"quant_method":"hqq","bits":4}"#,
-            r#"{"load_in_4bit":true}"#,
-            r#"{"quant_method":null,"bits":4}"#,
-        ];
-        for config in packed {
-            let config = format!(r#"{{"quantization_config":{config}}}"#);
-            check(
-                &config,
-                &[
-                    ("h.0.mlp.weight", Dtype::U8, "unpacked ×2"),
-                    ("h.0.mlp.weight", Dtype::I32, "as stored"),
-                    ("h.0.mlp.scales", Dtype::F16, "as stored"),
-                    ("h.0.mlp.weight_scale", Dtype::F16, "scale, not counted"),
-                ],
-            );
-        }
-        let config = r#"{"quantization_config":{"quant_method":"modelopt"}}"#;
-        check(config, &[("h.0.mlp.weight", Dtype::U8, "as stored")]);
     }
 }

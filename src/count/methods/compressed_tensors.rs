@@ -1,67 +1,98 @@
-//! compressed-tensors: any integer may hold packed weights, in groups of modules of different widths.
+//! compressed-tensors: any integer may hold packed weights, in groups of modules with different widths.
 
-use super::Tensor;
-use crate::count::json_object::{Object, read};
+use std::sync::Arc;
+
+use super::{
+    MethodDefinition, Module, ModulePart, PartEvidence, PartName, QUANTIZATION_CONFIG,
+    QuantizationMethod, QuantizationSection,
+};
+use crate::count::json_object::{JsonObject, read};
 use crate::count::packing::{bits_of_format, container_bits};
-use crate::count::patterns::{Exclusions, MOST_WILDCARDS, Targets, weight_module};
-use crate::count::{ConfigError, CountedAs, Packing};
+use crate::count::patterns::{MOST_WILDCARDS, ModulePatterns, UnconvertedModules, weight_module};
+use crate::count::{AuxiliaryTensor, ConfigError, CountedAs, Packing};
 
-#[derive(Clone, Debug)]
-pub(in crate::count) struct CompressedTensors {
-    groups: Vec<Group>,
-    /// The width in modules of no group; `None` where they are not packed.
-    elsewhere: Option<u32>,
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    config_keys: &[QUANTIZATION_CONFIG],
+    names: &["compressed-tensors"],
+    name_is_optional: false,
+    parts: PARTS,
+    from_config: |section| Ok(Some(Arc::new(CompressedTensors::from_config(section)?))),
+};
+
+const PARTS: &[PartName] = &[
+    PartName::auxiliary("weight_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
+    PartName::auxiliary("weight_global_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
+    PartName::auxiliary("weight_zero_point", AuxiliaryTensor::ZeroPoint, PartEvidence::AnyMethod),
+    PartName::auxiliary("weight_shape", AuxiliaryTensor::Shape, PartEvidence::AnyMethod),
+    PartName::auxiliary("weight_g_idx", AuxiliaryTensor::ColumnOrder, PartEvidence::AnyMethod),
+    PartName::auxiliary("input_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
+    PartName::auxiliary("input_global_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
+    PartName::auxiliary("input_zero_point", AuxiliaryTensor::ZeroPoint, PartEvidence::AnyMethod),
+];
+
+#[derive(Debug)]
+struct CompressedTensors {
+    groups: Vec<ModuleGroup>,
+    /// The bits of a weight in modules of no group; `None` if they are not packed.
+    other_bits: Option<u32>,
+    unconverted: UnconvertedModules,
 }
 
-/// Modules, and the width of their packed weights; `None` where they are not packed.
-#[derive(Clone, Debug)]
-struct Group {
-    targets: Targets,
+/// A group of modules.
+#[derive(Debug)]
+struct ModuleGroup {
+    targets: ModulePatterns,
+    /// The bits of a weight; `None` if the modules are not packed.
     bits: Option<u32>,
 }
 
 impl CompressedTensors {
-    pub(super) fn new(config: &Object<'_>) -> Result<Self, ConfigError> {
-        let groups = config.get::<Object>("config_groups");
+    fn from_config(section: &QuantizationSection<'_>) -> Result<Self, ConfigError> {
+        let config = section.fields;
+        let groups = config.get::<JsonObject>("config_groups");
         let groups: Vec<_> = groups
             .iter()
-            .flat_map(Object::entries)
-            .filter_map(|(_, group)| read::<Object>(group))
-            .map(|group| (bits(&group), group))
+            .flat_map(JsonObject::entries)
+            .filter_map(|(_, group)| read::<JsonObject>(group))
+            .map(|group| (declared_bits(&group), group))
             .collect();
-        let first = groups.iter().find_map(|(bits, _)| bits.filter(|&bits| bits > 0));
-        let width = |own: Option<u32>, format: Option<String>| {
+        let first_bits = groups.iter().find_map(|(bits, _)| bits.filter(|&bits| bits > 0));
+        let packed_bits = |declared: Option<u32>, format: Option<String>| {
             let format = format.or_else(|| config.get("format"))?;
             let is_packed = format.to_lowercase().ends_with("pack-quantized");
-            is_packed.then(|| own.or(first).or_else(|| bits_of_format(&format)).unwrap_or(4))
+            let bits = declared.or(first_bits).or_else(|| bits_of_format(&format));
+            is_packed.then(|| bits.unwrap_or(4))
         };
-        // Each group is asked for each packed tensor, like a pattern.
+        // Every packed tensor is compared with every group, so a group costs as much as a pattern.
         let mut wildcards = groups.len();
-        let group = |(own, group): &(Option<u32>, Object<'_>)| {
-            let targets = Targets::new(group.strings("targets"))?;
+        let group = |(declared, group): &(Option<u32>, JsonObject<'_>)| {
+            let targets = ModulePatterns::new(group.strings("targets"))?;
             wildcards += targets.wildcards();
-            Ok(Group { targets, bits: width(*own, group.get("format")) })
+            Ok(ModuleGroup { targets, bits: packed_bits(*declared, group.get("format")) })
         };
         let groups = groups.iter().map(group).collect::<Result<_, _>>()?;
         if wildcards > MOST_WILDCARDS {
             return Err(ConfigError::TooManyPatterns { limit: MOST_WILDCARDS });
         }
-        Ok(Self { groups, elsewhere: width(None, None) })
-    }
-
-    pub(super) fn judge(&self, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
-        container_bits(tensor.dtype)?;
-        let module = weight_module(tensor.name);
-        let group = self.groups.iter().find(|group| group.targets.match_module(module));
-        let bits = group.map_or(self.elsewhere, |group| group.bits)?;
-        let packing = Packing::dense(tensor.dtype, bits)?;
-        (!exclusions.contain(tensor.name)).then_some(CountedAs::Unpacked(packing))
+        let other_bits = packed_bits(None, None);
+        Ok(Self { groups, other_bits, unconverted: section.unconverted()? })
     }
 }
 
-/// `num_bits` of the weights of a group; a negative one is no width, like 0.
-fn bits(group: &Object<'_>) -> Option<u32> {
-    let bits: i64 = group.get::<Object>("weights")?.get("num_bits")?;
+impl QuantizationMethod for CompressedTensors {
+    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
+        container_bits(&part.tensor.dtype)?;
+        let module = weight_module(part.tensor_name);
+        let group = self.groups.iter().find(|group| group.targets.match_module(module));
+        let bits = group.map_or(self.other_bits, |group| group.bits)?;
+        let packing = Packing::dense(&part.tensor.dtype, bits)?;
+        (!self.unconverted.contains(part.tensor_name)).then_some(CountedAs::Unpacked(packing))
+    }
+}
+
+/// Reads `num_bits` of a group. A negative number means 0, which is not packed.
+fn declared_bits(group: &JsonObject<'_>) -> Option<u32> {
+    let bits: i64 = group.get::<JsonObject>("weights")?.get("num_bits")?;
     Some(bits.clamp(0, i64::from(u32::MAX)).try_into().unwrap_or_default())
 }
 

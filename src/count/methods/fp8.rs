@@ -1,44 +1,69 @@
-//! FP8, one value to a byte, but for routed experts that are stored narrower, in integers.
+//! FP8: one value in a byte, except for routed experts, which may be packed into integers.
 
-use super::Tensor;
+use std::sync::Arc;
+
+use super::{
+    MethodDefinition, Module, ModulePart, PartEvidence, PartName, QUANTIZATION_CONFIG,
+    QuantizationMethod, QuantizationSection,
+};
 use crate::count::experts;
-use crate::count::json_object::Object;
+use crate::count::json_object::JsonObject;
 use crate::count::packing::bits_of_format;
-use crate::count::patterns::Exclusions;
-use crate::count::{CountedAs, Packing};
+use crate::count::patterns::UnconvertedModules;
+use crate::count::{AuxiliaryTensor, CountedAs, Packing};
 
-/// The width of a format that the configuration names; `None` for one that is not packed.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::count) struct Format(Option<u32>);
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    config_keys: &[QUANTIZATION_CONFIG],
+    names: &["fp8"],
+    name_is_optional: false,
+    parts: PARTS,
+    from_config: |section| {
+        let expert_bits = ExpertFormat::find(section).and_then(|format| format.bits);
+        Ok(Some(Arc::new(Fp8 { expert_bits, unconverted: section.unconverted()? })))
+    },
+};
 
-impl Format {
-    /// The format under a key. A value that is no text is a format, too, and not a packed one.
-    pub(in crate::count) fn get(config: &Object<'_>, key: &str) -> Option<Self> {
-        let text = config.has(key).then(|| config.get::<String>(key))?;
-        Some(Self(text.and_then(|format| bits_of_format(&format))))
-    }
+const PARTS: &[PartName] =
+    &[PartName::auxiliary("weight_scale_inv", AuxiliaryTensor::Scale, PartEvidence::AnyMethod)];
+
+#[derive(Debug)]
+struct Fp8 {
+    /// The bits of a weight of a routed expert; `None` if experts are not packed.
+    expert_bits: Option<u32>,
+    unconverted: UnconvertedModules,
 }
 
-/// `expert_dtype` is what DeepSeek-V4 says of its experts, inside the quantization or beside it;
-/// `store_dtype` is what MiMo-V2.6 says.
-#[derive(Clone, Debug)]
-pub(in crate::count) struct Fp8 {
-    experts: Option<u32>,
-}
-
-impl Fp8 {
-    pub(super) fn new(config: &Object<'_>, outside: Option<Format>) -> Self {
-        let format = Format::get(config, "expert_dtype")
-            .or(outside)
-            .or_else(|| Format::get(config, "store_dtype"));
-        Self { experts: format.and_then(|Format(bits)| bits) }
-    }
-
-    /// Only routed experts are packed: other integers of such a model are tables.
-    pub(super) fn judge(&self, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
-        let packing = Packing::dense(tensor.dtype, self.experts?)?;
-        let is_packed = experts::is_routed(tensor.name) && !exclusions.contain(tensor.name);
+impl QuantizationMethod for Fp8 {
+    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
+        let packing = Packing::dense(&part.tensor.dtype, self.expert_bits?)?;
+        // Other integers of these models are tables, such as `gate.tid2eid` of DeepSeek-V4.
+        let is_packed =
+            experts::is_routed(part.tensor_name) && !self.unconverted.contains(part.tensor_name);
         is_packed.then_some(CountedAs::Unpacked(packing))
+    }
+}
+
+/// The format of the experts that a configuration names.
+struct ExpertFormat {
+    /// The bits of a weight; `None` for a format that is not packed.
+    bits: Option<u32>,
+}
+
+impl ExpertFormat {
+    /// Finds the format. DeepSeek-V4 calls it `expert_dtype`, inside the section or outside of it;
+    /// MiMo-V2.6 calls it `store_dtype`.
+    fn find(section: &QuantizationSection<'_>) -> Option<Self> {
+        let outside =
+            || section.models.iter().find_map(|model| Self::from_field(model, "expert_dtype"));
+        Self::from_field(section.fields, "expert_dtype")
+            .or_else(outside)
+            .or_else(|| Self::from_field(section.fields, "store_dtype"))
+    }
+
+    /// Reads a field. A value that is not a string is a format too, but not a packed one.
+    fn from_field(fields: &JsonObject<'_>, key: &str) -> Option<Self> {
+        let name = fields.has(key).then(|| fields.get::<String>(key))?;
+        Some(Self { bits: name.and_then(|name| bits_of_format(&name)) })
     }
 }
 

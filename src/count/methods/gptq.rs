@@ -1,34 +1,52 @@
-//! GPTQ and AWQ: weights in `qweight`, laid into 32 bits.
+//! GPTQ and AWQ: weights in `qweight`, packed into elements of 32 bits.
 
-use super::Tensor;
-use crate::count::json_object::Object;
-use crate::count::patterns::Exclusions;
+use std::sync::Arc;
+
+use super::{
+    MethodDefinition, Module, ModulePart, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
+    QuantizationMethod, role,
+};
+use crate::count::patterns::UnconvertedModules;
 use crate::count::{AuxiliaryTensor, CountedAs, Packing};
 use crate::formats::Dtype;
 
-#[derive(Clone, Debug)]
-pub(in crate::count) struct Gptq {
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    config_keys: &[QUANTIZATION_CONFIG],
+    names: &["gptq", "awq"],
+    name_is_optional: false,
+    parts: PARTS,
+    from_config: |section| {
+        let bits = section.fields.get("bits").filter(|&bits| bits > 0);
+        Ok(Some(Arc::new(Gptq { bits, unconverted: section.unconverted()? })))
+    },
+};
+
+const PARTS: &[PartName] = &[
+    PartName::packed("qweight", PartEvidence::Name),
+    PartName::auxiliary("scales", AuxiliaryTensor::Scale, PartEvidence::Name),
+    PartName::auxiliary("qzeros", AuxiliaryTensor::ZeroPoint, PartEvidence::Name),
+    PartName::auxiliary("g_idx", AuxiliaryTensor::ColumnOrder, PartEvidence::Name),
+];
+
+#[derive(Debug)]
+struct Gptq {
     bits: Option<u32>,
+    unconverted: UnconvertedModules,
 }
 
-impl Gptq {
-    pub(super) fn new(config: &Object<'_>) -> Self {
-        Self { bits: config.get("bits").filter(|&bits| bits > 0) }
-    }
-
-    pub(super) fn judge(&self, tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
-        let reason = match tensor.suffix {
-            "qweight" => CountedAs::Unpacked(Packing::times(32 / self.bits.unwrap_or(4))?),
-            "scales" => CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale),
-            "qzeros" => CountedAs::AuxiliaryTensor(AuxiliaryTensor::ZeroPoint),
-            "g_idx" => CountedAs::AuxiliaryTensor(AuxiliaryTensor::ColumnOrder),
-            _ if *tensor.dtype == Dtype::U8 => match self.bits {
-                Some(bits @ (2 | 4)) => CountedAs::Unpacked(Packing::dense(tensor.dtype, bits)?),
-                _ => return None,
-            },
+impl QuantizationMethod for Gptq {
+    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
+        let counted_as = match (role(PARTS, part.name), self.bits) {
+            (Some(PartRole::Packed), bits) => {
+                CountedAs::Unpacked(Packing::times(32 / bits.unwrap_or(4))?)
+            }
+            (Some(PartRole::Auxiliary(tensor)), _) => CountedAs::AuxiliaryTensor(tensor),
+            (None, Some(bits @ (2 | 4))) if part.tensor.dtype == Dtype::U8 => {
+                CountedAs::Unpacked(Packing::dense(&part.tensor.dtype, bits)?)
+            }
             _ => return None,
         };
-        (!exclusions.contain(tensor.name)).then_some(reason)
+        (!self.unconverted.contains(part.tensor_name)).then_some(counted_as)
     }
 }
 

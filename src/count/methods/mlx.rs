@@ -1,98 +1,112 @@
-//! MLX: weights in `U32`, with `scales` and `biases` beside them, which tell that a module is packed.
+//! MLX: weights in `U32`. A module is packed if `scales` and, in the affine mode, `biases` are next to its weight.
 
-use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::Tensor;
-use crate::count::json_object::{Object, read};
-use crate::count::{AuxiliaryTensor, CountedAs, Packing, module, suffix};
-use crate::formats::{Dtype, TensorInfo};
+use super::{
+    MethodDefinition, Module, ModulePart, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
+    QuantizationMethod, QuantizationSection, role,
+};
+use crate::count::json_object::{JsonObject, read};
+use crate::count::{AuxiliaryTensor, CountedAs, Packing, module};
+use crate::formats::Dtype;
 
-/// What MLX does to the weights of a module.
+/// The key of MLX; older versions used that of transformers, without a `quant_method`.
+pub(super) const QUANTIZATION: &str = "quantization";
+
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    config_keys: &[QUANTIZATION, QUANTIZATION_CONFIG],
+    names: &["mlx"],
+    name_is_optional: true,
+    parts: PARTS,
+    from_config: |section| {
+        // A `quant_method` that is not a string is not a missing one.
+        let is_missing = section.fields.raw("quant_method").is_none();
+        let mlx = Mlx::from_config(section).filter(|_| is_missing || section.name.is_some());
+        Ok(mlx.map(|mlx| Arc::new(mlx) as _))
+    },
+};
+
+const WEIGHT: &str = "weight";
+const SCALES: &str = "scales";
+const BIASES: &str = "biases";
+
+const PARTS: &[PartName] = &[
+    PartName::packed(WEIGHT, PartEvidence::Integers),
+    PartName::auxiliary(SCALES, AuxiliaryTensor::Scale, PartEvidence::Name),
+    PartName::auxiliary(BIASES, AuxiliaryTensor::ZeroPoint, PartEvidence::OtherParts),
+];
+
+#[derive(Debug)]
+struct Mlx {
+    /// The layout of modules that are not listed; `None` if they are not packed.
+    default: Option<MlxLayout>,
+    /// The layouts of listed modules; `None` if a module is not packed.
+    modules: BTreeMap<Box<str>, Option<MlxLayout>>,
+}
+
+/// The layout of a packed module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::count) struct Parameters {
+struct MlxLayout {
     bits: u32,
-    /// Only this mode stores zero points, under the name `biases`.
+    /// Whether the module has zero points, which MLX calls `biases`. Only this mode has them.
     is_affine: bool,
 }
 
-/// Parameters for all modules, and for some of them their own, `None` where a module is not quantized.
-#[derive(Clone, Debug)]
-pub(in crate::count) struct Mlx {
-    everywhere: Option<Parameters>,
-    modules: BTreeMap<Box<str>, Option<Parameters>>,
-}
-
 impl Mlx {
-    /// MLX does not name itself: it is known by parameters that it accepts, for all or for one module.
-    pub(in crate::count) fn recognize(config: &Object<'_>) -> Option<Self> {
-        let is_accepted = |config: &Object<'_>| {
+    /// Recognizes a configuration by parameters that MLX accepts, for all modules or for one of them.
+    fn from_config(section: &QuantizationSection<'_>) -> Option<Self> {
+        let config = section.fields;
+        let is_accepted = |config: &JsonObject<'_>| {
             let keys = ["bits", "group_size", "mode"];
             keys.iter().any(|key| config.raw(key).is_some())
-                && Parameters::read(config, Null::IsWrong).is_some()
+                && MlxLayout::from_config(config, NullMode::Invalid).is_some()
         };
-        let mut modules = config.entries().filter_map(|(_, module)| read::<Object>(module));
+        let mut modules = config.entries().filter_map(|(_, module)| read::<JsonObject>(module));
         if !is_accepted(config) && !modules.any(|module| is_accepted(&module)) {
             return None;
         }
-        let everywhere = Parameters::read(config, Null::IsDefault);
-        Some(Self { everywhere, modules: config.entries().filter_map(of_module).collect() })
+        let default = MlxLayout::from_config(config, NullMode::Affine);
+        Some(Self { default, modules: config.entries().filter_map(listed_module).collect() })
     }
 
-    fn parameters(&self, module: &str) -> Option<Parameters> {
-        self.modules.get(module).copied().unwrap_or(self.everywhere)
+    /// Returns the layout of a module if the parts of a packed module are complete.
+    fn layout(&self, name: &str, module: &Module<'_>) -> Option<MlxLayout> {
+        let layout = self.modules.get(name).copied().unwrap_or(self.default)?;
+        let is_complete = module.part(WEIGHT).is_some_and(|weight| weight.dtype == Dtype::U32)
+            && module.part(SCALES).is_some()
+            && (!layout.is_affine || module.part(BIASES).is_some());
+        is_complete.then_some(layout)
+    }
+}
+
+impl QuantizationMethod for Mlx {
+    fn needs_whole_modules(&self) -> bool {
+        true
     }
 
-    /// The modules that are packed: whose weight is in `U32` and has its scales beside it, in whichever
-    /// file, and its zero points where the mode has any.
-    pub(in crate::count) fn survey<'a, T: Borrow<TensorInfo>>(
-        &self,
-        tensors: impl Iterator<Item = (&'a str, T)>,
-    ) -> HashMap<Box<str>, Parameters> {
-        let mut modules = HashMap::<&str, Seen>::new();
-        for (name, info) in tensors {
-            let seen = match suffix(name) {
-                "weight" if info.borrow().dtype == Dtype::U32 => {
-                    Seen { weight: true, ..Seen::default() }
-                }
-                "scales" => Seen { scales: true, ..Seen::default() },
-                "biases" => Seen { biases: true, ..Seen::default() },
-                _ => continue,
-            };
-            modules.entry(module(name)).or_default().add(seen);
+    fn classify(&self, part: &ModulePart<'_>, parts: &Module<'_>) -> Option<CountedAs> {
+        let role = role(PARTS, part.name)?;
+        let layout = self.layout(module(part.tensor_name), parts)?;
+        match role {
+            PartRole::Packed if part.tensor.dtype == Dtype::U32 => {
+                Packing::dense(&part.tensor.dtype, layout.bits).map(CountedAs::Unpacked)
+            }
+            PartRole::Auxiliary(tensor) if layout.is_affine || part.name != BIASES => {
+                Some(CountedAs::AuxiliaryTensor(tensor))
+            }
+            _ => None,
         }
-        let packed = modules.into_iter().filter(|(_, seen)| seen.weight && seen.scales);
-        packed
-            .filter_map(|(module, seen)| Some((module, seen, self.parameters(module)?)))
-            .filter(|(_, seen, parameters)| seen.biases || !parameters.is_affine)
-            .map(|(module, _, parameters)| (module.into(), parameters))
-            .collect()
     }
 }
 
-/// Which tensors a module has.
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    weight: bool,
-    scales: bool,
-    biases: bool,
-}
-
-impl Seen {
-    fn add(&mut self, other: Self) {
-        self.weight |= other.weight;
-        self.scales |= other.scales;
-        self.biases |= other.biases;
-    }
-}
-
-impl Parameters {
-    /// The parameters that an object gives, if MLX accepts them.
-    fn read(config: &Object<'_>, null: Null) -> Option<Self> {
+impl MlxLayout {
+    /// Reads the parameters of an object, if MLX accepts them.
+    fn from_config(config: &JsonObject<'_>, null: NullMode) -> Option<Self> {
         let mode = match config.raw("mode") {
-            Some(mode) if null == Null::IsWrong || config.has("mode") => read::<String>(mode)?,
+            Some(mode) if null == NullMode::Invalid || config.has("mode") => read::<String>(mode)?,
             _ => "affine".to_owned(),
         };
         let mode = mode.to_lowercase();
@@ -113,36 +127,23 @@ impl Parameters {
         };
         is_accepted.then_some(Self { bits: found.0, is_affine })
     }
-
-    /// What a tensor of a packed module is.
-    pub(in crate::count) fn judge(self, tensor: Tensor<'_>) -> Option<CountedAs> {
-        match tensor.suffix {
-            "weight" if *tensor.dtype == Dtype::U32 => {
-                Packing::dense(tensor.dtype, self.bits).map(CountedAs::Unpacked)
-            }
-            "scales" => Some(CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale)),
-            "biases" if self.is_affine => {
-                Some(CountedAs::AuxiliaryTensor(AuxiliaryTensor::ZeroPoint))
-            }
-            _ => None,
-        }
-    }
 }
 
-/// What a `mode` of `null` is: no mode of MLX, but its default once it is recognized by something else.
+/// The meaning of a `mode` that is `null`: none of MLX, until the configuration is recognized by something
+/// else.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Null {
-    IsWrong,
-    IsDefault,
+enum NullMode {
+    Invalid,
+    Affine,
 }
 
-/// What the configuration says of one module: `false`, or parameters of its own.
-fn of_module((module, value): (&str, &RawValue)) -> Option<(Box<str>, Option<Parameters>)> {
+/// Reads an entry of the configuration as a module: `false`, or parameters of its own.
+fn listed_module((module, value): (&str, &RawValue)) -> Option<(Box<str>, Option<MlxLayout>)> {
     if value.get() == "false" {
         return Some((module.into(), None));
     }
-    let parameters = Parameters::read(&read(value)?, Null::IsWrong);
-    Some((module.into(), parameters))
+    let layout = MlxLayout::from_config(&read(value)?, NullMode::Invalid);
+    Some((module.into(), layout))
 }
 
 #[cfg(test)]

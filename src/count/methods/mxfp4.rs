@@ -1,20 +1,44 @@
 //! MXFP4 as gpt-oss stores it: blocks of 4-bit floats in bytes, and a byte of exponent for each block.
 
-use super::Tensor;
-use crate::count::patterns::Exclusions;
+use std::sync::Arc;
+
+use super::{
+    MethodDefinition, Module, ModulePart, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
+    QuantizationMethod, role,
+};
+use crate::count::patterns::UnconvertedModules;
 use crate::count::{AuxiliaryTensor, CountedAs, Packing};
 use crate::formats::Dtype;
 
-/// Only bytes are looked at: a learned `…_scales` of another dtype is a parameter.
-pub(super) fn judge(tensor: Tensor<'_>, exclusions: &Exclusions) -> Option<CountedAs> {
-    if *tensor.dtype != Dtype::U8 {
-        return None;
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    config_keys: &[QUANTIZATION_CONFIG],
+    names: &["mxfp4"],
+    name_is_optional: false,
+    parts: PARTS,
+    from_config: |section| Ok(Some(Arc::new(Mxfp4(section.unconverted()?)))),
+};
+
+// Only bytes: a learned `…_scales` of another dtype is a parameter.
+const PARTS: &[PartName] =
+    &[PartName::auxiliary("*_scales", AuxiliaryTensor::Scale, PartEvidence::Integers)];
+
+/// Text in the names of packed tensors.
+const BLOCKS: &str = "_blocks";
+
+#[derive(Debug)]
+struct Mxfp4(UnconvertedModules);
+
+impl QuantizationMethod for Mxfp4 {
+    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
+        if part.tensor.dtype != Dtype::U8 {
+            return None;
+        }
+        if let Some(PartRole::Auxiliary(tensor)) = role(PARTS, part.name) {
+            return Some(CountedAs::AuxiliaryTensor(tensor));
+        }
+        let is_packed = part.tensor_name.contains(BLOCKS) && !self.0.contains(part.tensor_name);
+        Packing::times(2).filter(|_| is_packed).map(CountedAs::Unpacked)
     }
-    if tensor.suffix.ends_with("_scales") {
-        return Some(CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale));
-    }
-    let is_packed = tensor.name.contains("_blocks") && !exclusions.contain(tensor.name);
-    Packing::times(2).filter(|_| is_packed).map(CountedAs::Unpacked)
 }
 
 #[cfg(test)]
