@@ -1,8 +1,8 @@
-//! How long a cold call takes, in round trips: `cargo bench --bench fetch -- [REPO]... [--rtt 50ms]`.
+//! The time of a cold call in round trips: `cargo bench --bench fetch -- [REPO]... [--rtt 50ms]`.
 //!
-//! Each call is a new process of the command, so it begins without connections; the Hub is the local one, over TLS,
-//! Hub and CDN on two addresses, as far away as `--rtt` says. What that models stands in
-//! `examples/local_hub/hub/link.rs`. The machine's own work is in the figures, so a short way makes them worse.
+//! Each call is a new process of the command, so it starts without connections. The local Hub and its CDN have two
+//! addresses, speak TLS, and are `--rtt` away; the model is described in
+//! `examples/local_hub/hub/link.rs`. The results include the work of the machine, so a short round trip makes them worse.
 
 mod network;
 
@@ -24,16 +24,16 @@ struct Args {
     /// Repos to read instead of two small and two large ones.
     #[arg(default_values = ["gpt2", "bigscience/bloom", "deepseek-ai/DeepSeek-R1", "moonshotai/Kimi-K2.5"])]
     repos: Vec<String>,
-    /// How far away the servers are, in milliseconds.
+    /// The round trip to the servers, in milliseconds.
     #[arg(long, value_parser = network::milliseconds, default_value = "50ms")]
     rtt: Duration,
-    /// How often each repo is read; the median is shown.
+    /// The number of calls per repo; the median is shown.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
     /// Speak HTTP/1.1 instead of HTTP/2.
     #[arg(long)]
     http1: bool,
-    /// What cargo adds.
+    /// An argument that cargo adds.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -47,7 +47,7 @@ struct Plan(&'static str, &'static [&'static str], [u32; 2]);
 
 const PLANS: [Plan; 2] = [Plan("exact", &[], [8, 10]), Plan("prefetch", &["--prefetch"], [6, 8])];
 
-/// What one call took.
+/// The measurements of one call.
 struct Call {
     process: Duration,
     seconds: f64,

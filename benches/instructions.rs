@@ -1,7 +1,7 @@
-//! Work whose instructions `.ci/instructions` counts: `instructions WORK TIMES` does it so many times.
+//! Work whose instructions `.ci/instructions` counts: `instructions WORK TIMES` repeats it.
 //!
-//! What is before and after the work takes as many instructions each time, so two counts for two numbers of times
-//! tell what the work alone takes.
+//! The instructions before and after the work are always the same, so the difference of two runs with different numbers
+//! of repetitions is the work alone.
 
 mod headers;
 

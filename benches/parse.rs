@@ -1,7 +1,7 @@
-//! How fast headers and indexes are parsed: `cargo bench --bench parse`.
+//! The speed of parsing headers and indexes: `cargo bench --bench parse`.
 //!
-//! Beside ours stand the `safetensors` crate, which checks as much as we do; `Value`, what a program gets that keeps
-//! all and checks nothing; and `lex`, reading the JSON and keeping nothing: no parser on `serde_json` is faster.
+//! The comparisons are the `safetensors` crate, which checks as much as we do; `Value`, for programs that keep
+//! everything and check nothing; and `lex`, which reads the JSON and keeps nothing: no parser on `serde_json` is faster.
 
 #![allow(missing_docs, reason = "the macros of criterion make undocumented items")]
 

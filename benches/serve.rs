@@ -1,6 +1,6 @@
-//! What the server of badges bears: `cargo bench --features server --bench serve -- [--rate] [--memory]`.
+//! The throughput and memory of the badge server: `cargo bench --features server --bench serve -- [--rate] [--memory]`.
 //!
-//! The rate is that of a known badge from one core, beside that of the same bytes as a static file from nginx on the
+//! The rate of a cached badge on one core is compared with the same bytes as a static file from nginx on the
 //! same core, in turns; the load comes from `wrk` on the other cores. The memory is that of the server's process while
 //! it is asked for very many repos, most of which are not in its memory when they are asked for again. Linux only.
 
@@ -30,7 +30,7 @@ struct Args {
     /// Only the memory.
     #[arg(long)]
     memory: bool,
-    /// How often each server is measured, in turns; the median counts.
+    /// The number of measurements of each server, in turns; the median is shown.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Seconds of each measurement of a rate.
@@ -45,7 +45,7 @@ struct Args {
     /// Distinct repos among them.
     #[arg(long, default_value_t = 100_000)]
     repos: usize,
-    /// What cargo adds.
+    /// An argument that cargo adds.
     #[arg(long, hide = true)]
     bench: bool,
 }

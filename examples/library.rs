@@ -1,4 +1,4 @@
-//! What a service does: one client for all calls, each call a future like any other.
+//! An async service: one client for all calls, and one future per call.
 //!
 //! `cargo run --example library -- bigscience/bloom gpt2` asks the Hub that `HF_ENDPOINT` names.
 
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use futures::future::join_all;
 use hf_meta::{Client, Error};
 
-/// What the service wants to know of a repo.
+/// The part of a result that the service uses.
 struct Answer {
     parameters: u64,
     commit: Option<String>,

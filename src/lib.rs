@@ -1,4 +1,86 @@
-#![doc = include_str!("../README.md")]
+//! Inspect safetensors checkpoints on the Hugging Face Hub without downloading them.
+//!
+//! A [`Client`] reads the headers of a repository with HTTP range requests, checks them, and counts parameters per dtype.
+//! It reads kilobytes of terabytes.
+//!
+//! ```no_run
+//! use hf_meta::{Client, Error, SafetensorsParseFromRepo};
+//!
+//! async fn show(client: &Client, repo: &str) -> Result<(), Error> {
+//!     let parsed = client.model(repo).revision("main").parse_safetensors_metadata().await?;
+//!     match &parsed {
+//!         SafetensorsParseFromRepo::Single(file) => println!("{} tensors", file.header.tensors().len()),
+//!         SafetensorsParseFromRepo::Sharded(shards) => println!("{} shards", shards.headers.len()),
+//!     }
+//!     for (dtype, parameters) in parsed.parameter_count().iter() {
+//!         println!("{dtype}\t{parameters}");
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Create one [`Client`] and clone it: clones share connections and rate limits. Its calls need a tokio runtime. Their
+//! futures are `Send`, and dropping one cancels the call. A client does not read the environment unless
+//! [`Client::from_env`] creates it.
+//!
+//! # Starting points
+//!
+//! | task | item |
+//! |---|---|
+//! | read all headers of a checkpoint | [`Model::parse_safetensors_metadata`] |
+//! | count parameters in little memory | [`Model::count`] |
+//! | check every file and the index | [`Model::verify`] |
+//! | list the sets of weights of a repository | [`Model::weight_sets`] |
+//! | compare two results | [`Diff`] |
+//! | arrange tensors by module | [`Tree`] |
+//! | print JSON | `serde_json::to_string(&parsed)`, or [`CountReport`] without headers |
+//! | read URLs and local files | [`Client::source`] |
+//! | store headers between calls | [`DiskCache`], or your own [`Cache`] |
+//! | parse a header from other storage | [`SafetensorsFileHeader`], [`formats`] and [`count`], without I/O |
+//! | draw a badge | `badge` |
+//! | serve badges | `server` |
+//!
+//! # Errors
+//!
+//! Every call returns [`Error`]. Match a variant, or ask a question:
+//!
+//! ```no_run
+//! async fn describe(client: &hf_meta::Client, repo: &str) -> String {
+//!     match client.model(repo).parse_safetensors_metadata().await {
+//!         Ok(parsed) => format!("{} parameters", parsed.parameter_count().total()),
+//!         Err(error) if error.is_not_found() => "not found".to_owned(),
+//!         Err(error) if error.is_denied() => format!("no access: {error}"),
+//!         Err(error) if error.is_malformed() => format!("invalid files: {error}"),
+//!         Err(error) => format!("failed: {error}"),
+//!     }
+//! }
+//! ```
+//!
+//! The message of an error never repeats its [source](std::error::Error::source), so print the whole chain.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | none | formats and counting, without I/O, tokio and C code; builds for `wasm32-unknown-unknown` |
+//! | `client` | [`Client`], which reads over HTTP and from disk |
+//! | `badge` | badges as SVG and as shields.io JSON |
+//! | `cli` (default) | the `hf-meta` command |
+//! | `server` | the badge service, and a cache in Redis |
+//!
+//! A library needs one of them:
+//!
+//! ```toml
+//! [dependencies]
+//! hf-meta = { version = "0.1", default-features = false, features = ["client"] }
+//! ```
+//!
+//! # Guides
+//!
+//! [How bytes are read](docs::reading) · [What is counted](docs::counting) · [What is valid](docs::validity) ·
+//! [Where weights are looked for](docs::layouts) · [Cache and offline use](docs::cache) · [JSON](docs::json) ·
+//! [The command](docs::command) · [Badges and their service](docs::service) · [Speed](docs::speed) ·
+//! [Architecture](docs::architecture)
 
 #[cfg(feature = "client")]
 mod backends;
@@ -9,6 +91,8 @@ mod cache;
 #[cfg(feature = "client")]
 mod client;
 pub mod count;
+#[cfg(feature = "client")]
+pub mod docs;
 #[cfg(feature = "client")]
 mod error;
 pub mod formats;
@@ -62,3 +146,8 @@ pub use self::{
 pub async fn parse_safetensors_metadata(repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
     Client::new()?.model(repo).parse_safetensors_metadata().await
 }
+
+/// The examples of the README, compiled as tests.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

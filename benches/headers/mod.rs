@@ -5,7 +5,7 @@ mod models;
 
 use models::{Model, Module, Tensor};
 
-/// The header of one file with so many tensors: those of DeepSeek-R1 in the order of its architecture, again and
+/// Returns a header with the given number of tensors: those of DeepSeek-R1 in the order of its architecture, again and
 /// again, with a number before the names from the second time on.
 ///
 /// # Errors
@@ -25,7 +25,7 @@ pub(crate) fn header(tensors: usize) -> serde_json::Result<Vec<u8>> {
     Ok(file.head[8..].to_vec())
 }
 
-/// The index of Kimi-K2.5, as far as it is about its first so many tensors; all of them make 64 shards and 23.6 MB.
+/// Returns the index of the first tensors of Kimi-K2.5; all of them have 64 shards and an index of 23.6 MB.
 ///
 /// # Errors
 ///

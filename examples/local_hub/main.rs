@@ -31,10 +31,10 @@ struct Args {
     /// Speak HTTP/1.1 alone in it.
     #[arg(long, requires = "tls")]
     http1: bool,
-    /// Be so many milliseconds away and back.
+    /// Delay the traffic by this round trip, in milliseconds.
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0ms")]
     rtt: Duration,
-    /// Send all answers through one line of so many megabits per second.
+    /// Send all responses through one line with this bandwidth, in megabits per second.
     #[arg(long, value_name = "MBIT")]
     bandwidth: Option<u64>,
 }

@@ -16,7 +16,7 @@ use models::Model;
 /// Make the fixture headers from descriptions of their architectures.
 #[derive(Parser)]
 struct Args {
-    /// Where the repos go.
+    /// The folder of the repos.
     #[arg(default_value = "fixtures", required_if_eq("large", "true"))]
     folder: PathBuf,
     /// Write nothing; list the files that would change, and exit with 1 if there are any.

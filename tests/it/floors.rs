@@ -1,95 +1,182 @@
-//! The shape of the code: a module imports from its own floor and from lower ones only.
+//! The map of `src/docs/architecture.md`, held true: rooms import lower floors only, and every place it names exists.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The modules of the library, from the ground up. The format knows nothing of HTTP, HTTP nothing of
-/// the Hub, the Hub nothing of a client; the command sees only what every other user sees.
-const FLOORS: [&[&str]; 14] = [
-    &["safetensors", "read", "layout", "text"],
-    &["quantization"],
-    &["http", "disk"],
-    &["hub"],
-    &["source", "snapshot", "parse"],
-    &["diff", "tree", "verdict"],
-    &["json", "error"],
-    &["badge", "cache"],
-    &["store"],
-    &["load"],
-    &["model"],
-    &["client"],
-    &["env", "page"],
-    &["server"],
-];
+const MAP: &str = include_str!("../../src/docs/architecture.md");
 
-fn floor(module: &str) -> usize {
-    let found = FLOORS.iter().position(|modules| modules.contains(&module));
-    found.unwrap_or_else(|| panic!("module `{module}` has no floor"))
+/// The words after `crate::` that name no room: pages of documentation, and the extern prelude of macros.
+const NO_ROOMS: [&str; 1] = ["docs"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every source file below a folder, with its text.
-fn sources(folder: &Path) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else {
-            found.push((path.display().to_string(), fs::read_to_string(&path).unwrap()));
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rooms in the order of the map, the lowest first.
+fn floors() -> Vec<&'static str> {
+    let (_, section) = MAP.split_once("\n## The floors\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    rows.collect()
+}
+
+fn floor(room: &str) -> usize {
+    let found = floors().iter().position(|other| *other == room);
+    found.unwrap_or_else(|| panic!("`{room}` has no floor in src/docs/architecture.md"))
+}
+
+/// All Rust files of a room, which is a folder, a file, or both.
+fn sources(room: &str) -> Vec<PathBuf> {
+    let mut files = vec![root().join(format!("src/{room}.rs"))];
+    let mut folders = vec![root().join("src").join(room)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
         }
     }
-    found
+    files.retain(|path| path.is_file() && path.extension().is_some_and(|end| end == "rs"));
+    files
 }
 
-/// The modules that a text names by `crate::`.
-fn imports(text: &str) -> impl Iterator<Item = &str> {
-    text.split("crate::").skip(1).filter_map(|rest| {
-        let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()?;
-        Some(name).filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
-    })
+/// A text without its comments. Documentation may link to higher floors.
+fn code(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-#[test]
-fn imports_lead_down() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut checked = 0;
-    for (floor_at, modules) in FLOORS.iter().enumerate() {
-        for module in *modules {
-            let mut files = vec![];
-            if src.join(module).is_dir() {
-                files.extend(sources(&src.join(module)));
-            }
-            if let Ok(text) = fs::read_to_string(src.join(format!("{module}.rs"))) {
-                files.push((format!("{module}.rs"), text));
-            }
-            assert!(!files.is_empty(), "module `{module}` is gone; take it off its floor");
-            for (file, text) in files {
-                for import in imports(&text) {
-                    assert!(
-                        floor(import) <= floor_at,
-                        "{file} imports `{import}` of a higher floor"
-                    );
-                    checked += 1;
+fn identifier(text: &str) -> &str {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or_default()
+}
+
+/// The first names after each `crate::`, also after `crate::{`.
+fn imports(code: &str) -> Vec<&str> {
+    let trees = code.split("crate::").skip(1);
+    trees.flat_map(branches).map(identifier).filter(|name| !name.is_empty()).collect()
+}
+
+/// The branches of a tree of imports, such as `a::{x, y}` and `b` of `{a::{x, y}, b}`.
+fn branches(tree: &str) -> Vec<&str> {
+    let Some(inside) = tree.strip_prefix('{') else { return vec![tree] };
+    let (mut branches, mut depth, mut start) = (vec![], 0, 0);
+    for (at, c) in inside.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                branches.push(inside[start..at].trim());
+                start = at + 1;
+                if c == '}' {
+                    break;
                 }
             }
+            _ => {}
         }
     }
-    assert!(checked > 20, "only {checked} imports were found");
+    branches
+}
+
+/// The room of each type that the crate root re-exports.
+fn reexports(lib: &str) -> BTreeMap<&str, &str> {
+    let trees = lib.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    let paths = trees.flat_map(|tree| branches(tree.trim_start_matches("self::")));
+    paths
+        .flat_map(|path| {
+            let names = path.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            names.map(move |name| (name, identifier(path)))
+        })
+        .filter(|(name, _)| name.starts_with(|c: char| c.is_ascii_uppercase()))
+        .collect()
 }
 
 #[test]
-fn every_module_has_a_floor() {
-    let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
-    let declared = lib.lines().filter_map(|line| {
+fn imports_lead_to_lower_floors() {
+    let lib = code(&read(&root().join("src/lib.rs")));
+    let rooms_of_names = reexports(&lib);
+    let (mut checked, mut upward) = (0, vec![]);
+    for (at, room) in floors().iter().enumerate().filter(|(_, room)| **room != "cli") {
+        let files = sources(room);
+        assert!(!files.is_empty(), "room `{room}` is gone; take it off its floor");
+        for file in files {
+            for name in imports(&code(&read(&file))) {
+                let target = *rooms_of_names.get(name).unwrap_or(&name);
+                if target.starts_with(|c: char| c.is_ascii_lowercase()) && floor(target) > at {
+                    upward.push(format!("{} imports `{name}` of {target}", file.display()));
+                }
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "only {checked} imports were found");
+    assert!(upward.is_empty(), "imports of higher floors:\n{}", upward.join("\n"));
+}
+
+#[test]
+fn every_room_has_a_floor() {
+    let lib = code(&read(&root().join("src/lib.rs")));
+    let modules = lib.lines().filter_map(|line| {
+        let line = line.trim_start();
         line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')
     });
-    assert!(declared.map(floor).count() >= 12);
+    let rooms: Vec<_> = modules.filter(|module| !NO_ROOMS.contains(module)).collect();
+    assert!(rooms.len() >= 10, "{rooms:?}");
+    rooms.into_iter().for_each(|room| assert!(floor(room) < floors().len()));
 }
 
 #[test]
 fn the_command_uses_the_public_library() {
-    let cli = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli");
-    for (file, text) in sources(&cli) {
-        assert_eq!(imports(&text).next(), None, "{file} reaches into the library");
+    assert_eq!(floors().last(), Some(&"cli"));
+    for file in sources("cli") {
+        let text = code(&read(&file));
+        assert_eq!(imports(&text), [""; 0], "{} reaches into the library", file.display());
+    }
+}
+
+/// Text in backticks that is a path from the root of the repository.
+fn paths() -> impl Iterator<Item = &'static str> {
+    const FOLDERS: [&str; 6] = ["src/", "tests/", "examples/", "benches/", "fixtures/", ".ci/"];
+    let quoted = MAP.split('`').skip(1).step_by(2);
+    quoted.filter(|text| FOLDERS.iter().any(|folder| text.starts_with(folder)))
+}
+
+#[test]
+fn every_file_on_the_map_exists() {
+    assert!(paths().count() > 20);
+    let missing: Vec<_> = paths().filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Items that the map places in a file, as in "`FORMATS` in `src/formats/mod.rs`".
+#[test]
+fn every_item_on_the_map_is_in_its_file() {
+    let quoted: Vec<_> = MAP.split('`').collect();
+    let placed = quoted.windows(3).skip(1).step_by(2).filter(|parts| parts[1].trim() == "in");
+    let mut missing = vec![];
+    for [item, _, path] in placed.clone().map(|parts| [parts[0], parts[1], parts[2]]) {
+        let text = fs::read_to_string(root().join(path)).unwrap_or_default();
+        let name = item.trim_end_matches('!').rsplit("::").next().unwrap();
+        let is_there =
+            text.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
+        if !is_there {
+            missing.push(format!("`{item}` in `{path}`"));
+        }
+    }
+    assert!(placed.count() >= 8);
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Links to the source pages of the documentation, such as `../../../src/hf_meta/http/range.rs.html`.
+#[test]
+fn every_source_page_on_the_map_has_a_file() {
+    let links = MAP.split("/src/hf_meta/").skip(1).filter_map(|rest| rest.split(".html").next());
+    let links: Vec<_> = links.collect();
+    assert!(links.len() >= 10);
+    for file in links {
+        assert!(root().join("src").join(file).is_file(), "src/{file} is gone");
     }
 }

@@ -20,6 +20,7 @@ mod counts;
 mod crafted;
 mod diff;
 mod differential;
+mod docs;
 mod documented;
 mod faults;
 mod fixtures;

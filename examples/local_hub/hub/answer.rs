@@ -19,13 +19,13 @@ use super::log::Sent;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What will be sent: a part of a file. Nothing is read from it before that.
+/// The part of a file that is sent. It is read while it is sent.
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub file: File,
     pub range: Range<u64>,
-    /// How many bytes the headers promise; without it, the end of the body is told by its framing.
+    /// The announced `Content-Length`; without it, the framing of HTTP ends the body.
     pub length: Option<u64>,
     pub opening: Opening,
     pub flow: Flow,

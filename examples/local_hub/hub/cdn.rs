@@ -36,7 +36,7 @@ impl Cdn {
         format!("{}{path}?{}", self.origin, self.query(path, range, now() + LIFETIME_SECONDS))
     }
 
-    /// What is wrong with a request's URL, if anything.
+    /// Returns the error of a request's URL, if any.
     pub fn check(&self, request: &LoggedRequest) -> Result<(), &'static str> {
         let query = request.query.as_deref().unwrap_or_default();
         let expires = query.split('&').find_map(|pair| pair.strip_prefix("Expires="));

@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::flow::{Flow, Opening};
 use super::log::{Host, LoggedRequest};
 
-/// What is done to an answer. All but the first group leave alone what they do not name.
+/// A change of a response. Variants after the first group keep everything that they do not name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Another status and these headers alone, with a line of text.
@@ -31,7 +31,7 @@ pub enum Fault {
     WrongContentRange(ContentRangeFault),
     /// Only the first bytes of the part, and headers that say so.
     Clamped { to: u64 },
-    /// Only the first bytes of the part, with a fitting `Content-Length` beside the `Content-Range` of all of it.
+    /// Only the first bytes of the part, with their `Content-Length` and the `Content-Range` of the whole part.
     Truncated { to: u64 },
 
     /// The connection is closed before an answer.
@@ -55,7 +55,7 @@ pub enum Fault {
     Trickle { interval: Duration },
 }
 
-/// What is wrong with a `Content-Range`.
+/// A mistake in a `Content-Range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentRangeFault {
     /// It is a byte further on.

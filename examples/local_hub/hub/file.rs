@@ -122,7 +122,7 @@ async fn read_disk(
     }))
 }
 
-/// So many zeros.
+/// Returns the given number of zeros.
 pub fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
     let chunk = move |start| Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]);
     (0..count).step_by(CHUNK).map(chunk)

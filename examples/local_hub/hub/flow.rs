@@ -1,4 +1,4 @@
-//! How an answer is sent: the pace of its bytes, and whether they come at all.
+//! The pace of a response, including responses that never arrive.
 
 use std::future::pending;
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use super::file::{File, zeros};
 use super::gzip::gzip;
 
-/// What happens before the headers.
+/// The event before the headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// Nothing.
@@ -33,18 +33,18 @@ impl Opening {
     }
 }
 
-/// What becomes of the bytes of a body.
+/// The transfer of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// They are sent as fast as they are taken.
     Steady,
-    /// After so many of them the connection is closed.
+    /// The connection is closed after this number of bytes.
     Broken { after: u64 },
-    /// After so many of them no more come.
+    /// The transfer stalls after this number of bytes.
     Stalled { after: u64 },
-    /// They come one at a time, so far apart.
+    /// They arrive one at a time, with this pause.
     Trickle { interval: Duration },
-    /// So many zeros follow them.
+    /// This number of zeros follows them.
     Padded { by: u64 },
     /// Zeros follow them without end.
     Endless,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::file::File;
 use super::repo::Repo;
 
-/// What a repo's `hub.json` tells about files that were cut.
+/// The part of a repo's `hub.json` about files that were cut.
 #[derive(Default, Deserialize)]
 struct About {
     commit: Option<String>,
@@ -94,7 +94,7 @@ impl Repo {
     }
 }
 
-/// What a folder holds, by name, hidden entries left out.
+/// Returns the entries of a folder by name, without hidden ones.
 fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {

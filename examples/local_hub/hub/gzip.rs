@@ -1,4 +1,4 @@
-//! Gzip without compression, which is all that a client has to tell from plain bytes.
+//! Gzip without compression. A client must distinguish it from plain bytes, and nothing more is tested.
 
 /// The longest block that is stored as it is.
 const BLOCK: usize = 0xffff;

@@ -97,7 +97,7 @@ fn pace(mut sent: impl AsyncWrite + Send + Unpin + 'static, line: Arc<Line>) -> 
     end
 }
 
-/// What all answers share.
+/// The line that all responses share.
 struct Line {
     /// In bits per second.
     bandwidth: u64,
@@ -105,7 +105,7 @@ struct Line {
 }
 
 impl Line {
-    /// When so many bytes, sent now, will have passed.
+    /// Returns the time at which the given number of bytes, sent now, has passed.
     fn pass(&self, bytes: usize) -> Instant {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let nanoseconds = bytes as u64 * 8 * 1_000_000_000 / self.bandwidth;
@@ -122,7 +122,7 @@ mod tests {
 
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
-    /// How long after its beginning, in milliseconds of a clock that only waiting moves, each byte reaches the server.
+    /// Returns the arrival time of each byte at the server, in milliseconds of a clock that only waiting advances.
     async fn arrivals(link: Link, script: &[(u64, &[u8])]) -> Vec<(u64, u8)> {
         let begun = Instant::now();
         let (mut client, server) = tokio::io::duplex(CHUNK);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderName, RANGE, USER_AGENT};
 use hyper::{Method, Request};
 
-/// Which of the two servers a request came to.
+/// One of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     Hub,

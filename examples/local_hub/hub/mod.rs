@@ -77,7 +77,7 @@ impl LocalHub {
         Builder::default()
     }
 
-    /// What a client takes as `HF_ENDPOINT`.
+    /// Returns the address for `HF_ENDPOINT`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -110,12 +110,12 @@ impl LocalHub {
         self.site.faults.set(rule);
     }
 
-    /// How many connections clients hold to one of the servers.
+    /// Returns the number of open connections to one of the servers.
     pub fn open_connections(&self, host: Host) -> usize {
         self.site.connections(host).open.load(Ordering::Relaxed)
     }
 
-    /// How many connections clients have made to one of the servers.
+    /// Returns the number of all connections to one of the servers so far.
     pub fn connections_made(&self, host: Host) -> usize {
         self.site.connections(host).made.load(Ordering::Relaxed)
     }
@@ -139,7 +139,7 @@ impl Drop for LocalHub {
     }
 }
 
-/// What to serve, where, and to whom.
+/// The settings of a [`LocalHub`].
 #[derive(Default)]
 pub struct Builder {
     repos: HashMap<String, Repo>,
@@ -189,7 +189,7 @@ impl Builder {
         Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
     }
 
-    /// Lists so many entries of a tree in one answer, instead of 1,000.
+    /// Lists this number of entries of a tree per response, instead of 1,000.
     #[must_use]
     pub fn tree_page_size(self, entries: usize) -> Self {
         Self { tree_page: Some(entries), ..self }
@@ -220,13 +220,13 @@ impl Builder {
         Self { protocols: protocols.into_iter().collect(), ..self }
     }
 
-    /// Puts so long a way between the clients and both servers.
+    /// Delays the traffic between clients and both servers by this round trip.
     #[must_use]
     pub fn round_trip(self, round_trip: Duration) -> Self {
         Self { round_trip, ..self }
     }
 
-    /// Sends all answers through one line of so many bits per second.
+    /// Sends all responses through one line with this bandwidth, in bits per second.
     #[must_use]
     pub fn bandwidth(self, bits_per_second: u64) -> Self {
         Self { bandwidth: Some(bits_per_second.max(1)), ..self }

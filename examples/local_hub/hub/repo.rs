@@ -97,12 +97,12 @@ impl Repo {
         self
     }
 
-    /// Whether this other id leads here: a former one, or a misspelled case.
+    /// Returns whether another id redirects here: a former one, or one in different case.
     pub fn is_also(&self, id: &str) -> bool {
         self.id.eq_ignore_ascii_case(id) || self.former_ids.iter().any(|former| former == id)
     }
 
-    /// Is shown with so many parameters of a dtype, whatever its files hold.
+    /// Sets the number of parameters of a dtype that the Hub itself reports, independent of the files.
     #[must_use]
     pub fn hub_reports(mut self, dtype: &str, parameters: u64) -> Self {
         self.claimed.push((dtype.to_owned(), parameters));
@@ -130,12 +130,12 @@ impl Repo {
         self.references.insert(name.to_owned(), commit.to_owned());
     }
 
-    /// Whether the caller may know of the repo at all.
+    /// Returns whether the repo exists for the caller.
     pub fn is_visible_to(&self, caller: Caller) -> bool {
         !self.is_private() || caller == Caller::Member
     }
 
-    /// Whether the caller may read its files.
+    /// Returns whether the caller may read its files.
     pub fn admit(&self, caller: Caller) -> Result<(), Refusal> {
         match self.access {
             Access::Disabled => Err(Refusal::Disabled),

@@ -1,4 +1,4 @@
-//! What a path asks for.
+//! The routes of the Hub.
 //!
 //! Revision and file path come percent-encoded and leave decoded; a repo id is never encoded.
 

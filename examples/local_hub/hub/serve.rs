@@ -21,7 +21,7 @@ use super::site::Site;
 /// Requests that a client may have under way on one connection of HTTP/2, as many as `CloudFront` lets it.
 const STREAMS: u32 = 128;
 
-/// How connections reach a server.
+/// The link and the TLS in front of a server.
 #[derive(Clone)]
 pub struct Access {
     pub link: Link,

@@ -1,4 +1,4 @@
-//! What the two servers know, and how they answer.
+//! The state of the two servers, and their responses.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,7 +117,7 @@ impl Site {
         }
     }
 
-    /// The order of the checks decides which error is told when several apply: who asks, then the repo, then what is
+    /// The order of the checks decides which error is returned if several apply: the caller, then the repo, then what is
     /// in it.
     fn serve(&self, request: &LoggedRequest, route: &Route) -> Result<Answer, Refusal> {
         let caller = self.caller(request)?;
@@ -172,8 +172,8 @@ impl Site {
         redirect(StatusCode::TEMPORARY_REDIRECT, &url)
     }
 
-    /// A page of a folder's listing. The next page is told by an absolute URL, which names the Hub itself even
-    /// where a mirror passes it on.
+    /// A page of a folder's listing. The next page is linked by an absolute URL, which names the Hub itself even
+    /// if a mirror forwards it.
     fn tree(
         &self,
         request: &LoggedRequest,
@@ -222,7 +222,7 @@ fn show_rate_limit(answer: Answer, number: u64) -> Answer {
     answer.with(RATELIMIT_POLICY, policy).with(RATELIMIT, state)
 }
 
-/// Whether the file is kept outside git: weights, and anything that was cut because it is too long to store.
+/// Returns whether the file is stored outside git: weights, and files that were cut because of their length.
 pub fn is_large(file: &File, path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     file.is_padded()
@@ -240,7 +240,7 @@ fn small(file: &File, request: &LoggedRequest) -> Answer {
         .with(ETAG, format!("\"{}\"", file.digest().sha1()))
 }
 
-/// What git holds: the file, or the pointer that stands for a large one.
+/// Returns the content in git: the file, or the pointer to a large file.
 fn raw(file: &File, path: &str) -> Answer {
     if !is_large(file, path) {
         return Answer::file(file, None).with(CONTENT_TYPE, "text/plain; charset=utf-8");

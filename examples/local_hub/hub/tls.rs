@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 /// The names by which the servers are reached.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];
 
-/// What the servers need to speak TLS, and the clients to believe them.
+/// The TLS of the servers, and the certificate authority that clients must trust.
 pub struct Tls {
     pub acceptor: TlsAcceptor,
     /// The authority's certificate, in PEM.

@@ -23,7 +23,7 @@ fn layer(dtype: Dtype, hidden: u64) -> Module {
         .linear("mlp.dense_4h_to_h", 4 * hidden, hidden)
 }
 
-/// What a shard holds: a layer `h.k`, what precedes the layers, or what follows them.
+/// The content of a shard: a layer `h.k`, the tensors before the layers, or those after them.
 pub fn part(name: &str) -> &str {
     name.strip_prefix("h.").and_then(|rest| rest.split('.').next()).unwrap_or("")
 }

@@ -10,7 +10,7 @@ use super::{
     gpt2, kimi, roberta, shuffle, stable_diffusion,
 };
 
-/// Those that are kept as fixtures.
+/// The models that are stored as fixtures.
 pub fn fixtures() -> Vec<Model> {
     [documented(), published(), layouts()].into_iter().flatten().collect()
 }

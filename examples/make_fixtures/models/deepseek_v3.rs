@@ -24,7 +24,7 @@ pub struct Size {
     pub vocabulary: u64,
     pub heads: u64,
     pub experts: u64,
-    /// How many layers come before the first with experts.
+    /// The number of layers before the first layer with experts.
     pub dense_layers: u64,
     /// The format of the experts that are chosen, and of every other dense layer.
     pub expert: Format,

@@ -20,7 +20,7 @@ const OUTPUT_GROUPS: u64 = 16;
 const OUTPUT_RANK: u64 = 1024;
 const INDEX_HEADS: u64 = 64;
 const INDEX_HEAD: u64 = 128;
-/// How many copies of the hidden state the hyper-connections carry.
+/// The number of copies of the hidden state in the hyper-connections.
 const COPIES: u64 = 4;
 
 const FP8: Format = Format::Fp8 { scale: "scale", dtype: Dtype::F8E8M0 };
@@ -96,7 +96,7 @@ fn attention() -> Module {
         .projection("wo_b", FP8, OUTPUT_GROUPS * OUTPUT_RANK, HIDDEN)
 }
 
-/// How many tokens the attention of a layer compresses into one.
+/// The number of tokens that the attention of a layer compresses into one.
 fn ratio(layer: u64) -> u64 {
     if layer > 1 && layer.is_multiple_of(2) { 4 } else { 128 }
 }
@@ -122,7 +122,7 @@ fn compressor(ratio: u64, head: u64, width: u64) -> Module {
         .rms_norm("norm", head)
 }
 
-/// What a shard holds: a layer, the one that predicts the token after the next, the embedding, or what follows the layers.
+/// The content of a shard: a layer, the layer that predicts the token after the next, the embedding, or the rest.
 pub fn part(name: &str) -> &str {
     match name.split_once('.') {
         Some(("layers", rest)) => rest.split('.').next().unwrap_or_default(),
@@ -131,7 +131,7 @@ pub fn part(name: &str) -> &str {
     }
 }
 
-/// The dtype of the experts is told beside the quantization.
+/// The configuration names the dtype of the experts next to the quantization.
 pub fn config() -> Value {
     // One for each layer, and none for that of the token after the next.
     let ratios: Vec<_> = (0..LAYERS).map(ratio).chain([0]).collect();

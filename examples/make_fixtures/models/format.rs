@@ -1,4 +1,4 @@
-//! The formats in which the weight of a dense layer is stored: as it is, or packed, with what unpacks it beside it.
+//! The formats of a dense layer's weight: plain, or packed with its auxiliary tensors.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub enum Format {
         group: u64,
         /// The dtype of `weight_shape`.
         shape: Dtype,
-        /// Whether the inputs were ordered by activation, which takes an index of their groups.
+        /// True if the inputs are ordered by activation, which needs an index of their groups.
         is_ordered: bool,
     },
     /// bitsandbytes `nf4`: two values to an element, scales for each 64, and scales of the scales.

@@ -49,7 +49,7 @@ fn vision() -> Module {
         .norm("encoder.final_layernorm", VISION)
 }
 
-/// What a shard holds: a layer of the language model, the rest of it, or one of the other parts.
+/// The content of a shard: a layer of the language model, the rest of it, or one of the other parts.
 pub fn part(name: &str) -> &str {
     const LAYERS: &str = "language_model.model.layers.";
     match name.strip_prefix(LAYERS).and_then(|rest| rest.split('.').next()) {
@@ -58,7 +58,7 @@ pub fn part(name: &str) -> &str {
     }
 }
 
-/// The quantization is told of the language model alone, inside `text_config`.
+/// Only the language model is quantized; its configuration is inside `text_config`.
 pub fn config() -> Value {
     let mut text = deepseek_v3::fields(&SIZE);
     text.insert(

@@ -13,19 +13,19 @@ use super::shuffle;
 /// The tensors of a model in the order of its architecture, and how they are laid out in files.
 #[derive(Clone)]
 pub struct Weights {
-    /// What the names of the files begin with, such as `model`.
+    /// The beginning of the file names, such as `model`.
     pub stem: &'static str,
     pub tensors: Vec<Tensor>,
     pub sharding: Sharding,
     pub naming: Naming,
     pub order: Order,
-    /// Whether headers say that the format is that of `PyTorch`.
+    /// True if headers have the metadata `"format": "pt"`, for `PyTorch`.
     pub has_metadata: bool,
-    /// Whether an index goes with the shards.
+    /// True if the shards have an index.
     pub has_index: bool,
 }
 
-/// How the tensors of a model are spread over files.
+/// The distribution of the tensors of a model over files.
 #[derive(Clone, Copy)]
 pub enum Sharding {
     /// One file without an index.
@@ -36,7 +36,7 @@ pub enum Sharding {
     By(fn(&str) -> &str),
 }
 
-/// What the name of a shard has after the stem, by its number, from 1, and their count.
+/// The end of the name of a shard, by its number, from 1, and the number of shards.
 pub type Naming = fn(usize, usize) -> String;
 
 /// The order of the tensors of a file.
@@ -191,7 +191,7 @@ impl Order {
     }
 }
 
-/// Gives every tensor its place in the data, and returns them with the length of the data.
+/// Assigns offsets to all tensors, and returns them with the length of the data.
 fn place<'a>(tensors: &[&'a Tensor]) -> (Vec<(&'a str, Entry<'a>)>, u64) {
     let mut end = 0;
     let entries = tensors.iter().map(|t| {

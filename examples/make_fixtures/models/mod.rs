@@ -1,8 +1,8 @@
 //! Checkpoints made from the description of an architecture, never from downloaded weights.
 //!
 //! Three steps, all in memory: an architecture yields its [`Tensor`]s ([`module`], [`format`]), a layout cuts them
-//! into shards with headers and an index ([`layout`]), and [`Model::files`] names the bytes that stand for a repo on
-//! disk. The same description always gives the same bytes. Which repos there are stands in [`catalogue`].
+//! into shards with headers and an index ([`layout`]), and [`Model::files`] returns the bytes of a repo on
+//! disk. The same description always results in the same bytes. [`catalogue`] lists all repos.
 
 #![allow(
     dead_code,
@@ -44,7 +44,7 @@ pub use module::{Dtype, Module, Tensor};
 pub struct Model {
     pub repo: &'static str,
     pub weights: Vec<Weights>,
-    /// The small files beside the weights, such as `config.json`.
+    /// The small files next to the weights, such as `config.json`.
     pub documents: Vec<(&'static str, Value)>,
 }
 

@@ -1,7 +1,7 @@
 //! The order of a hash table, made repeatable.
 //!
-//! Writers of 2022 and 2023 walked a hash table, so the tensors of their files stand in no order that a reader could
-//! lean on. Sorting by a salted hash gives such an order without depending on any library's hasher.
+//! Writers of 2022 and 2023 iterated over a hash table, so the tensors of their files have no order that a reader could
+//! rely on. Sorting by a salted hash reproduces this without depending on any library's hasher.
 
 /// FNV-1a of the text, salted, then mixed with the finalizer of `splitmix64` because FNV leaves its high bits, which
 /// decide a sort, poorly mixed for short texts.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::format::Format::Plain;
 use super::module::{Dtype, Module};
 
-/// The widths of the U-Net from its outside to its middle, and of what it is told of the time and the text.
+/// The widths of the U-Net from its outside to its middle, and of its time and text embeddings.
 const UNET: [u64; 4] = [320, 640, 1280, 1280];
 const TIME: u64 = 1280;
 const TEXT: u64 = 768;
@@ -38,7 +38,7 @@ pub fn unet(dtype: Dtype) -> Module {
     (0..4).fold(model, |model, n| model.child(&format!("up_blocks.{n}"), unet_up(dtype, n)))
 }
 
-/// A block on the way up, whose inputs are what comes from below beside what was kept on the way down.
+/// A block on the way up. Its input is the output of the block below, concatenated with an output of the way down.
 fn unet_up(dtype: Dtype, n: usize) -> Module {
     let width = UNET[3 - n];
     let below = if n == 0 { width } else { UNET[4 - n] };
@@ -166,7 +166,7 @@ pub fn text_encoder(dtype: Dtype) -> Module {
     Module::new(dtype).child("text_model", model)
 }
 
-/// What the pipeline is made of; it has weights for three of these, and none of its safety checker here.
+/// The components of the pipeline. Three of them have weights; the safety checker has none here.
 pub fn pipeline() -> Value {
     json!({
         "_class_name": "StableDiffusionPipeline",

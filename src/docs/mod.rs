@@ -1,0 +1,44 @@
+//! Guides. Each page explains one subject, with examples.
+//!
+//! | page | subject |
+//! |---|---|
+//! | [`reading`] | HTTP requests, retries, rate limits, deadlines, security, logs |
+//! | [`counting`] | parameters, elements, buffers, quantized models, experts |
+//! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
+//! | [`layouts`] | file names of weights, and repositories with several sets of weights |
+//! | [`cache`] | the cache of headers, and offline use |
+//! | [`json`] | the JSON of every command |
+//! | [`command`] | sources, options, environment and exit codes of `hf-meta` |
+//! | [`service`] | badges, their options, and `hf-meta serve` in production |
+//! | [`speed`] | measurements, with the commands that repeat them |
+//! | [`architecture`] | the code: the life of a request, its floors, where to add what |
+
+#[doc = include_str!("architecture.md")]
+pub mod architecture {}
+
+#[doc = include_str!("cache.md")]
+pub mod cache {}
+
+#[doc = include_str!("command.md")]
+pub mod command {}
+
+#[doc = include_str!("counting.md")]
+pub mod counting {}
+
+#[doc = include_str!("json.md")]
+pub mod json {}
+
+#[doc = include_str!("layouts.md")]
+pub mod layouts {}
+
+#[doc = include_str!("reading.md")]
+pub mod reading {}
+
+#[doc = include_str!("service.md")]
+pub mod service {}
+
+#[doc = include_str!("speed.md")]
+pub mod speed {}
+
+#[doc = include_str!("validity.md")]
+pub mod validity {}
