@@ -75,7 +75,14 @@ impl Drop for Process {
 fn serve(hub: &LocalHub, cache: &str, args: &[&str]) -> Result<(Process, String)> {
     let mut command = Command::new("taskset");
     command.args(["-c", "0", env!("CARGO_BIN_EXE_hf-meta"), "serve", "--listen", "127.0.0.1:0"]);
-    command.args(["--requests-per-minute", "0", "--looks-per-minute", "0", "--patience", "60"]);
+    command.args([
+        "--requests-per-minute",
+        "0",
+        "--lookups-per-minute",
+        "0",
+        "--lookup-wait",
+        "60",
+    ]);
     command.args(["--endpoint", hub.endpoint(), "--cache", cache]).args(args);
     // As in `examples/deploy`: the allocator of glibc otherwise keeps memory for each of many threads.
     command.env("TOKIO_WORKER_THREADS", "1").env("MALLOC_ARENA_MAX", "2");
@@ -203,7 +210,7 @@ async fn memory(args: &Args) -> Result<()> {
     let hub = LocalHub::start((0..args.repos).map(repo))?;
     let folder = tempfile::tempdir()?;
     let cache = folder.path().display().to_string();
-    let (server, address) = serve(&hub, &cache, &["--memory", "33554432"])?;
+    let (server, address) = serve(&hub, &cache, &["--memory-limit", "33554432"])?;
     let (client, address) = (client()?, Arc::<str>::from(address));
     let mut out = io::stdout();
     writeln!(out, "requests   resident")?;

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The arguments of the command line.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -6,15 +6,15 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::badge::BadgeArgs;
 use super::cache::CacheArgs;
-use super::connection::Connection;
+use super::connection::ConnectionArgs;
 use super::diff::DiffArgs;
-use super::show::ShowArgs;
+use super::inspect::InspectArgs;
 use super::verify::VerifyArgs;
 
-/// What is inside safetensors weights, read from their headers: kilobytes out of terabytes
+/// Inspect safetensors checkpoints on the Hugging Face Hub without downloading them
 ///
-/// Prints the parameters per dtype of each REPO, checked against the file itself. Only headers are
-/// read, never weights.
+/// Prints the parameters per dtype of each REPO. Only the headers of the files are read, never the
+/// weights: kilobytes out of terabytes.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
 #[command(subcommand_negates_reqs = true, override_usage = USAGE)]
@@ -23,13 +23,13 @@ pub(crate) struct Args {
     pub(crate) command: Option<Command>,
 
     #[command(flatten)]
-    pub(crate) show: ShowArgs,
+    pub(crate) inspect: InspectArgs,
 
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArgs,
 }
 
-/// What else there is to do with a repository.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Badge(BadgeArgs),
@@ -41,27 +41,27 @@ pub(crate) enum Command {
 }
 
 impl Args {
-    /// What was typed. Ends the program where that is wrong or asks for help.
-    pub(crate) fn read() -> Self {
+    /// Parses the arguments of the process. Exits if they are wrong or ask for help.
+    pub(crate) fn parse_or_exit() -> Self {
         let mut command = Self::command();
         let matches = command.get_matches_mut();
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
-        match args.and_then(|args| in_order(&mut command, &matches).map(|()| args)) {
+        match args.and_then(|args| check_order(&mut command, &matches).map(|()| args)) {
             Ok(args) => args,
             Err(error) => error.exit(),
         }
     }
 }
 
-/// An option of the call without a command would be passed over in silence before the name of one.
-fn in_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+/// Rejects options in front of a subcommand that belong behind it. clap would ignore them silently.
+fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(name) = matches.subcommand_name() else { return Ok(()) };
     let is_typed = |arg: &&clap::Arg| {
         matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
     let misplaced = command.get_arguments().filter(|arg| !arg.is_global_set()).find(is_typed);
     let Some(arg) = misplaced else { return Ok(()) };
-    let message = format!("what belongs to `{name}` stands behind it, but `{arg}` is before it");
+    let message = format!("`{arg}` must come after `{name}`");
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
 
@@ -73,25 +73,25 @@ const EXAMPLES: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
   hf-meta gpt2 roberta-base                     several repositories
-  hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
+  hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
-  hf-meta gpt2 --tree                           its modules
+  hf-meta gpt2 --tree                           the tree of its modules
   hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
   hf-meta diff org/name@v1 org/name             compare two revisions
 
-More with --help.";
+See --help for environment variables and exit codes.";
 
 const LONG_HELP: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
   hf-meta gpt2 roberta-base                     several repositories
-  hf-meta org/name@refs/pr/1 --path 7b          a pull request, a folder in it
+  hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
-  hf-meta gpt2 --tree                           its modules
+  hf-meta gpt2 --tree                           the tree of its modules
   hf-meta org/name --explain                    how a quantized model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
@@ -101,42 +101,42 @@ Examples:
   hf-meta -- verify                             a repository with the name of a command
 
 Environment:
-  HF_ENDPOINT                      address of the Hub
+  HF_ENDPOINT                      URL of the Hub
   HF_TOKEN                         token for gated and private repositories
-  HF_TOKEN_PATH, HF_HOME           where the token of `hf auth login` is
-  HF_HUB_CACHE, HF_HOME            where downloads are kept
-  HF_HUB_OFFLINE                   read from there alone
-  HF_HUB_DISABLE_IMPLICIT_TOKEN    use no token but that of --token
-  HF_META_CACHE                    folder that headers are kept in, `off` for none
+  HF_TOKEN_PATH, HF_HOME           location of the token of `hf auth login`
+  HF_HUB_CACHE, HF_HOME            location of the files of `hf download`
+  HF_HUB_OFFLINE                   if 1, the same as --offline
+  HF_HUB_DISABLE_IMPLICIT_TOKEN    if 1, only --token sets a token
+  HF_META_CACHE                    folder of the cache of headers, or `off`
                                    [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]
   https_proxy, no_proxy            proxies
-  NO_COLOR                         no colours
+  NO_COLOR                         disables colours
 
 Exit status:
   0  every repository was read
-  1  a repository holds no valid safetensors weights, or several sets of them to choose from,
-     or `verify` found an error, or `diff` a difference
+  1  a repository has no valid safetensors weights, or several sets of them to choose from;
+     `verify` found an error; or `diff` found a difference
   2  wrong usage
-  3  the Hub refused, or the network failed";
+  3  the Hub refused or the network failed";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_consistent() {
+    fn the_definition_of_the_arguments_is_consistent() {
         Args::command().debug_assert();
     }
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
         let mut command = Args::command();
         let matches = command.try_get_matches_from_mut(line.split(' '))?;
-        in_order(&mut command, &matches)?;
+        check_order(&mut command, &matches)?;
         Args::from_arg_matches(&matches)
     }
 
     #[test]
-    fn the_first_word_alone_can_name_a_command() {
+    fn only_the_first_argument_can_name_a_subcommand() {
         for line in ["hf-meta gpt2", "hf-meta gpt2 verify", "hf-meta -- verify"] {
             assert!(parse(line).unwrap().command.is_none(), "{line}");
         }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_is_the_same_on_both_sides_of_a_command() {
+    fn connection_options_are_accepted_before_and_after_a_subcommand() {
         for line in ["hf-meta --retries 2 verify gpt2", "hf-meta verify gpt2 --retries 2"] {
             assert_eq!(parse(line).unwrap().connection.retries, Some(2), "{line}");
         }

@@ -7,10 +7,11 @@ use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
+use hf_meta::{Model, SafetensorsParseFromRepo};
 
+use super::context::{Context, SelectionArgs, warn};
+use super::exit::ExitStatus;
 use super::repo_arg::RepoArg;
-use super::report::{self, Outcome};
-use super::session::{Place, Session};
 
 /// Draw a badge for a repository
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ pub(crate) struct BadgeArgs {
     repo: String,
 
     #[command(flatten)]
-    place: Place,
+    selection: SelectionArgs,
 
     /// Write to this file instead of stdout
     #[arg(long, short, value_name = "FILE")]
@@ -63,21 +64,15 @@ where
     PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
-pub(crate) async fn run(args: &BadgeArgs, session: &Session) -> io::Result<Outcome> {
-    let asked = RepoArg::new(&args.repo, session.client.endpoint());
-    let call = |model: hf_meta::Model| async move { model.parse_safetensors_metadata().await };
-    let (report, outcome) = match session.read(&asked, &args.place, call).await? {
-        Ok(parsed) => {
-            write(args, &render(args, &Badge::from_parsed(&parsed, args.show))?)?;
-            (report::findings(&asked, &parsed.report().findings), Outcome::Fine)
-        }
-        Err(error) => {
-            let report = report::error(&asked, false, &error, session.client.endpoint());
-            (report, Outcome::from(&error))
-        }
+pub(crate) async fn run(args: &BadgeArgs, context: &Context) -> io::Result<ExitStatus> {
+    let sources = std::slice::from_ref(&args.repo);
+    let read = |model: Model| async move { model.parse_safetensors_metadata().await };
+    let print = |source: &RepoArg, parsed: SafetensorsParseFromRepo| {
+        write(args, &render(args, &Badge::from_parsed(&parsed, args.show))?)?;
+        warn(source, &parsed.report().findings)?;
+        Ok(ExitStatus::Success)
     };
-    anstream::stderr().write_all(report.as_bytes())?;
-    Ok(outcome)
+    context.for_each(sources, &args.selection, read, print).await
 }
 
 fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {

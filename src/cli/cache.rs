@@ -1,4 +1,4 @@
-//! `hf-meta cache`: what is kept on this machine, and how to be rid of it.
+//! `hf-meta cache`: the local cache of headers.
 
 use std::io::{self, Write};
 
@@ -6,40 +6,43 @@ use clap::Subcommand;
 use hf_meta::report::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
 
-use super::report::Outcome;
+use super::exit::ExitStatus;
 
-/// Look at the headers that are kept on this machine, or delete them
+/// Inspect or clear the local cache of headers
 #[derive(Debug, clap::Args)]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
-    action: Action,
+    command: CacheCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    /// Print where they are and how much space they take
+enum CacheCommand {
+    /// Print the folder of the cache and its size
     Info,
-    /// Delete them all; they are read from the Hub again when they are needed
+    /// Delete all cached headers; they are read again when they are needed
     Clear,
 }
 
-pub(crate) fn run(args: &CacheArgs) -> io::Result<Outcome> {
+pub(crate) fn run(args: &CacheArgs) -> io::Result<ExitStatus> {
     let mut stdout = anstream::stdout().lock();
     let Some(cache) = DiskCache::from_env() else {
-        writeln!(stdout, "nothing is kept: there is no folder for it")?;
-        return Ok(Outcome::Fine);
+        writeln!(
+            stdout,
+            "no cache on disk: HF_META_CACHE turns it off, or there is no home folder"
+        )?;
+        return Ok(ExitStatus::Success);
     };
     let folder = escape(&cache.folder().display().to_string());
-    match args.action {
-        Action::Info => {
+    match args.command {
+        CacheCommand::Info => {
             let limit = bytes(DiskCache::DEFAULT_LIMIT);
-            writeln!(stdout, "{folder}\n{} of at most {limit}", amount(cache.usage()?))?;
+            writeln!(stdout, "{folder}\n{} of at most {limit}", size(cache.usage()?))?;
         }
-        Action::Clear => writeln!(stdout, "deleted {} from {folder}", amount(cache.clear()?))?,
+        CacheCommand::Clear => writeln!(stdout, "deleted {} from {folder}", size(cache.clear()?))?,
     }
-    Ok(Outcome::Fine)
+    Ok(ExitStatus::Success)
 }
 
-fn amount(usage: DiskUsage) -> String {
+fn size(usage: DiskUsage) -> String {
     format!("{} in {}", bytes(usage.bytes), counted(usage.entries, "file"))
 }

@@ -1,62 +1,63 @@
-//! How the Hub is reached, in the same words for every command.
+//! The options of every subcommand for the connection to the Hub.
 
 use std::time::Duration;
 
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy};
 
-/// The options that every command has, before or after its name.
+/// The options for the connection to the Hub, before or after the name of a subcommand.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "URL", global = true, help = ENDPOINT_HELP)]
     pub(crate) endpoint: Option<String>,
 
     #[arg(long, value_name = "TOKEN", global = true, help = TOKEN_HELP)]
     pub(crate) token: Option<String>,
 
-    #[arg(long, value_name = "TIMES", global = true, help = RETRIES_HELP)]
+    #[arg(long, value_name = "COUNT", global = true, help = RETRIES_HELP)]
     pub(crate) retries: Option<u8>,
 
     #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds, help = TIMEOUT_HELP)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Neither use nor keep headers that were read before
+    /// Neither read nor write the cache of headers
     #[arg(long, global = true)]
     pub(crate) no_cache: bool,
 
-    /// Ask no server; read what `hf download` has left in the cache
+    /// Send no requests; read only files that `hf download` has stored
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
-    /// Say on stderr what is tried again and waited for; twice, say it of every request
+    /// Log retries and waits to stderr; if given twice, every request
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-const ENDPOINT_HELP: &str =
-    "Address of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]";
+// `serve` has other defaults, which only a build with the server mentions.
+const ENDPOINT_HELP: &str = "URL of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]";
 
 const TOKEN_HELP: &str = if cfg!(feature = "server") {
-    "Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`; of \
-     `serve`: $HF_META_TOKEN]"
+    "Token for gated and private repositories [default: $HF_TOKEN, else the token of `hf auth \
+     login`; for `serve`: $HF_META_TOKEN]"
 } else {
-    "Token for gated and private repositories [default: $HF_TOKEN, else that of `hf auth login`]"
+    "Token for gated and private repositories [default: $HF_TOKEN, else the token of `hf auth \
+     login`]"
 };
 
 const RETRIES_HELP: &str = if cfg!(feature = "server") {
-    "How often a request that failed is made again, where it may pass [default: 4; of `serve`: 2]"
+    "Retries of a request after a transient failure [default: 4; for `serve`: 2]"
 } else {
-    "How often a request that failed is made again, where it may pass [default: 4]"
+    "Retries of a request after a transient failure [default: 4]"
 };
 
 const TIMEOUT_HELP: &str = if cfg!(feature = "server") {
-    "Seconds after which to give up on a repository [default: 360; of `serve`: 120]"
+    "Time limit for each repository, in seconds [default: 360; for `serve`: 120]"
 } else {
-    "Seconds after which to give up on a repository [default: 360]"
+    "Time limit for each repository, in seconds [default: 360]"
 };
 
-impl Connection {
-    /// The client that the environment describes, with the changes that were typed.
+impl ConnectionArgs {
+    /// Builds a client from the environment and these options.
     pub(crate) fn client(&self) -> Result<Client, Error> {
         let mut builder = ClientBuilder::from_env();
         if let Some(endpoint) = &self.endpoint {
@@ -81,11 +82,12 @@ impl Connection {
     }
 }
 
+/// Parses a positive number of seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(timeout) if !timeout.is_zero() => Ok(timeout),
-        _ => Err("not a number of seconds above 0".to_owned()),
+        _ => Err("not a positive number of seconds".to_owned()),
     }
 }
 
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts() {
+    fn a_timeout_is_a_positive_number_of_seconds() {
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1_500)));
         for text in ["", "x", "0", "-1", "NaN", "inf", "1e300"] {
             assert!(seconds(text).is_err(), "{text}");

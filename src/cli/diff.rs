@@ -1,4 +1,4 @@
-//! `hf-meta diff`: what two sets of weights differ in.
+//! `hf-meta diff`: the differences between two checkpoints.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,34 +8,33 @@ use anstyle::Style;
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
-use hf_meta::{Error, Model, RepoPath, SafetensorsParseFromRepo};
+use hf_meta::{Model, RepoPath};
 
-use super::columns::{self, Columns};
+use super::context::{Context, SelectionArgs, warn};
+use super::exit::ExitStatus;
 use super::json;
-use super::repo_arg::RepoArg;
-use super::report::{self, Outcome};
-use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
+use super::table::Table;
 
-/// The most rows of a kind of change; the JSON has every tensor.
-const MOST_ROWS: usize = 40;
+/// The most rows per kind of change; the JSON has every tensor.
+const MAX_ROWS: usize = 40;
 
 /// Compare the tensors of two repositories, revisions or files
 ///
-/// Compares what headers tell: which tensors there are, their dtypes, shapes and shards, and what they
-/// add up to. Values are not compared.
+/// Compares the names, dtypes, shapes and shards of all tensors, and the totals. Values are not
+/// compared, because only headers are read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct DiffArgs {
-    /// What to compare with: whatever can be given without a command, such as `org/name@revision`
-    #[arg(value_name = "A", value_parser = NonEmptyStringValueParser::new())]
+    /// Weights before: anything that `hf-meta` reads, such as `org/name@revision`
+    #[arg(value_name = "BEFORE", value_parser = NonEmptyStringValueParser::new())]
     before: String,
 
-    /// What to compare
-    #[arg(value_name = "B", value_parser = NonEmptyStringValueParser::new())]
+    /// Weights after
+    #[arg(value_name = "AFTER", value_parser = NonEmptyStringValueParser::new())]
     after: String,
 
-    /// Print JSON, with every tensor that differs
+    /// Print JSON with every tensor that differs
     #[arg(long, short)]
     json: bool,
 }
@@ -47,70 +46,50 @@ Examples:
   hf-meta diff hf://org/name/7b hf://org/name/13b
 
 Exit status:
-  0  nothing differs
-  1  something differs, or one of the two holds no valid safetensors weights
+  0  no difference
+  1  a difference, or one of the two has no valid safetensors weights
   2  wrong usage
-  3  the Hub refused, or the network failed";
+  3  the Hub refused or the network failed";
 
-type Parsed = Result<SafetensorsParseFromRepo, Error>;
-
-pub(crate) async fn run(args: &DiffArgs, session: &Session) -> io::Result<Outcome> {
-    let asked =
-        [&args.before, &args.after].map(|text| RepoArg::new(text, session.client.endpoint()));
-    let place = Place::default();
-    let call = |model: Model| async move { model.parse_safetensors_metadata().await };
-    let [before, after] = asked.each_ref().map(|asked| session.read(asked, &place, call));
-    let (before, after) = futures::future::try_join(before, after).await?;
-    session.print(|| print(args, session, &asked, [&before, &after]))
-}
-
-fn print(
-    args: &DiffArgs,
-    session: &Session,
-    asked: &[RepoArg; 2],
-    sides: [&Parsed; 2],
-) -> io::Result<Outcome> {
-    let [Ok(before), Ok(after)] = sides else {
-        return complain(session, asked, sides);
-    };
+pub(crate) async fn run(args: &DiffArgs, context: &Context) -> io::Result<ExitStatus> {
+    let sources = [args.before.clone(), args.after.clone()];
+    let read = |model: Model| async move { model.parse_safetensors_metadata().await };
+    let mut sides = Vec::new();
+    let selection = SelectionArgs::default();
+    let status = context.for_each(&sources, &selection, read, |source, parsed| {
+        sides.push((source.clone(), parsed));
+        Ok(ExitStatus::Success)
+    });
+    let status = status.await?;
+    let [(_, before), (_, after)] = &sides[..] else { return Ok(status) };
     let diff = Diff::new(before, after);
+    print(args, &diff)?;
+    for (source, parsed) in &sides {
+        warn(source, &parsed.report().findings)?;
+    }
+    Ok(if diff.is_empty() { ExitStatus::Success } else { ExitStatus::Negative })
+}
+
+fn print(args: &DiffArgs, diff: &Diff) -> io::Result<()> {
     if args.json {
-        json::print(&diff)?;
-    } else {
-        let mut stdout = BufWriter::new(anstream::stdout().lock());
-        render(&mut stdout, &diff)?;
-        stdout.flush()?;
+        return json::print(diff);
     }
-    for (asked, side) in asked.iter().zip([before, after]) {
-        let notes = report::findings(asked, &side.report().findings);
-        anstream::stderr().write_all(notes.as_bytes())?;
-    }
-    Ok(if diff.is_empty() { Outcome::Fine } else { Outcome::Negative })
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    write(&mut stdout, diff)?;
+    stdout.flush()
 }
 
-/// Says what keeps the two from being compared.
-fn complain(session: &Session, asked: &[RepoArg; 2], sides: [&Parsed; 2]) -> io::Result<Outcome> {
-    let mut outcome = Outcome::Fine;
-    for (asked, side) in asked.iter().zip(sides) {
-        let Err(error) = side else { continue };
-        let report = report::error(asked, true, error, session.client.endpoint());
-        anstream::stderr().write_all(report.as_bytes())?;
-        outcome = outcome.max(Outcome::from(error));
-    }
-    Ok(outcome)
-}
-
-fn render(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
+fn write(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
     for (name, side) in [("before", &diff.before), ("after ", &diff.after)] {
         writeln!(out, "{}", heading(name, side))?;
     }
     let groups = diff.groups();
     for section in groups.chunk_by(|a, b| a.kinds == b.kinds) {
-        changes(out, section)?;
+        write_section(out, section)?;
     }
     writeln!(out)?;
-    figures(out, diff)?;
-    writeln!(out, "{}", conclusion(diff))
+    write_totals(out, diff)?;
+    writeln!(out, "{}", summary(diff))
 }
 
 fn heading(name: &str, side: &DiffSide) -> String {
@@ -125,39 +104,33 @@ fn heading(name: &str, side: &DiffSide) -> String {
     )
 }
 
-/// The changes of one kind, those that are alike in one row.
-fn changes(out: &mut impl Write, groups: &[ChangeGroup]) -> io::Result<()> {
+/// Writes the changes of the same kinds, one row per group.
+fn write_section(out: &mut impl Write, groups: &[ChangeGroup]) -> io::Result<()> {
     let tensors = |groups: &[ChangeGroup]| groups.iter().map(|group| group.tensors).sum();
     let kinds = &groups[0].kinds;
-    let named: Vec<_> = kinds.iter().map(|kind| word(*kind)).collect();
+    let names: Vec<_> = kinds.iter().map(|kind| kind_name(*kind)).collect();
     let (sign, style) = sign(kinds);
-    writeln!(
-        out,
-        "\n{style}{}{style:#}: {}",
-        named.join(", "),
-        counted(tensors(groups), "tensor")
-    )?;
-    let (shown, hidden) = groups.split_at(groups.len().min(MOST_ROWS));
-    let rows: Vec<_> = shown.iter().map(row).collect();
-    let mut columns = Columns::new([false, true, false]);
-    for row in &rows {
-        columns.fit(row);
-    }
-    for row in &rows {
-        write!(out, "{style}{sign}{style:#} ")?;
-        columns.write(out, row)?;
-    }
+    let heading = format!("{style}{}{style:#}", names.join(", "));
+    writeln!(out, "\n{heading}: {}", counted(tensors(groups), "tensor"))?;
+    let (shown, hidden) = groups.split_at(groups.len().min(MAX_ROWS));
+    let table = Table::new()
+        .text("", |_: &&ChangeGroup| sign.to_owned())
+        .style(style)
+        .text("", |group| escape(&group.name))
+        .gap(1)
+        .number("", |group| times(group.tensors))
+        .text("", |group| difference(group));
+    table.write(out, || shown)?;
     match tensors(hidden) {
         0 => Ok(()),
-        more => writeln!(
-            out,
-            "{DIM}  … and {}; --json lists them all{DIM:#}",
-            counted(more, "more tensor")
-        ),
+        more => {
+            let more = counted(more, "more tensor");
+            writeln!(out, "{DIM}  … and {more}; --json lists them all{DIM:#}")
+        }
     }
 }
 
-fn word(kind: ChangeKind) -> &'static str {
+fn kind_name(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Removed => "removed",
         ChangeKind::Added => "added",
@@ -167,22 +140,20 @@ fn word(kind: ChangeKind) -> &'static str {
     }
 }
 
-fn sign(kinds: &[ChangeKind]) -> (char, Style) {
+fn sign(kinds: &[ChangeKind]) -> (&'static str, Style) {
     match kinds {
-        [ChangeKind::Removed] => ('-', RED),
-        [ChangeKind::Added] => ('+', GREEN),
-        [ChangeKind::Moved] => ('>', CYAN),
-        _ => ('~', YELLOW),
+        [ChangeKind::Removed] => ("-", RED),
+        [ChangeKind::Added] => ("+", GREEN),
+        [ChangeKind::Moved] => (">", CYAN),
+        _ => ("~", YELLOW),
     }
 }
 
-/// The name, how many there are of it, and what was and is.
-fn row(group: &ChangeGroup) -> [String; 3] {
-    let times =
-        if group.tensors > 1 { format!("×{}", thousands(group.tensors)) } else { String::new() };
-    [escape(&group.name), times, difference(group)]
+fn times(tensors: u64) -> String {
+    if tensors > 1 { format!("×{}", thousands(tensors)) } else { String::new() }
 }
 
+/// Formats the dtype and shape, or the shards, before and after.
 fn difference(group: &ChangeGroup) -> String {
     let (Some((dtype, lengths)), Some((new_dtype, new_lengths))) = (&group.before, &group.after)
     else {
@@ -210,8 +181,16 @@ fn files(files: &BTreeSet<RepoPath>) -> String {
     }
 }
 
-/// Parameters per dtype and bytes, before and after.
-fn figures(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
+/// One figure of both checkpoints, and the function that formats it.
+struct TotalsRow<'a> {
+    name: &'a str,
+    before: u64,
+    after: u64,
+    format: fn(u64) -> String,
+}
+
+/// Writes the parameters per dtype, the total, and the bytes of both checkpoints.
+fn write_totals(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
     let [before, after] = [&diff.before, &diff.after].map(|side| &side.parameter_count);
     let mut dtypes = BTreeMap::<_, [u64; 2]>::new();
     for (side, count) in [before, after].into_iter().enumerate() {
@@ -219,31 +198,36 @@ fn figures(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
             dtypes.entry(dtype).or_default()[side] = row.parameters;
         }
     }
-    let mut rows = vec![["parameters", "before", "after", "change"].map(str::to_owned)];
-    let row = |name: &str, [before, after]: [u64; 2], show: fn(u64) -> String| {
-        [escape(name), show(before), show(after), change(before, after, show)]
-    };
-    rows.extend(dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts, thousands)));
+    let row =
+        |name, [before, after]: [u64; 2]| TotalsRow { name, before, after, format: thousands };
+    let mut rows: Vec<_> =
+        dtypes.iter().map(|(dtype, counts)| row(dtype.as_str(), *counts)).collect();
     if dtypes.len() > 1 {
-        rows.push(row("total", [before.total(), after.total()], thousands));
+        rows.push(row("total", [before.total(), after.total()]));
     }
-    let elements = [before.totals().elements, after.totals().elements];
-    if elements != [before.total(), after.total()] {
-        rows.push(row("elements", elements, thousands));
+    let (before, after) = (before.totals(), after.totals());
+    let elements = [before.elements, after.elements];
+    if elements != [before.parameters, after.parameters] {
+        rows.push(row("elements", elements));
     }
-    rows.push(row("bytes", [before.totals().bytes, after.totals().bytes], bytes));
-    columns::table(out, [false, true, true, true], &rows)
+    rows.push(TotalsRow { format: bytes, ..row("bytes", [before.bytes, after.bytes]) });
+    let table = Table::new()
+        .text("parameters", |row: &&TotalsRow<'_>| escape(row.name))
+        .number("before", |row| (row.format)(row.before))
+        .number("after", |row| (row.format)(row.after))
+        .number("change", |row| change(row));
+    table.write(out, || &rows)
 }
 
-fn change(before: u64, after: u64, show: fn(u64) -> String) -> String {
-    match after.cmp(&before) {
-        Ordering::Less => format!("-{}", show(before - after)),
+fn change(row: &TotalsRow<'_>) -> String {
+    match row.after.cmp(&row.before) {
+        Ordering::Less => format!("-{}", (row.format)(row.before - row.after)),
         Ordering::Equal => "=".to_owned(),
-        Ordering::Greater => format!("+{}", show(after - before)),
+        Ordering::Greater => format!("+{}", (row.format)(row.after - row.before)),
     }
 }
 
-fn conclusion(diff: &Diff) -> String {
+fn summary(diff: &Diff) -> String {
     let unchanged = counted(diff.unchanged, "tensor");
     if diff.is_empty() {
         return format!("{GREEN}no difference{GREEN:#} in {unchanged}; values are not compared");
@@ -255,9 +239,9 @@ fn conclusion(diff: &Diff) -> String {
         ChangeKind::Retyped,
         ChangeKind::Moved,
     ];
-    let counts = kinds.map(|kind| (diff.count(kind), word(kind))).into_iter();
+    let counts = kinds.map(|kind| (diff.count(kind), kind_name(kind))).into_iter();
     let counts = counts.filter(|(count, _)| *count > 0);
     let counts: Vec<_> =
-        counts.map(|(count, word)| format!("{} {word}", thousands(count))).collect();
+        counts.map(|(count, name)| format!("{} {name}", thousands(count))).collect();
     format!("{}; {unchanged} unchanged; values are not compared", counts.join(", "))
 }

@@ -1,4 +1,4 @@
-//! JSON that is exact and that no terminal acts on.
+//! JSON output that is exact and safe to print to a terminal.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-/// Prints a value as one line of JSON. What strips colours for other readers would take bytes out of
-/// JSON, too, and is passed by.
+/// Prints a value as one line of JSON.
 pub(crate) fn print(value: &impl Serialize) -> io::Result<()> {
+    // Not `anstream`: it would remove bytes from strings that look like terminal styles.
     let mut stdout = BufWriter::new(io::stdout().lock());
     write(&mut stdout, value)?;
     stdout.flush()
@@ -16,34 +16,35 @@ pub(crate) fn print(value: &impl Serialize) -> io::Result<()> {
 
 /// Writes a value as one line of JSON.
 fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(&mut *out, Harmless))?;
+    value.serialize(&mut Serializer::with_formatter(&mut *out, EscapingFormatter))?;
     out.write_all(b"\n")
 }
 
-/// Compact JSON, with whatever a terminal would act on or hide in the `\u` notation, which means the
-/// same to every reader. JSON itself asks that only of the characters below U+0020.
-struct Harmless;
+/// A formatter of compact JSON that escapes control characters and invisible characters as `\u…`. JSON
+/// itself requires that only below U+0020.
+struct EscapingFormatter;
 
-impl Formatter for Harmless {
+impl Formatter for EscapingFormatter {
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,
         text: &str,
     ) -> io::Result<()> {
-        let mut plain = text;
-        while let Some((at, c)) = plain.char_indices().find(|(_, c)| is_harmful(*c)) {
-            out.write_all(&plain.as_bytes()[..at])?;
+        let mut rest = text;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| needs_escape(*c)) {
+            out.write_all(&rest.as_bytes()[..at])?;
             for unit in c.encode_utf16(&mut [0; 2]) {
                 write!(out, "\\u{unit:04x}")?;
             }
-            plain = &plain[at + c.len_utf8()..];
+            rest = &rest[at + c.len_utf8()..];
         }
-        out.write_all(plain.as_bytes())
+        out.write_all(rest.as_bytes())
     }
 }
 
-/// What is not printed as it is; the same as in tables.
-fn is_harmful(c: char) -> bool {
+/// Returns whether a character is escaped. [`escape`](hf_meta::report::text::escape) escapes the same
+/// ones.
+fn needs_escape(c: char) -> bool {
     !c.is_ascii_graphic() && c != ' ' && c.escape_debug().count() > 1
 }
 
@@ -52,14 +53,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_and_harmless() {
+    fn a_string_survives_the_escaping_of_its_control_characters() {
         let text = "h.0 \"ü\" \\ 模型 \u{1b}[2J \u{7f} \u{9b} \u{202e} \u{200b} \u{e0041}";
         let mut json = Vec::new();
         write(&mut json, &text).unwrap();
         assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), text);
         let json = String::from_utf8(json).unwrap();
         assert!(json.contains("ü") && json.contains("模型"));
-        assert!(json.trim_end().chars().all(|c| c == '"' || c == '\\' || !is_harmful(c)), "{json}");
+        assert!(
+            json.trim_end().chars().all(|c| c == '"' || c == '\\' || !needs_escape(c)),
+            "{json}"
+        );
         assert!(json.contains("\\u007f") && json.contains("\\udb40\\udc41"), "{json}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the library says of its work, on stderr and between the progress bars.
+//! Log lines on stderr, printed between the progress bars.
 
 use std::io::{self, Write};
 
@@ -8,21 +8,22 @@ use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::progress::Bars;
+use super::progress::ProgressBars;
 
-/// Shows warnings; with `-v` also what is tried again, with `-vv` every request. Only our own words:
-/// what libraries below log may hold what must not be shown.
-pub(crate) fn init(verbose: u8, bars: &Bars) {
+/// Starts logging: warnings, with `-v` also retries and waits, with `-vv` every request.
+///
+/// Only events of `hf_meta` are printed. The log of the HTTP libraries may contain tokens.
+pub(crate) fn init(verbose: u8, bars: &ProgressBars) {
     let level = match verbose {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
-    let lines = fmt::layer().with_writer(Lines(bars.clone())).without_time().with_target(false);
-    // A line says all by itself; its spans would say the half of it once more.
+    let lines = fmt::layer().with_writer(LogWriter(bars.clone())).without_time().with_target(false);
+    // Each line is complete; its spans would repeat a part of it.
     let lines = lines.with_filter(filter_fn(is_event));
     let ours = Targets::new().with_target("hf_meta", level);
-    // A second call finds the first one's work done.
+    // An error means that a subscriber is already set.
     let _ = tracing_subscriber::registry().with(ours).with(lines).try_init();
 }
 
@@ -30,24 +31,24 @@ fn is_event(metadata: &Metadata<'_>) -> bool {
     metadata.is_event()
 }
 
-/// Makes a writer for each line.
-struct Lines(Bars);
+/// A factory of writers, one per line.
+struct LogWriter(ProgressBars);
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line<'a>;
+impl<'a> MakeWriter<'a> for LogWriter {
+    type Writer = LogLine<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line { bars: &self.0, text: Vec::new() }
+    fn make_writer(&'a self) -> LogLine<'a> {
+        LogLine { bars: &self.0, text: Vec::new() }
     }
 }
 
-/// One line, printed as a whole when it is complete.
-struct Line<'a> {
-    bars: &'a Bars,
+/// One log line, printed as a whole when it is complete.
+struct LogLine<'a> {
+    bars: &'a ProgressBars,
     text: Vec<u8>,
 }
 
-impl Write for Line<'_> {
+impl Write for LogLine<'_> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.text.write(text)
     }
@@ -58,7 +59,7 @@ impl Write for Line<'_> {
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for LogLine<'_> {
     fn drop(&mut self) {
         let _ = self.flush();
     }

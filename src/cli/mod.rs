@@ -1,69 +1,69 @@
-//! The command line. Data goes to stdout, everything else to stderr; nothing that came from a file
-//! or a server reaches a terminal unescaped.
+//! The command line. It prints data to stdout and everything else to stderr. Text from a file or a
+//! server is escaped before it is printed.
+//!
+//! Each subcommand has a module with its options and a `run` function. Those that read repositories go
+//! through [`Context::for_each`], which reads, reports errors and combines exit codes. Tables are lists
+//! of [columns](table::Column).
 
 mod args;
 mod badge;
 mod cache;
-mod columns;
 mod connection;
+mod context;
 mod diff;
-mod explain;
+mod error_report;
+mod exit;
+mod hints;
+mod inspect;
 mod json;
 mod log;
 mod progress;
-mod render;
 mod repo_arg;
-mod report;
 #[cfg(feature = "server")]
 mod serve;
-mod session;
-mod show;
 mod style;
-mod tree;
+mod table;
 mod verify;
+mod views;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use self::args::{Args, Command};
-use self::progress::Bars;
-use self::report::Outcome;
-use self::session::Session;
+use self::context::Context;
+use self::error_report::ErrorReport;
+use self::exit::{CommandError, ExitStatus};
+use self::progress::ProgressBars;
 
+/// Runs the command and returns its exit code.
 pub(crate) fn main() -> ExitCode {
-    match run(&Args::read()) {
-        Ok(outcome) => ExitCode::from(outcome as u8),
-        // Whoever reads the output has seen enough, as in `hf-meta … | head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+    match run(&Args::parse_or_exit()) {
+        Ok(status) => status.into(),
+        // The reader of stdout has closed it, as in `hf-meta … | head`.
+        Err(CommandError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(anstream::stderr(), "error: {error}");
-            ExitCode::from(Outcome::Failed as u8)
+            let _ = ErrorReport::for_command(&error).print();
+            ExitStatus::from(&error).into()
         }
     }
 }
 
-fn run(args: &Args) -> io::Result<Outcome> {
-    let client = match args.connection.client() {
-        Ok(client) => client,
-        Err(error) => {
-            anstream::stderr().write_all(report::setup_error(&error).as_bytes())?;
-            return Ok(Outcome::from(&error));
-        }
-    };
-    let session = Session { client, bars: Bars::default() };
-    log::init(args.connection.verbose, &session.bars);
+fn run(args: &Args) -> Result<ExitStatus, CommandError> {
+    let bars = ProgressBars::default();
+    log::init(args.connection.verbose, &bars);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(dispatch(args, &session))
+    runtime.block_on(dispatch(args, bars))
 }
 
-async fn dispatch(args: &Args, session: &Session) -> io::Result<Outcome> {
-    match &args.command {
-        None => show::run(&args.show, session).await,
-        Some(Command::Badge(args)) => badge::run(args, session).await,
-        Some(Command::Verify(args)) => verify::run(args, session).await,
-        Some(Command::Diff(args)) => diff::run(args, session).await,
-        Some(Command::Cache(args)) => cache::run(args),
+async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {
+    let context = || args.connection.client().map(|client| Context { client, bars });
+    Ok(match &args.command {
+        None => inspect::run(&args.inspect, &context()?).await?,
+        Some(Command::Badge(badge)) => badge::run(badge, &context()?).await?,
+        Some(Command::Verify(verify)) => verify::run(verify, &context()?).await?,
+        Some(Command::Diff(diff)) => diff::run(diff, &context()?).await?,
+        Some(Command::Cache(cache)) => cache::run(cache)?,
         #[cfg(feature = "server")]
-        Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await,
-    }
+        Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await?,
+    })
 }

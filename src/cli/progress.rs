@@ -1,4 +1,4 @@
-//! A bar over the shards, on a terminal only.
+//! Progress bars on stderr, drawn only on a terminal.
 
 use std::time::Duration;
 
@@ -6,33 +6,34 @@ use hf_meta::Progress;
 use hf_meta::report::text::escape;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// The bars of all repos that are being read. Nothing is drawn where stderr is no terminal.
+/// The progress bars of all repositories that are being read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bars(MultiProgress);
+pub(crate) struct ProgressBars(MultiProgress);
 
-impl Bars {
-    /// A bar for a repo. It is gone when it is dropped.
-    pub(crate) fn add(&self, repo: &str) -> Bar {
+impl ProgressBars {
+    /// Adds a bar for a repository. It disappears when it is dropped.
+    pub(crate) fn add(&self, repo: &str) -> RepoBar {
         let spinner = ProgressStyle::with_template("{spinner} {msg}");
         let bar = ProgressBar::no_length().with_message(escape(repo));
         let bar = self
             .0
             .add(bar.with_style(spinner.unwrap_or_else(|_| ProgressStyle::default_spinner())));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Bar(bar)
+        RepoBar(bar)
     }
 
-    /// Prints without a bar in between.
+    /// Hides the bars while `print` runs.
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
 }
 
-/// The bar of one repo.
+/// The progress bar of one repository.
 #[derive(Clone, Debug)]
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct RepoBar(ProgressBar);
 
-impl Bar {
+impl RepoBar {
+    /// Shows the number of shards that were read.
     pub(crate) fn update(&self, progress: Progress) {
         if self.0.length().is_none() {
             let template = "{spinner} {msg} [{bar:32}] {pos}/{len} shards";
@@ -44,6 +45,7 @@ impl Bar {
         self.0.set_position(progress.done as u64);
     }
 
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }

@@ -1,13 +1,14 @@
-//! What was asked for, as it was typed and as it was understood.
+//! A source on the command line: a repository, a URL or a path.
 
 use std::path::PathBuf;
 
 use hf_meta::{Endpoint, Source, SourceError};
 
-/// One argument.
+/// A source on the command line, as it was typed and as it was parsed.
+#[derive(Clone, Debug)]
 pub(crate) struct RepoArg {
     pub(crate) source: Result<Source, SourceError>,
-    /// The argument without what must not be shown.
+    /// The argument without passwords and signatures.
     pub(crate) shown: String,
 }
 
@@ -21,7 +22,7 @@ impl RepoArg {
         Self { source, shown }
     }
 
-    /// Where a browser shows the files of the repo; `None` where it is no repo.
+    /// Returns the URL of the page that lists the files; `None` if the source is not a repository.
     pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
         match &self.source {
             Ok(Source::Repo { repo, revision, .. }) => {
@@ -33,7 +34,7 @@ impl RepoArg {
     }
 }
 
-/// What a shell makes of `~`, for those who quote it.
+/// Expands `~` as a shell does. The shell leaves it as it is within quotes.
 fn expand_home(text: &str) -> Option<PathBuf> {
     let rest = text.strip_prefix('~')?;
     let home = std::env::home_dir()?;
@@ -43,7 +44,7 @@ fn expand_home(text: &str) -> Option<PathBuf> {
     Some(home.join(rest.strip_prefix(['/', '\\'])?))
 }
 
-/// A text that is no source may still be a URL with a signature or a password.
+/// Removes the query and the credentials from a text that is not a valid source but may be a URL.
 fn without_secrets(text: &str) -> String {
     let text =
         text.split_once('?').map_or_else(|| text.to_owned(), |(text, _)| format!("{text}?…"));
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn passwords_and_signatures_are_not_shown() {
         for text in [
             "https://example.org/x.safetensors?sig=s3cr3t",
             "https://user:s3cr3t@example.org/x.safetensors",
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_home_folder() {
+    fn a_tilde_is_the_home_folder() {
         let home = std::env::home_dir().unwrap();
         assert_eq!(expand_home("~"), Some(home.clone()));
         assert_eq!(expand_home("~/gpt2"), Some(home.join("gpt2")));

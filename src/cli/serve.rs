@@ -1,4 +1,4 @@
-//! `hf-meta serve`: badges over HTTP.
+//! `hf-meta serve`: the badge service.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -7,58 +7,58 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use hf_meta::server::{IpNet, Service, Settings, Url};
-use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, Error, RedisCache, RetryPolicy};
+use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RedisCache, RetryPolicy};
 use tokio::net::TcpListener;
 
-use super::connection::{Connection, seconds};
-use super::report::{self, Outcome};
+use super::connection::{ConnectionArgs, seconds};
+use super::exit::{CommandError, ExitStatus};
 
-/// Serve badges, and the same figures as JSON
+/// Serve badges and the same figures as JSON over HTTP
 ///
-/// Everybody who reaches the address can see figures of whatever the token can read. A token is used
-/// only if it is given by `--token` or `HF_META_TOKEN`, never that of `hf auth login`.
+/// Everybody who can reach the address can see figures of every repository that the token can read. The
+/// service uses only a token from `--token` or `HF_META_TOKEN`, never the one of `hf auth login`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen at; port 0 for any
+    /// Address and port to listen on; port 0 selects a free one
     #[arg(long, value_name = "ADDRESS", env = "HF_META_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 
     #[arg(long, value_name = "CACHE", env = "HF_META_CACHE", hide_env_values = true, help = CACHE_HELP)]
-    cache: Option<CacheAt>,
+    cache: Option<CacheLocation>,
 
-    /// Bytes of headers that are kept in a folder
+    /// Size limit of a cache in a folder, in bytes
     #[arg(long, value_name = "BYTES", env = "HF_META_CACHE_LIMIT", default_value_t = DiskCache::DEFAULT_LIMIT)]
     cache_limit: u64,
 
-    /// Seconds after which a shared cache that does not answer counts as gone
-    #[arg(long, value_name = "SECONDS", env = "HF_META_CACHE_PATIENCE", default_value = "0.5", value_parser = seconds)]
-    cache_patience: Duration,
+    /// Time after which a shared cache that does not respond is skipped, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_CACHE_TIMEOUT", default_value = "0.5", value_parser = seconds)]
+    cache_timeout: Duration,
 
-    /// Seconds for which a branch is taken to be where it was
-    #[arg(long, value_name = "SECONDS", env = "HF_META_FRESH", default_value = "300", value_parser = seconds)]
-    fresh: Duration,
+    /// Time to live of figures of a branch or tag, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_TTL", default_value = "300", value_parser = seconds)]
+    ttl: Duration,
 
-    /// Seconds for which browsers and proxies may keep figures of a branch
+    /// Time for which browsers and proxies may cache figures of a branch or tag, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_MAX_AGE", default_value = "3600", value_parser = seconds)]
     max_age: Duration,
 
-    /// Seconds after which a badge says `pending` while the Hub is still being read
-    #[arg(long, value_name = "SECONDS", env = "HF_META_PATIENCE", default_value = "3", value_parser = seconds)]
-    patience: Duration,
+    /// Time for which a request waits for the Hub before its badge says `pending`, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_LOOKUP_WAIT", default_value = "3", value_parser = seconds)]
+    lookup_wait: Duration,
 
-    /// Repositories that are read from the Hub at once
-    #[arg(long, value_name = "COUNT", env = "HF_META_LOOKS", default_value_t = 8)]
-    looks: usize,
+    /// Repositories that are read from the Hub concurrently
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONCURRENT_LOOKUPS", default_value_t = 8)]
+    max_concurrent_lookups: usize,
 
-    /// Repositories that may wait for it; what is asked for beyond them is refused
-    #[arg(long, value_name = "COUNT", env = "HF_META_LOOKS_WAITING", default_value_t = 1_000)]
-    looks_waiting: usize,
+    /// Repositories that may wait to be read; requests for further ones are refused
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_QUEUED_LOOKUPS", default_value_t = 1_000)]
+    max_queued_lookups: usize,
 
-    /// Bytes of memory for what was found
-    #[arg(long, value_name = "BYTES", env = "HF_META_MEMORY", default_value_t = 64 << 20)]
-    memory: u64,
+    /// Approximate size of the results kept in memory, in bytes
+    #[arg(long, value_name = "BYTES", env = "HF_META_MEMORY_LIMIT", default_value_t = 64 << 20)]
+    memory_limit: u64,
 
-    /// Requests that one client may make in a minute, 0 for no limit
+    /// Requests of one client per minute; 0 for no limit
     #[arg(
         long,
         value_name = "COUNT",
@@ -67,68 +67,65 @@ pub(crate) struct ServeArgs {
     )]
     requests_per_minute: u32,
 
-    /// Repositories that one client may have read from the Hub in a minute, 0 for no limit
-    #[arg(long, value_name = "COUNT", env = "HF_META_LOOKS_PER_MINUTE", default_value_t = 120)]
-    looks_per_minute: u32,
+    /// Repositories that one client can have read from the Hub per minute; 0 for no limit
+    #[arg(long, value_name = "COUNT", env = "HF_META_LOOKUPS_PER_MINUTE", default_value_t = 120)]
+    lookups_per_minute: u32,
 
-    /// Networks of proxies whose `X-Forwarded-For` is believed, such as 127.0.0.1/32
+    /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32
     #[arg(long, value_name = "NETWORK", env = "HF_META_TRUSTED_PROXIES", value_delimiter = ',')]
     trusted_proxy: Vec<IpNet>,
 
-    /// Address under which readers see the server, for what they paste [default: that of the request]
-    #[arg(long, value_name = "URL", env = "HF_META_ADDRESS")]
-    address: Option<Url>,
+    /// URL of the service for its users, used in snippets [default: taken from the request]
+    #[arg(long, value_name = "URL", env = "HF_META_PUBLIC_URL")]
+    public_url: Option<Url>,
 
-    /// Connections at once; further ones wait
-    #[arg(long, value_name = "COUNT", env = "HF_META_CONNECTIONS", default_value_t = 10_000)]
-    connections: usize,
+    /// Open connections; further ones wait
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value_t = 10_000)]
+    max_connections: usize,
 
-    /// Seconds that requests under way are given at the end
-    #[arg(long, value_name = "SECONDS", env = "HF_META_GRACE", default_value = "10", value_parser = seconds)]
-    grace: Duration,
+    /// Time that requests in flight get to complete at shutdown, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_SHUTDOWN_TIMEOUT", default_value = "10", value_parser = seconds)]
+    shutdown_timeout: Duration,
 }
 
-const CACHE_HELP: &str = "Where headers are kept: a folder, `redis://…` for several servers together, or `off` \
+const CACHE_HELP: &str = "Cache of headers: a folder, `redis://…` to share it between servers, or `off` \
      [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]";
 
-/// Where a service keeps headers.
+/// The location of the header cache of a service.
 #[derive(Clone, Debug)]
-enum CacheAt {
+enum CacheLocation {
     Off,
     Folder(PathBuf),
-    Shared(String),
+    Redis(String),
 }
 
-impl FromStr for CacheAt {
+impl FromStr for CacheLocation {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once("://") {
-            Some(("redis", _)) => Ok(Self::Shared(text.to_owned())),
-            Some(_) => Err("neither a folder nor an address that begins with redis://"),
+            Some(("redis", _)) => Ok(Self::Redis(text.to_owned())),
+            Some(_) => Err("neither a folder nor a URL that begins with redis://"),
             None if text == "off" => Ok(Self::Off),
             None => Ok(Self::Folder(text.into())),
         }
     }
 }
 
-pub(crate) async fn run(args: &ServeArgs, connection: &Connection) -> io::Result<Outcome> {
-    let client = match client(args, connection)? {
-        Ok(client) => client,
-        Err(error) => {
-            anstream::stderr().write_all(report::setup_error(&error).as_bytes())?;
-            return Ok(Outcome::from(&error));
-        }
-    };
-    let end = end()?;
+pub(crate) async fn run(
+    args: &ServeArgs,
+    connection: &ConnectionArgs,
+) -> Result<ExitStatus, CommandError> {
+    let client = client(args, connection)?;
+    let shutdown = shutdown_signal()?;
     let listener = TcpListener::bind(args.listen).await?;
     writeln!(anstream::stdout(), "listening on http://{}", listener.local_addr()?)?;
-    Service::new(client, settings(args)).serve(listener, end).await;
-    Ok(Outcome::Fine)
+    Service::new(client, settings(args)).serve(listener, shutdown).await;
+    Ok(ExitStatus::Success)
 }
 
-/// A client that strangers may make ask: of public addresses alone, within bounds, and not for long.
-fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client, Error>> {
+/// Builds a client for requests of strangers: public addresses only, with tight limits and deadlines.
+fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let token = connection.token.clone().or_else(|| std::env::var("HF_META_TOKEN").ok());
     let retries = usize::from(connection.retries.unwrap_or(2));
     let mut builder = ClientBuilder::from_env()
@@ -142,7 +139,7 @@ fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client
         .retry(
             RetryPolicy::default().max_attempts(retries + 1).max_elapsed(Duration::from_secs(30)),
         )
-        .branch_ttl(args.fresh);
+        .branch_ttl(args.ttl);
     if let Some(endpoint) = &connection.endpoint {
         builder = builder.endpoint(endpoint);
     }
@@ -152,10 +149,10 @@ fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client
     let in_folder = |folder| DiskCache::with_limit(folder, args.cache_limit);
     let builder = match &args.cache {
         _ if connection.no_cache => builder,
-        Some(CacheAt::Off) => builder,
-        Some(CacheAt::Folder(folder)) => builder.header_cache(in_folder(folder.clone())),
-        Some(CacheAt::Shared(address)) => {
-            let cache = RedisCache::with_patience(address, args.cache_patience);
+        Some(CacheLocation::Off) => builder,
+        Some(CacheLocation::Folder(folder)) => builder.header_cache(in_folder(folder.clone())),
+        Some(CacheLocation::Redis(address)) => {
+            let cache = RedisCache::with_patience(address, args.cache_timeout);
             builder.header_cache(cache.map_err(io::Error::other)?)
         }
         None => match DiskCache::from_env() {
@@ -163,28 +160,28 @@ fn client(args: &ServeArgs, connection: &Connection) -> io::Result<Result<Client
             None => builder,
         },
     };
-    Ok(builder.build())
+    Ok(builder.build()?)
 }
 
 fn settings(args: &ServeArgs) -> Settings {
     let mut settings = Settings::default();
-    settings.fresh = args.fresh;
+    settings.fresh = args.ttl;
     settings.max_age = args.max_age;
-    settings.patience = args.patience;
-    settings.max_concurrent_lookups = args.looks;
-    settings.looks_waiting = args.looks_waiting;
-    settings.memory = args.memory;
+    settings.patience = args.lookup_wait;
+    settings.max_concurrent_lookups = args.max_concurrent_lookups;
+    settings.looks_waiting = args.max_queued_lookups;
+    settings.memory = args.memory_limit;
     settings.requests_per_minute = args.requests_per_minute;
-    settings.looks_per_minute = args.looks_per_minute;
+    settings.looks_per_minute = args.lookups_per_minute;
     settings.trusted_proxies.clone_from(&args.trusted_proxy);
-    settings.address.clone_from(&args.address);
-    settings.connections = args.connections;
-    settings.grace = args.grace;
+    settings.address.clone_from(&args.public_url);
+    settings.connections = args.max_connections;
+    settings.grace = args.shutdown_timeout;
     settings
 }
 
-/// When the service is told to end: by Ctrl-C, or by a service manager.
-fn end() -> io::Result<impl Future<Output = ()>> {
+/// Completes when Ctrl-C is pressed or the process gets SIGTERM.
+fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     let mut terminate = {
         use tokio::signal::unix::{SignalKind, signal};

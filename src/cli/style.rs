@@ -1,4 +1,4 @@
-//! How things look. What strips colours does so for those that do not want them.
+//! Terminal styles. `anstream` removes them where stdout or stderr is not a terminal.
 
 use anstyle::{AnsiColor, Style};
 

@@ -1,26 +1,26 @@
-//! `hf-meta verify`: what is wrong or odd with the weights of a repository.
+//! `hf-meta verify`: checks every file of a checkpoint.
 
 use std::io::{self, BufWriter, Write};
 
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Error, VerifyReport};
+use hf_meta::{Model, VerifyReport};
 
+use super::context::{Context, SelectionArgs};
+use super::exit::ExitStatus;
 use super::json;
 use super::repo_arg::RepoArg;
-use super::report::{self, Outcome};
-use super::session::{Place, Session};
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
 
-/// The most findings of a kind that are listed; the JSON has more.
-const MOST_OF_A_KIND: usize = 10;
+/// The most findings of one kind that are printed; the JSON has up to 1,000.
+const MAX_FINDINGS_PER_KIND: usize = 10;
 
-/// Check every shard of a repository, and its index against them
+/// Check every shard of a repository and its index
 ///
-/// Reads all headers and goes on where one is wrong. Checks each against the format and the size of
-/// its file, the index against the headers, totals that are declared, and the numbers of shards; asks
-/// for config.json to see whether an output embedding is tied or lost.
+/// Reads all headers, and continues when one is invalid. Checks each header against the format and the
+/// size of its file, the index against the headers, the declared totals, and the numbers in the names
+/// of the shards. Reads config.json to distinguish a tied output embedding from a missing one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
 pub(crate) struct VerifyArgs {
@@ -29,73 +29,60 @@ pub(crate) struct VerifyArgs {
     repo: String,
 
     #[command(flatten)]
-    place: Place,
+    selection: SelectionArgs,
 
-    /// Print the verdict as JSON
+    /// Print the report as JSON
     #[arg(long, short)]
     json: bool,
 }
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  no error was found; there may be warnings and notes
-  1  an error was found, or there are no safetensors weights
+  0  no errors; there may be warnings and notes
+  1  errors were found, or there are no safetensors weights
   2  wrong usage
-  3  the Hub refused, or the network failed: not everything was checked";
+  3  the Hub refused or the network failed, so not everything was checked";
 
-pub(crate) async fn run(args: &VerifyArgs, session: &Session) -> io::Result<Outcome> {
-    let asked = RepoArg::new(&args.repo, session.client.endpoint());
-    let call = |model: hf_meta::Model| async move { model.verify().await };
-    let verdict = session.read(&asked, &args.place, call).await?;
-    session.print(|| print(args, session, &asked, &verdict))
+pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> io::Result<ExitStatus> {
+    let sources = std::slice::from_ref(&args.repo);
+    let read = |model: Model| async move { model.verify().await };
+    let print = |_: &RepoArg, report: VerifyReport| print(args, &report);
+    context.for_each(sources, &args.selection, read, print).await
 }
 
-fn print(
-    args: &VerifyArgs,
-    session: &Session,
-    asked: &RepoArg,
-    verdict: &Result<VerifyReport, Error>,
-) -> io::Result<Outcome> {
-    let verdict = match verdict {
-        Ok(verdict) => verdict,
-        Err(error) => {
-            let report = report::error(asked, false, error, session.client.endpoint());
-            anstream::stderr().write_all(report.as_bytes())?;
-            return Ok(Outcome::from(error));
-        }
-    };
+fn print(args: &VerifyArgs, report: &VerifyReport) -> io::Result<ExitStatus> {
     if args.json {
-        json::print(verdict)?;
+        json::print(report)?;
     } else {
         let mut stdout = BufWriter::new(anstream::stdout().lock());
-        render(&mut stdout, verdict)?;
+        write(&mut stdout, report)?;
         stdout.flush()?;
     }
-    Ok(match (verdict.is_complete(), verdict.is_valid()) {
-        (false, _) => Outcome::Failed,
-        (true, false) => Outcome::Negative,
-        (true, true) => Outcome::Fine,
+    Ok(match (report.is_complete(), report.is_valid()) {
+        (false, _) => ExitStatus::Failure,
+        (true, false) => ExitStatus::Negative,
+        (true, true) => ExitStatus::Success,
     })
 }
 
-/// The findings by kind, then what they come to.
-fn render(out: &mut impl Write, verdict: &VerifyReport) -> io::Result<()> {
-    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&verdict.source))?;
-    for kind in kinds(verdict) {
+/// Writes the findings by kind, then a summary.
+fn write(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> {
+    writeln!(out, "{BOLD}{}{BOLD:#}", escape(&report.source))?;
+    for kind in by_kind(report) {
         let label = label(kind[0].severity());
-        for finding in kind.iter().take(MOST_OF_A_KIND) {
+        for finding in kind.iter().take(MAX_FINDINGS_PER_KIND) {
             writeln!(out, "{label}: {}", escape(&finding.to_string()))?;
         }
-        if let more @ 1.. = number(kind).saturating_sub(MOST_OF_A_KIND as u64) {
+        if let more @ 1.. = count(kind).saturating_sub(MAX_FINDINGS_PER_KIND as u64) {
             writeln!(out, "{label}: {} more of that kind; --json lists more", thousands(more))?;
         }
     }
-    conclusion(out, verdict)
+    write_summary(out, report)
 }
 
-/// The findings of each kind, together with how many more there are.
-fn kinds(verdict: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
-    verdict.findings.chunk_by(|a, b| {
+/// Groups the findings by kind. The number of unlisted findings belongs to the kind before it.
+fn by_kind(report: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
+    report.findings.chunk_by(|a, b| {
         matches!(b, Finding::MoreFindings { .. })
             || std::mem::discriminant(a) == std::mem::discriminant(b)
     })
@@ -110,31 +97,31 @@ fn label(severity: Severity) -> String {
     format!("{style}{name}{style:#}")
 }
 
-/// How many findings there are, those among them that are not listed.
-fn number(findings: &[Finding]) -> u64 {
-    let number = |finding: &Finding| match finding {
+/// Counts findings, including those that are not listed.
+fn count(findings: &[Finding]) -> u64 {
+    let count = |finding: &Finding| match finding {
         Finding::MoreFindings { findings } => *findings,
         _ => 1,
     };
-    findings.iter().map(number).sum()
+    findings.iter().map(count).sum()
 }
 
-fn conclusion(out: &mut impl Write, verdict: &VerifyReport) -> io::Result<()> {
+fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> {
     let found = |severity| {
-        let kinds = kinds(verdict).filter(|kind| kind[0].severity() == severity);
-        kinds.map(number).fold(0, u64::saturating_add)
+        let kinds = by_kind(report).filter(|kind| kind[0].severity() == severity);
+        kinds.map(count).fold(0, u64::saturating_add)
     };
-    let (style, word) = match (verdict.is_valid(), verdict.is_complete()) {
+    let (style, word) = match (report.is_valid(), report.is_complete()) {
         (true, _) => (GREEN, "valid"),
         (false, true) => (RED, "not valid"),
         (false, false) => (RED, "not fully checked"),
     };
-    let all = counted(verdict.files as u64, "file");
-    let files = match verdict.valid_files {
-        valid if valid == verdict.files => all,
+    let all = counted(report.files as u64, "file");
+    let files = match report.valid_files {
+        valid if valid == report.files => all,
         valid => format!("{} of {all}", thousands(valid as u64)),
     };
-    let tensors = counted(verdict.tensors, "tensor");
+    let tensors = counted(report.tensors, "tensor");
     let errors = counted(found(Severity::Error), "error");
     let warnings = counted(found(Severity::Warning), "warning");
     writeln!(out, "{style}{word}{style:#}: {files} and {tensors} checked, {errors}, {warnings}")

@@ -65,7 +65,7 @@ fn what_was_read_is_kept_unless_it_is_not_to_be() {
     assert!(cleared.ends_with(&format!(" in 2 files from {place}\n")), "{cleared}");
     assert_eq!(ran(&model).1, requests);
     let off = Ran::of(hf_meta(hub.endpoint()).args(["cache", "info"])).data();
-    assert_eq!(off, "nothing is kept: there is no folder for it\n");
+    assert_eq!(off, "no cache on disk: HF_META_CACHE turns it off, or there is no home folder\n");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn offline_by_flag_and_by_environment() {
     }
     let missing = Ran::of(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
     assert!(
-        missing.stderr.contains("help: `hf download org/none` fetches it"),
+        missing.stderr.contains("help: `hf download org/none` downloads it"),
         "{}",
         missing.stderr
     );

@@ -95,13 +95,13 @@ fn errors_say_what_to_do_next() {
         (&["src"], "error: no safetensors weights in `src`", "write ./src".to_owned()),
         (
             &["a b"],
-            "error: `a b` names nothing that can be read\n  caused by: `a b` is not the name of a repo",
+            "error: `a b` is not a repository, URL or path\n  caused by: `a b` is not the name of a repo",
             "`hf-meta --help`".to_owned(),
         ),
         (
             &["org/x", "--endpoint", "http://127.0.0.1:1", "--retries", "0"],
             "error: failed to fetch",
-            "is that server reachable".to_owned(),
+            "check that this machine can reach the server".to_owned(),
         ),
     ];
     for (args, message, help) in cases {

@@ -127,7 +127,7 @@ fn the_other_sets_of_weights() {
     assert_eq!((choice.code, choice.stdout.as_str()), (1, ""));
     assert!(
         choice.stderr.contains(
-            "help: give one of them, or its folder, to --path: a.safetensors, \\u{202e}b.safetensors"
+            "help: set --path to one of them, or to its folder: a.safetensors, \\u{202e}b.safetensors"
         ),
         "{}",
         choice.stderr

@@ -65,7 +65,7 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
 fn the_page_works_without_scripts() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
-    let server = Server::start(&hub, &["--patience", "60"]);
+    let server = Server::start(&hub, &["--lookup-wait", "60"]);
     browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.open(&format!("{}/", server.address));
     browser.type_text("repo", "EleutherAI/gpt-neox-20b");
@@ -90,7 +90,7 @@ fn the_page_works_without_scripts() {
 fn the_page_on_every_screen() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
-    let server = Server::start(&hub, &["--patience", "60"]);
+    let server = Server::start(&hub, &["--lookup-wait", "60"]);
     let screens = [
         ("light", 1_000, "light"),
         ("dark", 1_000, "dark"),
@@ -124,7 +124,7 @@ fn every_set_of_weights_is_a_link_away() {
     let Some(mut browser) = Browser::start() else { return };
     let several = layouts::repo("org/several", &["a.safetensors", "b.safetensors"]);
     let hub = LocalHub::start([layouts::pipeline("org/pipeline"), several]).unwrap();
-    let server = Server::start(&hub, &["--patience", "60"]);
+    let server = Server::start(&hub, &["--lookup-wait", "60"]);
     for (name, width, scheme) in
         [("light", 1_000, "light"), ("dark", 1_000, "dark"), ("phone", 390, "light")]
     {
@@ -194,7 +194,7 @@ const BRIGHTNESS: &str =
 fn every_badge() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
-    let server = Server::start(&hub, &["--patience", "60"]);
+    let server = Server::start(&hub, &["--lookup-wait", "60"]);
     browser.screen(800, "light");
     browser.show(&gallery(&server.address));
     browser.until(

@@ -110,7 +110,7 @@ fn the_file_of_settings_is_complete() {
 async fn a_request_is_made_again_as_often_as_is_asked_for() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     hub.inject(|_, _| Some(Fault::Status(500, Vec::new())));
-    let server = Server::start(&hub, &["--retries", "0", "--patience", "60"]);
+    let server = Server::start(&hub, &["--retries", "0", "--lookup-wait", "60"]);
     assert!(text(format!("{}/badge/org/model.svg", server.address)).await.contains("unavailable"));
     assert!(hub.log().len() <= 2, "one request for each of the two names that weights have");
 }
@@ -122,7 +122,7 @@ fn what_is_wrong_with_the_settings() {
         &["--listen", "nowhere"][..],
         &["--cache", "ftp://x"],
         &["--trusted-proxy", "x"],
-        &["--fresh", "-1"],
+        &["--ttl", "-1"],
         &["--endpoint", "x"],
     ] {
         let output = command(&hub).arg("serve").args(args).stderr(Stdio::piped()).output().unwrap();

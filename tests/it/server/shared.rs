@@ -95,9 +95,9 @@ fn reads(hub: &LocalHub) -> usize {
 async fn a_thousand_readers_of_two_servers_are_one_look_at_the_hub() {
     let Some(store) = Store::start() else { return };
     let hub = support::fixtures_hub();
-    let args = ["--cache", &store.address(), "--requests-per-minute", "0", "--patience", "60"];
+    let args = ["--cache", &store.address(), "--requests-per-minute", "0", "--lookup-wait", "60"];
     // However busy the machine is.
-    let args = [&args[..], &["--cache-patience", "60"]].concat();
+    let args = [&args[..], &["--cache-timeout", "60"]].concat();
     let servers = [Server::start(&hub, &args), Server::start(&hub, &args)];
     let http = http();
     let asks = (0..1_000).map(|n| {
@@ -140,8 +140,8 @@ async fn no_request_fails_while_the_store_is_gone() {
     let Some(mut store) = Store::start() else { return };
     let hub = LocalHub::start((0..3_000).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     let address = store.address();
-    let limits = ["--requests-per-minute", "0", "--looks-per-minute", "0"];
-    let args = [&["--cache", &address, "--patience", "60"][..], &limits].concat();
+    let limits = ["--requests-per-minute", "0", "--lookups-per-minute", "0"];
+    let args = [&["--cache", &address, "--lookup-wait", "60"][..], &limits].concat();
     let server = Server::start(&hub, &args);
     let (answered, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let readers = (0..8).map(|reader| {

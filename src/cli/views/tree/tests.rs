@@ -15,9 +15,9 @@ fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
     Tree::from_headers([&SafetensorsFileHeader::from_json(json.as_bytes()).unwrap()])
 }
 
-fn drawn(tree: &Tree, screen: Option<Screen>) -> Vec<String> {
+fn drawn(tree: &Tree, terminal: Option<TerminalSize>) -> Vec<String> {
     let mut out = Vec::new();
-    draw(&mut out, tree, screen).unwrap();
+    write_tree(&mut out, tree, terminal).unwrap();
     String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -83,49 +83,40 @@ fn a_model_of_91_991_tensors_fits_on_a_screen() {
     assert!(whole.len() < 70, "{} lines", whole.len());
     assert!(whole.iter().any(|line| line.contains("experts.[0-255]  ")), "{whole:#?}");
     for (width, height) in [(80, 24), (120, 50)] {
-        let screen = drawn(&tree, Some(Screen { width, height }));
+        let screen = drawn(&tree, Some(TerminalSize { width, height }));
         assert!(screen.len() + 4 <= height, "{screen:#?}");
         assert!(screen.iter().all(|line| line.chars().count() <= width), "{screen:#?}");
     }
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
-    let screen = Some(Screen { width: 80, height: 14 });
+fn a_note_tells_that_rows_are_missing() {
+    let screen = Some(TerminalSize { width: 80, height: 14 });
     let shapes: Vec<_> = (1..100_u64).map(|length| [length]).collect();
     let tensors = || shapes.iter().map(|shape| (format!("t{}", shape[0]), &shape[..]));
     let lines = drawn(&tree(tensors()), screen);
     assert_eq!(lines.len(), 1 + 6 + 2);
     assert!(lines[1].starts_with("t94 ") && lines[6].starts_with("t99 "), "{lines:#?}");
-    assert!(lines[8].contains("93 more modules"), "{lines:#?}");
+    assert!(lines[8].contains("not shown: 93 more modules;"), "{lines:#?}");
     assert_eq!(drawn(&tree(tensors()), None).len(), 1 + 99 + 1);
     let nested = tensors().map(|(name, shape)| (format!("m.{name}"), shape));
     let lines = drawn(&tree(nested), screen);
     assert!(lines[1].starts_with("m … "), "{lines:#?}");
-    assert!(lines[3].contains("does not fit"), "{lines:#?}");
+    assert!(lines[3].contains("not shown: the content of modules with …;"), "{lines:#?}");
 }
 
 #[test]
-fn bars() {
+fn a_bar_is_exact_to_an_eighth_of_a_character() {
     let cases = [
-        (0, 8, "          "),
+        (0, 8, ""),
         (8, 8, "██████████"),
-        (1, 2, "█████     "),
-        (1, u64::MAX, "▏         "),
+        (1, 2, "█████"),
+        (1, u64::MAX, "▏"),
         (u64::MAX, u64::MAX, "██████████"),
-        (3, 16, "█▉        "),
-        (0, 0, "          "),
+        (3, 16, "█▉"),
+        (0, 0, ""),
     ];
     for (part, whole, shown) in cases {
         assert_eq!(bar(part, whole), shown, "{part} of {whole}");
-    }
-}
-
-#[test]
-fn text_is_cut_where_the_screen_ends() {
-    for (most, shown) in [(15, "BF16 [768, 768]"), (6, "BF16 …"), (0, "…")] {
-        let mut text = "BF16 [768, 768]".to_owned();
-        cut(&mut text, most);
-        assert_eq!(text, shown);
     }
 }

@@ -1,0 +1,127 @@
+//! The path that every subcommand takes: read its sources, print the results in order, report the
+//! errors, and combine the exit codes.
+
+use std::future::Future;
+use std::io::{self, Write};
+
+use futures::stream::{self, StreamExt};
+use hf_meta::report::Finding;
+use hf_meta::{Client, Error, Model};
+
+use super::error_report::{self, ErrorReport};
+use super::exit::ExitStatus;
+use super::progress::ProgressBars;
+use super::repo_arg::RepoArg;
+
+/// The number of sources that are read concurrently. Each of them reads many shards concurrently.
+const MAX_CONCURRENT_SOURCES: usize = 4;
+
+/// The options that select a revision and a part of each repository.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct SelectionArgs {
+    /// Branch, tag, ref or commit to read [default: main]
+    #[arg(long, short, value_name = "REVISION")]
+    revision: Option<String>,
+
+    /// File to read, or folder to search, inside each repository
+    #[arg(long, short, value_name = "PATH")]
+    path: Option<String>,
+
+    /// Read each header in one request instead of two, at the cost of some extra bytes
+    #[arg(long)]
+    prefetch: bool,
+}
+
+/// The client and the progress bars of a subcommand.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) bars: ProgressBars,
+}
+
+impl Context {
+    /// Reads all sources concurrently and prints each result, in the order of the sources.
+    ///
+    /// A source that cannot be read is reported on stderr, and the others are still read. Returns the
+    /// most severe exit status.
+    pub(crate) async fn for_each<T, Reading>(
+        &self,
+        sources: &[String],
+        selection: &SelectionArgs,
+        read: impl Fn(Model) -> Reading + Copy + Send + 'static,
+        mut print: impl FnMut(&RepoArg, T) -> io::Result<ExitStatus>,
+    ) -> io::Result<ExitStatus>
+    where
+        T: Send + 'static,
+        Reading: Future<Output = Result<T, Error>> + Send,
+    {
+        let reads = sources.iter().map(|source| {
+            let source = RepoArg::new(source, self.client.endpoint());
+            let result = self.read(&source, selection, read);
+            async move { (source, result.await) }
+        });
+        let mut reads = stream::iter(reads).buffered(MAX_CONCURRENT_SOURCES);
+        let mut status = ExitStatus::Success;
+        while let Some((source, result)) = reads.next().await {
+            let printed = self.bars.suspend(|| match result? {
+                Ok(value) => print(&source, value),
+                Err(error) => self.report(&source, sources.len() > 1, &error),
+            });
+            status = status.max(printed?);
+        }
+        Ok(status)
+    }
+
+    /// Reads one source in a task of its own, with a progress bar. The outer error is a panic of the task.
+    ///
+    /// Without the task, a paused reader of stdout would also pause the reading of responses, and their
+    /// deadlines would pass.
+    fn read<T, Reading, Read>(
+        &self,
+        source: &RepoArg,
+        selection: &SelectionArgs,
+        read: Read,
+    ) -> impl Future<Output = io::Result<Result<T, Error>>> + use<T, Reading, Read>
+    where
+        T: Send + 'static,
+        Read: FnOnce(Model) -> Reading + Send + 'static,
+        Reading: Future<Output = Result<T, Error>> + Send,
+    {
+        let (bar, model) = (self.bars.add(&source.shown), self.model(source, selection));
+        async move {
+            let task = async move {
+                let progress_bar = bar.clone();
+                let on_progress = move |progress| progress_bar.update(progress);
+                let result = async { read(model?.on_progress(on_progress)).await }.await;
+                bar.finish();
+                result
+            };
+            tokio::spawn(task).await.map_err(io::Error::other)
+        }
+    }
+
+    fn model(&self, source: &RepoArg, selection: &SelectionArgs) -> Result<Model, Error> {
+        let mut model = self.client.source(source.source.clone()?).prefetch(selection.prefetch);
+        if let Some(revision) = &selection.revision {
+            model = model.revision(revision);
+        }
+        if let Some(path) = &selection.path {
+            model = model.path(path);
+        }
+        Ok(model)
+    }
+
+    fn report(
+        &self,
+        source: &RepoArg,
+        is_one_of_many: bool,
+        error: &Error,
+    ) -> io::Result<ExitStatus> {
+        ErrorReport::for_source(source, is_one_of_many, error, self.client.endpoint()).print()?;
+        Ok(ExitStatus::from(error))
+    }
+}
+
+/// Prints the findings of a source as warnings.
+pub(crate) fn warn(source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
+    anstream::stderr().write_all(error_report::warnings(source, findings).as_bytes())
+}

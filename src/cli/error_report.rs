@@ -1,0 +1,90 @@
+//! Errors and findings as text for people: `error: what failed`, `caused by: why`, `help: what to do
+//! next`.
+
+use std::error::Error as StdError;
+use std::io::{self, Write};
+
+use hf_meta::report::Finding;
+use hf_meta::report::text::escape;
+use hf_meta::{Endpoint, Error};
+
+use super::exit::CommandError;
+use super::hints;
+use super::repo_arg::RepoArg;
+use super::style::{BOLD, RED, YELLOW};
+
+/// The most findings that are printed; the JSON has all of them.
+const MAX_FINDINGS: usize = 5;
+
+/// An error with its causes, and hints at what to do next.
+pub(crate) struct ErrorReport {
+    message: String,
+    causes: Vec<String>,
+    hints: Vec<String>,
+}
+
+impl ErrorReport {
+    /// The report of an error about one source. It names the source if it is one of many.
+    pub(crate) fn for_source(
+        source: &RepoArg,
+        is_one_of_many: bool,
+        error: &Error,
+        endpoint: &Endpoint,
+    ) -> Self {
+        let hints = hints::for_source(source, error, endpoint);
+        let (mut message, mut causes) = (error.to_string(), causes(error));
+        if source.source.is_err() {
+            causes.insert(0, message);
+            message = format!("`{}` is not a repository, URL or path", source.shown);
+        } else if is_one_of_many {
+            message = format!("{}: {message}", source.shown);
+        }
+        Self { message, causes, hints }
+    }
+
+    /// The report of an error that is not about a source.
+    pub(crate) fn for_command(error: &CommandError) -> Self {
+        let hint = match error {
+            CommandError::Client(error) => hints::for_client(error),
+            CommandError::Io(_) => None,
+        };
+        Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
+    }
+
+    /// Prints the report to stderr.
+    pub(crate) fn print(&self) -> io::Result<()> {
+        let mut stderr = anstream::stderr().lock();
+        writeln!(stderr, "{RED}error{RED:#}: {}", escape(&self.message))?;
+        for cause in &self.causes {
+            writeln!(stderr, "  caused by: {}", escape(cause))?;
+        }
+        for hint in &self.hints {
+            writeln!(stderr, "  {BOLD}help{BOLD:#}: {}", escape(hint))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the first cause and the root cause. Those between them are layers of the HTTP library.
+fn causes(error: &dyn StdError) -> Vec<String> {
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        causes.truncate(1);
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    causes
+}
+
+/// Formats the findings of a source as warnings.
+pub(crate) fn warnings(source: &RepoArg, findings: &[Finding]) -> String {
+    let source = escape(&source.shown);
+    let warning = |text: &str| format!("{YELLOW}warning{YELLOW:#}: {source}: {text}\n");
+    let listed = findings.iter().take(MAX_FINDINGS);
+    let mut text: String = listed.map(|finding| warning(&escape(&finding.to_string()))).collect();
+    if let more @ 1.. = findings.len().saturating_sub(MAX_FINDINGS) {
+        text += &warning(&format!("{more} more; --json lists them all"));
+    }
+    text
+}

@@ -1,0 +1,148 @@
+//! Hints at what to do about an error, printed after `help:`.
+
+use std::path::Path;
+
+use hf_meta::formats::safetensors::{DetectedFormat, HeaderError};
+use hf_meta::{
+    Endpoint, Error, HttpError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
+};
+
+use super::repo_arg::RepoArg;
+
+/// The most sets of weights that a hint lists.
+const MAX_SETS: usize = 20;
+
+/// Returns the hints for an error of a client that cannot be set up.
+pub(crate) fn for_client(error: &Error) -> Option<String> {
+    let hint = match error {
+        Error::Endpoint { .. } => {
+            "set --endpoint or HF_ENDPOINT to a URL such as https://huggingface.co"
+        }
+        Error::MalformedToken => "set --token or HF_TOKEN to the token alone, hf_…",
+        Error::NoCache => "set HF_HUB_CACHE or HF_HOME to the folder of the cache",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+/// Returns the hints for an error about a source.
+pub(crate) fn for_source(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Vec<String> {
+    let hint = for_error(source, error, endpoint);
+    hint.into_iter().chain(local_path(source, error)).collect()
+}
+
+fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<String> {
+    Some(match error {
+        Error::Source(_) if source.source.is_err() => {
+            "`hf-meta --help` describes what can be given".to_owned()
+        }
+        Error::RepoNotFound { .. } => "check the spelling; if the repository is private, set \
+             --token or HF_TOKEN to a token that can read it"
+            .to_owned(),
+        Error::RevisionNotFound { repo, .. } => {
+            format!("its branches and tags are listed at {endpoint}/{repo}/tree/main")
+        }
+        Error::Gated { repo, .. } => format!(
+            "accept its conditions at {endpoint}/{repo}, then set --token or HF_TOKEN to a token \
+             of that account"
+        ),
+        Error::RejectedToken { .. } => format!("create a new token at {endpoint}/settings/tokens"),
+        Error::NotCached { repo, .. } => download(repo),
+        Error::NoSafetensors { instead, .. } if !instead.is_empty() => {
+            other_format(source, endpoint)?
+        }
+        Error::NoSafetensors { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
+            file_list(source, cause.is::<SnapshotError>(), endpoint)?
+        }
+        Error::SeveralSets { sets, .. } => weight_sets(source, sets),
+        Error::Listing { .. } => "set --path to the file or the folder".to_owned(),
+        Error::Header { source: cause, .. } if is_git_lfs_pointer(cause) => {
+            "the content is stored elsewhere; in a clone, run `git lfs pull`".to_owned()
+        }
+        error if error.is_malformed() => {
+            "the files are invalid; report it to their author".to_owned()
+        }
+        error => return for_request(error),
+    })
+}
+
+/// Returns the hint for an error of the network or the server.
+fn for_request(error: &Error) -> Option<String> {
+    let hint = match error {
+        Error::Refused { source, .. } if source.status == 429 => {
+            "requests with a token have a higher rate limit: set --token or HF_TOKEN"
+        }
+        Error::Refused { .. } | Error::Changed { .. } | Error::OtherCommit { .. } => {
+            "try again later"
+        }
+        Error::Fetch { source, .. } => match &**source {
+            HttpError::Transport { kind: TransportKind::Connect, .. } => {
+                "check that this machine can reach the server; https_proxy sets a proxy, and \
+                 --endpoint or HF_ENDPOINT another Hub"
+            }
+            HttpError::Transport { kind: TransportKind::Certificate, .. } => {
+                "the certificates of the system are used; SSL_CERT_FILE sets others"
+            }
+            HttpError::Transport { .. } | HttpError::RateLimited { .. } => "try again later",
+            _ => return None,
+        },
+        Error::DeadlineExceeded { .. } => "set --timeout to more seconds",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+/// Points to the list of files of a repository. Other servers have none.
+fn file_list(source: &RepoArg, is_offline: bool, endpoint: &Endpoint) -> Option<String> {
+    match &source.source {
+        Ok(Source::Repo { repo, .. }) if is_offline => Some(download(repo)),
+        _ => {
+            let page = source.page(endpoint)?;
+            Some(format!("its files are listed at {page}; set --path to one of them"))
+        }
+    }
+}
+
+/// Points to converted weights. A bot of the Hub offers conversions as pull requests.
+fn other_format(source: &RepoArg, endpoint: &Endpoint) -> Option<String> {
+    let Ok(Source::Repo { repo, .. }) = &source.source else { return None };
+    Some(format!(
+        "only safetensors is supported; look for a conversion at {endpoint}/{repo}/discussions \
+         and read it with --revision refs/pr/N"
+    ))
+}
+
+/// Explains how to get files that are not on this machine.
+fn download(repo: &RepoId) -> String {
+    format!(
+        "`hf download {repo}` downloads it; to read it from the Hub, leave out --offline and unset \
+         HF_HUB_OFFLINE"
+    )
+}
+
+/// Lists the sets of weights to choose from.
+fn weight_sets(source: &RepoArg, sets: &[WeightSet]) -> String {
+    let paths = sets.iter().take(MAX_SETS).map(|set| set.path.as_str());
+    let listed = paths.collect::<Vec<_>>().join(", ");
+    let more = match sets.len().saturating_sub(MAX_SETS) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let instruction = match &source.source {
+        Ok(Source::Local(_)) => "name one of them, or its folder",
+        _ => "set --path to one of them, or to its folder",
+    };
+    format!("{instruction}: {listed}{more}")
+}
+
+/// Points to a local file of the same name: a bare name is always a repository.
+fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
+    let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
+    let is_repo = matches!(source.source, Ok(Source::Repo { .. }));
+    (is_missing && is_repo && Path::new(&source.shown).exists())
+        .then(|| format!("to read the local file or folder of that name, write ./{}", source.shown))
+}
+
+fn is_git_lfs_pointer(error: &HeaderError) -> bool {
+    matches!(error, HeaderError::NotSafetensors { impostor: DetectedFormat::GitLfsPointer })
+}

@@ -1,0 +1,140 @@
+//! The call without a subcommand: inspects each source and prints one view of it.
+
+use std::io::{self, BufWriter, Write};
+
+use clap::builder::NonEmptyStringValueParser;
+use hf_meta::{CountReport, Model, SafetensorsParseFromRepo};
+
+use super::context::{Context, SelectionArgs, warn};
+use super::exit::ExitStatus;
+use super::json;
+use super::repo_arg::RepoArg;
+use super::views::tree::TerminalSize;
+use super::views::{explain, metadata, parameters, tensors, tree};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct InspectArgs {
+    /// Repositories on the Hub, URLs, or local files and folders
+    ///
+    /// A repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
+    /// `hf://org/name@revision/path`), the URL of its page on huggingface.co, the URL of a
+    /// `.safetensors` file or an index on any server, a local file, or a local folder written with a
+    /// slash (`./folder`).
+    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
+    repos: Vec<String>,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    /// Also list the other sets of weights in each repository (one more request)
+    #[arg(long)]
+    sets: bool,
+
+    #[command(flatten)]
+    view: ViewArgs,
+
+    /// List only tensors whose names match the pattern (`*`, `?`, `[abc]`)
+    #[arg(long, short, value_name = "GLOB", requires = "tensors", value_parser = glob::Pattern::new)]
+    filter: Option<glob::Pattern>,
+
+    /// Leave `header`, `index` and `headers` out of the JSON
+    #[arg(long, requires = "json")]
+    summary: bool,
+}
+
+/// The view to print: the parameters per dtype if no other is selected.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(multiple = false)]
+#[expect(clippy::struct_excessive_bools, reason = "flags that exclude each other")]
+struct ViewArgs {
+    /// Print JSON in the form of huggingface.js, one line per repository
+    #[arg(long, short)]
+    json: bool,
+
+    /// List every tensor: name, dtype, shape, bytes, shard
+    #[arg(long, short)]
+    tensors: bool,
+
+    /// Draw the modules as a tree, with identical modules in one row and elements as stored
+    #[arg(long)]
+    tree: bool,
+
+    /// Explain how the parameters were counted: tensors unpacked, not counted, or buffers
+    #[arg(long, short = 'x')]
+    explain: bool,
+
+    /// Print the metadata of the files, such as title and author by ModelSpec
+    #[arg(long, short)]
+    metadata: bool,
+}
+
+/// The result for one source, as far as the view needs it.
+enum Inspected {
+    /// Counts only, for which no header is kept in memory.
+    Counts(Box<CountReport>),
+    /// All headers.
+    Headers(Box<SafetensorsParseFromRepo>),
+}
+
+impl InspectArgs {
+    /// Returns whether the view shows only counts, and so needs no headers.
+    fn needs_counts_only(&self) -> bool {
+        let ViewArgs { json, tensors, tree, metadata, .. } = self.view;
+        !(tensors || tree || metadata || json && !self.summary)
+    }
+}
+
+pub(crate) async fn run(args: &InspectArgs, context: &Context) -> io::Result<ExitStatus> {
+    let (needs_counts_only, lists_sets) = (args.needs_counts_only(), args.sets);
+    let read = move |model: Model| async move {
+        let model = model.other_sets(lists_sets);
+        Ok(if needs_counts_only {
+            Inspected::Counts(Box::new(model.count().await?))
+        } else {
+            Inspected::Headers(Box::new(model.parse_safetensors_metadata().await?))
+        })
+    };
+    let print = |source: &RepoArg, inspected: Inspected| {
+        let findings = match &inspected {
+            Inspected::Counts(report) => {
+                print_counts(args.view, report)?;
+                &report.findings
+            }
+            Inspected::Headers(parsed) => {
+                print_headers(args, parsed)?;
+                &parsed.report().findings
+            }
+        };
+        warn(source, findings)?;
+        Ok(ExitStatus::Success)
+    };
+    context.for_each(&args.repos, &args.selection, read, print).await
+}
+
+fn print_counts(view: ViewArgs, report: &CountReport) -> io::Result<()> {
+    if view.json {
+        return json::print(report);
+    }
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    if view.explain {
+        explain::write(&mut stdout, report)?;
+    } else {
+        parameters::write(&mut stdout, report)?;
+    }
+    stdout.flush()
+}
+
+fn print_headers(args: &InspectArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
+    if args.view.json {
+        return json::print(parsed);
+    }
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    if args.view.tree {
+        tree::write(&mut stdout, parsed, TerminalSize::from_stdout())?;
+    } else if args.view.tensors {
+        tensors::write(&mut stdout, parsed, args.filter.as_ref())?;
+    } else {
+        metadata::write(&mut stdout, parsed)?;
+    }
+    stdout.flush()
+}

@@ -1,0 +1,73 @@
+//! `--explain`: how the parameters were counted.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use hf_meta::CountReport;
+use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, TensorGroup};
+use hf_meta::report::text::{escape, size_of_model, thousands};
+
+use super::heading;
+use crate::cli::table::Table;
+
+/// One group of tensors that were counted in the same way, or the total.
+struct ExplainRow<'a> {
+    dtype: &'a str,
+    count: &'a DtypeCount,
+    counted: String,
+}
+
+/// Writes the groups of tensors, the most parameters first, and the rules that apply.
+pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+    let breakdown = &report.breakdown;
+    heading(out, &report.source)?;
+    let mut groups: Vec<_> = breakdown.groups.iter().collect();
+    groups.sort_by_key(|group| Reverse(group.count.parameters));
+    let total = || ExplainRow {
+        dtype: "total",
+        count: report.parameter_count.totals(),
+        counted: rules(breakdown),
+    };
+    let table = Table::new()
+        .text("dtype", |row: &ExplainRow<'_>| escape(row.dtype))
+        .number("tensors", |row| thousands(row.count.tensors))
+        .number("elements", |row| thousands(row.count.elements))
+        .number("parameters", |row| thousands(row.count.parameters))
+        .text("counted", |row| row.counted.clone());
+    table.write(out, || groups.iter().map(|group| group_row(group)).chain([total()]))?;
+    if let Some(moe) = &breakdown.moe {
+        writeln!(out, "{}", active_parameters(moe))?;
+        writeln!(out, "{}", formula(moe))?;
+    }
+    writeln!(out)
+}
+
+fn group_row(group: &TensorGroup) -> ExplainRow<'_> {
+    let buffer = group.buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
+    let counted = format!("{}{buffer}", group.reason);
+    ExplainRow { dtype: group.dtype.as_str(), count: &group.count, counted }
+}
+
+fn rules(breakdown: &CountBreakdown) -> String {
+    let method = breakdown.method.as_deref();
+    let method = method.map_or_else(String::new, |method| format!(", for {}", escape(method)));
+    format!("by the rules of {}{method}", breakdown.rules)
+}
+
+/// Formats the parameters of a mixture of experts that are active per token, with the short form that
+/// model names use.
+pub(super) fn active_parameters(moe: &MixtureOfExperts) -> String {
+    let (active, total) = (moe.active(), moe.total());
+    let name = format!("{}-A{}", size_of_model(total), size_of_model(active));
+    format!("{name}: {} parameters are active per token", thousands(active))
+}
+
+fn formula(moe: &MixtureOfExperts) -> String {
+    let [always, active, expert] = [moe.always_active, moe.active(), moe.per_expert].map(thousands);
+    let (used, experts) = (moe.experts_per_token, moe.experts);
+    let draft = match moe.draft {
+        0 => String::new(),
+        draft => format!("; {} only draft tokens ahead", thousands(draft)),
+    };
+    format!("{active} = {always} always + {used} of {experts} experts × {expert}{draft}")
+}

@@ -1,0 +1,88 @@
+//! The default view: parameters per dtype, files, commit and requests.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use hf_meta::count::DtypeCount;
+use hf_meta::report::text::{bytes, counted, escape, share, thousands};
+use hf_meta::{CountReport, ParameterCount, RepoPath, WeightSet};
+
+use super::{explain, heading};
+use crate::cli::style::DIM;
+use crate::cli::table::Table;
+
+/// The most other sets of weights that are listed; the JSON has all of them.
+const MAX_SETS: usize = 20;
+
+/// Writes the parameters per dtype, and the figures of the whole checkpoint.
+pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+    heading(out, &report.source)?;
+    dtype_table(out, &report.parameter_count)?;
+    if let Some(moe) = &report.breakdown.moe {
+        writeln!(out, "{}", explain::active_parameters(moe))?;
+    }
+    writeln!(out, "{}", files_and_tensors(report))?;
+    other_sets(out, report)?;
+    writeln!(out, "{DIM}{}{DIM:#}\n", fetch_stats(report))
+}
+
+/// Writes a row per dtype, the most parameters first, and a total. Elements have a column if they
+/// differ from the parameters, as they do in a quantized model.
+fn dtype_table(out: &mut impl Write, count: &ParameterCount) -> io::Result<()> {
+    let total = count.totals();
+    let is_packed = count.rows().any(|(_, row)| row.parameters != row.elements);
+    let mut rows: Vec<_> = count.rows().map(|(dtype, row)| (dtype.as_str(), row)).collect();
+    rows.sort_by_key(|(_, row)| Reverse(row.parameters));
+    if rows.len() != 1 {
+        rows.push(("total", total));
+    }
+    let table = Table::new()
+        .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
+        .number("parameters", |(_, row)| thousands(row.parameters))
+        .number("elements", |(_, row)| thousands(row.elements))
+        .shown_if(is_packed)
+        .number("bytes", |(_, row)| bytes(row.bytes))
+        .number("share", |(_, row)| share(row.parameters, total.parameters));
+    table.write(out, || rows.iter().copied())
+}
+
+/// Formats the number of files and tensors, and the commit.
+pub(super) fn files_and_tensors(report: &CountReport) -> String {
+    let totals = report.parameter_count.totals();
+    let noun = if report.sharded { "shard" } else { "file" };
+    let files = counted(report.files() as u64, noun);
+    let scalars = match totals.scalars {
+        0 => String::new(),
+        scalars => format!(" ({} not counted)", counted(scalars, "scalar")),
+    };
+    let commit = report.commit.as_ref();
+    let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
+    format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
+}
+
+/// Writes the path that was read and the other sets of weights in the repository.
+fn other_sets(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+    let Some(sets) = &report.other_sets else { return Ok(()) };
+    let others = if sets.is_empty() { "no other weights" } else { "other weights, not counted:" };
+    let path = report.filepaths.first().map_or("", RepoPath::as_str);
+    writeln!(out, "read from {}; {others}", escape(path))?;
+    let table = Table::new()
+        .text("", |set: &&WeightSet| format!("  {}", escape(set.path.as_str())))
+        .number("", |set| bytes(set.bytes));
+    table.write(out, || sets.iter().take(MAX_SETS))?;
+    match sets.len().saturating_sub(MAX_SETS) {
+        0 => Ok(()),
+        more => writeln!(out, "  {more} more; --json lists them all"),
+    }
+}
+
+/// Formats the requests, bytes and seconds that were needed.
+fn fetch_stats(report: &CountReport) -> String {
+    let stats = report.fetch;
+    let read = format!("{} read of {}", bytes(stats.bytes_read), bytes(stats.bytes_total));
+    let seconds = stats.elapsed.as_secs_f64();
+    match stats.requests {
+        0 => format!("{read}, {seconds:.2} s"),
+        requests => format!("{}, {read}, {seconds:.2} s", counted(requests, "request")),
+    }
+}
