@@ -61,5 +61,5 @@ fn refused(
 /// Recognizes the format of a body that a server sent instead of a range, by its first bytes.
 fn other_format(start: &[u8]) -> Option<HeaderError> {
     let length = HeaderLength::from_prefix(start, u64::MAX, HeaderLength::DEFAULT_LIMIT);
-    length.err().filter(|error| matches!(error, HeaderError::NotSafetensors { .. }))
+    length.err().filter(|error| matches!(error, HeaderError::WrongFormat { .. }))
 }

@@ -144,5 +144,5 @@ fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
 }
 
 fn is_git_lfs_pointer(error: &HeaderError) -> bool {
-    matches!(error, HeaderError::NotSafetensors { impostor: DetectedFormat::GitLfsPointer })
+    matches!(error, HeaderError::WrongFormat { detected: DetectedFormat::GitLfsPointer, .. })
 }

@@ -11,7 +11,7 @@ use super::waiting::WaitingTensors;
 use super::{
     Buffer, Configs, CountBreakdown, CountedAs, DtypeCount, ParameterCount, RuleSet, TensorGroup,
 };
-use crate::formats::{Dtype, TensorInfo, clip};
+use crate::formats::{Dtype, TensorInfo, TensorTable, clip};
 
 /// Counts the parameters of a set of weights, tensor by tensor.
 ///
@@ -93,12 +93,21 @@ impl Counter {
     /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
     pub fn add_all<'a>(
         &mut self,
-        tensors: impl Iterator<Item = (&'a str, TensorInfo)>,
+        tensors: impl IntoIterator<Item = (&'a str, TensorInfo)>,
     ) -> Result<(), CountOverflow> {
         for (name, tensor) in tensors {
             self.add(name, &tensor)?;
         }
         Ok(())
+    }
+
+    /// Adds the tensors of one file.
+    ///
+    /// # Errors
+    ///
+    /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
+    pub fn add_table(&mut self, tensors: &TensorTable) -> Result<(), CountOverflow> {
+        tensors.try_for_each(|name, tensor| self.add(name, tensor))
     }
 
     /// Returns whether `config.json` could change the result. It stays `true` when the configuration has

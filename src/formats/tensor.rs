@@ -8,8 +8,7 @@ use serde::de::{
     Visitor,
 };
 
-use super::safetensors::HeaderError;
-use super::{Dtype, clip};
+use super::{Dtype, HeaderError, clip};
 
 /// What a header says of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -89,7 +89,7 @@ impl Reader {
         let wrong = |source| Error::Index { file: self.backend.file_name(&path), source };
         let asks = self.plan.shards_without_index(shards).map_err(wrong)?;
         let headers = self.read_all(&path, asks, |shard, first| self.header(shard, first)).await?;
-        let index = SafetensorsIndexJson::of_shards(&headers).map_err(wrong)?;
+        let index = SafetensorsIndexJson::from_headers(&headers).map_err(wrong)?;
         self.sum(path, index, headers).await
     }
 

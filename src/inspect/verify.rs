@@ -112,7 +112,7 @@ impl Reader {
         let names: Vec<_> = asks.iter().map(|(shard, _)| shard.clone()).collect();
         let read = |shard, first| self.header(shard, first).map(Ok);
         let mut survey = Survey::of(self.read_all(path, asks, read).await?);
-        if let Err(reason) = SafetensorsIndexJson::of_shards(&survey.headers) {
+        if let Err(reason) = SafetensorsIndexJson::from_headers(&survey.headers) {
             survey.findings.push(Finding::MalformedIndex { file: clip(path.as_str()), reason });
         }
         survey.findings.extend(numbering::check(&names));

@@ -37,7 +37,7 @@ pub fn check(index: &SafetensorsIndexJson, headers: &Headers) -> Result<Vec<Find
 #[must_use]
 pub fn survey(index: &SafetensorsIndexJson, headers: &Headers) -> Vec<Finding> {
     let mut count = ParameterCount::default();
-    let sum = headers.iter().try_for_each(|(_, header)| count.merge(header.parameter_count()));
+    let sum = headers.iter().try_for_each(|(_, header)| count.merge(&header.parameter_count()));
     let places = Places::of(headers);
     let mut findings: Vec<_> =
         sum.is_none().then_some(Finding::CountOverflow).into_iter().collect();
@@ -154,7 +154,7 @@ impl<'a> Places<'a> {
 fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, &RepoPath)> {
     headers
         .iter()
-        .flat_map(|(path, header)| header.tensors().map(move |(tensor, _)| (tensor, path)))
+        .flat_map(|(path, header)| header.tensors().names().map(move |tensor| (tensor, path)))
 }
 
 fn check_place(index: &SafetensorsIndexJson, tensor: &str, path: &RepoPath) -> Option<Finding> {
@@ -188,7 +188,7 @@ mod tests {
         let headers = [(path("a.safetensors"), header(a)), (path("b.safetensors"), header(b))];
         let mut count = ParameterCount::default();
         for (_, header) in &headers {
-            count.merge(header.parameter_count()).unwrap();
+            count.merge(&header.parameter_count()).unwrap();
         }
         let mut findings = check(&index, &headers)?;
         findings.extend(check_count(&count, index.declared_total()));
@@ -232,7 +232,7 @@ mod tests {
         let json = br#"{"w":{"dtype":"NEW3","shape":[2],"data_offsets":[0,1]}}"#;
         let header = SafetensorsFileHeader::from_json(json).unwrap();
         let unknown = Finding::UnknownDtype { dtype: "NEW3".to_owned(), tensors: 1 };
-        assert_eq!(check_count(header.parameter_count(), Some(2)), [unknown]);
+        assert_eq!(check_count(&header.parameter_count(), Some(2)), [unknown]);
     }
 
     #[test]

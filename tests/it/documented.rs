@@ -43,7 +43,7 @@ async fn gpt2_as_the_documentation_shows_it() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "gpt2").await.unwrap();
     let SafetensorsParseFromRepo::Single(file) = &parsed else { panic!("gpt2 is one file") };
-    let tensor = file.header.tensor("h.10.ln_1.weight").unwrap();
+    let tensor = file.header.tensors().get("h.10.ln_1.weight").unwrap();
     assert_eq!((tensor.dtype.as_str(), &*tensor.shape), ("F32", &[768][..]));
     assert_eq!(tensor.data_offsets, (223_154_176, 223_157_248));
     assert_eq!((file.header.length(), file.header.file_size()), (14_283, 548_105_171));
@@ -59,7 +59,7 @@ async fn bloom_as_the_documentation_shows_it() {
     assert_eq!(shards.index.total_size(), Some(352_494_542_848));
     let (path, header) = &shards.headers[11];
     assert_eq!(path.as_str(), "model_00012-of-00072.safetensors");
-    let tensor = header.tensor("h.10.input_layernorm.weight").unwrap();
+    let tensor = header.tensors().get("h.10.input_layernorm.weight").unwrap();
     assert_eq!((tensor.dtype.as_str(), &*tensor.shape), ("BF16", &[14_336][..]));
     assert_eq!(tensor.data_offsets, (3_288_649_728, 3_288_678_400));
 }

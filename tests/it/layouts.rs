@@ -215,7 +215,7 @@ async fn shards_without_an_index_have_one_made_of_their_headers() {
     assert_eq!(json["sharded"], true);
     assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), COMMIT);
     let (_, header) = parsed.files().next().unwrap();
-    assert_eq!(header.tensors().next().unwrap().0, shards[0]);
+    assert_eq!(header.tensors().iter().next().unwrap().0, shards[0]);
     let one = support::client(&hub).model("org/m").path(shards[0]);
     assert!(
         !one.parse_safetensors_metadata().await.unwrap().report().sharded,

@@ -21,7 +21,7 @@ pub(crate) fn write(
     let matches = |name: &str| filter.is_none_or(|filter| filter.matches(name));
     let rows = || {
         files.iter().flat_map(move |(path, header)| {
-            let tensors = header.tensors().filter(move |(name, _)| matches(name));
+            let tensors = header.tensors().iter().filter(move |(name, _)| matches(name));
             tensors.map(move |(name, tensor)| (name, tensor, path))
         })
     };

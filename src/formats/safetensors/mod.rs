@@ -12,12 +12,15 @@
 
 mod digest;
 mod error;
+mod format;
 mod header;
 mod index;
 mod prefix;
 
+pub use super::{DetectedFormat, HeaderError};
 pub use digest::NamesDigest;
-pub use error::{DetectedFormat, HeaderError, IndexError};
+pub use error::IndexError;
+pub use format::Safetensors;
 pub use header::SafetensorsFileHeader;
 pub use index::{IndexOutline, IndexReader, SafetensorsIndexJson};
 pub use prefix::{HeaderLength, PREFIX_LENGTH};

@@ -32,16 +32,27 @@ impl HeaderLength {
     /// The limit of the `safetensors` crate, in bytes; a file over it cannot be loaded by it.
     pub const DEFAULT_LIMIT: u64 = 100_000_000;
 
-    /// Reads the length from the start of a file of `file_size` bytes.
+    /// Reads the length from the start of a file of `file_size` bytes, or of an unknown size (`None`).
     ///
     /// # Errors
     ///
     /// When the file is too short to hold a length, when the header would be empty, longer than
     /// `limit` or reach past the end of the file, and when the bytes are the well-known start of
     /// something else.
-    pub fn from_prefix(start: &[u8], file_size: u64, limit: u64) -> Result<Self, HeaderError> {
+    pub fn from_prefix(
+        start: &[u8],
+        file_size: impl Into<Option<u64>>,
+        limit: u64,
+    ) -> Result<Self, HeaderError> {
+        let file_size = file_size.into();
         let Some(prefix) = start.first_chunk() else {
-            return Err(HeaderError::FileTooShort { file_size });
+            let found = start.len() as u64;
+            return Err(match file_size {
+                Some(size) if size > found => {
+                    HeaderError::Truncated { expected: PREFIX_LENGTH, found }
+                }
+                _ => HeaderError::FileTooShort { file_size: file_size.unwrap_or(found) },
+            });
         };
         let length = u64::from_le_bytes(*prefix);
         if length == 0 {
@@ -49,11 +60,13 @@ impl HeaderLength {
         }
         if length > limit {
             return Err(match DetectedFormat::recognize(prefix) {
-                Some(impostor) => HeaderError::NotSafetensors { impostor },
+                Some(detected) => HeaderError::WrongFormat { expected: "safetensors", detected },
                 None => HeaderError::OverLimit { length, limit },
             });
         }
-        if length > file_size.saturating_sub(PREFIX_LENGTH) {
+        if let Some(file_size) = file_size
+            && length > file_size.saturating_sub(PREFIX_LENGTH)
+        {
             return Err(HeaderError::PastEndOfFile { length, file_size });
         }
         Ok(Self(length))
@@ -99,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn impostors_are_named() {
+    fn other_formats_are_named() {
         let cases: [(&[u8], DetectedFormat); 5] = [
             (b"version https://git-lfs.github.com/spec/v1\n", DetectedFormat::GitLfsPointer),
             (b"<!DOCTYPE html>", DetectedFormat::Markup),
@@ -107,9 +120,10 @@ mod tests {
             (b"PK\x03\x04\0\0\x08\x08", DetectedFormat::Zip),
             (b"GGUF\x03\0\0\0", DetectedFormat::Gguf),
         ];
-        for (start, impostor) in cases {
+        for (start, detected) in cases {
             let found = HeaderLength::from_prefix(start, 1 << 30, 10_000);
-            assert_eq!(found, Err(HeaderError::NotSafetensors { impostor }));
+            let expected = "safetensors";
+            assert_eq!(found, Err(HeaderError::WrongFormat { expected, detected }));
         }
     }
 }

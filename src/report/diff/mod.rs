@@ -151,7 +151,7 @@ fn headers(
 
 fn versions(parsed: &SafetensorsParseFromRepo) -> impl Iterator<Item = (&str, TensorVersion)> {
     headers(parsed).flat_map(|(file, header)| {
-        header.tensors().map(|(name, TensorInfo { dtype, shape, .. })| {
+        header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
             (name, TensorVersion { dtype, shape, file: file.clone() })
         })
     })

@@ -63,7 +63,7 @@ impl Tree {
     /// The tree of all tensors of some headers.
     #[must_use]
     pub fn from_headers<'a>(headers: impl IntoIterator<Item = &'a SafetensorsFileHeader>) -> Self {
-        let tensors = headers.into_iter().flat_map(SafetensorsFileHeader::tensors);
+        let tensors = headers.into_iter().flat_map(|header| header.tensors());
         let leaves = tensors.map(|(name, tensor)| Leaf {
             parts: parts(name),
             elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },

@@ -121,7 +121,7 @@ fn read(file: &[u8]) -> Result<SafetensorsFileHeader, HeaderError> {
 fn stage(error: &HeaderError) -> Stage {
     match error {
         HeaderError::FileTooShort { .. } => Stage::NoPrefix,
-        HeaderError::OverLimit { .. } | HeaderError::NotSafetensors { .. } => Stage::OverLimit,
+        HeaderError::OverLimit { .. } | HeaderError::WrongFormat { .. } => Stage::OverLimit,
         HeaderError::PastEndOfFile { .. } => Stage::PastEnd,
         HeaderError::FileSize { .. } => Stage::FileSize,
         HeaderError::Empty
@@ -153,7 +153,7 @@ fn is_same(ours: &SafetensorsFileHeader, reference: &Metadata) -> bool {
     let metadata =
         ours.metadata().map(|pairs| pairs.clone().into_iter().collect::<HashMap<_, _>>());
     ours.tensors().len() == theirs.len()
-        && ours.tensors().all(|(name, tensor)| {
+        && ours.tensors().iter().all(|(name, tensor)| {
             theirs.get(name).is_some_and(|their| {
                 let (begin, end) = their.data_offsets;
                 tensor.dtype.as_str() == format!("{:?}", their.dtype)
@@ -174,7 +174,8 @@ fn wide(shape: &[usize]) -> Vec<u64> {
 type CountReport = BTreeMap<String, [u64; 4]>;
 
 fn counts(header: &SafetensorsFileHeader) -> CountReport {
-    let rows = header.parameter_count().rows().map(|(dtype, count)| {
+    let count = header.parameter_count();
+    let rows = count.rows().map(|(dtype, count)| {
         (dtype.to_string(), [count.tensors, count.elements, count.scalars, count.bytes])
     });
     rows.collect()
@@ -205,7 +206,7 @@ fn keeps_what_stands_there(ours: &SafetensorsFileHeader, file: &Reading) -> Resu
                 && tensor.data_offsets == entry.data_offsets
         })
     };
-    let are_listed = ours.tensors().all(is_listed) && listed.next().is_none();
+    let are_listed = ours.tensors().iter().all(is_listed) && listed.next().is_none();
     let metadata = file.metadata.as_ref().map(|pairs| pairs.iter().cloned().collect());
     let is_kept = are_listed && ours.metadata() == metadata.as_ref();
     if is_kept { Ok(()) } else { Err(format!("{ours:?} is not what {file:?} lists")) }

@@ -38,7 +38,7 @@ fn parsed(header: &Value) -> SafetensorsFileHeader {
 }
 
 fn listed(header: &SafetensorsFileHeader) -> Vec<(&str, TensorInfo)> {
-    header.tensors().collect()
+    header.tensors().iter().collect()
 }
 
 /// Values that an exporter could write into the `metadata` of an index.
@@ -108,7 +108,7 @@ proptest! {
         let shuffled = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
         prop_assert_eq!(shuffled.parameter_count(), header.parameter_count());
         prop_assert_eq!(shuffled.file_size(), header.file_size());
-        prop_assert!(header.tensors().all(|(name, tensor)| shuffled.tensor(name) == Some(tensor)));
+        prop_assert!(header.tensors().iter().all(|(name, tensor)| shuffled.tensors().get(name) == Some(tensor)));
     }
 
     #[test]

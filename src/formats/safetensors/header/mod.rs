@@ -1,29 +1,25 @@
 //! The header of one file.
 
-mod frame;
 mod metadata;
 mod outline;
 mod plain;
 mod read;
-mod records;
 mod scan;
 mod spans;
 
-use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use self::frame::Frame;
 use self::metadata::METADATA;
 pub(crate) use self::outline::HeaderOutline;
 use self::read::scan;
-use self::records::Records;
 use self::scan::Scanned;
 pub(crate) use self::scan::Sink;
-use super::HeaderError;
+use super::{HeaderError, HeaderLength, PREFIX_LENGTH};
 use crate::count::ParameterCount;
-use crate::formats::names::Names;
-use crate::formats::{TensorInfo, clip};
+use crate::formats::records::Records;
+use crate::formats::{FileHeader, TensorInfo, TensorTable};
 
 /// The checked header of one safetensors file.
 ///
@@ -40,12 +36,7 @@ use crate::formats::{TensorInfo, clip};
 /// # Ok::<(), hf_meta::formats::safetensors::HeaderError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SafetensorsFileHeader {
-    frame: Frame,
-    names: Names,
-    records: Records,
-    parameter_count: ParameterCount,
-}
+pub struct SafetensorsFileHeader(FileHeader);
 
 impl SafetensorsFileHeader {
     /// Parses the bytes after the prefix, and checks everything that they alone can show: names are
@@ -62,10 +53,36 @@ impl SafetensorsFileHeader {
     /// The first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
         let (Scanned { metadata, names, data_length }, kept) = scan(json, Kept::default)?;
-        let Kept { mut records, parameter_count } = kept;
-        records.shrink_to_fit();
-        let frame = Frame { metadata, length: json.len() as u64, data_length };
-        Ok(Self { frame, names, records, parameter_count })
+        let header_range = PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(json.len() as u64);
+        let tensors = TensorTable::new(names, kept.records);
+        Ok(Self(FileHeader::new(tensors, metadata, header_range, data_length)))
+    }
+
+    /// Parses the header at the start of a file, from bytes that include it: the eight bytes of the
+    /// prefix, the header, and any bytes of the data. Checks what [`from_json`](Self::from_json) checks, and
+    /// the size of the file in bytes, if it is known.
+    ///
+    /// ```
+    /// use hf_meta::SafetensorsFileHeader;
+    ///
+    /// let file = b"\x3a\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]}} ......";
+    /// let header = SafetensorsFileHeader::from_file_start(file, Some(file.len() as u64))?;
+    /// assert_eq!(header.tensors().get("w").unwrap().shape, [2, 3]);
+    /// # Ok::<(), hf_meta::formats::HeaderError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HeaderError::Truncated`] if the bytes end before the header does, or the first broken
+    /// rule, with the tensor that breaks it.
+    pub fn from_file_start(start: &[u8], file_size: Option<u64>) -> Result<Self, HeaderError> {
+        let length = HeaderLength::from_prefix(start, file_size, HeaderLength::DEFAULT_LIMIT)?;
+        let Range { start: begin, end } = length.range();
+        let [first, last] = [begin, end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        let truncated = HeaderError::Truncated { expected: end, found: start.len() as u64 };
+        let header = Self::from_json(start.get(first..last).ok_or(truncated)?)?;
+        file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
+        Ok(header)
     }
 
     /// Counts what the bytes after the prefix list, and keeps nothing of it. Checks what
@@ -79,73 +96,41 @@ impl SafetensorsFileHeader {
         HeaderOutline::scan(json, ParameterCount::default).map(|(_, count)| count)
     }
 
-    /// Checks that the data ends where the file does.
-    ///
-    /// # Errors
-    ///
-    /// [`HeaderError::FileSize`] when the file is shorter or longer than the header says.
-    pub fn check_file_size(&self, file_size: u64) -> Result<(), HeaderError> {
-        let expected = self.file_size();
-        if expected == file_size {
-            Ok(())
-        } else {
-            Err(HeaderError::FileSize { tensor: self.last_tensor(), expected, found: file_size })
-        }
-    }
-
-    /// The tensor whose data comes last.
-    fn last_tensor(&self) -> Option<String> {
-        let last = self.tensors().max_by_key(|(_, tensor)| tensor.data_offsets)?;
-        Some(clip(last.0))
-    }
-
-    /// The `__metadata__` of the file; `None` when it has none, or `null`.
+    /// Counts each element of each tensor as a parameter.
     #[must_use]
-    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
-        self.frame.metadata.as_ref()
+    pub fn parameter_count(&self) -> ParameterCount {
+        let mut count = ParameterCount::default();
+        self.tensors().for_each(|_, tensor| {
+            count.add(tensor);
+        });
+        count
     }
 
-    /// Every tensor with its name, in the order of the file.
-    #[must_use]
-    pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, TensorInfo)> {
-        self.names.iter().enumerate().map(|(at, name)| (name, self.records.get(at)))
-    }
-
-    /// The tensor of that name.
-    #[must_use]
-    pub fn tensor(&self, name: &str) -> Option<TensorInfo> {
-        self.names.position(name).map(|at| self.records.get(at))
-    }
-
-    /// Parameters, scalars and bytes per dtype.
-    #[must_use]
-    pub fn parameter_count(&self) -> &ParameterCount {
-        &self.parameter_count
-    }
-
-    /// The length of the header in bytes, without the eight before it.
+    /// Returns the length of the header's JSON in bytes, without the eight bytes before it.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.frame.length
+        let Range { start, end } = self.header_range();
+        end - start
     }
+}
 
-    /// The length of the data in bytes.
-    #[must_use]
-    pub fn data_length(&self) -> u64 {
-        self.frame.data_length
+impl Deref for SafetensorsFileHeader {
+    type Target = FileHeader;
+
+    fn deref(&self) -> &FileHeader {
+        &self.0
     }
+}
 
-    /// The size in bytes of a file with this header: prefix, header and data.
-    #[must_use]
-    pub fn file_size(&self) -> u64 {
-        self.frame.file_size()
+impl From<FileHeader> for SafetensorsFileHeader {
+    fn from(header: FileHeader) -> Self {
+        Self(header)
     }
+}
 
-    /// The total that the file claims of itself, `total_parameters` of its metadata. A claim, not a
-    /// count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
-    #[must_use]
-    pub fn declared_total(&self) -> Option<u64> {
-        self.frame.declared_total()
+impl From<SafetensorsFileHeader> for FileHeader {
+    fn from(header: SafetensorsFileHeader) -> Self {
+        header.0
     }
 }
 

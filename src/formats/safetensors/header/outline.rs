@@ -4,14 +4,33 @@
 use std::collections::BTreeMap;
 
 use super::SafetensorsFileHeader;
-use super::frame::Frame;
 use super::metadata::Metadata;
 use super::plain::{self, Taker};
 use super::read::{scan, text};
 use super::scan::{Scanned, Sink};
 use crate::formats::TensorInfo;
-use crate::formats::safetensors::HeaderError;
 use crate::formats::safetensors::digest::{Hashes, NamesDigest};
+use crate::formats::safetensors::{HeaderError, PREFIX_LENGTH};
+
+/// What a header says beside its tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Frame {
+    metadata: Option<BTreeMap<String, String>>,
+    /// The length of the header in bytes.
+    length: u64,
+    /// The length of the data in bytes.
+    data_length: u64,
+}
+
+impl Frame {
+    fn file_size(&self) -> u64 {
+        PREFIX_LENGTH.saturating_add(self.length).saturating_add(self.data_length)
+    }
+
+    fn declared_total(&self) -> Option<u64> {
+        self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
+    }
+}
 
 /// What a header says beside its tensors.
 #[derive(Debug, PartialEq)]
@@ -133,7 +152,7 @@ mod tests {
         let json = r#"{"__metadata__":{"total_parameters":"7"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"v":{"dtype":"U8","shape":[1],"data_offsets":[24,25]}}"#;
         let (outline, counted) = count(json).unwrap();
         let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
-        assert_eq!(&counted, header.parameter_count());
+        assert_eq!(counted, header.parameter_count());
         assert_eq!(outline.names(), ["v", "w"].into_iter().collect());
         assert_eq!(outline.file_size(), header.file_size());
         assert_eq!((outline.data_length(), outline.declared_total()), (25, Some(7)));
@@ -158,7 +177,7 @@ mod tests {
             let scanned = HeaderOutline::scan(json.as_bytes(), ParameterCount::default);
             assert_eq!(header.is_ok(), is_right, "{json}");
             match (header, scanned) {
-                (Ok(header), Ok((_, count))) => assert_eq!(&count, header.parameter_count()),
+                (Ok(header), Ok((_, count))) => assert_eq!(count, header.parameter_count()),
                 (header, scanned) => assert_eq!(header.err(), scanned.err(), "{json}"),
             }
         }

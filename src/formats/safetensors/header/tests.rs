@@ -19,9 +19,9 @@ fn spans(tensors: &[(&str, u64, u64)]) -> String {
 #[test]
 fn tensors_keep_the_order_of_the_file() {
     let header = parse(spans(&[("z", 4, 6), ("a", 0, 4), ("m", 6, 7)])).unwrap();
-    assert_eq!(header.tensors().map(|(name, _)| name).collect::<Vec<_>>(), ["z", "a", "m"]);
-    assert_eq!(header.tensor("a").unwrap().data_offsets, (0, 4));
-    assert_eq!(header.tensor("b"), None);
+    assert_eq!(header.tensors().names().collect::<Vec<_>>(), ["z", "a", "m"]);
+    assert_eq!(header.tensors().get("a").unwrap().data_offsets, (0, 4));
+    assert_eq!(header.tensors().get("b"), None);
     assert_eq!(header.data_length(), 7);
 }
 

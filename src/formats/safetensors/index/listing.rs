@@ -124,7 +124,7 @@ fn start_of_index(text: &mut Text<'_>) -> Result<Stage, Stop> {
     }
     let rest = text.rest().trim_ascii_start();
     match DetectedFormat::recognize(rest) {
-        Some(impostor) => Err(IndexError::NotAnIndex { impostor }.into()),
+        Some(detected) => Err(IndexError::NotAnIndex { detected }.into()),
         None if DetectedFormat::is_possible(rest) => Err(Stop::Incomplete),
         None => Err(text.flaw("expected an index, an object with a `weight_map`")),
     }

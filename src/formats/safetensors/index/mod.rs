@@ -66,12 +66,12 @@ impl SafetensorsIndexJson {
     }
 
     /// The index of shards that have none, of at most [`Self::MAX_SHARDS`], from their headers.
-    pub(crate) fn of_shards(
+    pub(crate) fn from_headers(
         headers: &[(RepoPath, SafetensorsFileHeader)],
     ) -> Result<Self, IndexError> {
         let (mut names, mut places, mut length) = (NameList::default(), Vec::new(), 0);
         for (place, (_, header)) in (0_u16..).zip(headers) {
-            for (tensor, _) in header.tensors() {
+            for tensor in header.tensors().names() {
                 length += tensor.len();
                 if length > LONGEST {
                     return Err(IndexError::too_long());
@@ -156,7 +156,7 @@ impl Serialize for SafetensorsIndexJson {
 
 /// What to say of a tensor that two headers hold.
 fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
-    let mut shards = headers.iter().filter(|(_, header)| header.tensor(&tensor).is_some());
+    let mut shards = headers.iter().filter(|(_, header)| header.tensors().get(&tensor).is_some());
     let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
     let (first, second) = (next(), next());
     IndexError::InTwoShards { tensor, first, second }

@@ -31,8 +31,8 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
 
 /// What a parser's complaint most likely means.
 fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
-    if let Some(impostor) = DetectedFormat::recognize(json) {
-        return IndexError::NotAnIndex { impostor };
+    if let Some(detected) = DetectedFormat::recognize(json) {
+        return IndexError::NotAnIndex { detected };
     }
     match json.split(|&byte| byte == b'\n').position(|line| line.starts_with(b"<<<<<<< ")) {
         Some(at) => IndexError::MergeConflict { line: at + 1 },

@@ -273,5 +273,5 @@ fn what_is_wrong_is_told_with_its_place() {
         }
     }
     let verdict = read::<IndexOutline>([b"<!DOC".as_slice()]);
-    assert_eq!(verdict, Err(IndexError::NotAnIndex { impostor: DetectedFormat::Markup }));
+    assert_eq!(verdict, Err(IndexError::NotAnIndex { detected: DetectedFormat::Markup }));
 }

@@ -2,10 +2,10 @@
 
 use std::mem::take;
 
-use super::FromIndex;
 use super::flaw::{Flaw, Position};
 use super::listing::Listing;
 use super::text::{Stop, Text};
+use super::{FromIndex, SafetensorsIndexJson};
 use crate::formats::RepoPath;
 use crate::formats::names::LONGEST;
 use crate::formats::safetensors::IndexError;
@@ -30,7 +30,7 @@ use crate::formats::safetensors::IndexError;
 /// # Ok::<(), hf_meta::formats::safetensors::IndexError>(())
 /// ```
 #[derive(Debug)]
-pub struct IndexReader<T: FromIndex> {
+pub struct IndexReader<T: FromIndex = SafetensorsIndexJson> {
     listing: Listing<T::Entries>,
     /// What has arrived of an entry that is not complete.
     pub(super) tail: Vec<u8>,

@@ -114,11 +114,11 @@ fn broken_indexes() {
         ),
         (
             "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n".to_owned(),
-            IndexError::NotAnIndex { impostor: DetectedFormat::GitLfsPointer },
+            IndexError::NotAnIndex { detected: DetectedFormat::GitLfsPointer },
         ),
         (
             "<!DOCTYPE html><html>".to_owned(),
-            IndexError::NotAnIndex { impostor: DetectedFormat::Markup },
+            IndexError::NotAnIndex { detected: DetectedFormat::Markup },
         ),
     ];
     for (json, error) in cases {

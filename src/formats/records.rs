@@ -29,11 +29,14 @@ impl Records {
     }
 
     pub(super) fn get(&self, at: usize) -> TensorInfo {
-        let mut rest = Rest(&self.bytes[self.starts[at] as usize..]);
-        let dtype = rest.dtype();
-        let shape = (0..rest.number()).map(|_| rest.number()).collect();
-        let begin = rest.number();
-        TensorInfo { dtype, shape, data_offsets: (begin, begin + rest.number()) }
+        let mut tensor = TensorInfo::EMPTY;
+        Rest(&self.bytes[self.starts[at] as usize..]).read_into(&mut tensor);
+        tensor
+    }
+
+    /// Returns a reader that starts at the first record.
+    pub(super) fn reader(&self) -> Rest<'_> {
+        Rest(&self.bytes)
     }
 
     pub(super) fn shrink_to_fit(&mut self) {
@@ -59,9 +62,20 @@ impl Records {
 }
 
 /// What is still to be read of the records. They are our own, so nothing in them can be wrong.
-struct Rest<'a>(&'a [u8]);
+pub(super) struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
+    /// Reads the next record in place of a tensor, and reuses the memory of its shape.
+    pub(super) fn read_into(&mut self, tensor: &mut TensorInfo) {
+        tensor.dtype = self.dtype();
+        tensor.shape.clear();
+        for _ in 0..self.number() {
+            tensor.shape.push(self.number());
+        }
+        let begin = self.number();
+        tensor.data_offsets = (begin, begin + self.number());
+    }
+
     fn byte(&mut self) -> u8 {
         self.0.split_off_first().copied().unwrap_or_default()
     }

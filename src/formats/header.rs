@@ -1,0 +1,88 @@
+//! The header of one file, in any format.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{HeaderError, TensorTable, clip};
+
+/// The checked header of one file of weights, in any format.
+///
+/// A value exists only if the header obeys every rule that its own bytes can show. Whether the file is as
+/// long as its header says is checked by [`check_file_size`](Self::check_file_size).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    tensors: TensorTable,
+    metadata: Option<BTreeMap<String, String>>,
+    header_range: Range<u64>,
+    data_length: u64,
+}
+
+impl FileHeader {
+    /// Creates a header from its parts. The tensors' data begins where `header_range` ends.
+    pub(super) fn new(
+        tensors: TensorTable,
+        metadata: Option<BTreeMap<String, String>>,
+        header_range: Range<u64>,
+        data_length: u64,
+    ) -> Self {
+        Self { tensors, metadata, header_range, data_length }
+    }
+
+    /// Returns the tensors of the file.
+    #[must_use]
+    pub fn tensors(&self) -> &TensorTable {
+        &self.tensors
+    }
+
+    /// Returns the metadata of the file; `None` if it has none.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.as_ref()
+    }
+
+    /// Returns the byte range of the header in its file. The tensors' data begins at its end.
+    #[must_use]
+    pub fn header_range(&self) -> Range<u64> {
+        self.header_range.clone()
+    }
+
+    /// Returns the length of the tensors' data, in bytes.
+    #[must_use]
+    pub fn data_length(&self) -> u64 {
+        self.data_length
+    }
+
+    /// Returns the size in bytes of a file with this header.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.header_range.end.saturating_add(self.data_length)
+    }
+
+    /// Checks that the file ends where its data does.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HeaderError::FileSize`] if the file is shorter or longer than the header says.
+    pub fn check_file_size(&self, file_size: u64) -> Result<(), HeaderError> {
+        let expected = self.file_size();
+        if expected == file_size {
+            return Ok(());
+        }
+        Err(HeaderError::FileSize { tensor: self.last_tensor(), expected, found: file_size })
+    }
+
+    /// Returns the name of the tensor whose data is last in the file.
+    fn last_tensor(&self) -> Option<String> {
+        let (name, _) = self.tensors.iter().max_by_key(|(_, tensor)| tensor.data_offsets)?;
+        Some(clip(name))
+    }
+
+    /// Returns the number of parameters that the metadata declares (`total_parameters`).
+    ///
+    /// This is a claim of the file, not a count; published files have been wrong by orders of magnitude
+    /// (`huggingface_hub` #4221).
+    #[must_use]
+    pub fn declared_total(&self) -> Option<u64> {
+        self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
+    }
+}
