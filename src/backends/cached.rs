@@ -1,23 +1,26 @@
-//! A commit in our own header cache.
+//! Our own header cache: a backend that serves a cached commit, and one that records another.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, ready};
+use futures::stream::{self, StreamExt};
 
-use super::{Backend, Fetched, Listing};
+use super::{Backend, ByteStream, Fetched, Listing};
 use crate::cache::CachedHeaders;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::{BodyEvent, RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 
-/// The files of another backend's commit, as far as an earlier call has read them.
+/// A cached commit of another backend. It serves what an earlier call has read, and nothing else.
+///
+/// A range ends with the cached bytes: they end with the header.
 #[derive(Debug)]
-pub(crate) struct CachedCommit {
-    pub(crate) inner: Arc<dyn Backend>,
-    pub(crate) commit: CommitSha,
-    pub(crate) headers: CachedHeaders,
+pub(super) struct CachedCommit {
+    pub(super) inner: Arc<dyn Backend>,
+    pub(super) commit: CommitSha,
+    pub(super) headers: CachedHeaders,
 }
 
 impl CachedCommit {
@@ -52,8 +55,7 @@ impl Backend for CachedCommit {
         _limit: u64,
         _meter: &'a RequestMeter,
     ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
-        let bytes = self.headers.whole(path).map(<[u8]>::to_vec);
-        self.fetched(bytes, || self.file_name(path))
+        self.fetched(self.headers.whole(path), || self.file_name(path))
     }
 
     fn list<'a>(
@@ -62,7 +64,7 @@ impl Backend for CachedCommit {
         _meter: &'a RequestMeter,
     ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
         let name = || format!("list of files of {}", self.name());
-        let listed = self.fetched(self.headers.list(folder), name);
+        let listed = self.fetched(self.headers.listing(folder), name);
         let listing = |Fetched { value: (files, is_complete), commit }| {
             Some(Listing { files, commit, is_complete })
         };
@@ -79,5 +81,150 @@ impl Backend for CachedCommit {
 
     fn has_commits(&self) -> bool {
         true
+    }
+}
+
+/// Another backend, whose header bytes are recorded for the cache. Clones, and the backend at a commit or
+/// without its token, record in one place.
+#[derive(Clone, Debug)]
+pub(super) struct CacheRecorder {
+    inner: Arc<dyn Backend>,
+    recorded: Arc<Mutex<Recorded>>,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    headers: CachedHeaders,
+    /// The commit of the call, if it is known.
+    commit: Option<CommitSha>,
+}
+
+impl CacheRecorder {
+    pub(super) fn new(inner: Arc<dyn Backend>) -> Self {
+        Self { inner, recorded: Arc::default() }
+    }
+
+    /// Takes what was recorded. Returns `None` if it is not to be cached, or its commit is not known.
+    pub(super) fn take(&self) -> Option<(CommitSha, CachedHeaders)> {
+        let recorded = self.record(std::mem::take);
+        Some((recorded.commit?, recorded.headers)).filter(|(_, headers)| !headers.is_skipped())
+    }
+
+    fn record<T>(&self, record: impl FnOnce(&mut Recorded) -> T) -> T {
+        record(&mut self.recorded.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn around(&self, inner: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        Arc::new(Self { inner, recorded: Arc::clone(&self.recorded) })
+    }
+}
+
+impl Backend for CacheRecorder {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: &'a Range<u64>,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+        let read = self.inner.read_range(path, range, meter);
+        read.inspect(|read| {
+            if let Ok(read) = read {
+                self.record(|to| to.headers.add_range(path, range.start, &read.value));
+            }
+        })
+        .boxed()
+    }
+
+    /// Records a whole file. If this reader may not read it, or not all of it, the result is not what
+    /// another reader would get, and is not cached.
+    fn read_whole<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+        let read = self.inner.read_whole(path, limit, meter);
+        read.inspect(|read| match read {
+            Ok(read) => self.record(|to| to.headers.add_file(path, &read.value)),
+            Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
+                self.record(|to| to.headers.skip_caching());
+            }
+            Err(_) => {}
+        })
+        .boxed()
+    }
+
+    /// Records a streamed file once its end is reached.
+    fn stream<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Fetched<ByteStream>, Error>> {
+        async move {
+            let Fetched { value, commit } = self.inner.stream(path, limit, meter).await?;
+            let (recorder, path, mut file) = (self.clone(), path.clone(), Some(Vec::new()));
+            let events = value.map(Some).chain(stream::iter([None]));
+            let events = events.filter_map(move |event| {
+                match &event {
+                    Some(Ok(BodyEvent::Start { .. })) => file = Some(Vec::new()),
+                    Some(Ok(BodyEvent::Bytes(bytes))) => {
+                        file.iter_mut().for_each(|file| file.extend_from_slice(bytes));
+                    }
+                    Some(Err(_)) => file = None,
+                    None => {
+                        if let Some(file) = file.take() {
+                            recorder.record(|to| to.headers.add_file(&path, &file));
+                        }
+                    }
+                }
+                ready(event)
+            });
+            Ok(Fetched { value: events.boxed(), commit })
+        }
+        .boxed()
+    }
+
+    /// Records a listing. A server may have none today only, so its absence is not cached.
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+        meter: &'a RequestMeter,
+    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+        let listed = self.inner.list(folder, meter);
+        listed
+            .inspect(move |listed| match listed {
+                Ok(Some(Listing { files, is_complete, .. })) => {
+                    self.record(|to| to.headers.add_listing(folder, files, *is_complete));
+                }
+                Ok(None) => self.record(|to| to.headers.skip_caching()),
+                Err(_) => {}
+            })
+            .boxed()
+    }
+
+    fn header_end(&self, path: &RepoPath, end: u64) {
+        self.record(|to| to.headers.end_header(path, end));
+    }
+
+    fn file_name(&self, path: &RepoPath) -> String {
+        self.inner.file_name(path)
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn has_commits(&self) -> bool {
+        self.inner.has_commits()
+    }
+
+    fn at_commit(&self, commit: &CommitSha) -> Option<Arc<dyn Backend>> {
+        self.record(|to| to.commit = Some(commit.clone()));
+        Some(self.around(self.inner.at_commit(commit)?))
+    }
+
+    fn anonymous(&self) -> Option<Arc<dyn Backend>> {
+        Some(self.around(self.inner.anonymous()?))
     }
 }

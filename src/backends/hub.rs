@@ -138,7 +138,7 @@ impl Backend for HubRepo {
 
     fn cache_identity(&self) -> Option<CacheIdentity<'_>> {
         let Self { http, endpoint, repo, revision, .. } = self;
-        Some(CacheIdentity { endpoint, reader: http.token_bytes(), repo, revision })
+        Some(CacheIdentity { endpoint, token: http.token_bytes(), repo, revision })
     }
 }
 

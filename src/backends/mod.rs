@@ -6,13 +6,14 @@
 //! | `web` | the folder of a file on any web server |
 //! | `disk` | a local folder |
 //! | `hub_cache` | a repository in the disk cache of `huggingface_hub` |
-//! | `cached` | a commit in our own header cache |
+//! | `cached` | a commit in our own header cache; or another backend, whose headers it records |
 //!
 //! A new backend is one module that implements [`Backend`], and one match arm where a
 //! [`Source`](crate::Source) becomes a backend (`client/model.rs`).
 
 mod cached;
 mod disk;
+mod header_cache;
 mod http_error;
 mod hub;
 mod hub_cache;
@@ -25,8 +26,8 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
-pub(crate) use self::cached::CachedCommit;
 pub(crate) use self::disk::DiskFolder;
+pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::hub_cache::HubCacheSnapshot;
 pub(crate) use self::stream::{ByteStream, poll_alongside};
@@ -76,6 +77,9 @@ pub(crate) trait Backend: Debug + Send + Sync {
         meter: &'a RequestMeter,
     ) -> BoxFuture<'a, Result<Option<Listing>, Error>>;
 
+    /// Notes that the header of a file ends at an offset. Bytes that were read behind it are not cached.
+    fn header_end(&self, _path: &RepoPath, _end: u64) {}
+
     /// Returns the name of a file for messages.
     fn file_name(&self, path: &RepoPath) -> String;
 
@@ -97,7 +101,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
         ready(Ok(None)).boxed()
     }
 
-    /// Returns this backend at a commit instead of a branch or a tag; `None` if it does not change.
+    /// Returns this backend at the commit of a call instead of a branch or a tag; `None` if it does not
+    /// change.
     fn at_commit(&self, _commit: &CommitSha) -> Option<Arc<dyn Backend>> {
         None
     }

@@ -1,66 +1,101 @@
-//! What surrounds the payload of every entry, wherever it is kept, and proves that it is whole.
+//! The encoding of a cache entry: its key, its value, and a checksum of both.
+//!
+//! The value is encoded by `postcard` and compressed: headers are mostly names that resemble each other.
 
-use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use std::io::Read;
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::CacheKey;
+use super::headers::LIMIT;
 
 const KEY_LENGTH: usize = 32;
+const CHECKSUM_LENGTH: usize = 32;
 
-/// Why bytes are not the entry that was put there.
+/// The reason why bytes are not the entry that was stored under a key.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("it is {0}")]
-pub(crate) struct Broken(&'static str);
+pub(crate) struct BrokenEntry(&'static str);
 
-/// The payload between its key and a checksum of both.
-pub(crate) fn seal(key: &CacheKey, payload: &[u8]) -> Vec<u8> {
-    let mut entry = Vec::with_capacity(KEY_LENGTH + payload.len() + SHA256_OUTPUT_LEN);
-    entry.extend_from_slice(key.as_bytes());
-    entry.extend_from_slice(payload);
-    let checksum = digest(&SHA256, &entry);
-    entry.extend_from_slice(checksum.as_ref());
-    entry
+/// Encodes the entry of a key. Returns `None` for a value that cannot be encoded.
+pub(crate) fn encode(key: &CacheKey, value: &impl Serialize) -> Option<Vec<u8>> {
+    let encoder = DeflateEncoder::new(key.as_bytes().to_vec(), Compression::fast());
+    let mut entry = postcard::to_io(value, encoder).ok()?.finish().ok()?;
+    let checksum = Sha256::digest(&entry);
+    entry.extend_from_slice(&checksum);
+    Some(entry)
 }
 
-/// The payload of an entry that is whole and of this key.
-pub(crate) fn open<'a>(key: &CacheKey, entry: &'a [u8]) -> Result<&'a [u8], Broken> {
+/// Decodes the entry of a key from bytes of any origin.
+///
+/// # Errors
+///
+/// [`BrokenEntry`] unless the bytes are exactly what [`encode`] returned for this key.
+pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Result<T, BrokenEntry> {
     let (sealed, checksum) =
-        entry.split_last_chunk::<SHA256_OUTPUT_LEN>().ok_or(Broken("cut short"))?;
-    if digest(&SHA256, sealed).as_ref() != checksum {
-        return Err(Broken("not what its checksum is of"));
+        entry.split_last_chunk::<CHECKSUM_LENGTH>().ok_or(BrokenEntry("too short"))?;
+    if Sha256::digest(sealed).as_slice() != checksum {
+        return Err(BrokenEntry("not what its checksum says"));
     }
-    match sealed.split_first_chunk::<KEY_LENGTH>() {
-        Some((found, payload)) if found == key.as_bytes() => Ok(payload),
-        _ => Err(Broken("an entry of another key")),
+    let compressed = match sealed.split_first_chunk::<KEY_LENGTH>() {
+        Some((found, compressed)) if found == key.as_bytes() => compressed,
+        _ => return Err(BrokenEntry("an entry of another key")),
+    };
+    let unreadable = BrokenEntry("not in the format of this version");
+    let mut encoded = Vec::new();
+    // Paths and sizes come on top of the bytes that the limit is for.
+    let read = DeflateDecoder::new(compressed).take(2 * LIMIT).read_to_end(&mut encoded);
+    match (read, postcard::take_from_bytes(&encoded)) {
+        (Ok(_), Ok((value, []))) => Ok(value),
+        _ => Err(unreadable),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Keys;
+    use crate::cache::CacheKeys;
 
     fn key(target: &str) -> CacheKey {
-        Keys::of_test(target).of_branch(&"main".parse().unwrap())
+        CacheKeys::for_test(target).branch(&"main".parse().unwrap())
     }
 
     #[test]
-    fn what_was_sealed_opens_with_its_key_alone() {
-        let entry = seal(&key(""), b"payload");
-        assert_eq!(open(&key(""), &entry), Ok(&b"payload"[..]));
-        assert!(open(&key("other"), &entry).is_err());
-        assert_eq!(open(&key(""), &seal(&key(""), b"")), Ok(&b""[..]));
+    fn an_entry_is_decoded_with_its_key_alone() {
+        let entry = encode(&key(""), &"value").unwrap();
+        assert_eq!(decode(&key(""), &entry), Ok("value".to_owned()));
+        assert_eq!(
+            decode::<String>(&key("other"), &entry),
+            Err(BrokenEntry("an entry of another key"))
+        );
     }
 
     #[test]
-    fn no_byte_can_be_lost_added_or_changed() {
-        let entry = seal(&key(""), b"payload");
+    fn no_byte_of_an_entry_can_be_lost_added_or_changed() {
+        let entry = encode(&key(""), &"value").unwrap();
+        let is_broken = |entry: &[u8]| decode::<String>(&key(""), entry).is_err();
         for at in 0..entry.len() {
-            assert!(open(&key(""), &entry[..at]).is_err(), "cut at {at}");
+            assert!(is_broken(&entry[..at]), "cut at {at}");
             let mut changed = entry.clone();
             changed[at] ^= 1;
-            assert!(open(&key(""), &changed).is_err(), "changed at {at}");
+            assert!(is_broken(&changed), "changed at {at}");
         }
-        assert!(open(&key(""), &[entry, vec![0]].concat()).is_err());
+        assert!(is_broken(&[entry, vec![0]].concat()));
+    }
+
+    #[test]
+    fn a_value_of_another_type_or_with_more_behind_it_is_an_error() {
+        let unreadable = Err(BrokenEntry("not in the format of this version"));
+        let long = encode(&key(""), &(u64::MAX, "x")).unwrap();
+        assert_eq!(decode::<String>(&key(""), &long), unreadable);
+        assert_eq!(decode::<Vec<u64>>(&key(""), &long).map(|_| String::new()), unreadable);
+        let more = encode(&key(""), &("value", 7)).unwrap();
+        assert_eq!(decode::<String>(&key(""), &more), unreadable);
     }
 }

@@ -1,257 +1,215 @@
-//! The bytes that the figures of one commit come from.
+//! The header bytes of one commit.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
 use std::ops::Range;
 
-use flate2::Compression;
-use flate2::read::DeflateDecoder;
-use flate2::write::DeflateEncoder;
+use bytes::BytesMut;
+use serde::{Deserialize, Serialize};
 
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::RangeBytes;
 
-/// The most bytes that are kept of one commit. The largest known sets of weights have 120 MB of headers
-/// and index.
-const LONGEST: u64 = 256 << 20;
+/// The limit of the bytes that are cached of one commit. The largest known sets of weights have 120 MB of
+/// headers and index.
+pub(super) const LIMIT: u64 = 256 << 20;
 
-/// The starts of files, up to where a reader needed them: of weights the header, of an index all of it.
-/// Where weights had to be looked for, also which files there are.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// The bytes that the results for one commit come from: the start of each weights file up to the end of
+/// its header, whole small files, and listings.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CachedHeaders {
-    files: BTreeMap<RepoPath, Head>,
-    /// By their folder, which has no name where it is all of the repo.
-    lists: BTreeMap<String, List>,
+    files: BTreeMap<String, FileStart>,
+    /// By folder; the folder of the whole repository has no name.
+    listings: BTreeMap<String, CachedListing>,
+    /// Bytes that were added.
+    #[serde(skip)]
     length: u64,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Head {
-    bytes: Vec<u8>,
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct FileStart {
+    bytes: BytesMut,
     file_size: u64,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct List {
-    files: Vec<ListedFile>,
-    is_whole: bool,
+#[derive(Debug, Serialize, Deserialize)]
+struct CachedListing {
+    /// Paths and sizes in bytes.
+    files: Vec<(String, u64)>,
+    is_complete: bool,
 }
 
 impl CachedHeaders {
-    /// Adds the start of a file in two parts, the second of which may be empty.
-    pub(crate) fn add(&mut self, path: RepoPath, parts: [&[u8]; 2], file_size: u64) {
-        if self.has_room_for(parts.iter().map(|part| part.len()).sum()) {
-            self.files.insert(path, Head { bytes: parts.concat(), file_size });
+    /// Adds a range of a file, if it continues the start that is known.
+    pub(crate) fn add_range(&mut self, path: &RepoPath, start: u64, range: &RangeBytes) {
+        let known = self.files.get(path.as_str()).map_or(0, |file| file.bytes.len() as u64);
+        let new = known.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
+        let Some(new) = new.and_then(|skip| range.bytes.get(skip..)) else { return };
+        if self.has_room_for(new.len()) {
+            let file = self.files.entry(path.to_string()).or_default();
+            file.file_size = range.file_size;
+            file.bytes.extend_from_slice(new);
         }
     }
 
-    /// Adds which files are in a folder.
-    pub(crate) fn add_list(
+    /// Adds a whole file.
+    pub(crate) fn add_file(&mut self, path: &RepoPath, bytes: &[u8]) {
+        if self.has_room_for(bytes.len()) {
+            let file = FileStart { bytes: bytes.into(), file_size: bytes.len() as u64 };
+            self.files.insert(path.to_string(), file);
+        }
+    }
+
+    /// Drops the bytes of a file behind the end of its header.
+    pub(crate) fn end_header(&mut self, path: &RepoPath, end: u64) {
+        if let (Some(file), Ok(end)) = (self.files.get_mut(path.as_str()), usize::try_from(end)) {
+            self.length -= file.bytes.len().saturating_sub(end) as u64;
+            file.bytes.truncate(end);
+        }
+    }
+
+    /// Adds the listing of a folder.
+    pub(crate) fn add_listing(
         &mut self,
         folder: Option<&RepoPath>,
         files: &[ListedFile],
-        is_whole: bool,
+        is_complete: bool,
     ) {
+        let entry = |file: &ListedFile| (file.path.to_string(), file.size);
         if self.has_room_for(files.iter().map(|file| file.path.as_str().len() + 16).sum()) {
-            let folder = folder.map_or("", RepoPath::as_str).to_owned();
-            self.lists.insert(folder, List { files: files.to_vec(), is_whole });
+            let files = files.iter().map(entry).collect();
+            self.listings.insert(folder_name(folder), CachedListing { files, is_complete });
         }
     }
 
     fn has_room_for(&mut self, length: usize) -> bool {
         self.length = self.length.saturating_add(length as u64);
-        if self.is_forgone() {
-            self.forgo();
+        if self.is_skipped() {
+            self.skip_caching();
         }
-        !self.is_forgone()
+        !self.is_skipped()
     }
 
-    /// How many bytes they are.
+    /// Returns how many bytes were added.
     pub(crate) fn length(&self) -> usize {
         usize::try_from(self.length).unwrap_or(usize::MAX)
     }
 
-    /// Gives up on keeping them.
-    pub(crate) fn forgo(&mut self) {
+    /// Drops everything, now and later: the commit is not to be cached.
+    pub(crate) fn skip_caching(&mut self) {
         *self = Self { length: u64::MAX, ..Self::default() };
     }
 
-    /// Whether they are not to be kept, as where there is too much of them. Then they hold nothing.
-    pub(crate) fn is_forgone(&self) -> bool {
-        self.length > LONGEST
+    /// Returns whether the commit is not to be cached.
+    pub(crate) fn is_skipped(&self) -> bool {
+        self.length > LIMIT
     }
 
-    /// A range of a file, as far as it has one.
+    /// Returns a range of a file up to the end of the cached bytes; `None` if it begins behind them.
     pub(crate) fn range(&self, path: &RepoPath, range: &Range<u64>) -> Option<RangeBytes> {
-        let Head { bytes, file_size } = self.files.get(path)?;
-        let end = range.end.min(*file_size);
-        let span = usize::try_from(range.start.min(end)).ok()?..usize::try_from(end).ok()?;
-        Some(RangeBytes { bytes: bytes.get(span)?.to_vec(), file_size: *file_size })
+        let FileStart { bytes, file_size } = self.files.get(path.as_str())?;
+        let end = usize::try_from(range.end).unwrap_or(usize::MAX).min(bytes.len());
+        let bytes = bytes.get(usize::try_from(range.start).ok()?..end)?;
+        let is_behind = bytes.is_empty() && range.start < *file_size;
+        (!is_behind).then(|| RangeBytes { bytes: bytes.to_vec(), file_size: *file_size })
     }
 
-    /// A whole file; `None` where only its start was needed.
-    pub(crate) fn whole(&self, path: &RepoPath) -> Option<&[u8]> {
-        let head = self.files.get(path)?;
-        (head.bytes.len() as u64 == head.file_size).then_some(&head.bytes)
+    /// Returns a whole file; `None` if it is not cached to its end.
+    pub(crate) fn whole(&self, path: &RepoPath) -> Option<Vec<u8>> {
+        let file = self.files.get(path.as_str())?;
+        (file.bytes.len() as u64 == file.file_size).then(|| file.bytes.to_vec())
     }
 
-    /// The files of a folder, and whether those are all; `None` where that was not asked for.
-    pub(crate) fn list(&self, folder: Option<&RepoPath>) -> Option<(Vec<ListedFile>, bool)> {
-        let list = self.lists.get(folder.map_or("", RepoPath::as_str))?;
-        Some((list.files.clone(), list.is_whole))
-    }
-
-    /// As one run of bytes, compressed: headers are mostly names that resemble each other.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-        // Neither compressing nor writing to memory fails.
-        let _ = self.write(&mut encoder);
-        encoder.finish().unwrap_or_default()
-    }
-
-    /// The lists, then the files, each with their number before them.
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        write_number(out, self.lists.len() as u64)?;
-        for (folder, List { files, is_whole }) in &self.lists {
-            write_part(out, folder.as_bytes())?;
-            write_number(out, u64::from(*is_whole))?;
-            write_number(out, files.len() as u64)?;
-            for file in files {
-                write_part(out, file.path.as_str().as_bytes())?;
-                write_number(out, file.size)?;
-            }
-        }
-        write_number(out, self.files.len() as u64)?;
-        self.files.iter().try_for_each(|(path, head)| {
-            write_part(out, path.as_str().as_bytes())?;
-            write_number(out, head.file_size)?;
-            write_part(out, &head.bytes)
-        })
-    }
-
-    /// The reverse of [`CachedHeaders::encode`], for bytes of any origin.
-    pub(crate) fn decode(encoded: &[u8]) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        DeflateDecoder::new(encoded).take(2 * LONGEST).read_to_end(&mut bytes)?;
-        let (mut rest, mut heads) = (bytes.as_slice(), Self::default());
-        for _ in 0..take_number(&mut rest)? {
-            let folder = take_text(&mut rest)?;
-            let folder = if folder.is_empty() { None } else { Some(path(folder)?) };
-            let is_whole = take_number(&mut rest)? == 1;
-            heads.add_list(folder.as_ref(), &take_files(&mut rest)?, is_whole);
-        }
-        for _ in 0..take_number(&mut rest)? {
-            let path = path(take_text(&mut rest)?)?;
-            let file_size = take_number(&mut rest)?;
-            heads.add(path, [take_part(&mut rest)?, &[]], file_size);
-        }
-        if rest.is_empty() { Ok(heads) } else { Err(io::ErrorKind::InvalidData.into()) }
+    /// Returns the listing of a folder, and whether it is complete.
+    pub(crate) fn listing(&self, folder: Option<&RepoPath>) -> Option<(Vec<ListedFile>, bool)> {
+        let listing = self.listings.get(&folder_name(folder))?;
+        let files = listing.files.iter().map(|(path, size)| {
+            let path = path.parse().ok()?;
+            Some(ListedFile { path, size: *size })
+        });
+        Some((files.collect::<Option<_>>()?, listing.is_complete))
     }
 }
 
-fn write_number(out: &mut impl Write, number: u64) -> io::Result<()> {
-    out.write_all(&number.to_le_bytes())
-}
-
-/// Bytes, and their length before them.
-fn write_part(out: &mut impl Write, part: &[u8]) -> io::Result<()> {
-    write_number(out, part.len() as u64)?;
-    out.write_all(part)
-}
-
-fn take_files(rest: &mut &[u8]) -> io::Result<Vec<ListedFile>> {
-    let files = (0..take_number(rest)?).map(|_| {
-        let path = path(take_text(rest)?)?;
-        Ok(ListedFile { path, size: take_number(rest)? })
-    });
-    files.collect()
-}
-
-fn take_text<'a>(rest: &mut &'a [u8]) -> io::Result<&'a str> {
-    std::str::from_utf8(take_part(rest)?).map_err(io::Error::other)
-}
-
-fn path(text: &str) -> io::Result<RepoPath> {
-    text.parse().map_err(io::Error::other)
-}
-
-fn take_number(rest: &mut &[u8]) -> io::Result<u64> {
-    let (number, after) = rest.split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
-    *rest = after;
-    Ok(u64::from_le_bytes(*number))
-}
-
-/// Bytes that their length stands before.
-fn take_part<'a>(rest: &mut &'a [u8]) -> io::Result<&'a [u8]> {
-    let length = usize::try_from(take_number(rest)?).map_err(io::Error::other)?;
-    let (part, after) = rest.split_at_checked(length).ok_or(io::ErrorKind::UnexpectedEof)?;
-    *rest = after;
-    Ok(part)
+fn folder_name(folder: Option<&RepoPath>) -> String {
+    folder.map_or_else(String::new, ToString::to_string)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(text: &str) -> RepoPath {
-        path(text).unwrap()
+    fn path(text: &str) -> RepoPath {
+        text.parse().unwrap()
     }
 
-    fn heads() -> CachedHeaders {
-        let mut heads = CachedHeaders::default();
-        heads.add(at("a/index.json"), [b"{}", b""], 2);
-        heads.add(at("a/b.safetensors"), [b"12345678", b"header"], 1_000);
-        let file = ListedFile { path: at("a/b.safetensors"), size: 1_000 };
-        heads.add_list(None, &[file], true);
-        heads.add_list(Some(&at("c")), &[], false);
-        heads
+    fn range(bytes: &[u8]) -> RangeBytes {
+        RangeBytes { bytes: bytes.to_vec(), file_size: 1_000 }
     }
 
-    #[test]
-    fn what_was_encoded_is_decoded() {
-        assert_eq!(CachedHeaders::decode(&heads().encode()).unwrap(), heads());
-        assert_eq!(
-            CachedHeaders::decode(&CachedHeaders::default().encode()).unwrap(),
-            CachedHeaders::default()
-        );
+    fn headers() -> CachedHeaders {
+        let (mut headers, file) = (CachedHeaders::default(), path("a/b.safetensors"));
+        headers.add_file(&path("a/index.json"), b"{}");
+        headers.add_range(&file, 0, &range(b"12345678"));
+        headers.add_range(&file, 8, &range(b"header and data"));
+        headers.end_header(&file, 14);
+        headers.add_listing(None, &[ListedFile { path: file, size: 1_000 }], true);
+        headers.add_listing(Some(&path("c")), &[], false);
+        headers
     }
 
     #[test]
-    fn other_bytes_are_errors() {
-        let bytes = heads().encode();
-        for at in 0..bytes.len() {
-            assert!(CachedHeaders::decode(&bytes[..at]).is_err(), "cut at {at}");
-        }
-        let deflate = |bytes: &[u8]| {
-            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
-        };
-        let [none, one] = [[0; 8], 1_u64.to_le_bytes()];
-        let long = [&none, &one, &u64::MAX.to_le_bytes(), &b"x"[..]].concat();
-        let climbing = [&none, &one, &2_u64.to_le_bytes(), &b".."[..], &[0; 16]].concat();
-        for bytes in [&b"x"[..], &long, &climbing] {
-            assert!(CachedHeaders::decode(&deflate(bytes)).is_err(), "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn ranges_end_where_the_file_does_and_never_beyond_what_is_kept() {
-        let (heads, file) = (heads(), at("a/b.safetensors"));
-        let bytes = |range| heads.range(&file, &range).map(|chunk| chunk.bytes);
+    fn headers_are_the_same_after_encoding_and_decoding() {
+        let encoded = postcard::to_allocvec(&headers()).unwrap();
+        let headers: CachedHeaders = postcard::from_bytes(&encoded).unwrap();
+        assert_eq!(postcard::to_allocvec(&headers).unwrap(), encoded);
+        let bytes = |range| headers.range(&path("a/b.safetensors"), &range).map(|read| read.bytes);
         assert_eq!(bytes(0..8).unwrap(), b"12345678");
         assert_eq!(bytes(8..14).unwrap(), b"header");
-        assert_eq!(bytes(8..15), None);
+        assert_eq!(bytes(0..500).unwrap(), b"12345678header");
+        assert_eq!(bytes(14..15), None);
         assert_eq!(bytes(2_000..3_000), None);
-        assert!(heads.range(&at("a/c"), &(0..8)).is_none());
-        assert_eq!(heads.whole(&at("a/index.json")).unwrap(), b"{}");
-        assert_eq!(heads.whole(&file), None);
-        assert_eq!(
-            heads.list(None).map(|(files, is_whole)| (files.len(), is_whole)),
-            Some((1, true))
-        );
-        assert_eq!(heads.list(Some(&at("c"))), Some((Vec::new(), false)));
-        assert_eq!(heads.list(Some(&at("a"))), None);
+        assert!(headers.range(&path("a/c"), &(0..8)).is_none());
+    }
+
+    #[test]
+    fn bytes_that_do_not_continue_the_start_of_a_file_are_not_added() {
+        let (mut headers, file) = (headers(), path("a/b.safetensors"));
+        headers.add_range(&file, 15, &range(b"gap"));
+        headers.add_range(&file, 0, &range(b"87654321"));
+        assert_eq!(headers.range(&file, &(0..500)).unwrap().bytes, b"12345678header");
+        headers.add_range(&file, 4, &range(b"5678header+"));
+        assert_eq!(headers.range(&file, &(0..500)).unwrap().bytes, b"12345678header+");
+    }
+
+    #[test]
+    fn only_whole_files_and_known_listings_are_returned() {
+        let headers = headers();
+        assert_eq!(headers.whole(&path("a/index.json")).unwrap(), b"{}");
+        assert_eq!(headers.whole(&path("a/b.safetensors")), None);
+        assert_eq!(headers.listing(None).map(|(files, _)| files.len()), Some(1));
+        assert_eq!(headers.listing(Some(&path("c"))), Some((Vec::new(), false)));
+        assert_eq!(headers.listing(Some(&path("a"))), None);
+    }
+
+    #[test]
+    fn a_commit_over_the_limit_is_not_cached() {
+        let mut headers = headers();
+        assert!(!headers.is_skipped());
+        headers.length = LIMIT;
+        headers.add_file(&path("x"), b"1");
+        assert!(headers.is_skipped() && headers.whole(&path("a/index.json")).is_none());
+        headers.end_header(&path("a/b.safetensors"), 0);
+        headers.add_file(&path("x"), b"1");
+        assert!(headers.is_skipped() && headers.whole(&path("x")).is_none());
+    }
+
+    #[test]
+    fn a_cached_listing_with_a_path_that_leads_out_of_the_folder_is_not_returned() {
+        let files = vec![("../x".to_owned(), 1)];
+        let listing = CachedListing { files, is_complete: true };
+        let mut headers = CachedHeaders::default();
+        headers.listings.insert(String::new(), listing);
+        assert_eq!(headers.listing(None), None);
     }
 }

@@ -1,27 +1,27 @@
-//! What entries are kept under.
+//! The keys of cache entries.
 
 use std::fmt;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use sha2::{Digest, Sha256};
 
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
 
-/// Changes whenever entries of an earlier version are not to be found any more.
-const VERSION: &[u8] = b"hf-meta cache 1";
+/// A change of this text makes all earlier entries unreachable.
+const VERSION: &[u8] = b"hf-meta cache 2";
 
-/// The name of an entry: a hash of all that it is of, the reader's token included.
+/// The key of a cache entry: a SHA-256 hash of everything that identifies the entry, the token included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
 impl CacheKey {
-    /// The hash, of which every bit is as good as random.
+    /// Returns the hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
-/// In hexadecimal.
+/// Writes the hash in hexadecimal.
 impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -34,74 +34,66 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// The part of a key that identifies a backend and its reader.
+/// The properties of a backend by which its cache entries are found.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheIdentity<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// The token as it is sent; empty without a token.
-    pub(crate) reader: &'a [u8],
+    pub(crate) token: &'a [u8],
     pub(crate) repo: &'a RepoId,
     pub(crate) revision: &'a Revision,
 }
 
-/// The keys of what one reader asks for in one repo, at whichever revision.
+/// The keys for one repository, one token and one target, at any revision.
 ///
-/// The token is part of them: what was read with one is never found without it, and what one reader
-/// may see is not shown to another. Only a hash of it leaves this module.
+/// The token is part of every key: an entry that was read with a token is never found without it, so one
+/// reader never sees what only another may see. Only a hash of the token leaves this module.
 #[derive(Clone)]
-pub(crate) struct Keys(Context);
+pub(crate) struct CacheKeys(Sha256);
 
-impl Keys {
-    /// `target` is the part of the repository that a call reads.
+impl CacheKeys {
+    /// Returns the keys of a backend. `target` is the part of the repository that a call reads.
     pub(crate) fn new(identity: CacheIdentity<'_>, target: &str) -> Self {
-        let CacheIdentity { endpoint, reader, repo, .. } = identity;
-        let mut context = Context::new(&SHA256);
-        let (endpoint, repo) = (endpoint.url().as_str(), repo.to_string());
-        for part in [VERSION, endpoint.as_bytes(), reader, repo.as_bytes(), target.as_bytes()] {
-            add(&mut context, part);
-        }
-        Self(context)
+        let (endpoint, repo) = (identity.endpoint.url().as_str(), identity.repo.to_string());
+        let parts =
+            [VERSION, endpoint.as_bytes(), identity.token, repo.as_bytes(), target.as_bytes()];
+        Self(parts.into_iter().fold(Sha256::new(), add))
     }
 
-    /// Under which it is kept what was read at a commit.
-    pub(crate) fn of_commit(&self, commit: &CommitSha) -> CacheKey {
+    /// Returns the key of the header bytes of a commit.
+    pub(crate) fn commit(&self, commit: &CommitSha) -> CacheKey {
         self.finish("commit", commit.as_str())
     }
 
-    /// Under which it is kept which commit a branch was at.
-    pub(crate) fn of_branch(&self, branch: &Revision) -> CacheKey {
+    /// Returns the key of the commit that a branch points to.
+    pub(crate) fn branch(&self, branch: &Revision) -> CacheKey {
         self.finish("branch", branch.as_str())
     }
 
     fn finish(&self, kind: &str, name: &str) -> CacheKey {
-        let mut context = self.0.clone();
-        add(&mut context, kind.as_bytes());
-        add(&mut context, name.as_bytes());
-        let mut key = [0; 32];
-        key.copy_from_slice(context.finish().as_ref());
-        CacheKey(key)
+        let hash = add(add(self.0.clone(), kind.as_bytes()), name.as_bytes());
+        CacheKey(hash.finalize().into())
     }
+}
+
+impl fmt::Debug for CacheKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CacheKeys")
+    }
+}
+
+/// Adds a part with its length before it, so that no two lists of parts give the same bytes.
+fn add(hash: Sha256, part: &[u8]) -> Sha256 {
+    hash.chain_update((part.len() as u64).to_le_bytes()).chain_update(part)
 }
 
 #[cfg(test)]
-impl Keys {
-    pub(crate) fn of_test(target: &str) -> Self {
+impl CacheKeys {
+    pub(crate) fn for_test(target: &str) -> Self {
         let (endpoint, revision) = (&Endpoint::default(), &Revision::default());
         let repo = &"a/b".parse().unwrap();
-        Self::new(CacheIdentity { endpoint, reader: b"", repo, revision }, target)
+        Self::new(CacheIdentity { endpoint, token: b"", repo, revision }, target)
     }
-}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keys")
-    }
-}
-
-/// A part with its length before it, so that no two lists of parts are the same bytes.
-fn add(context: &mut Context, part: &[u8]) {
-    context.update(&(part.len() as u64).to_le_bytes());
-    context.update(part);
 }
 
 #[cfg(test)]
@@ -111,13 +103,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_differs_makes_another_key() {
-        let key = |endpoint: &str, reader: &str, repo: &str, target: &str, commit: char| {
-            let endpoint = Endpoint::parse(endpoint).unwrap();
-            let (reader, repo) = (reader.as_bytes(), &repo.parse().unwrap());
-            let identity =
-                CacheIdentity { endpoint: &endpoint, reader, repo, revision: &Revision::default() };
-            Keys::new(identity, target).of_commit(&commit.to_string().repeat(40).parse().unwrap())
+    fn each_part_of_the_identity_changes_the_key() {
+        let key = |endpoint: &str, token: &str, repo: &str, target: &str, commit: char| {
+            let (endpoint, revision) = (&Endpoint::parse(endpoint).unwrap(), &Revision::default());
+            let (token, repo) = (token.as_bytes(), &repo.parse().unwrap());
+            CacheKeys::new(CacheIdentity { endpoint, token, repo, revision }, target)
+                .commit(&commit.to_string().repeat(40).parse().unwrap())
         };
         let hub = Endpoint::HUGGING_FACE;
         let different = [
@@ -135,9 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_that_is_called_like_a_commit_is_another_entry() {
-        let keys = Keys::of_test("");
-        let name = "1".repeat(40);
-        assert_ne!(keys.of_commit(&name.parse().unwrap()), keys.of_branch(&name.parse().unwrap()));
+    fn a_branch_that_is_named_like_a_commit_has_another_key() {
+        let (keys, name) = (CacheKeys::for_test(""), "1".repeat(40));
+        assert_ne!(keys.commit(&name.parse().unwrap()), keys.branch(&name.parse().unwrap()));
     }
 }

@@ -1,9 +1,9 @@
-//! What earlier calls have read, kept for later ones.
+//! A cache of header bytes.
 //!
-//! What is kept is not figures but the bytes they come from: the headers and the index of one commit,
-//! which never change. A later call parses, checks and counts them as if they had just come from the
-//! Hub, so that neither a broken entry nor an older version of this library can give a wrong figure.
-//! What has to be asked is only which commit a branch is at, in one small request.
+//! The cache stores header bytes, not results: the headers and the index of one commit, which never change. A
+//! later call parses, checks and counts them as if they had just arrived from the Hub, so neither a
+//! broken entry nor an older version of this library can produce a wrong count.
+//! A cached commit costs no request; a cached branch costs one, for the commit that it points to.
 
 #[cfg(feature = "server")]
 mod breaker;
@@ -11,7 +11,6 @@ mod disk;
 mod entry;
 mod headers;
 mod key;
-mod recorder;
 #[cfg(feature = "server")]
 mod shared;
 
@@ -20,34 +19,62 @@ use std::fmt;
 use futures::future::{BoxFuture, FutureExt};
 
 pub use disk::{DiskCache, DiskUsage};
-pub(crate) use entry::{open, seal};
+pub(crate) use entry::{decode, encode};
 pub(crate) use headers::CachedHeaders;
 pub use key::CacheKey;
-pub(crate) use key::{CacheIdentity, Keys};
-pub(crate) use recorder::CacheRecorder;
+pub(crate) use key::{CacheIdentity, CacheKeys};
 #[cfg(feature = "server")]
 pub use shared::{RedisCache, RedisCacheError};
 
-/// A place where entries are kept, such as [`DiskCache`]; see
+/// A store of cache entries, such as [`DiskCache`]; see
 /// [`ClientBuilder::header_cache`](crate::ClientBuilder::header_cache).
 ///
-/// It may lose entries, and even return other bytes than it was given: they are held against a
-/// checksum. It must not fail a call: what goes wrong is for it to log, and to be a miss.
+/// A cache may lose entries, and may even return other bytes than it was given: every entry has a checksum.
+/// A cache must not fail a call: it logs its errors and returns a miss.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+///
+/// use futures::future::{BoxFuture, FutureExt, ready};
+/// use hf_meta::{Cache, CacheKey};
+///
+/// #[derive(Debug, Default)]
+/// struct MemoryCache(Mutex<HashMap<CacheKey, Vec<u8>>>);
+///
+/// impl Cache for MemoryCache {
+///     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+///         ready(self.0.lock().ok().and_then(|entries| entries.get(key).cloned())).boxed()
+///     }
+///
+///     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
+///         if let Ok(mut entries) = self.0.lock() {
+///             entries.insert(*key, entry);
+///         }
+///         ready(()).boxed()
+///     }
+/// }
+///
+/// # fn main() -> Result<(), hf_meta::Error> {
+/// let client = hf_meta::Client::builder().header_cache(MemoryCache::default()).build()?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait Cache: fmt::Debug + Send + Sync + 'static {
-    /// The bytes that were last put under a key, if they are still there.
+    /// Returns the entry that was last stored under a key, if the cache still has it.
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>>;
 
-    /// Keeps bytes under a key, in place of those that it had.
+    /// Stores an entry under a key, and replaces an earlier one.
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()>;
 
-    /// Waits for whoever else is about to put something under a key, wherever that reader is. A cache
-    /// that is not shared between services waits for no one, as is the default.
-    fn turn<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
-        futures::future::ready(FillLease::at_once()).boxed()
+    /// Waits until no other process fills the entry of a key. A cache that is not shared between services
+    /// does not wait, and that is the default.
+    fn lease<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
+        futures::future::ready(FillLease::immediate()).boxed()
     }
 }
 
-/// The right to make an entry, until it is dropped.
+/// The lease of a call that fills an entry. It ends when it is dropped.
 #[must_use]
 pub struct FillLease {
     has_waited: bool,
@@ -55,13 +82,13 @@ pub struct FillLease {
 }
 
 impl FillLease {
-    /// A turn that no one was waited for, and that no one waits for.
-    pub fn at_once() -> Self {
+    /// Returns a lease that did not wait, and that nobody waits for.
+    pub fn immediate() -> Self {
         Self { has_waited: false, on_end: None }
     }
 
-    /// A turn that calls a function at its end. `has_waited` says whether someone else had it before,
-    /// so that the entry may be there by now.
+    /// Returns a lease that calls a function at its end. `has_waited` says whether another call had the
+    /// lease before, so that the entry may have been stored in the meantime.
     pub fn new(has_waited: bool, on_end: impl FnOnce() + Send + 'static) -> Self {
         Self { has_waited, on_end: Some(Box::new(on_end)) }
     }

@@ -1,10 +1,10 @@
 //! Entries in a Redis or Valkey that several services share.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::rand;
 use futures::future::{BoxFuture, FutureExt};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, FromRedisValue, RedisResult};
@@ -117,21 +117,20 @@ impl Cache for RedisCache {
         .boxed()
     }
 
-    fn turn<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
-        self.take_turn(key).boxed()
+    fn lease<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
+        self.take_lease(key).boxed()
     }
 }
 
 impl RedisCache {
-    async fn take_turn(&self, key: &CacheKey) -> FillLease {
-        let Ok(owner) = owner() else { return FillLease::at_once() };
-        let (name, started) = (name("turn", key), Instant::now());
+    async fn take_lease(&self, key: &CacheKey) -> FillLease {
+        let (name, owner, started) = (name("lease", key), owner(), Instant::now());
         let mut command = redis::cmd("SET");
         command.arg(&name).arg(&owner).arg("NX").arg("PX").arg(millis(LEASE));
         let mut has_waited = false;
         while started.elapsed() < LONGEST_WAIT {
             match self.0.ask::<Option<String>>(&command).await {
-                Some(Some(_)) => return self.turn_of(name, owner, has_waited),
+                Some(Some(_)) => return self.renewed(name, owner, has_waited),
                 Some(None) => has_waited = true,
                 None => break,
             }
@@ -141,7 +140,7 @@ impl RedisCache {
     }
 
     /// Renews a turn for as long as it is held.
-    fn turn_of(&self, name: String, owner: String, has_waited: bool) -> FillLease {
+    fn renewed(&self, name: String, owner: String, has_waited: bool) -> FillLease {
         let (held, mut end) = oneshot::channel::<()>();
         let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
@@ -179,11 +178,10 @@ fn name(kind: &str, key: &CacheKey) -> String {
     format!("hf-meta:{kind}:{key}")
 }
 
-/// Something that no other process says.
-fn owner() -> Result<String, aws_lc_rs::error::Unspecified> {
-    let mut random = [0; 16];
-    rand::fill(&mut random)?;
-    Ok(u128::from_le_bytes(random).to_string())
+/// Returns a name that no other lease has. The keys of a [`RandomState`] come from the operating system.
+fn owner() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 
 use super::Client;
+use crate::backends::HeaderCache;
 use crate::cache::Cache;
 use crate::client::model::Context;
 use crate::count::Configs;
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::http::{AddressPolicy, Http, HttpSettings, HttpTimeouts, RetryPolicy};
 use crate::hub::Endpoint;
-use crate::inspect::{HeaderCache, Limits};
+use crate::inspect::Limits;
 
 /// The settings of a [`Client`].
 #[derive(Clone)]
@@ -223,7 +224,7 @@ impl ClientBuilder {
             warnings: Arc::default(),
             limits: self.limits,
             call_timeout: self.call_timeout,
-            memory: self.header_cache.map(|cache| HeaderCache { cache, branch_ttl }),
+            header_cache: self.header_cache.map(|cache| HeaderCache { cache, branch_ttl }),
             offline: offline.transpose()?,
         };
         Ok(Client { context: Arc::new(context) })

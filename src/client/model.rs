@@ -8,8 +8,9 @@ use percent_encoding::percent_decode_str;
 use tracing::Instrument;
 use url::Url;
 
-use crate::backends::{Backend, DiskFolder, HubCacheSnapshot, HubRepo, Listing, WebFolder};
-use crate::cache::CacheRecorder;
+use crate::backends::{
+    Backend, DiskFolder, HeaderCache, HubCacheSnapshot, HubRepo, Listing, WebFolder,
+};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, WeightSet};
@@ -17,7 +18,7 @@ use crate::http::Http;
 use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
-use crate::inspect::{HeaderCache, Limits, Load, OnProgress, Plan, Progress, Target};
+use crate::inspect::{Limits, Load, OnProgress, Plan, Progress, Target};
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, SafetensorsParseFromRepo};
 
@@ -29,7 +30,7 @@ pub(crate) struct Context {
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
-    pub(crate) memory: Option<HeaderCache>,
+    pub(crate) header_cache: Option<HeaderCache>,
     /// The cache that stands in for the Hub and for all other servers.
     pub(crate) offline: Option<PathBuf>,
 }
@@ -128,8 +129,8 @@ impl Model {
     ///
     /// As [`Model::parse_safetensors_metadata`].
     pub async fn count(&self) -> Result<CountReport, Error> {
-        let memory = self.context.memory.as_ref();
-        self.in_time(async { self.load().await?.count(memory).await }).await
+        let cache = self.context.header_cache.as_ref();
+        self.in_time(async { self.load().await?.count(cache).await }).await
     }
 
     /// Reads the header of every file of weights, checks them, and counts.
@@ -142,8 +143,8 @@ impl Model {
     /// to this reader, an response that is not the bytes asked for, a header or an index that breaks a
     /// rule, headers that contradict their index, a deadline. See [`Error`].
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
-        let memory = self.context.memory.as_ref();
-        self.in_time(async { self.load().await?.run(memory).await }).await
+        let cache = self.context.header_cache.as_ref();
+        self.in_time(async { self.load().await?.run(cache).await }).await
     }
 
     /// Checks everything that headers can show: reads every header, and goes on where one is wrong.
@@ -226,7 +227,6 @@ impl Model {
             on_progress: self.on_progress.clone(),
             started: Instant::now(),
             meter: RequestMeter::default(),
-            record: CacheRecorder::default(),
         })
     }
 }

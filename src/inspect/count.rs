@@ -54,7 +54,6 @@ impl Reader {
         let message = match self.backend.read_whole(&path, self.limits.config, &self.meter).await {
             Ok(json) => {
                 let json = self.of_commit(&path, json)?;
-                self.record.file(&path, [&json, &[]], json.len() as u64);
                 return Ok(Some(json));
             }
             // A cache that lacks it does not tell whether the repo has it.
@@ -63,13 +62,9 @@ impl Reader {
             }
             Err(error) if error.is_not_found() => return Ok(None),
             Err(Error::TooLarge { limit, .. }) => {
-                self.record.forgo();
                 format!("it has more than {limit} bytes")
             }
-            Err(error) if error.is_denied() => {
-                self.record.forgo();
-                "access to it is denied".to_owned()
-            }
+            Err(error) if error.is_denied() => "access to it is denied".to_owned(),
             Err(error) => return Err(error),
         };
         findings.push(passed_over(message));

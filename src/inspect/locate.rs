@@ -131,9 +131,7 @@ impl Load {
 
     /// The files of the store or of a folder.
     async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listing>, Error> {
-        let listed = self.backend.list(folder, &self.meter).await?;
-        self.record.listing(folder, listed.as_ref());
-        Ok(listed)
+        self.backend.list(folder, &self.meter).await
     }
 
     fn no_safetensors(

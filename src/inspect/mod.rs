@@ -17,13 +17,10 @@ use std::time::Instant;
 
 use futures::future::BoxFuture;
 
-use self::cached::CacheLookup;
-pub(crate) use self::cached::HeaderCache;
 use self::count_only::Stop;
 pub(crate) use self::plan::Plan;
 use self::reader::Reader;
-use crate::backends::{Backend, ByteStream, Fetched, pinned, poll_alongside};
-use crate::cache::CacheRecorder;
+use crate::backends::{Backend, ByteStream, Fetched, HeaderCache, pinned, poll_alongside};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{WeightSet, names_shards};
@@ -122,8 +119,6 @@ pub(crate) struct Load {
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) started: Instant,
     pub(crate) meter: RequestMeter,
-    /// What is to be kept of it.
-    pub(crate) record: CacheRecorder,
 }
 
 /// What the target turned out to be.
@@ -169,31 +164,6 @@ impl Weights {
 }
 
 impl Load {
-    /// Gives what was kept, or reads all headers, and ends at the first error.
-    ///
-    /// There are several ways to read; boxed, they do not add up in the size of the future.
-    pub(crate) async fn run(
-        mut self,
-        memory: Option<&HeaderCache>,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let Some(recall) = memory.and_then(|memory| CacheLookup::of(memory, &self)) else {
-            return Box::pin(self.read()).await;
-        };
-        if let Some(parsed) = recall.result(&mut self).await? {
-            return Ok(parsed);
-        }
-        let turn = recall.turn().await;
-        if turn.has_waited()
-            && let Some(parsed) = recall.result(&mut self).await?
-        {
-            return Ok(parsed);
-        }
-        let record = CacheRecorder::begin();
-        let parsed = Box::pin(Self { record: record.clone(), ..self }.read()).await?;
-        recall.keep(&parsed, &record).await;
-        Ok(parsed)
-    }
-
     /// Reads all headers, and ends at the first error.
     async fn read(self) -> Result<SafetensorsParseFromRepo, Error> {
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::{CacheRecorder, Limits, Load, OnProgress, Plan};
+use super::{Limits, Load, OnProgress, Plan};
 use crate::backends::{Backend, ByteStream, Fetched};
 use crate::count::CountBreakdown;
 use crate::count::ParameterCount;
@@ -30,14 +30,13 @@ pub(super) struct Reader {
     pub(super) started: Instant,
     pub(super) meter: RequestMeter,
     pub(super) header_bytes: AtomicU64,
-    pub(super) record: CacheRecorder,
 }
 
 impl Reader {
     /// A reader of a store that is pinned to the commit of the call's first answer, whatever becomes of
     /// the branch.
     pub(super) fn new(load: Load, commit: Option<CommitSha>) -> Self {
-        let Load { source, backend, plan, limits, on_progress, started, meter, record, .. } = load;
+        let Load { source, backend, plan, limits, on_progress, started, meter, .. } = load;
         Self {
             source,
             backend,
@@ -48,7 +47,6 @@ impl Reader {
             started,
             meter,
             header_bytes: AtomicU64::new(0),
-            record,
         }
     }
 
@@ -130,7 +128,6 @@ impl Reader {
         let wrong = |source| Error::Header { file: self.backend.file_name(path), source };
         let file_size = start.file_size;
         let json = self.header_json(path, start).await?;
-        self.record.file(path, [&(json.len() as u64).to_le_bytes(), &json], file_size);
         let header =
             spawn_blocking_if_large(json.len(), move || SafetensorsFileHeader::from_json(&json));
         let header = header.await.map_err(wrong)?;
@@ -149,7 +146,9 @@ impl Reader {
         let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
         let range = length.map_err(wrong)?.range();
         self.take_from_budget(path, range.end - range.start)?;
-        self.complete(path, start, &range).await
+        let json = self.complete(path, start, &range).await?;
+        self.backend.header_end(path, range.end);
+        Ok(json)
     }
 
     /// The bytes of a range of a file of which the first bytes are known; asks for what is missing.

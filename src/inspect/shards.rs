@@ -135,9 +135,6 @@ impl Reader {
                     is_early = self.plan.asks_early(length);
                 }
                 BodyEvent::Bytes(bytes) => {
-                    if self.record.is_on() {
-                        arrived.json.extend_from_slice(&bytes);
-                    }
                     arrived = arrived.and(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
                     for shard in new {
@@ -146,11 +143,10 @@ impl Reader {
                 }
             }
         }
-        let Arrived { reader, length, json, .. } = arrived;
+        let Arrived { reader, length, .. } = arrived;
         let index = spawn_blocking_if_large(length, move || reader.finish()).await;
         let index =
             index.map_err(|source| Error::Index { file: self.backend.file_name(path), source })?;
-        self.record.file(path, [&json, &[]], length as u64);
         self.plan.shards(&index).into_iter().for_each(|ask| asks.add(ask));
         Ok(index)
     }
@@ -162,13 +158,11 @@ struct Arrived<T: FromIndex> {
     length: usize,
     /// How many of its shards were looked at.
     seen: usize,
-    /// All of it, where it is to be kept.
-    json: Vec<u8>,
 }
 
 impl<T: FromIndex> Default for Arrived<T> {
     fn default() -> Self {
-        Self { reader: IndexReader::default(), length: 0, seen: 0, json: Vec::new() }
+        Self { reader: IndexReader::default(), length: 0, seen: 0 }
     }
 }
 

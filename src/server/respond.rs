@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_LENGTH,
@@ -12,6 +11,7 @@ use axum::http::header::{
 };
 use axum::http::{Response, StatusCode};
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
@@ -137,7 +137,7 @@ impl Answered {
 /// A name for exactly these bytes: what is known of a commit, in one style.
 fn etag(body: &[u8]) -> String {
     let mut etag = String::from('"');
-    for byte in &digest(&SHA256, body).as_ref()[..12] {
+    for byte in &Sha256::digest(body)[..12] {
         let _ = write!(etag, "{byte:02x}");
     }
     etag + "\""

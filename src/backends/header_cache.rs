@@ -1,0 +1,216 @@
+//! Calls that are answered from our own header cache.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::cached::{CacheRecorder, CachedCommit};
+use super::{Backend, pinned};
+use crate::cache::{Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, encode};
+use crate::error::Error;
+use crate::formats::RepoPath;
+use crate::http::transfer::{RequestMeter, spawn_blocking_if_large};
+use crate::hub::{CommitSha, Revision};
+
+/// A cache of header bytes with its settings.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderCache {
+    pub(crate) cache: Arc<dyn Cache>,
+    /// Time to live of a cached branch.
+    pub(crate) branch_ttl: Duration,
+}
+
+/// The part of a repository that a call reads.
+pub(crate) struct CacheTarget {
+    /// A text that differs for any two calls that read different parts.
+    pub(crate) name: String,
+    /// A path that is likely to exist. The Hub is asked about it for the commit of a branch.
+    pub(crate) probe: RepoPath,
+}
+
+/// The cache entries of one call.
+struct CacheLookup<'a> {
+    settings: &'a HeaderCache,
+    keys: CacheKeys,
+    /// The revision that was asked for.
+    revision: Revision,
+    probe: RepoPath,
+    meter: &'a RequestMeter,
+}
+
+/// The commit that a branch pointed to.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct CachedRef {
+    commit: String,
+    /// The time of the request, in seconds since 1970.
+    seconds: u64,
+}
+
+impl HeaderCache {
+    /// Answers a call from the cached commit. If there is none, or it is broken, reads from the backend
+    /// and stores what the call has read.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the call, and of the request for the commit of a branch. A broken entry is none.
+    pub(crate) async fn run<T>(
+        &self,
+        mut backend: Arc<dyn Backend>,
+        target: CacheTarget,
+        meter: &RequestMeter,
+        call: impl Fn(Arc<dyn Backend>) -> BoxFuture<'static, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(identity) = backend.cache_identity() else { return call(backend).await };
+        let (keys, revision) = (CacheKeys::new(identity, &target.name), identity.revision.clone());
+        let lookup = CacheLookup { settings: self, keys, revision, probe: target.probe, meter };
+        if let Some(found) = lookup.find(&mut backend, &call).await? {
+            return Ok(found);
+        }
+        let lease = lookup.lease().await;
+        if lease.has_waited()
+            && let Some(found) = lookup.find(&mut backend, &call).await?
+        {
+            return Ok(found);
+        }
+        let recorder = CacheRecorder::new(backend);
+        let read = call(Arc::new(recorder.clone())).await?;
+        if let Some((commit, headers)) = recorder.take() {
+            lookup.store(&commit, headers).await;
+        }
+        Ok(read)
+    }
+}
+
+impl CacheLookup<'_> {
+    /// Returns the result of the call if the cache has all that it takes. Otherwise the backend is at
+    /// the commit to read afterwards, if that is known.
+    async fn find<T>(
+        &self,
+        backend: &mut Arc<dyn Backend>,
+        call: &impl Fn(Arc<dyn Backend>) -> BoxFuture<'static, Result<T, Error>>,
+    ) -> Result<Option<T>, Error> {
+        let Some(commit) = self.commit(&**backend).await? else { return Ok(None) };
+        *backend = pinned(backend, Some(&commit));
+        let key = self.keys.commit(&commit);
+        let Some(headers) = self.get(&key).await else { return Ok(None) };
+        let inner = Arc::clone(backend);
+        match call(Arc::new(CachedCommit { inner, commit, headers })).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) => {
+                warn_of_broken_entry(&key, &error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Waits while another call fills the same entry.
+    async fn lease(&self) -> FillLease {
+        let key = match self.revision.as_str().parse() {
+            Ok(commit) => self.keys.commit(&commit),
+            Err(_) => self.keys.branch(&self.revision),
+        };
+        self.settings.cache.lease(&key).await
+    }
+
+    /// Stores what a call has read.
+    async fn store(&self, commit: &CommitSha, headers: CachedHeaders) {
+        self.put(self.keys.commit(commit), headers.length(), headers).await;
+        self.store_ref(commit).await;
+    }
+
+    /// Returns the commit to read: the one that was asked for, or the one that the branch points to.
+    /// Returns `None` for a branch that is not cached: asking for its commit would save nothing.
+    async fn commit(&self, backend: &dyn Backend) -> Result<Option<CommitSha>, Error> {
+        let identity = backend.cache_identity();
+        if let Some(commit) = identity.and_then(|now| now.revision.as_str().parse().ok()) {
+            return Ok(Some(commit));
+        }
+        let Some(cached) = self.get::<CachedRef>(&self.keys.branch(&self.revision)).await else {
+            return Ok(None);
+        };
+        match cached.commit.parse() {
+            Ok(commit) if cached.is_fresh(self.settings.branch_ttl) => Ok(Some(commit)),
+            _ => self.request_commit(backend, &cached.commit).await,
+        }
+    }
+
+    /// Asks for the commit of the branch. Returns `None` if the server does not answer this request, and
+    /// for an invalid token, which the call itself will do without.
+    async fn request_commit(
+        &self,
+        backend: &dyn Backend,
+        before: &str,
+    ) -> Result<Option<CommitSha>, Error> {
+        let commit = match backend.current_commit(&self.probe, self.meter).await {
+            Ok(commit) => commit,
+            Err(
+                Error::RejectedToken { .. } | Error::FileNotFound { .. } | Error::Forbidden { .. },
+            ) => None,
+            Err(Error::Refused { source, .. }) if matches!(source.status, 400..=499) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(commit) = &commit
+            && (commit.as_str() != before || !self.settings.branch_ttl.is_zero())
+        {
+            self.store_ref(commit).await;
+        }
+        Ok(commit)
+    }
+
+    /// Stores the commit of the branch.
+    async fn store_ref(&self, commit: &CommitSha) {
+        if self.revision.as_str() != commit.as_str() {
+            let cached = CachedRef { commit: commit.to_string(), seconds: now() };
+            self.put(self.keys.branch(&self.revision), 0, cached).await;
+        }
+    }
+
+    async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
+        let (key, entry) = (*key, self.settings.cache.get(key).await?);
+        let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
+        value.map_err(|error| warn_of_broken_entry(&key, &error)).ok()
+    }
+
+    async fn put<T: Serialize + Send + 'static>(&self, key: CacheKey, length: usize, value: T) {
+        if let Some(entry) = spawn_blocking_if_large(length, move || encode(&key, &value)).await {
+            self.settings.cache.put(&key, entry).await;
+        }
+    }
+}
+
+/// Logs a broken entry. It is read anew, and so replaced.
+fn warn_of_broken_entry(key: &CacheKey, error: &dyn Display) {
+    tracing::warn!(%key, %error, "an entry of the cache is broken");
+}
+
+impl CachedRef {
+    /// Returns whether the branch was seen less than `ttl` ago. A time in the future comes from a clock
+    /// that was wrong.
+    fn is_fresh(&self, ttl: Duration) -> bool {
+        let age = now().checked_sub(self.seconds);
+        age.is_some_and(|age| Duration::from_secs(age) < ttl)
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cached_branch_is_fresh_for_its_time_to_live() {
+        let seen = |seconds| CachedRef { commit: "1".repeat(40), seconds };
+        let minute = Duration::from_secs(60);
+        assert!(seen(now()).is_fresh(minute));
+        assert!(!seen(now()).is_fresh(Duration::ZERO));
+        assert!(!seen(now() - 61).is_fresh(minute));
+        assert!(!seen(now() + 1_000).is_fresh(minute), "of a wrong clock");
+    }
+}
