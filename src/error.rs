@@ -1,4 +1,4 @@
-//! The errors of a call, with the repo or the file where they are about one.
+//! The errors of a call, with the repository or the file that they concern.
 
 use std::io;
 use std::time::Duration;
@@ -13,87 +13,251 @@ use crate::hub::{CommitSha, EndpointError, HubError, ListingError, RepoId, Revis
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a call gave no result.
+/// The error of a call.
 ///
-/// No message repeats that of its [source](std::error::Error::source): print the whole chain. No
-/// message holds a token, a password or a signed URL. Text from a file or a server is bounded, but
-/// otherwise as it came: escape it before it meets a terminal.
+/// No message repeats the message of its [source](std::error::Error::source): print the whole chain. No
+/// message holds a token, a password or a signed URL. Text from a file or a server has a limited length, but
+/// may contain control characters: escape it before you print it on a terminal.
+///
+/// ```no_run
+/// use hf_meta::{Client, Error};
+///
+/// # async fn example() -> Result<(), Error> {
+/// let client = Client::new()?;
+/// match client.model("org/name").parse_safetensors_metadata().await {
+///     Ok(parsed) => println!("{} parameters", parsed.parameter_count().total()),
+///     Err(Error::Gated { repo, .. }) => println!("request access to {repo} first"),
+///     Err(error) if error.is_not_found() => println!("there is nothing to read"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum Error {
-    /// The text names neither a repo nor a URL nor a local file.
+    /// The text is not a repository, URL or path.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// The endpoint is not the address of a Hub.
     #[error("the endpoint cannot be used")]
-    Endpoint { source: EndpointError },
-    /// The token itself is left out.
-    #[error("the token holds characters that no token has")]
+    Endpoint {
+        /// The reason.
+        source: EndpointError,
+    },
+    /// The token cannot be sent in an HTTP header. The token itself is left out.
+    #[error("the token contains characters that are not allowed in a token")]
     MalformedToken,
-    #[error("the name of the program holds characters that no header may hold")]
+    /// The name of the program cannot be sent in an HTTP header.
+    #[error("the user agent contains characters that are not allowed in an HTTP header")]
     UserAgent,
-    #[error("no cache is known that could be read offline")]
+    /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
+    #[error("offline mode needs a cache folder")]
     NoCache,
-    #[error("repository `{repo}` not found, or not open to this reader")]
-    RepoNotFound { repo: RepoId, source: Box<HubError> },
+    /// The repository does not exist, or it is private and this reader has no access.
+    #[error("repository `{repo}` not found or not accessible")]
+    RepoNotFound {
+        /// The repository.
+        repo: RepoId,
+        /// The response of the Hub.
+        source: Box<HubError>,
+    },
+    /// The repository exists, the revision does not.
     #[error("revision `{revision}` not found in `{repo}`")]
-    RevisionNotFound { repo: RepoId, revision: Revision, source: Box<HubError> },
-    #[error("access to `{repo}` is restricted to readers who were granted it")]
-    Gated { repo: RepoId, source: Box<HubError> },
+    RevisionNotFound {
+        /// The repository.
+        repo: RepoId,
+        /// The branch, tag, ref or commit.
+        revision: Revision,
+        /// The response of the Hub.
+        source: Box<HubError>,
+    },
+    /// The repository is gated, and this reader has not been granted access.
+    #[error("repository `{repo}` is gated, and this reader has no access")]
+    Gated {
+        /// The repository.
+        repo: RepoId,
+        /// The response of the Hub.
+        source: Box<HubError>,
+    },
+    /// The Hub does not know the token, and the repository cannot be read without it.
     #[error("the token is not valid")]
-    RejectedToken { source: Box<HubError> },
+    RejectedToken {
+        /// The response of the Hub.
+        source: Box<HubError>,
+    },
+    /// Access to the file is denied for another reason, which the response may state.
     #[error("access to `{file}` is denied")]
-    Forbidden { file: String, source: Box<HubError> },
+    Forbidden {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The response of the server.
+        source: Box<HubError>,
+    },
+    /// The file does not exist.
     #[error("`{file}` not found")]
-    FileNotFound { file: String, source: BoxError },
-    /// Neither under the two names that most weights have nor, where the files could be listed, under any
-    /// other; `instead` is what was found in other formats.
-    #[error(
-        "no safetensors weights in `{place}`: neither `{single}` nor `{index}` is there{}",
-        in_place(instead)
-    )]
-    NoSafetensors {
-        place: String,
-        single: String,
-        index: String,
-        instead: Vec<OtherWeights>,
+    FileNotFound {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The reason: a response, an I/O error, or what a cache lacks.
         source: BoxError,
     },
-    /// Adding them up would count some weights twice. One is read by its path.
-    #[error("`{place}` holds {} sets of weights, and none by the name of the model", sets.len())]
-    SeveralSets { place: String, sets: Vec<WeightSet> },
-    #[error("`{set}` is not complete: of {total} shards there are {found}, and no index")]
-    MissingShards { set: String, found: usize, total: u32 },
-    /// The files themselves may be there, under names that could not be found out.
+    /// There are no safetensors weights under the two usual names, nor under any other name that could be
+    /// listed.
+    #[error(
+        "no safetensors weights in `{place}`: neither `{single}` nor `{index}` is there{}",
+        list_formats(instead)
+    )]
+    NoSafetensors {
+        /// The source that was searched.
+        place: String,
+        /// The path of the usual single file.
+        single: String,
+        /// The path of the usual index.
+        index: String,
+        /// Weights in other formats.
+        instead: Vec<OtherWeights>,
+        /// The response for the single file or the index.
+        source: BoxError,
+    },
+    /// There are several sets of weights, and no name shows which of them is the model. Their sum would
+    /// count some weights twice. Choose one by [`Model::path`](crate::Model::path).
+    #[error("`{place}` contains {} sets of weights, and it is unclear which one is the model", sets.len())]
+    SeveralSets {
+        /// The source that was searched.
+        place: String,
+        /// The sets.
+        sets: Vec<WeightSet>,
+    },
+    /// Shards without an index are not all there.
+    #[error("`{set}` is incomplete: it has {found} of {total} shards and no index")]
+    MissingShards {
+        /// The common path of the shards, with a `*` in place of the number.
+        set: String,
+        /// The number of shards that exist.
+        found: usize,
+        /// The number of shards that their names state.
+        total: u32,
+    },
+    /// The files cannot be listed, so weights under an unusual name cannot be found.
     #[error("the files of `{place}` cannot be listed")]
-    Listing { place: String, source: ListingError },
-    #[error("`{repo}` at `{revision}` is not in the cache, and nothing else is read offline")]
-    NotCached { repo: RepoId, revision: Revision, source: SnapshotError },
-    #[error("`{what}` is not read offline")]
-    Offline { what: String },
+    Listing {
+        /// The repository.
+        place: String,
+        /// The reason.
+        source: ListingError,
+    },
+    /// The client is offline, and the cache does not have the repository at this revision.
+    #[error("`{repo}` at `{revision}` is not in the cache, and the client is offline")]
+    NotCached {
+        /// The repository.
+        repo: RepoId,
+        /// The branch, tag, ref or commit.
+        revision: Revision,
+        /// The part that the cache lacks.
+        source: SnapshotError,
+    },
+    /// The client is offline, and a URL cannot be read from the cache.
+    #[error("`{what}` cannot be read offline")]
+    Offline {
+        /// The URL.
+        what: String,
+    },
+    /// The file violates a rule of the format.
     #[error("`{file}` is not a valid safetensors file")]
-    Header { file: String, source: HeaderError },
+    Header {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The violated rule.
+        source: HeaderError,
+    },
+    /// The index violates a rule, or contradicts the headers of its shards.
     #[error("`{file}` is not a valid index of its shards")]
-    Index { file: String, source: IndexError },
-    #[error("`{file}` has more than {limit} bytes")]
-    TooLarge { file: String, limit: u64 },
-    #[error("the headers up to that of `{file}` have more than {limit} bytes together")]
-    TooManyHeaders { file: String, limit: u64 },
-    /// A server that does not keep to the commit that it was asked for, or a push between two attempts at
-    /// an index of which the first broke off.
-    #[error("asked for `{file}` of commit {pinned}, got that of {found}")]
-    OtherCommit { file: String, pinned: CommitSha, found: CommitSha },
+    Index {
+        /// The index by its repository, URL or path.
+        file: String,
+        /// The violated rule.
+        source: IndexError,
+    },
+    /// The file is larger than a limit of the client.
+    #[error("`{file}` is larger than {limit} bytes")]
+    TooLarge {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The headers of all shards together are larger than
+    /// [`headers_limit`](crate::ClientBuilder::headers_limit).
+    #[error(
+        "the headers are larger than {limit} bytes in total; the limit was reached at `{file}`"
+    )]
+    TooManyHeaders {
+        /// The file whose header exceeds the limit.
+        file: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The server returned another commit than the one that was asked for, or the branch moved while the
+    /// index was read.
+    #[error("expected `{file}` of commit {pinned}, got commit {found}")]
+    OtherCommit {
+        /// The file by its repository.
+        file: String,
+        /// The commit of the call.
+        pinned: CommitSha,
+        /// The commit of the response.
+        found: CommitSha,
+    },
+    /// The size of the file changed between two requests.
     #[error("`{file}` changed while it was read: it had {before} bytes, then {after}")]
-    Changed { file: String, before: u64, after: u64 },
-    #[error("failed to fetch `{file}`{}", tries(*attempts, *elapsed))]
-    Fetch { file: String, attempts: usize, elapsed: Duration, source: Box<HttpError> },
-    /// A status that tells nothing of the repo or of the reader, such as a rate limit.
-    #[error("failed to fetch `{file}`{}", tries(*attempts, *elapsed))]
-    Refused { file: String, attempts: usize, elapsed: Duration, source: Box<HubError> },
+    Changed {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The first size in bytes.
+        before: u64,
+        /// The second size in bytes.
+        after: u64,
+    },
+    /// No usable response arrived.
+    #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
+    Fetch {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The number of attempts.
+        attempts: usize,
+        /// The time from the first attempt to the last failure.
+        elapsed: Duration,
+        /// The failure of the last attempt.
+        source: Box<HttpError>,
+    },
+    /// The server refused the request for a reason that concerns neither the repository nor the reader,
+    /// such as a rate limit.
+    #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
+    Refused {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The number of attempts.
+        attempts: usize,
+        /// The time from the first attempt to the last failure.
+        elapsed: Duration,
+        /// The last response.
+        source: Box<HubError>,
+    },
+    /// A local file or folder cannot be read.
     #[error("failed to read `{file}`")]
-    Read { file: String, source: io::Error },
+    Read {
+        /// The path.
+        file: String,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The call took longer than [`call_timeout`](crate::ClientBuilder::call_timeout).
     #[error("the call took longer than {} s", limit.as_secs_f64())]
-    DeadlineExceeded { limit: Duration },
+    DeadlineExceeded {
+        /// The time limit.
+        limit: Duration,
+    },
 }
 
 /// A part that the disk cache of `huggingface_hub` lacks.
@@ -101,22 +265,22 @@ pub enum Error {
 #[error("`{path}` {reason}")]
 #[non_exhaustive]
 pub struct SnapshotError {
-    /// A file or a folder in the cache.
+    /// The file or folder in the cache.
     pub path: String,
     /// The reason why it cannot be used.
     pub reason: &'static str,
 }
 
-/// What was tried, where it was more than once.
-fn tries(attempts: usize, elapsed: Duration) -> String {
+/// Describes the attempts of a request, if there was more than one, as the end of a sentence.
+fn describe_attempts(attempts: usize, elapsed: Duration) -> String {
     match attempts {
         0 | 1 => String::new(),
         _ => format!(", after {attempts} attempts in {:.1} s", elapsed.as_secs_f64()),
     }
 }
 
-/// What is there in other formats, as the end of a sentence.
-fn in_place(others: &[OtherWeights]) -> String {
+/// Lists weights in other formats, as the end of a sentence.
+fn list_formats(others: &[OtherWeights]) -> String {
     let others = others.iter().map(|OtherWeights { format, files }| match files {
         1 => format!("{format}, 1 file"),
         files => format!("{format}, {files} files"),
@@ -128,7 +292,7 @@ fn in_place(others: &[OtherWeights]) -> String {
 }
 
 impl Error {
-    /// What went wrong with a local file.
+    /// Returns the error of an access to a local file.
     pub(crate) fn from_io(file: String, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -138,7 +302,8 @@ impl Error {
         }
     }
 
-    /// Whether the repo, the revision or the file is not there, as far as this reader may know.
+    /// Returns whether the repository, the revision, the file or its weights do not exist, as far as this
+    /// reader can see.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(
@@ -151,13 +316,13 @@ impl Error {
         )
     }
 
-    /// Whether the reader lacks access: a gated or closed repo, or a token that is not valid.
+    /// Returns whether access was denied: the repository is gated or closed, or the token is not valid.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Gated { .. } | Self::RejectedToken { .. } | Self::Forbidden { .. })
     }
 
-    /// Whether the files themselves are wrong. Reading them again gives the same.
+    /// Returns whether the files themselves are invalid or too large. A retry gives the same error.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         matches!(
@@ -170,7 +335,7 @@ impl Error {
         )
     }
 
-    /// Whether the call was wrong before anything was asked for.
+    /// Returns whether the call itself was wrong, so that nothing was read.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(

@@ -1,44 +1,44 @@
-//! What keeps a server that is gone from being waited for by every call.
+//! A circuit breaker: a server that is down does not delay every call.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a server that failed is not asked.
-const REST: Duration = Duration::from_secs(1);
+/// The time after a failure in which no command is sent.
+const OPEN_TIME: Duration = Duration::from_secs(1);
 
-/// Open for a while after each failure.
+/// A circuit breaker that is open for a while after each failure.
 #[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<State>);
+pub(super) struct Breaker(Mutex<BreakerState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     opened: Option<Instant>,
-    has_complained: bool,
+    has_warned: bool,
 }
 
 impl Breaker {
     pub(super) fn is_open(&self) -> bool {
-        self.state().opened.is_some_and(|opened| opened.elapsed() < REST)
+        self.state().opened.is_some_and(|opened| opened.elapsed() < OPEN_TIME)
     }
 
-    /// Notes how a command ended. Going and coming back are told of once.
-    pub(super) fn note(&self, error: Option<&impl Display>) {
+    /// Records the outcome of a command. Logs each outage and each recovery once.
+    pub(super) fn record(&self, error: Option<&impl Display>) {
         let mut state = self.state();
         state.opened = error.map(|_| Instant::now());
-        let has_changed = state.has_complained != error.is_some();
-        state.has_complained = error.is_some();
+        let has_changed = state.has_warned != error.is_some();
+        state.has_warned = error.is_some();
         drop(state);
         match error {
             Some(error) if has_changed => {
-                tracing::warn!(%error, "the shared cache does not answer; going on without it");
+                tracing::warn!(%error, "the shared cache does not answer; continuing without it");
             }
             None if has_changed => tracing::warn!("the shared cache answers again"),
             _ => {}
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, BreakerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -51,9 +51,9 @@ mod tests {
     fn one_failure_opens_it_and_one_success_closes_it() {
         let breaker = Breaker::default();
         assert!(!breaker.is_open());
-        breaker.note(Some(&"gone"));
+        breaker.record(Some(&"down"));
         assert!(breaker.is_open());
-        breaker.note(None::<&&str>);
+        breaker.record(None::<&&str>);
         assert!(!breaker.is_open());
     }
 }

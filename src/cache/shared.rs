@@ -1,4 +1,4 @@
-//! Entries in a Redis or Valkey that several services share.
+//! Cache entries in a Redis or Valkey server that several services share.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,83 +15,90 @@ use tokio::time::{Instant, sleep, timeout};
 use super::breaker::Breaker;
 use super::{Cache, CacheKey, FillLease};
 
-/// The longest entry that is kept, in bytes: nothing that would keep other commands waiting.
-const LONGEST: usize = 4 << 20;
+/// The limit of an entry, in bytes. A longer one would delay the commands of other services.
+const ENTRY_LIMIT: usize = 4 << 20;
 
-/// How long an entry is kept after it was written.
-const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// Time to live of an entry.
+const ENTRY_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// How long a turn lasts unless it is renewed: after so long, the turn of a process that was killed is
-/// over.
-const LEASE: Duration = Duration::from_secs(5);
+/// Time to live of a lease that is not renewed, as after its process was killed.
+const LEASE_TTL: Duration = Duration::from_secs(5);
 
-/// How often a turn is renewed.
-const RENEWAL: Duration = Duration::from_secs(2);
+/// The interval between two renewals of a lease.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often it is asked whether a turn is over.
-const POLL: Duration = Duration::from_millis(50);
+/// The interval between two requests for a lease that another process has.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The longest wait for a turn, after which it is done without.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest wait for a lease. Afterwards the call continues without one.
+const LEASE_WAIT: Duration = Duration::from_secs(60);
 
-/// Makes a turn last longer, or ends it, if it is still ours.
+/// Renews a lease, if it still has this owner.
 const RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0";
+/// Ends a lease, if it still has this owner.
 const END: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
 
-/// A Redis or Valkey that several services share. What one of them reads is there for all, and of those
-/// that are asked for the same at once, one reads it.
+/// A cache in a Redis or Valkey server that several services share. An entry of one service is found by all
+/// of them, and concurrent calls for one repository are coalesced into one.
 ///
-/// While the server cannot be reached, nothing is found in it and no turn is waited for; it is asked
-/// again a second later. It is to be trusted as a part of the service: entries are held against a
-/// checksum, not against a forger.
+/// While the server is unreachable, every lookup is a miss and no lease is waited for; the next attempt
+/// follows a second later. The server must be trusted: checksums detect damage, not forgery.
+///
+/// ```no_run
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let cache = hf_meta::RedisCache::new("redis://127.0.0.1:6379/0")?;
+/// let client = hf_meta::Client::builder().header_cache(cache).build()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
-pub struct RedisCache(Arc<Shared>);
+pub struct RedisCache(Arc<RedisServer>);
 
-struct Shared {
+struct RedisServer {
     connection: ConnectionManager,
-    /// How long a command may take before the server counts as gone.
-    patience: Duration,
+    timeout: Duration,
     breaker: Breaker,
 }
 
-/// Why there is no such cache. The address itself is left out: it may hold a password.
+/// The error for a text that is not the address of a Redis or Valkey server. The text itself is left out:
+/// it may hold a password.
 #[derive(Debug, Error)]
 #[error("not the address of a Redis or Valkey, such as redis://127.0.0.1:6379/0")]
 pub struct RedisCacheError;
 
 impl RedisCache {
-    /// How long a server is waited for before it counts as gone, unless it is said otherwise.
-    pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(500);
+    /// The default timeout of a connection and of a command.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
 
-    /// The cache at `redis://[user:password@]host[:port][/database]`. Nothing is connected to before it
-    /// is needed. To be called on a tokio runtime.
+    /// Returns the cache at `redis://[user:password@]host[:port][/database]`. It connects when it is first
+    /// used. Must be called on a tokio runtime.
     ///
     /// # Errors
     ///
-    /// When that is no such address.
+    /// [`RedisCacheError`] if the text is not an address of this form.
     pub fn new(address: &str) -> Result<Self, RedisCacheError> {
-        Self::with_patience(address, Self::DEFAULT_PATIENCE)
+        Self::with_timeout(address, Self::DEFAULT_TIMEOUT)
     }
 
-    /// As [`new`](Self::new), with another time after which the server counts as gone: as long as it
-    /// is away, every second one request waits so long in vain.
+    /// Returns a cache with another timeout than [`Self::DEFAULT_TIMEOUT`]. While the server is
+    /// unreachable, one call per second waits that long.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
-    pub fn with_patience(address: &str, patience: Duration) -> Result<Self, RedisCacheError> {
+    /// [`RedisCacheError`], as for [`new`](Self::new).
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, RedisCacheError> {
         let client = redis::Client::open(address).map_err(|_| RedisCacheError)?;
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(1)
-            .set_connection_timeout(Some(patience))
-            .set_response_timeout(Some(patience));
+            .set_connection_timeout(Some(timeout))
+            .set_response_timeout(Some(timeout));
         let connection = ConnectionManager::new_lazy_with_config(client, config);
         let connection = connection.map_err(|_| RedisCacheError)?;
-        Ok(Self(Arc::new(Shared { connection, patience, breaker: Breaker::default() })))
+        Ok(Self(Arc::new(RedisServer { connection, timeout, breaker: Breaker::default() })))
     }
 
-    /// Whether the server answers, as far as is known.
+    /// Returns `false` for a second after a command failed.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         !self.0.breaker.is_open()
@@ -102,75 +109,75 @@ impl Cache for RedisCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let mut command = redis::cmd("GET");
         command.arg(name("entry", key));
-        async move { self.0.ask::<Option<Vec<u8>>>(&command).await.flatten() }.boxed()
+        async move { self.0.run::<Option<Vec<u8>>>(&command).await.flatten() }.boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
-        if entry.len() > LONGEST {
+        if entry.len() > ENTRY_LIMIT {
             return futures::future::ready(()).boxed();
         }
         let mut command = redis::cmd("SET");
-        command.arg(name("entry", key)).arg(entry).arg("EX").arg(LIFETIME.as_secs());
+        command.arg(name("entry", key)).arg(entry).arg("EX").arg(ENTRY_TTL.as_secs());
         async move {
-            self.0.ask::<()>(&command).await;
+            self.0.run::<()>(&command).await;
         }
         .boxed()
     }
 
     fn lease<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
-        self.take_lease(key).boxed()
+        self.acquire_lease(key).boxed()
     }
 }
 
 impl RedisCache {
-    async fn take_lease(&self, key: &CacheKey) -> FillLease {
+    async fn acquire_lease(&self, key: &CacheKey) -> FillLease {
         let (name, owner, started) = (name("lease", key), owner(), Instant::now());
         let mut command = redis::cmd("SET");
-        command.arg(&name).arg(&owner).arg("NX").arg("PX").arg(millis(LEASE));
+        command.arg(&name).arg(&owner).arg("NX").arg("PX").arg(millis(LEASE_TTL));
         let mut has_waited = false;
-        while started.elapsed() < LONGEST_WAIT {
-            match self.0.ask::<Option<String>>(&command).await {
-                Some(Some(_)) => return self.renewed(name, owner, has_waited),
+        while started.elapsed() < LEASE_WAIT {
+            match self.0.run::<Option<String>>(&command).await {
+                Some(Some(_)) => return self.keep_renewed(name, owner, has_waited),
                 Some(None) => has_waited = true,
                 None => break,
             }
-            sleep(POLL).await;
+            sleep(POLL_INTERVAL).await;
         }
         FillLease::new(has_waited, || ())
     }
 
-    /// Renews a turn for as long as it is held.
-    fn renewed(&self, name: String, owner: String, has_waited: bool) -> FillLease {
+    /// Returns a lease that a task renews until the lease is dropped.
+    fn keep_renewed(&self, name: String, owner: String, has_waited: bool) -> FillLease {
         let (held, mut end) = oneshot::channel::<()>();
-        let shared = Arc::clone(&self.0);
+        let server = Arc::clone(&self.0);
         tokio::spawn(async move {
-            while timeout(RENEWAL, &mut end).await.is_err() {
+            while timeout(RENEWAL_INTERVAL, &mut end).await.is_err() {
                 let mut command = redis::cmd("EVAL");
-                command.arg(RENEW).arg(1).arg(&name).arg(&owner).arg(millis(LEASE));
-                shared.ask::<i64>(&command).await;
+                command.arg(RENEW).arg(1).arg(&name).arg(&owner).arg(millis(LEASE_TTL));
+                server.run::<i64>(&command).await;
             }
             let mut command = redis::cmd("EVAL");
             command.arg(END).arg(1).arg(&name).arg(&owner);
-            shared.ask::<i64>(&command).await;
+            server.run::<i64>(&command).await;
         });
         FillLease::new(has_waited, move || drop(held))
     }
 }
 
-impl Shared {
-    /// The answer to a command; `None` where none came, or none came to the last one.
-    async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
+impl RedisServer {
+    /// Runs a command. Returns `None` if it fails, or if another one failed within the last second.
+    async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
         if self.breaker.is_open() {
             return None;
         }
         let mut connection = self.connection.clone();
-        let answer: RedisResult<T> =
-            match timeout(self.patience * 2, command.query_async(&mut connection)).await {
-                Ok(answer) => answer,
+        let reply: RedisResult<T> =
+            match timeout(self.timeout * 2, command.query_async(&mut connection)).await {
+                Ok(reply) => reply,
                 Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
             };
-        self.breaker.note(answer.as_ref().err());
-        answer.ok()
+        self.breaker.record(reply.as_ref().err());
+        reply.ok()
     }
 }
 

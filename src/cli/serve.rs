@@ -152,7 +152,7 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
         Some(CacheLocation::Off) => builder,
         Some(CacheLocation::Folder(folder)) => builder.header_cache(in_folder(folder.clone())),
         Some(CacheLocation::Redis(address)) => {
-            let cache = RedisCache::with_patience(address, args.cache_timeout);
+            let cache = RedisCache::with_timeout(address, args.cache_timeout);
             builder.header_cache(cache.map_err(io::Error::other)?)
         }
         None => match DiskCache::from_env() {

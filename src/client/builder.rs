@@ -1,4 +1,4 @@
-//! How a client is set up.
+//! The settings of a client.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,6 +19,22 @@ use crate::hub::Endpoint;
 use crate::inspect::Limits;
 
 /// The settings of a [`Client`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hf_meta::{Client, DiskCache};
+///
+/// # fn main() -> Result<(), hf_meta::Error> {
+/// let client = Client::builder()
+///     .user_agent("badges/1.0")
+///     .concurrency(32)
+///     .header_cache(DiskCache::new(std::env::temp_dir().join("hf-meta-example")))
+///     .branch_ttl(Duration::from_secs(60))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
@@ -33,7 +49,7 @@ pub struct ClientBuilder {
     limits: Limits,
     header_cache: Option<Arc<dyn Cache>>,
     branch_ttl: Duration,
-    cache: Option<PathBuf>,
+    hub_cache: Option<PathBuf>,
     is_offline: bool,
 }
 
@@ -59,7 +75,7 @@ impl Default for ClientBuilder {
                 config: Configs::DEFAULT_LIMIT,
                 concurrency: 256,
             },
-            cache: None,
+            hub_cache: None,
             header_cache: None,
             branch_ttl: Duration::ZERO,
             is_offline: false,
@@ -68,144 +84,147 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The address of the Hub, `https://huggingface.co` by default. It may have a path.
+    /// Sets the address of the Hub, `https://huggingface.co` by default. It may have a path.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoint = endpoint.into();
         self
     }
 
-    /// The token that goes to the endpoint's origin, and to no other. An empty one is none.
+    /// Sets the token. It is sent to the endpoint's origin only. An empty token means none.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into()).filter(|token| !token.is_empty());
         self
     }
 
-    /// What to say of the program that uses this library, such as `badges/1.0`. It follows our own
-    /// `hf-meta/<version>` in `User-Agent`.
+    /// Sets the name of the program that uses this library, such as `badges/1.0`. It follows
+    /// `hf-meta/<version>` in the `User-Agent` header.
     pub fn user_agent(mut self, program: impl Into<String>) -> Self {
         self.user_agent = Some(program.into());
         self
     }
 
-    /// Which addresses may be asked; [`AddressPolicy::Any`] by default.
+    /// Sets which addresses may be requested; [`AddressPolicy::Any`] by default.
     pub fn addresses(mut self, policy: AddressPolicy) -> Self {
         self.addresses = policy;
         self
     }
 
-    /// Whether the proxies of the environment are used (`https_proxy`, `http_proxy`, `all_proxy`,
-    /// `no_proxy`). They are not by default.
+    /// Sets whether the proxies of the environment are used (`https_proxy`, `http_proxy`, `all_proxy`,
+    /// `no_proxy`); `false` by default.
     pub fn proxy_from_env(mut self, yes: bool) -> Self {
         self.proxy_from_env = yes;
         self
     }
 
-    /// How many shards are read side by side, at least one; 256 by default. They share a connection to
-    /// each server that speaks HTTP/2; to others there are at most 64 connections.
+    /// Sets how many shards are read concurrently, at least one; 256 by default. They share one connection
+    /// to each HTTP/2 server; to an HTTP/1.1 server there are at most 64 connections.
     pub fn concurrency(mut self, shards: usize) -> Self {
         self.limits.concurrency = shards.max(1);
         self
     }
 
-    /// How long it may take to connect: name, TCP and TLS. 10 seconds by default.
+    /// Sets the timeout for a connection: name resolution, TCP and TLS. 10 seconds by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.connect = timeout;
         self
     }
 
-    /// How long the next bytes of an answer may take. 10 seconds by default.
+    /// Sets the timeout between two reads of a response. 10 seconds by default.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.read = timeout;
         self
     }
 
-    /// How long one request may take, body included. 60 seconds by default.
+    /// Sets the timeout of one request with its body. 60 seconds by default.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.request = timeout;
         self
     }
 
-    /// How often and how long after a failure a request is made again.
+    /// Sets the retries after transient failures.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
     }
 
-    /// How long a whole call may take. 360 seconds by default, enough to wait for the Hub's quota once.
+    /// Sets the timeout of a whole call. 360 seconds by default, which includes one wait for the Hub's rate
+    /// limit.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
         self
     }
 
-    /// The longest header that is read, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
+    /// Sets the limit of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
     pub fn header_limit(mut self, bytes: u64) -> Self {
         self.limits.header = bytes;
         self
     }
 
-    /// The most bytes of headers that are read for one repo; 500,000,000 by default. The largest known
-    /// sets of weights, of 497,000 tensors, need about an eighth of it.
+    /// Sets the limit of all headers of one call, in bytes; 500,000,000 by default. The largest known sets
+    /// of weights, with 497,000 tensors, need about an eighth of it.
     pub fn headers_limit(mut self, bytes: u64) -> Self {
         self.limits.headers = bytes;
         self
     }
 
-    /// The longest index that is read, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
+    /// Sets the limit of an index, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
     pub fn index_limit(mut self, bytes: u64) -> Self {
         self.limits.index = bytes;
         self
     }
 
-    /// Where the headers of repos on the Hub are kept, such as in a [`DiskCache`](crate::DiskCache).
-    /// Nothing is kept by default.
-    ///
-    /// What is kept of a commit costs no request, and what is kept of a branch one small one, which
-    /// tells whether the branch has moved. Results are the same but for their
-    /// [`FetchStats`](crate::FetchStats). What was read with a token is found with the same token alone; of a commit
-    /// asked for by its hash it is found even when the Hub would refuse that token by now.
-    pub fn header_cache(mut self, cache: impl Cache) -> Self {
-        self.header_cache = Some(Arc::new(cache));
-        self
-    }
-
-    /// How long a branch is taken to be where the cache says that it was, without asking. Not at all by
-    /// default.
-    pub fn branch_ttl(mut self, lifetime: Duration) -> Self {
-        self.branch_ttl = lifetime;
-        self
-    }
-
-    /// The folder in which `huggingface_hub` keeps what it has downloaded, which is where repos are read
-    /// offline; none by default.
-    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.cache = Some(folder.into());
-        self
-    }
-
-    /// Whether no server is asked for anything: repos are read from [`ClientBuilder::cache`], of the
-    /// commit that they had when they were downloaded, and URLs not at all.
-    pub fn offline(mut self, yes: bool) -> Self {
-        self.is_offline = yes;
-        self
-    }
-
-    /// The longest `config.json` that is read, in bytes; [`Configs::DEFAULT_LIMIT`] by default. It is
-    /// asked for only where a tensor [calls for it](crate::count::needs_config).
+    /// Sets the limit of `config.json`, in bytes; [`Configs::DEFAULT_LIMIT`] by default. It is read only
+    /// if it could change the count.
     pub fn config_limit(mut self, bytes: u64) -> Self {
         self.limits.config = bytes;
         self
     }
 
-    /// The client.
+    /// Sets the cache for headers of repositories on the Hub, such as a [`DiskCache`](crate::DiskCache);
+    /// none by default.
+    ///
+    /// A cached commit costs no request; a cached branch costs one, which asks for its commit. The results
+    /// are the same but for their [`FetchStats`](crate::FetchStats).
+    ///
+    /// An entry that was read with a token is found with this token only. A cached commit is found even if
+    /// the Hub would reject the token by now.
+    pub fn header_cache(mut self, cache: impl Cache) -> Self {
+        self.header_cache = Some(Arc::new(cache));
+        self
+    }
+
+    /// Sets the time to live of a cached branch: within it, no request is made for the commit of the
+    /// branch. Zero by default.
+    pub fn branch_ttl(mut self, ttl: Duration) -> Self {
+        self.branch_ttl = ttl;
+        self
+    }
+
+    /// Sets the cache folder of `huggingface_hub`, where repositories are read [offline](Self::offline); none
+    /// by default.
+    pub fn hub_cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.hub_cache = Some(folder.into());
+        self
+    }
+
+    /// Sets whether the client makes no requests; `false` by default. Repositories are then read from the
+    /// [`hub_cache`](Self::hub_cache), at the commit of their last download. URLs are errors.
+    pub fn offline(mut self, yes: bool) -> Self {
+        self.is_offline = yes;
+        self
+    }
+
+    /// Builds the client.
     ///
     /// # Errors
     ///
-    /// When it is to be offline and has no cache, when the endpoint is no address of a Hub, when the
-    /// token or the name of the program could not stand in a header.
+    /// - [`Error::NoCache`] for an offline client without a cache folder
+    /// - [`Error::Endpoint`] if the endpoint is not the address of a Hub
+    /// - [`Error::MalformedToken`] and [`Error::UserAgent`] for text that cannot be sent in an HTTP header
     pub fn build(self) -> Result<Client, Error> {
         let endpoint =
             Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
-        let offline = self.is_offline.then(|| self.cache.clone().ok_or(Error::NoCache));
+        let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::NoCache));
         let token = self.token.as_deref().map(bearer).transpose()?;
         let settings = HttpSettings {
             endpoint: endpoint.url().clone(),
@@ -216,10 +235,9 @@ impl ClientBuilder {
             timeouts: self.timeouts,
             retry: self.retry,
         };
-        let http = Http::new(settings);
         let branch_ttl = self.branch_ttl;
         let context = Context {
-            http,
+            http: Http::new(settings),
             endpoint,
             warnings: Arc::default(),
             limits: self.limits,
@@ -231,7 +249,7 @@ impl ClientBuilder {
     }
 }
 
-/// The header that carries a token, which no log of headers shows.
+/// Returns the `Authorization` header of a token, marked as secret for logs of headers.
 fn bearer(token: &str) -> Result<HeaderValue, Error> {
     let mut value =
         HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::MalformedToken)?;
@@ -239,14 +257,14 @@ fn bearer(token: &str) -> Result<HeaderValue, Error> {
     Ok(value)
 }
 
-/// This library, and who uses it.
+/// Returns the `User-Agent` header: this library, and the program that uses it.
 fn user_agent(user: Option<&str>) -> Result<HeaderValue, Error> {
     let library = concat!("hf-meta/", env!("CARGO_PKG_VERSION"));
     let agent = user.map_or_else(|| library.to_owned(), |user| format!("{library} {user}"));
     HeaderValue::from_str(&agent).map_err(|_| Error::UserAgent)
 }
 
-/// The token is left out, and so is the text of an endpoint that is none: it may hold a password.
+/// The token is left out, and so is the text of an invalid endpoint: it may hold a password.
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
@@ -259,7 +277,7 @@ impl fmt::Debug for ClientBuilder {
             .field("retry", &self.retry)
             .field("call_timeout", &self.call_timeout)
             .field("limits", &self.limits)
-            .field("cache", &self.cache)
+            .field("hub_cache", &self.hub_cache)
             .field("header_cache", &self.header_cache)
             .field("branch_ttl", &self.branch_ttl)
             .field("is_offline", &self.is_offline)

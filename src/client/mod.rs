@@ -1,4 +1,4 @@
-//! The client, from which every call starts.
+//! The client: the start of every call.
 
 mod builder;
 mod env;
@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::hub::Source;
 use crate::hub::{Endpoint, RepoId};
 
-/// Reads the headers of safetensors files on a Hub, on any other server and on disk.
+/// A client that reads the headers of safetensors files on a Hub, on any other server and on disk.
 ///
-/// Cheap to clone: clones share their connections. Its calls are made on a tokio runtime with time and
-/// IO enabled. Reads nothing of the environment unless made by [`Client::from_env`].
+/// A client is cheap to clone, and clones share their connections. Calls need a tokio runtime with time and
+/// I/O enabled. Only [`Client::from_env`] reads the environment.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), hf_meta::Error> {
@@ -32,49 +32,50 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of `https://huggingface.co` without a token, with the defaults of [`ClientBuilder`].
+    /// Returns a client of `https://huggingface.co` without a token, with the defaults of [`ClientBuilder`].
     ///
     /// # Errors
     ///
-    /// As [`ClientBuilder::build`].
+    /// The errors of [`ClientBuilder::build`].
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// The settings of a client, to be changed before it is built.
+    /// Returns the default settings of a client, to change before it is built.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// A client as the environment describes it; see [`ClientBuilder::from_env`].
+    /// Returns a client with the settings of the environment; see [`ClientBuilder::from_env`].
     ///
     /// # Errors
     ///
-    /// As [`ClientBuilder::build`].
+    /// The errors of [`ClientBuilder::build`].
     pub fn from_env() -> Result<Self, Error> {
         ClientBuilder::from_env().build()
     }
 
-    /// The Hub that this client asks.
+    /// Returns the Hub of this client.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.context.endpoint
     }
 
-    /// A repo on the Hub by its name: `org/name`, `name`, `datasets/org/name`, `spaces/org/name`.
+    /// Returns a repository on the Hub by its name: `org/name`, `name`, `datasets/org/name` or
+    /// `spaces/org/name`.
     ///
-    /// Takes names only, never a URL or a local path, so it is safe to be handed what users type. A
-    /// text that is no name is an error when the call is made.
+    /// It accepts names only, never a URL or a local path, so it is safe for the input of users. A text
+    /// that is not a name is an error of the call.
     pub fn model(&self, repo: impl AsRef<str>) -> Model {
         let repo = repo.as_ref().parse::<RepoId>();
         let source = repo.map(Source::from).map_err(Into::into);
         Model::new(Arc::clone(&self.context), source)
     }
 
-    /// Whatever a [`Source`] names: a repo, a URL, a local file or folder.
+    /// Returns the weights of a [`Source`]: a repository, a URL, a local file or folder.
     ///
-    /// A source parsed from what a stranger typed can name any file of this machine and any server
-    /// that it reaches; [`Client::model`] cannot.
+    /// A source that a stranger typed can be any file of this machine and any server that this machine
+    /// reaches; the input of [`Client::model`] cannot.
     pub fn source(&self, source: Source) -> Model {
         Model::new(Arc::clone(&self.context), Ok(source))
     }

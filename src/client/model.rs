@@ -1,4 +1,4 @@
-//! A set of weights that a client can read.
+//! The weights that a call reads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::inspect::{Limits, Load, OnProgress, Plan, Progress, Target};
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, SafetensorsParseFromRepo};
 
-/// What all the calls of a client share.
+/// The parts that all calls of a client share.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) http: Http,
@@ -31,12 +31,12 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
     pub(crate) header_cache: Option<HeaderCache>,
-    /// The cache that stands in for the Hub and for all other servers.
+    /// The cache folder of an offline client.
     pub(crate) offline: Option<PathBuf>,
 }
 
 impl Context {
-    /// A repo on the Hub, or what the cache has of it.
+    /// Returns a repository on the Hub; for an offline client, its snapshot in the cache.
     async fn repo(&self, repo: &RepoId, revision: Revision) -> Result<Arc<dyn Backend>, Error> {
         let repo = repo.clone();
         if let Some(cache) = &self.offline {
@@ -48,8 +48,18 @@ impl Context {
     }
 }
 
-/// A repo, a URL or a local path, and what of it to read. Made by [`Client::model`] and
-/// [`Client::source`]; nothing is asked for before [`Model::parse_safetensors_metadata`].
+/// The weights of a repository, a URL or a local path, with the options for reading them. Made by
+/// [`Client::model`] and [`Client::source`]; it makes no requests by itself.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), hf_meta::Error> {
+/// let client = hf_meta::Client::new()?;
+/// let model = client.model("bigscience/bloom").revision("main").prefetch(true);
+/// let report = model.count().await?;
+/// println!("{} parameters", report.parameter_count.total());
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// [`Client::model`]: crate::Client::model
 /// [`Client::source`]: crate::Client::source
@@ -69,117 +79,119 @@ impl Model {
         Self { context, source, plan, lists_sets: false, on_progress: None }
     }
 
-    /// The branch, tag, ref or commit to read; `main` by default. Whatever it is, all shards are read
-    /// at the commit that it is when the call begins.
+    /// Sets the branch, tag, ref or commit to read; `main` by default. A call resolves it to a commit once
+    /// and reads all files of that commit.
     pub fn revision(mut self, revision: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_revision(revision.as_ref()));
         self
     }
 
-    /// The file to read, weights or an index, or the folder to look in; shards that have no index are
-    /// named all together, as in `model-*-of-00003.safetensors`.
+    /// Sets the file to read (weights or an index), or the folder to search. Shards without an index have
+    /// a common path, such as `model-*-of-00003.safetensors`.
     ///
-    /// A folder, or the whole repo where no path is given, is searched for `model.safetensors` and
-    /// `model.safetensors.index.json`. If neither is there its files are listed, and the weights are the
-    /// first of: shards named `model` without an index or a variant such as `model.fp16.safetensors`;
-    /// those of a diffusers pipeline's `transformer`, then its `unet`, then the repo's own
-    /// `diffusion_pytorch_model`; `consolidated`, `adapter_model`, `pytorch_lora_weights`; the first
-    /// module of a sentence-transformers model; the only ones at the top; the only ones there are. The
-    /// others are in [`CountReport::other_sets`](crate::CountReport::other_sets).
+    /// In a folder, or in the whole repository if no path is set, the weights are `model.safetensors` or
+    /// `model.safetensors.index.json`. If neither exists, the files are listed, and the weights are the
+    /// first of:
+    ///
+    /// 1. shards named `model` without an index, or a variant such as `model.fp16.safetensors`
+    /// 2. in a diffusers pipeline, the `transformer`, then the `unet`, then the repository's own
+    ///    `diffusion_pytorch_model`
+    /// 3. `consolidated`, `adapter_model`, `pytorch_lora_weights`
+    /// 4. the first module of a sentence-transformers model
+    /// 5. the only weights at the top level
+    /// 6. the only weights
+    ///
+    /// The others are in [`CountReport::other_sets`](crate::CountReport::other_sets).
     pub fn path(mut self, path: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
         self
     }
 
-    /// Whether to list the other sets of weights that the repo or the folder has, too: the modules of a
-    /// sentence-transformers model, variants, the checkpoints of a training. It takes one more request
-    /// per 1,000 files, and is not done otherwise, unless the weights had to be looked for.
+    /// Sets whether the report lists the other sets of weights in the repository or the folder; `false` by
+    /// default. Other sets are the modules of a sentence-transformers model, variants, or the checkpoints
+    /// of a training run. A listing costs one request per 1,000 files.
     pub fn other_sets(mut self, yes: bool) -> Self {
         self.lists_sets = yes;
         self
     }
 
-    /// Whether to read each header in one request that is expected to hold it, where the default is two
-    /// that hold it exactly.
+    /// Sets whether each header is read in one request that is expected to hold it; `false` by default. The
+    /// default is two requests that read exactly the header.
     ///
-    /// Halves the requests, and reads some bytes in vain. The first range of a shard is as long as the
-    /// names of its tensors in the index let expect, at most 8 MiB; that of a single file is 64 KiB.
-    /// Where it was too short, a second one reads what is missing.
+    /// A prefetch halves the requests and reads some bytes that are not needed. For a shard it is as long as
+    /// the tensor names in the index suggest, at most 8 MiB; for a single file it is 64 KiB. A second
+    /// request follows if it was too short.
     pub fn prefetch(mut self, prefetch: bool) -> Self {
         self.plan = if prefetch { Plan::Prefetch } else { Plan::Exact };
         self
     }
 
-    /// Calls a function after each shard that is read; never for weights in a single file. The function
-    /// is called on the way and must not block.
-    pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.on_progress = Some(OnProgress(Arc::new(tell)));
+    /// Sets a function that is called after each shard, and never for weights in a single file. It runs
+    /// while the call is waiting for it, and must not block.
+    pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.on_progress = Some(OnProgress(Arc::new(report)));
         self
     }
 
-    /// Counts as [`Model::parse_safetensors_metadata`] does, with the same requests, and keeps no header:
-    /// in memory there are eight bytes for a tensor, as long as the call takes.
-    ///
-    /// Where that cannot tell all, the headers are kept for as long as the call takes: of shards that
-    /// have no index; and, read once more, when index and headers do not put the same tensors into the
-    /// same shards, and for a model that was quantized with MLX. A client with a cache keeps them anyway, for
-    /// later calls.
+    /// Counts the parameters. Makes the same requests as [`Model::parse_safetensors_metadata`] and needs
+    /// less memory, because it returns no headers.
     ///
     /// # Errors
     ///
-    /// As [`Model::parse_safetensors_metadata`].
+    /// The errors of [`Model::parse_safetensors_metadata`].
     pub async fn count(&self) -> Result<CountReport, Error> {
         let cache = self.context.header_cache.as_ref();
-        self.in_time(async { self.load().await?.count(cache).await }).await
+        self.with_timeout(async { self.load().await?.count(cache).await }).await
     }
 
-    /// Reads the header of every file of weights, checks them, and counts.
+    /// Reads the header of every file, checks it, and counts the parameters.
     ///
-    /// Dropping the future ends the call and its requests.
+    /// Dropping the future cancels the call and its requests.
     ///
     /// # Errors
     ///
-    /// The first of: a name that names nothing, a repo, revision or file that is not there or not open
-    /// to this reader, an response that is not the bytes asked for, a header or an index that breaks a
-    /// rule, headers that contradict their index, a deadline. See [`Error`].
+    /// The first [`Error`] of the call. [`Error::is_not_found`], [`Error::is_denied`],
+    /// [`Error::is_malformed`] and [`Error::is_usage`] group them; the others are failures of the network,
+    /// of the server or of the disk.
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
         let cache = self.context.header_cache.as_ref();
-        self.in_time(async { self.load().await?.run(cache).await }).await
+        self.with_timeout(async { self.load().await?.run(cache).await }).await
     }
 
-    /// Checks everything that headers can show: reads every header, and goes on where one is wrong.
+    /// Checks everything that headers can show. Reads every header, and continues after an error.
     ///
-    /// May ask for `config.json`, to tell an output embedding that was lost from one that is tied.
+    /// It may read `config.json`, where `tie_word_embeddings` distinguishes a tied embedding from a missing
+    /// one.
     ///
     /// # Errors
     ///
-    /// When there is nothing to check: as [`Model::parse_safetensors_metadata`] up to the index or the
-    /// first bytes of a single file, and for the deadline. What is wrong behind that is a finding.
+    /// The errors of [`Model::parse_safetensors_metadata`] up to the index, or up to the first bytes of a
+    /// single file; and [`Error::DeadlineExceeded`]. All later errors are findings of the report.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.in_time(async { self.load().await?.verify().await }).await
+        self.with_timeout(async { self.load().await?.verify().await }).await
     }
 
-    /// The parameters that the Hub itself shows for the repo, of which a gated one shows nothing else to
-    /// strangers. Not checked, and of the whole repo, whatever path is asked for. `None` where the Hub
-    /// shows none, and for what is not on a Hub.
+    /// Asks the Hub for the parameter count that it reports for the repository. It covers the whole
+    /// repository, whatever the path, and is not checked. The Hub reports it for gated repositories, too.
+    /// Returns `None` if the Hub reports none, and for sources that are not on a Hub.
     ///
     /// # Errors
     ///
-    /// When the repo is not there or not open to this reader, when no response comes, and at the deadline.
+    /// If the repository does not exist or is not accessible, if no response arrives, and
+    /// [`Error::DeadlineExceeded`].
     pub async fn hub_reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        self.in_time(async { self.load().await?.backend.reported_count().await }).await
+        self.with_timeout(async { self.load().await?.backend.reported_count().await }).await
     }
 
-    /// All sets of weights in the repo or the folder, told by the names of its files alone; `None` where
-    /// files cannot be listed, as on a plain web server. Takes a request per 1,000 files.
-    ///
-    /// Unlike [`Model::other_sets`] it reads none of them, and names them all.
+    /// Lists all sets of weights in the repository or the folder, by the names of the files alone. Returns
+    /// `None` if files cannot be listed, as on a plain web server. A listing costs one request per 1,000
+    /// files.
     ///
     /// # Errors
     ///
-    /// When the listing does not come or makes no sense, and at the deadline.
+    /// If no listing arrives or it is invalid, and [`Error::DeadlineExceeded`].
     pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
-        self.in_time(async {
+        self.with_timeout(async {
             let Load { backend, target, meter, .. } = self.load().await?;
             let folder = target.folder();
             let listed = list(&*backend, folder, &meter).await?;
@@ -188,7 +200,10 @@ impl Model {
         .await
     }
 
-    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    async fn with_timeout<T>(
+        &self,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let limit = self.context.call_timeout;
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
@@ -231,7 +246,8 @@ impl Model {
     }
 }
 
-/// The files of a store, read without the token if that is not valid: a public repo needs none.
+/// Lists the files of a backend. If the token is not valid, lists them without it: a public repository needs
+/// no token.
 async fn list(
     backend: &dyn Backend,
     folder: Option<&RepoPath>,
@@ -245,14 +261,14 @@ async fn list(
     }
 }
 
-/// The name of the file that a URL leads to.
+/// Returns the name of the file at a URL.
 fn file_of(url: &Url) -> RepoPath {
     let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
     let name = percent_decode_str(name).decode_utf8_lossy();
     RepoPath::trusted(&name)
 }
 
-/// A local folder, or a file in one.
+/// Returns a local folder, or the folder of a file with the file as its target.
 async fn on_disk(path: &Path) -> Result<(DiskFolder, Target), Error> {
     let failed = |error| Error::from_io(path.display().to_string(), error);
     let metadata = tokio::fs::metadata(path).await.map_err(failed)?;

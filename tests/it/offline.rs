@@ -120,7 +120,7 @@ async fn what_is_not_there_is_said() {
     offline.add("models--org--none", COMMIT, "config.json", b"{}", ALL[0]);
     offline.point("models--org--none", "main", COMMIT);
     let not_cached = |repo: &str, revision: &str| {
-        format!("`{repo}` at `{revision}` is not in the cache, and nothing else is read offline: `")
+        format!("`{repo}` at `{revision}` is not in the cache, and the client is offline: `")
     };
     let cases = [
         ("org/other", "main", not_cached("org/other", "main"), "models--org--other` is not there"),
@@ -200,7 +200,7 @@ async fn links_do_not_lead_out_of_the_cache() {
     // That the cache itself is behind a link, on a larger disk, is another matter.
     let elsewhere = outside.path().join("cache");
     link(&elsewhere, offline.cache.path());
-    let client = offline.builder().cache(elsewhere).build().unwrap();
+    let client = offline.builder().hub_cache(elsewhere).build().unwrap();
     client.model("org/other").revision(COMMIT).parse_safetensors_metadata().await.unwrap();
 }
 
@@ -210,7 +210,7 @@ async fn offline_is_for_local_files_and_the_cache_alone() {
     let client = offline.builder().build().unwrap();
     let url: Source = "https://example.org/x.safetensors?sig=s3cr3t".parse().unwrap();
     let error = client.source(url).parse_safetensors_metadata().await.unwrap_err();
-    assert_eq!(error.to_string(), "`https://example.org/x.safetensors…` is not read offline");
+    assert_eq!(error.to_string(), "`https://example.org/x.safetensors…` cannot be read offline");
     assert!(error.is_usage());
     let file = offline.cache.path().join("x.safetensors");
     write(&file, weights("x"));

@@ -1,29 +1,29 @@
-//! The files of a cache, which other processes may write and delete at any time.
+//! The files of a disk cache. Other processes may write and delete them at any time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The longest entry that is read or written, in bytes.
-pub(super) const LONGEST: u64 = 128 << 20;
+/// The limit of an entry that is read or written, in bytes.
+pub(super) const ENTRY_LIMIT: u64 = 128 << 20;
 
-/// What a file takes at least, in bytes: small ones fill a block of the disk all the same.
+/// The size of a disk block in bytes: the smallest file takes one block.
 const BLOCK: u64 = 4_096;
 
-/// How much later than an entry was last found it is marked as found again.
-const MARKED_EVERY: Duration = Duration::from_secs(3_600);
+/// The shortest time between two updates of an entry's modification time, which marks its last use.
+const TOUCH_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// A file as a listing has it.
-pub(super) struct Kept {
+/// A file in a folder listing.
+pub(super) struct CacheFile {
     pub(super) path: PathBuf,
-    /// The bytes of disk that it takes.
+    /// Disk space in bytes.
     pub(super) bytes: u64,
-    /// When it was written or last found.
+    /// The time of the last write or, to the hour, of the last read.
     pub(super) used: SystemTime,
 }
 
-/// An entry, marked as found; `None` where there is none.
+/// Reads an entry and marks it as used. Returns `None` if there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -31,32 +31,32 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) => return Err(error),
     };
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() > LONGEST {
+    if !metadata.is_file() || metadata.len() > ENTRY_LIMIT {
         return Ok(None);
     }
-    if metadata.modified()?.elapsed().is_ok_and(|age| age > MARKED_EVERY) {
-        // A folder that can be read only still serves.
+    if metadata.modified()?.elapsed().is_ok_and(|age| age > TOUCH_INTERVAL) {
+        // A read-only folder still serves.
         let _ = file.set_modified(SystemTime::now());
     }
     let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    file.take(ENTRY_LIMIT).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
 
-/// Writes an entry under another name, which no one else takes, and gives it its own when it is whole.
-pub(super) fn write(path: &Path, unfinished: &Path, entry: &[u8]) -> io::Result<()> {
-    make_folder(path.parent())?;
-    make_folder(unfinished.parent())?;
-    let written = create(unfinished).and_then(|mut file| file.write_all(entry));
-    let written = written.and_then(|()| fs::rename(unfinished, path));
+/// Writes an entry under a temporary name that no other writer uses, and renames it when it is complete.
+pub(super) fn write(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<()> {
+    create_folder(path.parent())?;
+    create_folder(temporary.parent())?;
+    let written = create(temporary).and_then(|mut file| file.write_all(entry));
+    let written = written.and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
-        let _ = fs::remove_file(unfinished);
+        let _ = fs::remove_file(temporary);
     }
     written
 }
 
-/// The files of a folder; none where there is no such folder.
-pub(super) fn list(folder: &Path) -> io::Result<Vec<Kept>> {
+/// Lists the files of a folder; none if the folder does not exist.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<CacheFile>> {
     let listing = match fs::read_dir(folder) {
         Ok(listing) => listing,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -65,20 +65,20 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Kept>> {
     let mut files = Vec::new();
     for file in listing {
         let file = file?;
-        // Another process may have deleted it since.
+        // Another process may have deleted it in the meantime.
         let Ok(metadata) = file.metadata() else { continue };
         let used = metadata.modified().unwrap_or(UNIX_EPOCH);
-        files.push(Kept { path: file.path(), bytes: on_disk(metadata.len()), used });
+        files.push(CacheFile { path: file.path(), bytes: disk_space(metadata.len()), used });
     }
     Ok(files)
 }
 
-/// The bytes of disk that a file of so many bytes takes.
-pub(super) fn on_disk(bytes: u64) -> u64 {
-    bytes.max(1).next_multiple_of(BLOCK)
+/// Returns the disk space of a file, in bytes.
+pub(super) fn disk_space(length: u64) -> u64 {
+    length.max(1).next_multiple_of(BLOCK)
 }
 
-/// Deletes a file that another process may have deleted before.
+/// Deletes a file, unless another process has deleted it already.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -86,8 +86,8 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder that only this user can read: it may hold names of what is in private repos.
-fn make_folder(path: Option<&Path>) -> io::Result<()> {
+/// Creates a folder that only this user can read: entries may name files of private repositories.
+fn create_folder(path: Option<&Path>) -> io::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let mut builder = DirBuilder::new();
     builder.recursive(true);

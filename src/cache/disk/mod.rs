@@ -1,4 +1,4 @@
-//! Entries as files of a folder, for any number of processes at once.
+//! Cache entries as files of a folder that several processes share.
 
 mod file;
 
@@ -10,99 +10,110 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, FutureExt};
 
-use self::file::Kept;
+use self::file::CacheFile;
 use super::{Cache, CacheKey};
 
-/// The folder in which this version keeps its entries.
+/// The folder of this version's entries.
 const VERSION: &str = "v1";
 
-/// The folder in it of the files that are being written.
+/// The folder of files that are being written.
 const UNFINISHED: &str = "unfinished";
 
-/// After so long, a file that is still being written belongs to a process that is no more.
-const ABANDONED: Duration = Duration::from_secs(3_600);
+/// The age at which an unfinished file is deleted: the process that wrote it has ended.
+const UNFINISHED_AGE: Duration = Duration::from_secs(3_600);
 
-/// A folder of entries, which any number of processes may use at once.
+/// A cache in a local folder. Several processes may share the folder.
 ///
-/// An entry is written to a file of its own and then renamed, so that readers see all of it or nothing,
-/// and a process that is killed leaves nothing behind that could be taken for one. The entries that
-/// were not found for the longest time are deleted where there are too many.
+/// Each entry is written to a temporary file that is then renamed, so a reader never sees a part of an entry,
+/// not even after a process was killed. When the folder is too large, the entries that were not used for
+/// the longest time are deleted.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let cache = hf_meta::DiskCache::new(std::env::temp_dir().join("hf-meta-example"));
+/// let client = hf_meta::Client::builder().header_cache(cache.clone()).build()?;
+/// println!("{} entries", cache.usage()?.entries);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
-pub struct DiskCache(Arc<Folder>);
+pub struct DiskCache(Arc<CacheFolder>);
 
 #[derive(Debug)]
-struct Folder {
+struct CacheFolder {
     path: PathBuf,
     limit: u64,
-    /// Bytes written since the folder was last looked through.
+    /// Bytes written since this process last checked the size of the folder.
     written: AtomicU64,
-    has_complained: AtomicBool,
+    has_warned: AtomicBool,
 }
 
-/// What a [`DiskCache`] holds.
+/// The contents of a [`DiskCache`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// Entries: one for each set of headers, one for each branch.
+    /// The number of entries: one per set of headers and one per branch.
     pub entries: u64,
-    /// The bytes of disk that they take, in whole blocks.
+    /// The disk space of the entries in bytes, in whole blocks.
     pub bytes: u64,
 }
 
 impl DiskUsage {
-    fn add(&mut self, entry: &Kept) {
+    fn add(&mut self, entry: &CacheFile) {
         self.entries += 1;
         self.bytes += entry.bytes;
     }
 }
 
 impl DiskCache {
-    /// Bytes of disk that entries take at most by default.
+    /// The default limit of the disk space, in bytes.
     pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-    /// A cache in a folder, which is made when it is first needed. Other files in it are let be.
+    /// Returns a cache in a folder, with [`Self::DEFAULT_LIMIT`]. The folder is created when it is first
+    /// written to; other files in it are not touched.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self::with_limit(folder, Self::DEFAULT_LIMIT)
     }
 
-    /// A cache of about so many bytes: each process looks through the folder only now and then.
+    /// Returns a cache with another limit, in bytes. The limit is approximate: each process checks the
+    /// size of the folder only now and then.
     pub fn with_limit(folder: impl Into<PathBuf>, bytes: u64) -> Self {
-        Self(Arc::new(Folder {
+        Self(Arc::new(CacheFolder {
             path: folder.into(),
             limit: bytes,
             written: AtomicU64::new(0),
-            has_complained: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
         }))
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0.path
     }
 
-    /// What it holds now.
+    /// Returns the current number and size of the entries.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be listed; one that is not there yet is empty.
+    /// If the folder cannot be listed. A folder that does not exist is empty.
     pub fn usage(&self) -> io::Result<DiskUsage> {
         let mut usage = DiskUsage::default();
-        self.0.each(|entry| {
+        self.0.for_each(|entry| {
             usage.add(entry);
             Ok(())
         })?;
         Ok(usage)
     }
 
-    /// Deletes all entries, and tells what they were.
+    /// Deletes all entries, and returns their number and size.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be listed, or an entry cannot be deleted.
+    /// If the folder cannot be listed, or an entry cannot be deleted.
     pub fn clear(&self) -> io::Result<DiskUsage> {
         let mut usage = DiskUsage::default();
-        self.0.each(|entry| {
+        self.0.for_each(|entry| {
             usage.add(entry);
             file::remove(&entry.path)
         })?;
@@ -113,22 +124,22 @@ impl DiskCache {
 impl Cache for DiskCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let (folder, path) = (Arc::clone(&self.0), self.0.entry(key));
-        blocking(move || folder.complain(file::read(&path)).flatten()).map(Option::flatten).boxed()
+        blocking(move || folder.warn_once(file::read(&path)).flatten()).map(Option::flatten).boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
         let (folder, key) = (Arc::clone(&self.0), *key);
-        blocking(move || folder.complain(folder.write(&key, &entry))).map(|_| ()).boxed()
+        blocking(move || folder.warn_once(folder.write(&key, &entry))).map(|_| ()).boxed()
     }
 }
 
-/// Runs what waits for the disk where no other task has to wait with it.
+/// Runs work that waits for the disk on a thread where it delays no other task.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-impl Folder {
-    /// `{folder}/v1/{2 hex digits}/{62 hex digits}`
+impl CacheFolder {
+    /// Returns the path of an entry: `{folder}/v1/{2 hex digits}/{62 hex digits}`.
     fn entry(&self, key: &CacheKey) -> PathBuf {
         let name = key.to_string();
         let (group, rest) = name.split_at(2);
@@ -136,15 +147,16 @@ impl Folder {
     }
 
     fn write(&self, key: &CacheKey, entry: &[u8]) -> io::Result<()> {
-        if entry.len() as u64 > file::LONGEST.min(self.limit) {
+        if entry.len() as u64 > file::ENTRY_LIMIT.min(self.limit) {
             return Ok(());
         }
-        file::write(&self.entry(key), &self.unfinished(), entry)?;
-        self.look_through(key, file::on_disk(entry.len() as u64))
+        file::write(&self.entry(key), &self.temporary(), entry)?;
+        self.check_size(key, file::disk_space(entry.len() as u64))
     }
 
-    /// A name that no other writer takes, not even one in another container with the same process id.
-    fn unfinished(&self) -> PathBuf {
+    /// Returns a path that no other writer uses, not even one in another container that has the same
+    /// process id.
+    fn temporary(&self) -> PathBuf {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -152,24 +164,24 @@ impl Folder {
         self.path.join(VERSION).join(UNFINISHED).join(name)
     }
 
-    /// Deletes what is too much, now and then: a process that writes much looks after each 16th of the
-    /// limit, and of those that write little, about one in 16 looks.
-    fn look_through(&self, key: &CacheKey, bytes: u64) -> io::Result<()> {
+    /// Deletes old entries now and then. A process that writes a lot checks after each 16th of the limit;
+    /// of the processes that write little, about one in 16 checks.
+    fn check_size(&self, key: &CacheKey, bytes: u64) -> io::Result<()> {
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         let is_chosen = before == 0 && key.as_bytes()[31].is_multiple_of(16);
         if !is_chosen && before + bytes < self.limit / 16 {
             return Ok(());
         }
         self.written.store(1, Ordering::Relaxed);
-        self.remove_abandoned()?;
+        self.remove_unfinished()?;
         self.make_room()
     }
 
-    /// Deletes the entries that were not found for the longest time, where there is more than may be,
-    /// until there is a quarter less.
+    /// If the folder is over the limit, deletes the least recently used entries down to three quarters of
+    /// the limit.
     fn make_room(&self) -> io::Result<()> {
         let (mut ages, mut total) = (Vec::new(), 0);
-        self.each(|entry| {
+        self.for_each(|entry| {
             ages.push((entry.used, entry.bytes));
             total += entry.bytes;
             Ok(())
@@ -185,7 +197,7 @@ impl Folder {
             summed >= excess
         });
         let Some((last, _)) = last else { return Ok(()) };
-        self.each(|entry| {
+        self.for_each(|entry| {
             if excess > 0 && entry.used <= *last {
                 excess = excess.saturating_sub(entry.bytes);
                 file::remove(&entry.path)?;
@@ -194,9 +206,9 @@ impl Folder {
         })
     }
 
-    fn remove_abandoned(&self) -> io::Result<()> {
+    fn remove_unfinished(&self) -> io::Result<()> {
         for unfinished in file::list(&self.path.join(VERSION).join(UNFINISHED))? {
-            let is_old = unfinished.used.elapsed().is_ok_and(|age| age > ABANDONED);
+            let is_old = unfinished.used.elapsed().is_ok_and(|age| age > UNFINISHED_AGE);
             if is_old {
                 file::remove(&unfinished.path)?;
             }
@@ -204,8 +216,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Visits all entries, of which a 256th is listed at a time: there may be very many.
-    fn each(&self, mut visit: impl FnMut(&Kept) -> io::Result<()>) -> io::Result<()> {
+    /// Visits all entries. It lists one of 256 groups at a time, because there may be very many entries.
+    fn for_each(&self, mut visit: impl FnMut(&CacheFile) -> io::Result<()>) -> io::Result<()> {
         for group in 0..=u8::MAX {
             let entries = file::list(&self.path.join(VERSION).join(format!("{group:02x}")))?;
             entries.iter().try_for_each(&mut visit)?;
@@ -213,14 +225,14 @@ impl Folder {
         Ok(())
     }
 
-    /// What came of an access to the disk. A folder that cannot be used is told of once.
-    fn complain<T>(&self, result: io::Result<T>) -> Option<T> {
+    /// Returns the result of a disk access, and logs its error: the first one of a folder as a warning.
+    fn warn_once<T>(&self, result: io::Result<T>) -> Option<T> {
         let error = match result {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
         let folder = self.path.display();
-        if self.has_complained.swap(true, Ordering::Relaxed) {
+        if self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(%folder, %error, "the cache cannot be used");
         } else {
             tracing::warn!(%folder, %error, "the cache cannot be used");

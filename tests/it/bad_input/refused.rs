@@ -40,23 +40,19 @@ async fn what_the_hub_refuses() {
         .start()
         .unwrap();
     let cases = [
-        ("org/none", None, "repository `org/none` not found, or not open to this reader"),
-        (
-            "org/none",
-            Some("hf_good"),
-            "repository `org/none` not found, or not open to this reader",
-        ),
-        ("org/private", None, "repository `org/private` not found, or not open to this reader"),
+        ("org/none", None, "repository `org/none` not found or not accessible"),
+        ("org/none", Some("hf_good"), "repository `org/none` not found or not accessible"),
+        ("org/private", None, "repository `org/private` not found or not accessible"),
         (
             "org/private",
             Some("hf_outsider"),
-            "repository `org/private` not found, or not open to this reader",
+            "repository `org/private` not found or not accessible",
         ),
-        ("org/gated", None, "access to `org/gated` is restricted to readers who were granted it"),
+        ("org/gated", None, "repository `org/gated` is gated, and this reader has no access"),
         (
             "org/gated",
             Some("hf_outsider"),
-            "access to `org/gated` is restricted to readers who were granted it",
+            "repository `org/gated` is gated, and this reader has no access",
         ),
         ("org/private", Some("hf_wrong"), "the token is not valid"),
         ("org/disabled", None, "access to `org/disabled/model.safetensors` is denied"),

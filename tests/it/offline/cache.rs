@@ -44,7 +44,7 @@ impl Offline {
 
     pub(super) fn builder(&self) -> ClientBuilder {
         let endpoint = format!("http://{}", self.server.local_addr().unwrap());
-        Client::builder().endpoint(endpoint).cache(self.cache.path()).offline(true)
+        Client::builder().endpoint(endpoint).hub_cache(self.cache.path()).offline(true)
     }
 
     pub(super) async fn parse(
