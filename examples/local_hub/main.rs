@@ -1,10 +1,10 @@
 //! Serves a folder as a Hub: `cargo run --example local_hub -- [FOLDER] [--port N] [--tls] [--rtt 50ms]`.
 //!
-//! Stdout gets one line that can be put before a command, `HF_ENDPOINT=http://…`; Ctrl-C ends it. Each Enter prints
-//! what was asked for since the last one, as a line of JSON.
+//! Prints one line to stdout that can be put before a command, `HF_ENDPOINT=http://…`. Enter prints the number of
+//! requests, bytes and connections since the last Enter as JSON. Ctrl-C stops the server.
 //!
-//! With `--tls` the servers are `https`, on two addresses, in HTTP/2 or HTTP/1.1, and the line tells clients whom to
-//! believe, too. With `--rtt` they are as far away as that; `hub/link.rs` says what is modelled and what is not.
+//! With `--tls`, the Hub and its CDN serve HTTPS on two addresses, and the line also sets the variables that make clients trust
+//! their certificate. `--rtt` simulates a round-trip time; `hub/link.rs` documents the simulation.
 
 mod hub;
 
@@ -16,25 +16,25 @@ use clap::Parser;
 use hub::{Host, LocalHub, load_folder};
 use serde_json::json;
 
-/// Serve a folder of models as a Hub on this machine.
+/// Serve a folder of models as a local Hub.
 #[derive(Parser)]
 struct Args {
-    /// A tree of repos; fixtures or ordinary model folders.
+    /// Folder of repositories: fixtures or downloaded models.
     #[arg(default_value = "fixtures")]
     folder: PathBuf,
-    /// The port to listen on instead of any free one.
+    /// Port of the Hub; 0 means any free port.
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Speak HTTPS.
+    /// Serve HTTPS.
     #[arg(long)]
     tls: bool,
-    /// Speak HTTP/1.1 alone in it.
+    /// Offer HTTP/1.1 only.
     #[arg(long, requires = "tls")]
     http1: bool,
-    /// Delay the traffic by this round trip, in milliseconds.
+    /// Simulated round-trip time in milliseconds.
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0ms")]
     rtt: Duration,
-    /// Send all responses through one line with this bandwidth, in megabits per second.
+    /// Bandwidth of all responses together, in megabits per second.
     #[arg(long, value_name = "MBIT")]
     bandwidth: Option<u64>,
 }
@@ -70,12 +70,12 @@ async fn main() -> io::Result<()> {
     }
     writeln!(io::stdout())?;
     io::stdout().flush()?;
-    std::thread::spawn(move || tell(&hub));
+    std::thread::spawn(move || report_requests(&hub));
     tokio::signal::ctrl_c().await
 }
 
-/// Prints what was asked for, whenever there is a line to read.
-fn tell(hub: &LocalHub) -> io::Result<()> {
+/// Prints the requests since the last report for every line on stdin.
+fn report_requests(hub: &LocalHub) -> io::Result<()> {
     let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections_made(host));
     let mut before = made();
     for _ in io::stdin().lock().lines() {
@@ -89,7 +89,7 @@ fn tell(hub: &LocalHub) -> io::Result<()> {
         before = now;
         writeln!(io::stdout(), "{report}")?;
     }
-    // The Hub goes on when there is nobody to ask.
+    // The Hub continues after the end of stdin.
     std::thread::park();
     Ok(())
 }

@@ -77,11 +77,14 @@ impl Backend for HubRepo {
     ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
         let Self { http, endpoint, repo, revision, .. } = self;
         async move {
-            match listing::files(http, endpoint.tree_url(repo, revision, folder), meter).await {
+            match listing::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await
+            {
                 Ok((files, chain)) => {
                     Ok(Some(Listing { files, commit: self.commit(&chain), is_complete: true }))
                 }
-                Err(ListFilesError::Fetch(failure)) => self.without_listing(failure).map(|()| None),
+                Err(ListFilesError::Request(failure)) => {
+                    self.without_listing(failure).map(|()| None)
+                }
                 Err(ListFilesError::Listing(source)) => {
                     Err(Error::Listing { place: self.name(), source })
                 }
@@ -127,7 +130,7 @@ impl Backend for HubRepo {
 
     fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
         async move {
-            let url = self.endpoint.revision_url(&self.repo, &self.revision);
+            let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
             let meter = RequestMeter::default();
             let read = self.http.read_all(&url, HubReportedCount::LIMIT, &meter).await;
             let (json, _) = read.map_err(|failure| self.explain(self.name(), failure))?;

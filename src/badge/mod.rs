@@ -189,7 +189,7 @@ mod tests {
             (Error::Offline { what: place() }, "offline"),
             (Error::MalformedToken, "misconfigured"),
             (Error::NoCache, "misconfigured"),
-            (Error::Listing { place: place(), source: ListingError::Endless }, "not listed"),
+            (Error::Listing { place: place(), source: ListingError::EndlessPages }, "not listed"),
             (Error::TooLarge { file: place(), limit: 1 }, "too large"),
             (Error::Changed { file: place(), before: 1, after: 2 }, "changing"),
             (Error::Read { file: place(), source: ErrorKind::Other.into() }, "unreadable"),

@@ -35,7 +35,7 @@ pub enum HttpError {
         url: SafeUrl,
         /// The HTTP status code.
         status: u16,
-        /// Whether a redirect led to another origin, such as a CDN, which sent this response.
+        /// True if a redirect led to another origin, such as a CDN, which sent this response.
         is_cross_origin: bool,
         /// The headers of the response.
         headers: ResponseHeaders,

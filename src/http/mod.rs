@@ -91,7 +91,7 @@ pub(crate) struct HttpSettings {
     pub(crate) token: Option<HeaderValue>,
     pub(crate) user_agent: HeaderValue,
     pub(crate) addresses: AddressPolicy,
-    /// Whether the proxy variables of the environment apply; without, no proxy is used.
+    /// True if the proxy variables of the environment apply. Otherwise no proxy is used.
     pub(crate) proxy_from_env: bool,
     pub(crate) timeouts: HttpTimeouts,
     pub(crate) retry: RetryPolicy,

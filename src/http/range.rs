@@ -12,7 +12,7 @@ use super::RangeError;
 pub(super) struct BodyPart {
     /// The length of the part in bytes.
     pub(super) length: u64,
-    /// Whether the body continues after the part. The rest is not read.
+    /// True if the body continues after the part. The rest is not read.
     pub(super) is_prefix: bool,
     /// The size of the whole file in bytes.
     pub(super) file_size: u64,

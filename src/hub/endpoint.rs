@@ -1,4 +1,4 @@
-//! Where a Hub is, and the URLs of its files.
+//! The address of a Hub, and the URLs of its files and its API.
 
 use std::fmt;
 
@@ -10,75 +10,85 @@ use super::{RepoId, Revision};
 use crate::formats::RepoPath;
 use crate::http::SafeUrl;
 
-/// Everything but the characters that no server reads as anything but themselves.
+/// All characters except the unreserved ones of RFC 3986, section 2.3.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The address of a Hub: `https://huggingface.co`, a mirror, or a repository manager that keeps a
-/// Hub under a path of its own.
+/// The address of a Hub: `https://huggingface.co`, a mirror, or a repository manager that serves a Hub
+/// under a path.
+///
+/// ```
+/// use hf_meta::Endpoint;
+///
+/// let endpoint = Endpoint::parse("https://repo.example/api/hf/")?;
+/// assert_eq!(endpoint.to_string(), "https://repo.example/api/hf");
+/// assert_eq!(Endpoint::default().to_string(), Endpoint::HUGGING_FACE);
+/// # Ok::<(), hf_meta::EndpointError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint(Url);
 
-/// Why a text is not the address of a Hub. The address itself is left out: it may hold a password.
+/// An error parsing an [`Endpoint`]. It does not contain the text, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not the address of a Hub: {reason}")]
+#[error("not a valid endpoint: {reason}")]
 #[non_exhaustive]
 pub struct EndpointError {
-    /// What is wrong with it.
+    /// The rule that the text breaks.
     pub reason: &'static str,
 }
 
 impl Endpoint {
-    /// The address of the Hub itself.
+    /// The address of the public Hub.
     pub const HUGGING_FACE: &'static str = "https://huggingface.co";
 
-    /// An endpoint from its URL, with or without a path.
+    /// Parses the URL of a Hub, with or without a path.
     ///
     /// # Errors
     ///
-    /// When the text is no `http` or `https` URL with a host, or has a user, a query or a fragment.
+    /// If the text is not an `http` or `https` URL with a host, or has a user, a password, a query or a
+    /// fragment.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
-        let refuse = |reason| Err(EndpointError { reason });
+        let invalid = |reason| Err(EndpointError { reason });
         let Ok(mut url) = Url::parse(text) else {
-            return refuse("it is not a URL");
+            return invalid("it is not a URL");
         };
         if !matches!(url.scheme(), "http" | "https") {
-            return refuse("it is neither `https://` nor `http://`");
+            return invalid("the scheme is neither `https` nor `http`");
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return refuse("it holds a user or a password; readers are known by their token");
+            return invalid("it contains a user or a password; use a token instead");
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return refuse("it has a query or a fragment");
+            return invalid("it has a query or a fragment");
         }
         let path = url.path().trim_end_matches('/').to_owned();
         url.set_path(&path);
         Ok(Self(url))
     }
 
-    /// Scheme, host and port: all that the token may be sent to.
+    /// Returns scheme, host and port: the only origin that receives the token.
     pub(crate) fn origin(&self) -> Origin {
         self.0.origin()
     }
 
-    /// The URL itself.
+    /// Returns the URL.
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }
 
-    /// The path under which this Hub is, without a slash at its end.
+    /// Returns the path of the Hub on its server, without a slash at its end.
     pub(crate) fn path(&self) -> &str {
         self.0.path().trim_end_matches('/')
     }
 
-    /// The URL of a file: `{endpoint}/{repo}/resolve/{revision}/{path}`.
+    /// Returns the URL of a file: `{endpoint}/{repo}/resolve/{revision}/{path}`.
     ///
-    /// The slashes of repo and path stay as they are: encoded, they move the request from the
-    /// `resolvers` quota to the 30 times smaller one of `pages` (polars #25389).
+    /// Slashes in the repository name and the path are not encoded. Encoded ones would count against the
+    /// `pages` quota of the Hub, which is 30 times smaller than `resolvers` (polars #25389).
     pub(crate) fn file_url(&self, repo: &RepoId, revision: &Revision, path: &RepoPath) -> Url {
-        self.below(&format!("/{repo}/resolve/{}", segment(revision)), Some(path))
+        self.join(&format!("/{repo}/resolve/{}", encode_revision(revision)), Some(path))
     }
 
-    /// The URL of the first page of a listing of all files of a repo, or of those in a folder:
+    /// Returns the URL of the first page of a listing, of a repository or of a folder in it:
     /// `{endpoint}/api/{kind}/{name}/tree/{revision}/{folder}?recursive=true`.
     pub(crate) fn tree_url(
         &self,
@@ -86,50 +96,49 @@ impl Endpoint {
         revision: &Revision,
         folder: Option<&RepoPath>,
     ) -> Url {
-        let mut url = self.below(&format!("{}/tree/{}", api(repo), segment(revision)), folder);
+        let mut url =
+            self.join(&format!("{}/tree/{}", api_path(repo), encode_revision(revision)), folder);
         url.set_query(Some("recursive=true"));
         url
     }
 
-    /// The URL of what the Hub says of a repo's weights:
+    /// Returns the URL of the Hub's own parameter count:
     /// `{endpoint}/api/{kind}/{name}/revision/{revision}?expand=safetensors`.
-    pub(crate) fn revision_url(&self, repo: &RepoId, revision: &Revision) -> Url {
-        let mut url = self.below(&format!("{}/revision/{}", api(repo), segment(revision)), None);
+    pub(crate) fn reported_count_url(&self, repo: &RepoId, revision: &Revision) -> Url {
+        let mut url =
+            self.join(&format!("{}/revision/{}", api_path(repo), encode_revision(revision)), None);
         url.set_query(Some("expand=safetensors"));
         url
     }
 
-    /// A path below a folder of this Hub.
-    fn below(&self, folder: &str, path: Option<&RepoPath>) -> Url {
+    /// Returns the URL of an encoded folder on this Hub and a path in it, which is encoded here.
+    fn join(&self, folder: &str, path: Option<&RepoPath>) -> Url {
         let folder = format!("{}{folder}", self.path());
-        let mut whole = folder.clone();
-        for part in path.into_iter().flat_map(RepoPath::segments) {
-            whole.push('/');
-            whole.extend(utf8_percent_encode(part, ENCODED));
+        let mut encoded = folder.clone();
+        for segment in path.into_iter().flat_map(RepoPath::segments) {
+            encoded.push('/');
+            encoded.extend(utf8_percent_encode(segment, ENCODED));
         }
         let mut url = self.0.clone();
-        url.set_path(&whole);
-        debug_assert!(
-            url.path().starts_with(&folder),
-            "the types of the parts keep them inside the folder"
-        );
+        url.set_path(&encoded);
+        debug_assert!(url.path().starts_with(&folder), "validated names contain no `..`");
         url
     }
 }
 
-/// Where the Hub's API has a repo: `/api/{kind}/{name}`.
-fn api(repo: &RepoId) -> String {
+/// Returns the path of a repository in the Hub's API: `/api/{kind}/{name}`.
+fn api_path(repo: &RepoId) -> String {
     format!("/api/{}/{}", repo.kind().plural(), repo.name())
 }
 
-/// A revision as one segment of a path, its slashes encoded.
-fn segment(revision: &Revision) -> PercentEncode<'_> {
+/// Encodes a revision as one path segment, including its slashes.
+fn encode_revision(revision: &Revision) -> PercentEncode<'_> {
     utf8_percent_encode(revision.as_str(), ENCODED)
 }
 
 impl Default for Endpoint {
     fn default() -> Self {
-        #[expect(clippy::expect_used, reason = "a constant, and parsed in the tests")]
+        #[expect(clippy::expect_used, reason = "the tests parse this constant")]
         Self::parse(Self::HUGGING_FACE).expect("the constant is a URL")
     }
 }
@@ -171,13 +180,13 @@ mod tests {
             .to_string()
     }
 
-    fn claim(endpoint: &str, repo: &str, revision: &str) -> String {
+    fn reported_count(endpoint: &str, repo: &str, revision: &str) -> String {
         let endpoint = Endpoint::parse(endpoint).unwrap();
-        endpoint.revision_url(&repo.parse().unwrap(), &revision.parse().unwrap()).to_string()
+        endpoint.reported_count_url(&repo.parse().unwrap(), &revision.parse().unwrap()).to_string()
     }
 
     #[test]
-    fn urls() {
+    fn repository_revision_and_path_are_encoded_in_urls() {
         let hub = Endpoint::HUGGING_FACE;
         assert_eq!(Endpoint::default().to_string(), hub);
         let cases = [
@@ -202,9 +211,12 @@ mod tests {
                 "/api/models/a/b/tree/refs%2Fpr%2F1/7b/x%20%3F?recursive=true",
             ),
             (tree(hub, "spaces/a/b", "v1", "c"), "/api/spaces/a/b/tree/v1/c?recursive=true"),
-            (claim(hub, "gpt2", "main"), "/api/models/gpt2/revision/main?expand=safetensors"),
             (
-                claim(hub, "datasets/a/b", "refs/pr/1"),
+                reported_count(hub, "gpt2", "main"),
+                "/api/models/gpt2/revision/main?expand=safetensors",
+            ),
+            (
+                reported_count(hub, "datasets/a/b", "refs/pr/1"),
                 "/api/datasets/a/b/revision/refs%2Fpr%2F1?expand=safetensors",
             ),
         ];
@@ -214,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_may_have_a_port_and_a_path() {
+    fn an_endpoint_may_have_a_port_and_a_path() {
         for endpoint in
             ["http://127.0.0.1:8080", "https://repo.example/api/hf", "https://repo.example/api/hf/"]
         {
@@ -222,7 +234,10 @@ mod tests {
             let cases = [
                 (resolve(endpoint, "a/b", "main", "x"), "a/b/resolve/main/x"),
                 (tree(endpoint, "a/b", "main", "x"), "api/models/a/b/tree/main/x?recursive=true"),
-                (claim(endpoint, "a/b", "main"), "api/models/a/b/revision/main?expand=safetensors"),
+                (
+                    reported_count(endpoint, "a/b", "main"),
+                    "api/models/a/b/revision/main?expand=safetensors",
+                ),
             ];
             for (url, path) in cases {
                 assert_eq!(url, format!("{base}/{path}"));
@@ -231,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint() {
+    fn other_text_is_not_an_endpoint() {
         for text in [
             "",
             "huggingface.co",
@@ -255,7 +270,7 @@ mod tests {
         (kind, name).prop_map(|(kind, name)| format!("{kind}{name}").parse().unwrap())
     }
 
-    /// Text with everything that means something in a URL.
+    /// Generates text with the special characters of URLs.
     fn text() -> impl Strategy<Value = String> {
         prop_oneof![any::<String>(), "[a-z./%?#@:&=+ \\\\\\[\\]^|ü-]{1,20}", "(%2e|\\.|/|%2F){1,9}"]
     }
@@ -268,12 +283,12 @@ mod tests {
         #![proptest_config(config(2_000))]
 
         #[test]
-        fn urls_stay_in_their_repo_and_name_what_they_were_made_of(
+        fn urls_stay_inside_the_repository_and_decode_to_their_parts(
             endpoint in endpoint(),
             repo in repo(),
-            revision in text().prop_filter_map("no revision", |text| text.parse::<Revision>().ok()),
+            revision in text().prop_filter_map("not a revision", |text| text.parse::<Revision>().ok()),
             path in vec(text(), 1..4)
-                .prop_filter_map("no path", |parts| parts.join("/").parse::<RepoPath>().ok()),
+                .prop_filter_map("not a path", |parts| parts.join("/").parse::<RepoPath>().ok()),
         ) {
             let url = Endpoint::parse(endpoint).unwrap().file_url(&repo, &revision, &path);
             let rest = url.as_str().strip_prefix(&format!("{endpoint}/{repo}/resolve/"));

@@ -1,4 +1,4 @@
-//! What the Hub means when it does not send the file.
+//! Error responses of the Hub.
 
 use std::fmt;
 
@@ -6,46 +6,46 @@ use super::CommitSha;
 use crate::formats::clip;
 use crate::http::{HttpError, ResponseHeaders, SafeUrl};
 
-/// An answer of the Hub that is not the file, in its own words.
+/// An error response of a Hub: any status other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubError {
-    /// Who answered.
+    /// The URL that sent the response, after redirects.
     pub url: SafeUrl,
-    /// The HTTP status.
+    /// The HTTP status code.
     pub status: u16,
-    /// `X-Error-Code`, such as `GatedRepo`.
+    /// The header `X-Error-Code`, such as `GatedRepo`.
     pub code: Option<String>,
-    /// `X-Error-Message`, cut to 200 characters.
+    /// The header `X-Error-Message`, shortened to 200 characters.
     pub message: Option<String>,
-    /// The name of this request in the Hub's logs, for a report to its operators.
+    /// The identifier of this request in the server's logs, for bug reports to its operators.
     pub request_id: Option<String>,
-    /// The commit that lacks the file, which the Hub says beside a 404.
+    /// The commit without the file. The Hub sends it with a 404.
     pub(crate) commit: Option<CommitSha>,
-    /// Whether another server answered than the one that was asked, such as the CDN.
+    /// True if a redirect led to another origin, such as a CDN, which sent this response.
     pub(crate) is_cross_origin: bool,
 }
 
-/// What a refusal is about.
+/// The cause of a [`HubError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HubErrorKind {
-    /// The repo does not exist, or is private and the reader is not known to have access.
+    /// The repository does not exist, or it is private and the token has no access.
     RepoNotFound,
-    /// The repo exists, the revision does not.
+    /// The repository exists, the revision does not.
     RevisionNotFound,
     /// The revision exists, the file does not.
     EntryNotFound,
-    /// The repo is open only to those who were granted access.
+    /// The repository is gated, and its authors have not granted access.
     Gated,
-    /// The token is not one that the Hub knows.
+    /// The Hub does not know the token, or it has expired.
     RejectedToken,
-    /// Access is denied for another reason, which the message may tell.
+    /// Access is denied for another reason. The message may name it.
     Forbidden,
 }
 
 impl HubError {
-    /// The Hub's words on an answer; `None` when no status came.
+    /// Reads the error headers of a response; `None` if there was no response with a status.
     pub(crate) fn from_http(error: &HttpError) -> Option<Self> {
         let HttpError::Status { url, status, headers, is_cross_origin } = error else {
             return None;
@@ -62,10 +62,11 @@ impl HubError {
         })
     }
 
-    /// What the refusal is about; `None` for a status that says nothing of repo, file or reader.
+    /// Returns the cause; `None` for a status that is not about the repository, the file or the token, such
+    /// as 500.
     ///
-    /// Decided by the code. The status alone would not do: a missing repo is a 401 for a reader
-    /// without a token and a 404 for one with, and so is a gated one.
+    /// `X-Error-Code` decides. The status alone is ambiguous: a missing repository is a 401 without a token
+    /// and a 404 with one.
     #[must_use]
     pub fn kind(&self) -> Option<HubErrorKind> {
         match self.code.as_deref() {
@@ -76,7 +77,7 @@ impl HubError {
             _ => {}
         }
         match self.status {
-            // A status of the CDN is about the exchange, not about the repo or its reader.
+            // The CDN knows neither repositories nor tokens.
             _ if self.is_cross_origin => None,
             401 if self.message.as_deref()
                 == Some("Invalid credentials in Authorization header") =>
@@ -85,7 +86,7 @@ impl HubError {
             }
             401 => Some(HubErrorKind::RepoNotFound),
             403 => Some(HubErrorKind::Forbidden),
-            // Servers that are not the Hub know no codes.
+            // Other servers than the Hub send no codes.
             404 | 410 => Some(HubErrorKind::EntryNotFound),
             _ => None,
         }
@@ -98,7 +99,7 @@ fn text(headers: &ResponseHeaders, name: &str) -> Option<String> {
 
 impl fmt::Display for HubError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` answered with status {}", self.url, self.status)?;
+        write!(f, "`{}` responded with status {}", self.url, self.status)?;
         if let Some(code) = &self.code {
             write!(f, " ({code})")?;
         }
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_decides_and_the_status_only_without_it() {
+    fn the_error_code_takes_precedence_over_the_status() {
         use HubErrorKind::{
             EntryNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
         };
@@ -143,12 +144,12 @@ mod tests {
             let url = SafeUrl::from(&url::Url::parse("https://hub.example/a/b").unwrap());
             let is_cross_origin = false;
             let (request_id, commit) = (None, None);
-            let refusal =
+            let error =
                 HubError { url, status, code, message, request_id, commit, is_cross_origin };
-            assert_eq!(refusal.kind(), kind, "{refusal}");
-            let has_code = refusal.code.is_some();
-            let elsewhere = HubError { is_cross_origin: true, ..refusal };
-            assert_eq!(elsewhere.kind().is_some(), has_code, "{elsewhere}");
+            assert_eq!(error.kind(), kind, "{error}");
+            let has_code = error.code.is_some();
+            let from_cdn = HubError { is_cross_origin: true, ..error };
+            assert_eq!(from_cdn.kind().is_some(), has_code, "{from_cdn}");
         }
     }
 }

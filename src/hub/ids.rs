@@ -1,4 +1,4 @@
-//! Names of repos, revisions and commits. Each type is proof that its text was checked.
+//! Validated names: repositories, revisions and commits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::formats::clip;
 
-/// What a repo holds; the Hub keeps each kind under a path of its own.
+/// The kind of a repository. Each kind has its own path on the Hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RepoKind {
@@ -22,7 +22,7 @@ pub enum RepoKind {
 }
 
 impl RepoKind {
-    /// What stands before the name in a URL: empty for models.
+    /// Returns the URL path before the name: empty for models.
     pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::Model => "",
@@ -31,7 +31,7 @@ impl RepoKind {
         }
     }
 
-    /// What the Hub's API and its cache call repos of this kind.
+    /// Returns the name of the kind in API URLs and in the Hub's disk cache.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -41,38 +41,48 @@ impl RepoKind {
     }
 }
 
-/// The name of a repo: `org/name`, the `name` alone of some old models, or either after `datasets/`
-/// or `spaces/`.
+/// The name of a repository on the Hub: `org/name`, or `name` alone for some old models. The names of
+/// datasets and spaces start with `datasets/` or `spaces/`.
 ///
-/// The rules are those of `huggingface_hub`: letters, digits, `-`, `_` and `.`, at most 96 of them
-/// in a part, neither `--` nor `..`, and neither `-` nor `.` at either end.
+/// The rules are those of `huggingface_hub`: each part has 1 to 96 letters, digits, `-`, `_` and `.`. It
+/// contains neither `--` nor `..`, and neither starts nor ends with `-` or `.`.
+///
+/// ```
+/// use hf_meta::{RepoId, RepoKind};
+///
+/// let repo: RepoId = "datasets/org/name".parse()?;
+/// assert_eq!(repo.kind(), RepoKind::Dataset);
+/// assert_eq!(repo.name(), "org/name");
+/// assert!("org/name/".parse::<RepoId>().is_err());
+/// # Ok::<(), hf_meta::IdError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RepoId {
     kind: RepoKind,
     name: Box<str>,
 }
 
-/// Why a text is not the name of a repo, a revision or a commit.
+/// An error parsing a [`RepoId`], [`Revision`] or [`CommitSha`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{text}` is not {what}: {reason}")]
+#[error("`{text}` is not {expected}: {reason}")]
 #[non_exhaustive]
 pub struct IdError {
-    /// The text, cut to 200 characters.
+    /// The text, shortened to 200 characters.
     pub text: String,
-    /// What it should have been.
-    pub what: &'static str,
-    /// What is wrong with it.
+    /// The expected kind of name, such as `a repository name`.
+    pub expected: &'static str,
+    /// The rule that the text breaks.
     pub reason: &'static str,
 }
 
 impl RepoId {
-    /// What the repo holds.
+    /// Returns the kind of the repository.
     #[must_use]
     pub fn kind(&self) -> RepoKind {
         self.kind
     }
 
-    /// `org/name`, without the kind.
+    /// Returns the name without the prefix of its kind: `org/name`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -84,35 +94,37 @@ impl FromStr for RepoId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let kinds = [RepoKind::Dataset, RepoKind::Space];
-        let of_kind =
+        let with_kind =
             kinds.into_iter().find_map(|kind| Some((kind, text.strip_prefix(kind.prefix())?)));
-        let (kind, name) = of_kind.unwrap_or((RepoKind::Model, text));
+        let (kind, name) = with_kind.unwrap_or((RepoKind::Model, text));
         let reason = match name.split_once('/') {
-            Some((org, name)) => part_flaw(org).or_else(|| part_flaw(name)),
-            None => part_flaw(name),
+            Some((org, name)) => invalid_part(org).or_else(|| invalid_part(name)),
+            None => invalid_part(name),
         };
         match reason {
             None => Ok(Self { kind, name: name.into() }),
-            Some(reason) => Err(IdError { text: clip(text), what: "the name of a repo", reason }),
+            Some(reason) => {
+                Err(IdError { text: clip(text), expected: "a repository name", reason })
+            }
         }
     }
 }
 
-/// What keeps a text from being one part of a repo's name.
-fn part_flaw(part: &str) -> Option<&'static str> {
+/// Returns the rule that one part of a repository name breaks; `None` if it is valid.
+fn invalid_part(part: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if part.is_empty() {
-        Some("a part of it is empty")
+        Some("a part is empty")
     } else if part.contains('/') {
         Some("it has more than two parts")
     } else if part.len() > 96 {
-        Some("a part of it is longer than 96 characters")
+        Some("a part is longer than 96 characters")
     } else if !part.chars().all(allowed) {
-        Some("only letters, digits, `-`, `_` and `.` may stand in it")
+        Some("only letters, digits, `-`, `_` and `.` are allowed")
     } else if part.contains("--") || part.contains("..") {
-        Some("neither `--` nor `..` may stand in it")
+        Some("`--` and `..` are not allowed")
     } else if part.starts_with(['-', '.']) || part.ends_with(['-', '.']) {
-        Some("no part of it may start or end with `-` or `.`")
+        Some("no part may start or end with `-` or `.`")
     } else {
         None
     }
@@ -124,14 +136,15 @@ impl fmt::Display for RepoId {
     }
 }
 
-/// A branch, a tag, a ref such as `refs/pr/1`, or a commit. `main` by default.
+/// A branch, a tag, a reference such as `refs/pr/1`, or a commit. The default is `main`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(Box<str>);
 
 impl Revision {
-    const LONGEST: usize = 255;
+    // Most file systems limit file names to 255 bytes, and git stores branches as files.
+    const MAX_BYTES: usize = 255;
 
-    /// The revision as text.
+    /// Returns the revision as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -156,16 +169,16 @@ impl FromStr for Revision {
     fn from_str(text: &str) -> Result<Self, IdError> {
         let reason = if text.is_empty() {
             "it is empty"
-        } else if text.len() > Self::LONGEST {
+        } else if text.len() > Self::MAX_BYTES {
             "it is longer than 255 bytes"
         } else if text.contains(char::is_control) {
-            "it holds a control character"
+            "it contains a control character"
         } else if matches!(text, "." | "..") {
             "it is a relative path"
         } else {
             return Ok(Self(text.into()));
         };
-        Err(IdError { text: clip(text), what: "a revision", reason })
+        Err(IdError { text: clip(text), expected: "a revision", reason })
     }
 }
 
@@ -175,14 +188,13 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A commit by its full hash, 40 lower-case hexadecimal digits: what a revision was at the time of
-/// the call.
+/// The full hash of a commit: 40 lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct CommitSha(Box<str>);
 
 impl CommitSha {
-    /// The hash as text.
+    /// Returns the hash as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -199,8 +211,8 @@ impl FromStr for CommitSha {
         } else {
             Err(IdError {
                 text: clip(text),
-                what: "a commit",
-                reason: "it is not 40 hexadecimal digits",
+                expected: "a commit",
+                reason: "it is not 40 lower-case hexadecimal digits",
             })
         }
     }
@@ -217,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_repos() {
+    fn valid_repository_names_parse_and_round_trip() {
         for name in [
             "gpt2",
             "bigscience/bloom",
@@ -232,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_of_a_repo() {
+    fn invalid_repository_names_are_errors() {
         let long = "a".repeat(97);
         let cases = [
             "",
@@ -261,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_and_commits() {
+    fn revisions_and_commits_are_validated() {
         for revision in ["main", "refs/pr/1", "v1.0", "feature/ü x"] {
             assert_eq!(revision.parse::<Revision>().unwrap().as_str(), revision);
         }

@@ -1,4 +1,4 @@
-//! What the Hub lists of a repo, page by page.
+//! File listings of repositories, page by page.
 
 use std::collections::BTreeSet;
 
@@ -10,52 +10,55 @@ use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::RequestMeter;
 use crate::http::{Http, RequestFailure, ResponseChain};
 
-/// The most files that are listed. The Hub advises to have fewer than 100,000 in a repo.
-const MOST_FILES: usize = 100_000;
+/// The maximum number of files. The Hub recommends at most 100,000 per repository
+/// (<https://huggingface.co/docs/hub/storage-limits>).
+const MAX_FILES: usize = 100_000;
 
-/// The most bytes of one page. A page of the Hub has 1,000 entries of some 300 bytes.
-const LONGEST_PAGE: u64 = 16_000_000;
+/// The maximum size of one page in bytes. A page of the Hub has 1,000 entries of about 300 bytes.
+const MAX_PAGE_BYTES: u64 = 16_000_000;
 
-/// The most pages. Those of the Hub are seldom shorter than 50 entries.
-const MOST_PAGES: usize = 2_000;
+/// The maximum number of pages: enough for `MAX_FILES` in pages of 50 entries, which is short for the Hub.
+const MAX_PAGES: usize = 2_000;
 
-/// Why the files of a repo or a folder could not be listed, though they may be there.
+/// An error in a file listing. The files themselves may exist and be readable by path.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListingError {
-    /// There are more files than are listed.
-    #[error("it has more than {limit} files")]
+    /// The repository or folder has too many files.
+    #[error("more than {limit} files")]
     TooManyFiles {
-        /// The most that are listed.
+        /// The maximum number of files.
         limit: usize,
     },
-    /// A page that leads to itself, or to more pages than there can be.
-    #[error("its pages have no end")]
-    Endless,
-    /// The answer is not JSON, or not of this kind.
-    #[error("the answer is not a listing")]
+    /// The pages form a cycle, or there are too many of them.
+    #[error("the listing has no last page")]
+    EndlessPages,
+    /// A page is not a JSON array of entries.
+    #[error("the response is not a file listing")]
     Json {
-        /// What is wrong with it.
+        /// The JSON error.
         source: serde_json::Error,
     },
 }
 
-/// Why there is no listing: nothing to read, or nothing that makes sense.
+/// An error while listing files: of a request, or of the listing itself.
 pub(crate) enum ListFilesError {
-    Fetch(RequestFailure),
+    Request(RequestFailure),
     Listing(ListingError),
 }
 
-/// Where the next page is. The Hub says so by an absolute URL, of which the query is taken alone: a
-/// mirror passes on the Hub's own address, and whoever answers has no say in whom the token goes to.
-fn next(page: &Url, trail: &ResponseChain) -> Option<Url> {
-    let query = next_query(trail.header("link")?)?;
+/// Returns the URL of the next page.
+///
+/// The `Link` header has an absolute URL, of which only the query is used. A mirror forwards the Hub's own
+/// address, and no server may choose the receiver of the token.
+fn next_page(page: &Url, chain: &ResponseChain) -> Option<Url> {
+    let query = next_query(chain.header("link")?)?;
     let mut next = page.clone();
     next.set_query(Some(&query));
     Some(next)
 }
 
-/// The query of the link with `rel="next"` in a `Link` header (RFC 8288).
+/// Returns the query of the link with `rel="next"` in a `Link` header (RFC 8288).
 fn next_query(link: &str) -> Option<String> {
     let mut rest = link;
     while let Some((target, after)) =
@@ -74,8 +77,9 @@ fn next_query(link: &str) -> Option<String> {
     None
 }
 
+/// An entry of a page: a file or a folder.
 #[derive(Deserialize)]
-struct Entry {
+struct TreeEntry {
     #[serde(rename = "type")]
     kind: String,
     path: String,
@@ -83,46 +87,46 @@ struct Entry {
     size: u64,
 }
 
-/// Every file below a folder of a repo, whose first page is at `url`. A file whose path could not be asked
-/// for is left out, which is logged.
-pub(crate) async fn files(
+/// Lists all files of the listing whose first page is `url`. Files with invalid paths are left out, with a
+/// warning.
+pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
     meter: &RequestMeter,
 ) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
-    let (mut files, mut pages, mut passed_over) = (Vec::new(), BTreeSet::new(), 0_usize);
+    let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
-        let (json, trail) =
-            http.read_all(&url, LONGEST_PAGE, meter).await.map_err(ListFilesError::Fetch)?;
-        passed_over += add(&mut files, &json).map_err(ListFilesError::Listing)?;
-        let Some(next) = next(&url, &trail) else {
-            if passed_over > 0 {
-                tracing::warn!(files = passed_over, "passed over: their paths are not plain");
+        let (json, chain) =
+            http.read_all(&url, MAX_PAGE_BYTES, meter).await.map_err(ListFilesError::Request)?;
+        invalid_paths += add_page(&mut files, &json).map_err(ListFilesError::Listing)?;
+        let Some(next) = next_page(&url, &chain) else {
+            if invalid_paths > 0 {
+                tracing::warn!(files = invalid_paths, "ignored files with invalid paths");
             }
-            return Ok((files, trail));
+            return Ok((files, chain));
         };
-        if !pages.insert(url) || pages.contains(&next) || pages.len() >= MOST_PAGES {
-            return Err(ListFilesError::Listing(ListingError::Endless));
+        if !pages.insert(url) || pages.contains(&next) || pages.len() >= MAX_PAGES {
+            return Err(ListFilesError::Listing(ListingError::EndlessPages));
         }
         url = next;
     }
 }
 
-/// Adds the files of a page, and says how many of them have no path that could be asked for.
-fn add(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingError> {
-    let entries: Vec<Entry> =
+/// Adds the files of a page. Returns the number of files with invalid paths.
+fn add_page(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingError> {
+    let entries: Vec<TreeEntry> =
         serde_json::from_slice(json).map_err(|source| ListingError::Json { source })?;
-    let mut passed_over = 0;
-    for Entry { path, size, .. } in entries.into_iter().filter(|entry| entry.kind == "file") {
+    let mut invalid_paths = 0;
+    for TreeEntry { path, size, .. } in entries.into_iter().filter(|entry| entry.kind == "file") {
         match path.parse() {
             Ok(path) => files.push(ListedFile { path, size }),
-            Err(_) => passed_over += 1,
+            Err(_) => invalid_paths += 1,
         }
     }
-    if files.len() > MOST_FILES {
-        return Err(ListingError::TooManyFiles { limit: MOST_FILES });
+    if files.len() > MAX_FILES {
+        return Err(ListingError::TooManyFiles { limit: MAX_FILES });
     }
-    Ok(passed_over)
+    Ok(invalid_paths)
 }
 
 #[cfg(test)]
@@ -130,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links() {
+    fn the_next_page_is_the_link_with_rel_next() {
         let cases = [
             (
                 r#"<https://huggingface.co/api/models/a/b/tree/main?recursive=true&cursor=x%3D>; rel="next""#,
@@ -149,25 +153,28 @@ mod tests {
     }
 
     #[test]
-    fn pages() {
+    fn a_page_lists_the_files_with_valid_paths() {
         let mut files = Vec::new();
         let page = br#"[{"type":"directory","path":"a","size":0,"oid":"x"},
             {"type":"file","path":"a/b.safetensors","size":7,"lfs":{"size":7}},
             {"type":"file","path":"a/../b","size":1},{"type":"file","path":"c"}]"#;
-        assert_eq!(add(&mut files, page).unwrap(), 1);
+        assert_eq!(add_page(&mut files, page).unwrap(), 1);
         let found: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.size)).collect();
         assert_eq!(found, [("a/b.safetensors", 7), ("c", 0)]);
         for page in ["{}", "[{}]", "[", r#"[{"type":"file","path":"a","size":-1}]"#] {
-            assert!(matches!(add(&mut files, page.as_bytes()), Err(ListingError::Json { .. })));
+            assert!(matches!(
+                add_page(&mut files, page.as_bytes()),
+                Err(ListingError::Json { .. })
+            ));
         }
     }
 
     #[test]
-    fn there_is_an_end_of_files() {
-        let page = format!("[{}]", vec![r#"{"type":"file","path":"a"}"#; MOST_FILES].join(","));
+    fn more_files_than_the_limit_are_an_error() {
+        let page = format!("[{}]", vec![r#"{"type":"file","path":"a"}"#; MAX_FILES].join(","));
         let mut files = Vec::new();
-        assert_eq!(add(&mut files, page.as_bytes()).unwrap(), 0);
-        let more = add(&mut files, br#"[{"type":"file","path":"b"}]"#);
-        assert!(matches!(more, Err(ListingError::TooManyFiles { limit: MOST_FILES })));
+        assert_eq!(add_page(&mut files, page.as_bytes()).unwrap(), 0);
+        let more = add_page(&mut files, br#"[{"type":"file","path":"b"}]"#);
+        assert!(matches!(more, Err(ListingError::TooManyFiles { limit: MAX_FILES })));
     }
 }

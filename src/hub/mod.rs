@@ -1,5 +1,20 @@
-//! The grammar of the Hugging Face Hub: names of repos and revisions, URLs, and what an answer that
-//! is not the file means.
+//! The Hugging Face Hub: names, URLs, error responses and file listings.
+//!
+//! [`ids`] has the validated names: a [`RepoId`] such as `bigscience/bloom`, a [`Revision`] such as `main`, and
+//! a [`CommitSha`]. It is available without the feature `client`. [`Source`] is the result of parsing a text
+//! that a user pasted: a repository, a URL or a local path.
+//!
+//! [`Endpoint`] builds every URL that is requested from a Hub:
+//!
+//! | request | URL |
+//! |---|---|
+//! | a file or a range of it | `{endpoint}/{repo}/resolve/{revision}/{path}` |
+//! | all files of a repository | `{endpoint}/api/models/{repo}/tree/{revision}?recursive=true` |
+//! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
+//!
+//! The Hub explains itself in response headers. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
+//! tells a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
+//! ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
 #[cfg(feature = "client")]
 mod endpoint;

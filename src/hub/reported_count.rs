@@ -1,4 +1,4 @@
-//! What the Hub itself says of a repo's weights.
+//! The parameter count that the Hub itself shows for a repository.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,39 @@ use serde::Deserialize;
 
 use crate::formats::Dtype;
 
-/// The parameters that a Hub shows for a repo. Nobody has held them against the files here, and what the
-/// Hub counts as a parameter has changed more than once.
+/// The parameter count that the Hub shows for a repository.
+///
+/// It is not compared with the files, and the Hub's rules for it have changed more than once. Prefer a count
+/// from the headers; this one is useful for repositories whose files cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubReportedCount {
-    /// Parameters of each dtype.
+    /// The number of parameters of each dtype, sorted by the name of the dtype.
     pub parameters: Vec<(Dtype, u64)>,
-    /// Parameters of all dtypes.
+    /// The total number of parameters.
     pub total: u64,
 }
 
 #[derive(Deserialize)]
-struct Info {
-    safetensors: Option<Safetensors>,
+struct RevisionInfo {
+    safetensors: Option<SafetensorsInfo>,
 }
 
 #[derive(Deserialize)]
-struct Safetensors {
+struct SafetensorsInfo {
     parameters: BTreeMap<String, u64>,
     total: u64,
 }
 
 impl HubReportedCount {
-    /// The most bytes that the Hub may take to say it.
+    /// The maximum size of the JSON in bytes. The Hub sends a few hundred.
     pub(crate) const LIMIT: u64 = 1 << 16;
 
-    /// The claim in what [`Endpoint::claim`](super::Endpoint::claim) leads to; `None` where there is none.
+    /// Parses the JSON at [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url); `None` if it
+    /// has no count.
     pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
-        let Safetensors { parameters, total } =
-            serde_json::from_slice::<Info>(json).ok()?.safetensors?;
+        let SafetensorsInfo { parameters, total } =
+            serde_json::from_slice::<RevisionInfo>(json).ok()?.safetensors?;
         let parameters = parameters.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
         Some(Self { parameters: parameters.collect(), total })
     }
@@ -46,10 +49,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims() {
+    fn the_count_is_parsed_or_absent() {
         let json = br#"{"id":"a/b","safetensors":{"parameters":{"BF16":7},"total":7}}"#;
-        let claim = HubReportedCount { parameters: vec![(Dtype::BF16, 7)], total: 7 };
-        assert_eq!(HubReportedCount::from_json(json), Some(claim));
+        let count = HubReportedCount { parameters: vec![(Dtype::BF16, 7)], total: 7 };
+        assert_eq!(HubReportedCount::from_json(json), Some(count));
         for json in [
             "",
             "[]",

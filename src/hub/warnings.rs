@@ -1,28 +1,28 @@
-//! What the Hub wants its readers to know, `X-HF-Warning`.
+//! Warnings that the Hub sends to its users in the header `X-HF-Warning`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::formats::clip;
 
-/// The most notices that are remembered, and so passed on.
-const MOST: usize = 16;
+/// The maximum number of different warnings that a client logs. A hostile server could send endless ones.
+const MAX_WARNINGS: usize = 16;
 
-/// The notices of a client, each passed on once: the Hub repeats them with every answer.
+/// The warnings that a client has logged. The Hub repeats each with every response.
 #[derive(Debug, Default)]
 pub(crate) struct HubWarnings(Mutex<BTreeSet<String>>);
 
 impl HubWarnings {
-    /// Logs a notice, `topic; message`, if it is a new one.
-    pub(crate) fn warn_once(&self, notice: Option<&str>) {
-        if let Some(notice) = notice.map(clip).filter(|notice| self.is_new(notice)) {
-            tracing::warn!(?notice, "the Hub says");
+    /// Logs a warning of the form `topic; message`, unless this client has logged it before.
+    pub(crate) fn warn_once(&self, warning: Option<&str>) {
+        if let Some(message) = warning.map(clip).filter(|message| self.is_new(message)) {
+            tracing::warn!(?message, "warning from the Hub");
         }
     }
 
-    fn is_new(&self, notice: &str) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.len() < MOST && known.insert(notice.to_owned())
+    fn is_new(&self, warning: &str) -> bool {
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        logged.len() < MAX_WARNINGS && logged.insert(warning.to_owned())
     }
 }
 
@@ -31,11 +31,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_notice_is_new_once_and_there_is_an_end_of_them() {
-        let notices = HubWarnings::default();
-        assert!(notices.is_new("unauthenticated; Warning: …"));
-        assert!(!notices.is_new("unauthenticated; Warning: …"));
-        let new = (0..100).filter(|n| notices.is_new(&n.to_string())).count();
-        assert_eq!(new, MOST - 1);
+    fn each_warning_is_logged_once_up_to_a_limit() {
+        let warnings = HubWarnings::default();
+        assert!(warnings.is_new("unauthenticated; Warning: …"));
+        assert!(!warnings.is_new("unauthenticated; Warning: …"));
+        let new = (0..100).filter(|n| warnings.is_new(&n.to_string())).count();
+        assert_eq!(new, MAX_WARNINGS - 1);
     }
 }

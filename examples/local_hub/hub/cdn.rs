@@ -1,7 +1,7 @@
-//! The CDN: signed URLs, and what is served for them.
+//! The CDN: signed URLs and the files behind them.
 //!
-//! A URL serves the path and the `Range` header it was made for, until it expires, and nothing else. Its query has the
-//! keys of the real ones.
+//! A signed URL is valid for one path and one `Range` header until it expires. Its query has the same keys as on the
+//! real CDN.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,16 +9,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, ETAG};
 
-use super::answer::Answer;
 use super::log::LoggedRequest;
+use super::response::ResponseSpec;
 use super::route::{self, Route};
-use super::site::Site;
+use super::state::HubState;
 
 const LIFETIME_SECONDS: u64 = 3600;
 
 pub struct Cdn {
     origin: String,
-    /// Random for each Hub, so that no URL outlives the one that made it.
+    /// A random signing key per Hub.
     key: RandomState,
 }
 
@@ -31,12 +31,12 @@ impl Cdn {
         &self.origin
     }
 
-    /// A URL for a request to this path with exactly this range.
+    /// Signs a URL for a path and a range.
     pub fn sign(&self, path: &str, range: Option<&str>) -> String {
         format!("{}{path}?{}", self.origin, self.query(path, range, now() + LIFETIME_SECONDS))
     }
 
-    /// Returns the error of a request's URL, if any.
+    /// Checks the signature and the expiry of a request. Returns the message of the error response.
     pub fn check(&self, request: &LoggedRequest) -> Result<(), &'static str> {
         let query = request.query.as_deref().unwrap_or_default();
         let expires = query.split('&').find_map(|pair| pair.strip_prefix("Expires="));
@@ -54,19 +54,22 @@ impl Cdn {
     }
 }
 
-impl Site {
-    pub fn answer_as_cdn(&self, request: &LoggedRequest) -> Answer {
+impl HubState {
+    pub fn respond_as_cdn(&self, request: &LoggedRequest) -> ResponseSpec {
         if request.authorization.is_some() {
-            return Answer::text(StatusCode::BAD_REQUEST, "Only one auth mechanism is allowed");
+            return ResponseSpec::text(
+                StatusCode::BAD_REQUEST,
+                "Only one auth mechanism is allowed",
+            );
         }
         if let Err(reason) = self.cdn.check(request) {
-            return Answer::text(StatusCode::FORBIDDEN, reason);
+            return ResponseSpec::text(StatusCode::FORBIDDEN, reason);
         }
-        match Route::parse_place(&request.path).and_then(|route| self.stored(&route)) {
-            Some(file) => Answer::file(&file, request.range.as_deref())
+        match Route::parse_storage_path(&request.path).and_then(|route| self.stored(&route)) {
+            Some(file) => ResponseSpec::file(&file, request.range.as_deref())
                 .with(CONTENT_TYPE, "application/octet-stream")
                 .with(ETAG, format!("\"{}\"", file.digest().sha256())),
-            None => Answer::text(StatusCode::NOT_FOUND, "No such object"),
+            None => ResponseSpec::text(StatusCode::NOT_FOUND, "No such object"),
         }
     }
 }

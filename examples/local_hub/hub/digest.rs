@@ -1,5 +1,4 @@
-//! Stand-ins for SHA-256 and git hashes: they differ when their subjects do, and that is all
-//! they are good for. Another version of Rust may make others.
+//! Placeholders for SHA-256 and git hashes. They differ for different content, and may change with the Rust version.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,18 +6,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub struct Digest(u64);
 
 impl Digest {
-    pub fn of(subject: impl Hash) -> Self {
+    pub fn new(subject: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
         Self(hasher.finish())
     }
 
-    /// As long as a git commit or blob hash.
+    /// Returns 40 hexadecimal digits, the length of a git hash.
     pub fn sha1(self) -> String {
         self.hex(40)
     }
 
-    /// As long as the hash of a large file.
+    /// Returns 64 hexadecimal digits, the length of the hash of a large file.
     pub fn sha256(self) -> String {
         self.hex(64)
     }

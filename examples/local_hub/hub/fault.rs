@@ -1,4 +1,4 @@
-//! Ways to misbehave: each spoils one answer.
+//! Faults that can be injected into responses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,183 +7,206 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION};
 
-use super::answer::Answer;
-use super::flow::{Flow, Opening};
+use super::delivery::{BodyDelivery, HeaderDelivery};
 use super::log::{Host, LoggedRequest};
+use super::response::ResponseSpec;
 
-/// A change of a response. Variants after the first group keep everything that they do not name.
+/// A change to one response. Except for the first group, everything that is not mentioned stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Another status and these headers alone, with a line of text.
+    /// A text response with this status and these headers.
     Status(u16, Vec<(&'static str, String)>),
-    /// A redirect to this URL; an empty one leads to where the request came.
+    /// A redirect with this status to this URL; an empty URL is the requested one.
     Redirect(u16, String),
-    /// A page of a website with `200`, as captive portals and logins have it.
+    /// An HTML page with status 200, like a login page or a captive portal.
     HtmlPage { is_chunked: bool },
-    /// A `416`, which may say how long the file is.
-    RangeNotSatisfiable { says_size: bool },
+    /// Status 416, with or without the file size.
+    RangeNotSatisfiable { with_size: bool },
 
-    /// One more header, or another value for it.
+    /// An additional header, or another value of a header.
     Header(&'static str, String),
-    /// The whole file with `200`, whatever part of it was asked for.
+    /// The whole file with status 200, also for a range request.
     WholeFile { is_chunked: bool },
-    /// A `Content-Range` that does not tell what is sent.
+    /// A `Content-Range` that differs from the body.
     WrongContentRange(ContentRangeFault),
-    /// Only the first bytes of the part, and headers that say so.
+    /// Only the first `to` bytes of the range, with matching headers.
     Clamped { to: u64 },
-    /// Only the first bytes of the part, with their `Content-Length` and the `Content-Range` of the whole part.
+    /// Only the first `to` bytes of the range. `Content-Length` matches the body, `Content-Range` does not.
     Truncated { to: u64 },
 
-    /// The connection is closed before an answer.
+    /// The connection is reset before the response.
     ConnectionReset,
-    /// Only the first bytes of what the headers promise; then the connection is closed.
+    /// The connection is reset after some bytes of the body.
     ResetInBody { after: u64 },
-    /// As many zeros after the bytes, with a fitting `Content-Length` or without one.
+    /// Zero bytes after the body, with a matching `Content-Length` or chunked.
     ExtraBytes { count: u64, is_chunked: bool },
-    /// Zeros after the bytes, without end.
+    /// Endless zero bytes after the body.
     EndlessBody,
-    /// The bytes compressed, and called so.
+    /// The body as gzip, with `Content-Encoding`.
     Gzip,
     /// No `Content-Length`.
     Chunked,
 
-    /// No answer ever comes.
+    /// No response ever arrives.
     Stall,
-    /// Only the first bytes ever come.
+    /// Nothing arrives after some bytes of the body.
     StallInBody { after: u64 },
-    /// One byte comes at a time, so far apart.
+    /// Single bytes arrive at an interval.
     Trickle { interval: Duration },
 }
 
-/// A mistake in a `Content-Range`.
+/// A wrong `Content-Range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentRangeFault {
-    /// It is a byte further on.
+    /// Both positions are one byte too high.
     Shifted,
-    /// It is of a file that is a byte longer.
+    /// The file size is one byte too high.
     OtherSize,
-    /// It does not say how long the file is: `/*`.
+    /// The file size is unknown: `/*`.
     UnknownSize,
-    /// There is none.
+    /// The header is missing.
     Missing,
 }
 
 impl Fault {
-    pub fn put_on(self, answer: Answer, request: &LoggedRequest) -> Answer {
-        let size = answer.file.size();
+    pub fn apply(self, response: ResponseSpec, request: &LoggedRequest) -> ResponseSpec {
+        let size = response.file.size();
         match self {
-            Self::Status(status, headers) => spoiled(status, headers),
+            Self::Status(status, headers) => error(status, headers),
             Self::Redirect(status, to) => {
-                let to = if to.is_empty() { here(request) } else { to };
-                spoiled(status, []).with(LOCATION, to)
+                let to = if to.is_empty() { requested_url(request) } else { to };
+                error(status, []).with(LOCATION, to)
             }
             Self::HtmlPage { is_chunked } => page(is_chunked),
-            Self::RangeNotSatisfiable { says_size: true } => {
-                spoiled(416, []).with(CONTENT_RANGE, format!("bytes */{size}"))
+            Self::RangeNotSatisfiable { with_size: true } => {
+                error(416, []).with(CONTENT_RANGE, format!("bytes */{size}"))
             }
-            Self::RangeNotSatisfiable { says_size: false } => spoiled(416, []),
-            Self::Header(name, value) => answer.with(HeaderName::from_static(name), value),
-            Self::WholeFile { is_chunked } => whole_file(answer, is_chunked),
-            Self::WrongContentRange(wrong) => wrong.put_on(answer),
-            Self::Clamped { to } => clamped(answer, to),
-            Self::Truncated { to } => truncated(answer, to),
-            Self::ConnectionReset => Answer { opening: Opening::Closed, ..answer },
-            Self::Stall => Answer { opening: Opening::Stalled, ..answer },
-            Self::ResetInBody { after } => Answer { flow: Flow::Broken { after }, ..answer },
-            Self::ExtraBytes { count: by, is_chunked } => {
-                let length = answer.length.filter(|_| !is_chunked).map(|length| length + by);
-                Answer { length, flow: Flow::Padded { by }, ..answer }
+            Self::RangeNotSatisfiable { with_size: false } => error(416, []),
+            Self::Header(name, value) => response.with(HeaderName::from_static(name), value),
+            Self::WholeFile { is_chunked } => whole_file(response, is_chunked),
+            Self::WrongContentRange(wrong) => wrong.apply(response),
+            Self::Clamped { to } => clamped(response, to),
+            Self::Truncated { to } => truncated(response, to),
+            Self::ConnectionReset => {
+                ResponseSpec { header_delivery: HeaderDelivery::ConnectionReset, ..response }
             }
-            Self::EndlessBody => Answer { length: None, flow: Flow::Endless, ..answer },
+            Self::Stall => ResponseSpec { header_delivery: HeaderDelivery::Stalled, ..response },
+            Self::ResetInBody { after } => {
+                ResponseSpec { body_delivery: BodyDelivery::Reset { after }, ..response }
+            }
+            Self::ExtraBytes { count, is_chunked } => {
+                let content_length =
+                    response.content_length.filter(|_| !is_chunked).map(|length| length + count);
+                ResponseSpec {
+                    content_length,
+                    body_delivery: BodyDelivery::Padded { count },
+                    ..response
+                }
+            }
+            Self::EndlessBody => ResponseSpec {
+                content_length: None,
+                body_delivery: BodyDelivery::Endless,
+                ..response
+            },
             Self::Gzip => {
-                let answer = Answer { length: None, flow: Flow::Gzip, ..answer };
-                answer.with(CONTENT_ENCODING, "gzip")
+                let response = ResponseSpec {
+                    content_length: None,
+                    body_delivery: BodyDelivery::Gzip,
+                    ..response
+                };
+                response.with(CONTENT_ENCODING, "gzip")
             }
-            Self::Chunked => Answer { length: None, ..answer },
-            Self::StallInBody { after } => Answer { flow: Flow::Stalled { after }, ..answer },
-            Self::Trickle { interval } => Answer { flow: Flow::Trickle { interval }, ..answer },
+            Self::Chunked => ResponseSpec { content_length: None, ..response },
+            Self::StallInBody { after } => {
+                ResponseSpec { body_delivery: BodyDelivery::Stalled { after }, ..response }
+            }
+            Self::Trickle { interval } => {
+                ResponseSpec { body_delivery: BodyDelivery::Trickle { interval }, ..response }
+            }
         }
     }
 }
 
 impl ContentRangeFault {
-    fn put_on(self, mut answer: Answer) -> Answer {
+    fn apply(self, mut response: ResponseSpec) -> ResponseSpec {
         let (first, last, size) =
-            (answer.range.start, answer.range.end.saturating_sub(1), answer.file.size());
+            (response.range.start, response.range.end.saturating_sub(1), response.file.size());
         let text = match self {
             Self::Shifted => format!("bytes {}-{}/{size}", first + 1, last + 1),
             Self::OtherSize => format!("bytes {first}-{last}/{}", size + 1),
             Self::UnknownSize => format!("bytes {first}-{last}/*"),
             Self::Missing => {
-                answer.headers.remove(CONTENT_RANGE);
-                return answer;
+                response.headers.remove(CONTENT_RANGE);
+                return response;
             }
         };
-        answer.with(CONTENT_RANGE, text)
+        response.with(CONTENT_RANGE, text)
     }
 }
 
-fn spoiled(status: u16, headers: impl IntoIterator<Item = (&'static str, String)>) -> Answer {
+fn error(status: u16, headers: impl IntoIterator<Item = (&'static str, String)>) -> ResponseSpec {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let answer = Answer::text(status, "This is not what was asked for");
-    headers
-        .into_iter()
-        .fold(answer, |answer, (name, value)| answer.with(HeaderName::from_static(name), value))
+    let response = ResponseSpec::text(status, "Injected fault");
+    headers.into_iter().fold(response, |response, (name, value)| {
+        response.with(HeaderName::from_static(name), value)
+    })
 }
 
-fn page(is_chunked: bool) -> Answer {
+fn page(is_chunked: bool) -> ResponseSpec {
     let page = "\n<!DOCTYPE html>\n<html><title>Log in</title></html>\n";
-    let answer = Answer::text(StatusCode::OK, page).with(CONTENT_TYPE, "text/html; charset=utf-8");
-    Answer { length: answer.length.filter(|_| !is_chunked), ..answer }
+    let response =
+        ResponseSpec::text(StatusCode::OK, page).with(CONTENT_TYPE, "text/html; charset=utf-8");
+    ResponseSpec { content_length: response.content_length.filter(|_| !is_chunked), ..response }
 }
 
-fn whole_file(mut answer: Answer, is_chunked: bool) -> Answer {
-    answer.headers.remove(CONTENT_RANGE);
-    let size = answer.file.size();
-    let length = (!is_chunked).then_some(size);
-    Answer { status: StatusCode::OK, range: 0..size, length, ..answer }
+fn whole_file(mut response: ResponseSpec, is_chunked: bool) -> ResponseSpec {
+    response.headers.remove(CONTENT_RANGE);
+    let size = response.file.size();
+    let content_length = (!is_chunked).then_some(size);
+    ResponseSpec { status: StatusCode::OK, range: 0..size, content_length, ..response }
 }
 
-fn clamped(answer: Answer, to: u64) -> Answer {
-    let size = answer.file.size();
-    let answer = truncated(answer, to);
-    let (first, last) = (answer.range.start, answer.range.end.saturating_sub(1));
-    answer.with(CONTENT_RANGE, format!("bytes {first}-{last}/{size}"))
+fn clamped(response: ResponseSpec, to: u64) -> ResponseSpec {
+    let size = response.file.size();
+    let response = truncated(response, to);
+    let (first, last) = (response.range.start, response.range.end.saturating_sub(1));
+    response.with(CONTENT_RANGE, format!("bytes {first}-{last}/{size}"))
 }
 
-fn truncated(answer: Answer, to: u64) -> Answer {
-    let start = answer.range.start;
-    let range = start..answer.range.end.min(start + to);
-    Answer { length: Some(range.end - range.start), range, ..answer }
+fn truncated(response: ResponseSpec, to: u64) -> ResponseSpec {
+    let start = response.range.start;
+    let range = start..response.range.end.min(start + to);
+    ResponseSpec { content_length: Some(range.end - range.start), range, ..response }
 }
 
-fn here(request: &LoggedRequest) -> String {
+fn requested_url(request: &LoggedRequest) -> String {
     let query = request.query.as_ref().map(|query| format!("?{query}"));
     format!("{}{}", request.path, query.unwrap_or_default())
 }
 
 type Rule = dyn Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync;
 
-/// The faults that are to come, and what was asked for since they were set.
+/// The rule for faults, and the requests since it was set.
 #[derive(Default)]
-pub struct Faults(Mutex<State>);
+pub struct FaultInjector(Mutex<InjectorState>);
 
 #[derive(Default)]
-struct State {
+struct InjectorState {
     rule: Option<Arc<Rule>>,
-    asked: HashMap<(Host, String, Option<String>), usize>,
+    /// The number of requests per server, path and range.
+    requests: HashMap<(Host, String, Option<String>), usize>,
 }
 
-impl Faults {
+impl FaultInjector {
     pub fn set(
         &self,
         rule: impl Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync + 'static,
     ) {
-        let state = State { rule: Some(Arc::new(rule)), asked: HashMap::new() };
+        let state = InjectorState { rule: Some(Arc::new(rule)), requests: HashMap::new() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// The fault for the answer to a request.
+    /// Returns the fault for the response to a request.
     pub fn next(&self, request: &LoggedRequest) -> Option<Fault> {
         let (rule, before) =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).count(request)?;
@@ -191,12 +214,12 @@ impl Faults {
     }
 }
 
-impl State {
+impl InjectorState {
     fn count(&mut self, request: &LoggedRequest) -> Option<(Arc<Rule>, usize)> {
         let rule = Arc::clone(self.rule.as_ref()?);
         let key = (request.host, request.path.clone(), request.range.clone());
-        let asked = self.asked.entry(key).or_default();
-        *asked += 1;
-        Some((rule, *asked - 1))
+        let requests = self.requests.entry(key).or_default();
+        *requests += 1;
+        Some((rule, *requests - 1))
     }
 }

@@ -1,7 +1,7 @@
-//! A file as the Hub stores it, and its bytes as a stream.
+//! Stored files, and their bytes as a stream.
 //!
-//! A file is some stored bytes, in memory or on disk, followed by zeros up to its size. Neither part is ever copied as
-//! a whole, so a file may claim terabytes.
+//! A file is some stored bytes, in memory or on disk, padded with zeros to its size. It is never held in memory as a
+//! whole, so it can have terabytes.
 
 use std::io::{self, SeekFrom};
 use std::ops::Range;
@@ -32,16 +32,16 @@ enum Stored {
 }
 
 impl File {
-    /// A file that is just these bytes.
+    /// Creates a file of these bytes.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         Self::padded(bytes, 0)
     }
 
-    /// The beginning of a file of `size` bytes; zeros follow.
+    /// Creates a file of `size` bytes that starts with `head` and is padded with zeros.
     pub fn padded(head: impl Into<Bytes>, size: u64) -> Self {
         let head = head.into();
         Self {
-            digest: Digest::of((&head, size)),
+            digest: Digest::new((&head, size)),
             stored_size: head.len() as u64,
             size: size.max(head.len() as u64),
             is_on_cdn: false,
@@ -49,16 +49,16 @@ impl File {
         }
     }
 
-    /// A file on disk, which may be the beginning of one of `size` bytes.
+    /// Creates a file from a file on disk, padded with zeros to `size` bytes.
     ///
     /// # Errors
     ///
-    /// When there is no such file.
+    /// If the file cannot be read.
     pub fn on_disk(path: &Path, size: Option<u64>) -> io::Result<Self> {
         let metadata = path.metadata()?;
         let stored_size = metadata.len();
         Ok(Self {
-            digest: Digest::of((path, size, stored_size, metadata.modified().ok())),
+            digest: Digest::new((path, size, stored_size, metadata.modified().ok())),
             stored_size,
             size: size.map_or(stored_size, |size| size.max(stored_size)),
             is_on_cdn: false,
@@ -66,7 +66,7 @@ impl File {
         })
     }
 
-    /// The same file, kept outside git whatever its name.
+    /// Serves this file through the CDN, whatever its name.
     #[must_use]
     pub fn on_cdn(self) -> Self {
         Self { is_on_cdn: true, ..self }
@@ -88,7 +88,7 @@ impl File {
         self.digest
     }
 
-    /// The bytes of a range, which must lie inside the file.
+    /// Returns the bytes of a range, which must lie inside the file.
     pub fn read(self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send {
         let end = range.end.min(self.stored_size);
         let start = range.start.min(end);
@@ -122,13 +122,13 @@ async fn read_disk(
     }))
 }
 
-/// Returns the given number of zeros.
+/// Returns a number of zero bytes in chunks.
 pub fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
     let chunk = move |start| Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]);
     (0..count).step_by(CHUNK).map(chunk)
 }
 
-/// A position in something that memory holds.
+/// Converts a position in bytes that are in memory.
 fn index(position: u64) -> usize {
     usize::try_from(position).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Repos from a folder tree: fixtures with their `hub.json`, or ordinary downloaded models.
+//! Repositories from a folder tree: fixtures with a `hub.json`, or downloaded models.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use serde::Deserialize;
 use super::file::File;
 use super::repo::Repo;
 
-/// The part of a repo's `hub.json` about files that were cut.
+/// The `hub.json` of a fixture: its commit, and the full sizes of files that were cut after the header.
 #[derive(Default, Deserialize)]
-struct About {
+struct HubJson {
     commit: Option<String>,
     #[serde(default)]
     sizes: HashMap<String, u64>,
 }
 
-const ABOUT: &str = "hub.json";
+const HUB_JSON: &str = "hub.json";
 
-/// The repos in a tree: every folder that holds weights is one, and its path is its id. When the folder itself holds
-/// weights, it is the only repo and its name is the id.
+/// Loads the repositories of a tree. Every folder with weights is one, and its path is the repository name. If the
+/// top folder has weights, it is the only repository.
 ///
 /// # Errors
 ///
-/// When something in the tree cannot be read.
+/// If a file or folder cannot be read.
 pub fn load_folder(folder: &Path) -> io::Result<Vec<Repo>> {
     let mut repos = Vec::new();
     collect(folder, "", &mut repos)?;
@@ -33,7 +33,7 @@ pub fn load_folder(folder: &Path) -> io::Result<Vec<Repo>> {
 
 fn collect(folder: &Path, id: &str, repos: &mut Vec<Repo>) -> io::Result<()> {
     let entries = entries(folder)?;
-    if entries.iter().any(|(name, _)| marks_a_repo(name)) {
+    if entries.iter().any(|(name, _)| is_repo_file(name)) {
         let id = if id.is_empty() { own_name(folder)? } else { id.to_owned() };
         repos.push(Repo::load(folder, &id)?);
         return Ok(());
@@ -44,35 +44,35 @@ fn collect(folder: &Path, id: &str, repos: &mut Vec<Repo>) -> io::Result<()> {
     Ok(())
 }
 
-/// The last part of the path, also when that is written as `.` or `..`.
+/// Returns the name of a folder, also for `.` and `..`.
 fn own_name(folder: &Path) -> io::Result<String> {
     let folder = folder.canonicalize()?;
     Ok(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-fn marks_a_repo(name: &str) -> bool {
-    name == ABOUT || name.ends_with(".safetensors") || name.ends_with(".index.json")
+fn is_repo_file(name: &str) -> bool {
+    name == HUB_JSON || name.ends_with(".safetensors") || name.ends_with(".index.json")
 }
 
 impl Repo {
-    /// The files of a folder, subfolders included. They stay on disk.
+    /// Loads a repository from a folder and its subfolders. The files stay on disk.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read, or `hub.json` is not what it should be.
+    /// If a file cannot be read, or `hub.json` is invalid.
     pub fn load(folder: &Path, id: &str) -> io::Result<Self> {
-        let path = folder.join(ABOUT);
-        let about = match fs::read(&path) {
+        let path = folder.join(HUB_JSON);
+        let hub_json = match fs::read(&path) {
             Ok(json) => serde_json::from_slice(&json).map_err(|e| at(&path)(e.into()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => About::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => HubJson::default(),
             Err(error) => return Err(at(&path)(error)),
         };
         let repo = Self::new(id);
-        let repo = match &about.commit {
+        let repo = match &hub_json.commit {
             Some(commit) => repo.commit(commit),
             None => repo,
         };
-        repo.add_folder(folder, "", &about.sizes)
+        repo.add_folder(folder, "", &hub_json.sizes)
     }
 
     fn add_folder(
@@ -85,7 +85,7 @@ impl Repo {
             let name = join(prefix, &name);
             if path.is_dir() {
                 self = self.add_folder(&path, &name, sizes)?;
-            } else if name != ABOUT {
+            } else if name != HUB_JSON {
                 let file = File::on_disk(&path, sizes.get(&name).copied()).map_err(at(&path))?;
                 self = self.file(&name, file);
             }
@@ -94,7 +94,7 @@ impl Repo {
     }
 }
 
-/// Returns the entries of a folder by name, without hidden ones.
+/// Returns the entries of a folder, sorted by name, without hidden ones.
 fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
@@ -106,7 +106,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     Ok(entries)
 }
 
-/// Puts the path in front of an error that would not name it.
+/// Adds the path to an I/O error.
 fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

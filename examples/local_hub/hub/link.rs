@@ -1,14 +1,14 @@
-//! The way between a client and the servers: how long it is, and how much it carries.
+//! A simulated network link: round-trip time and shared bandwidth.
 //!
-//! What is modelled is what a client can tell: that a connection, a TLS handshake and a request each take a round trip
-//! at least, side by side if they are sent side by side, and that the bytes of all answers share one line. What the
-//! client sends arrives a whole round trip late, and what it receives is not held up: where on the way a byte waits,
-//! nobody sees who does not have a clock at both ends. A connection is open a round trip after it was made; the system
-//! has let it in before that, so what is sent on it meanwhile counts as sent then.
+//! The simulation covers the effects that a client can measure. A connection, a TLS handshake and a request each take
+//! at least one round trip, concurrent ones at the same time, and all responses share the bandwidth. Bytes from the
+//! client arrive a full round trip late, and bytes to the client are not delayed: a client cannot observe the
+//! direction in which a delay occurs. A connection is open one round trip after it was made. The operating system accepts it
+//! earlier, so bytes sent before count as sent at that time.
 //!
-//! Not modelled: loss, TCP's slow start and windows (a long answer comes at once, where a real one of more than about
-//! 14 kB takes further round trips on a new connection), the time to look up names, and the servers' own work. So a
-//! time measured here is the least that such a way allows.
+//! Not simulated: packet loss, TCP slow start and windows (a real response of more than about 14 kB takes additional
+//! round trips on a new connection), name resolution, and work of the servers. So a time measured here is a lower
+//! bound.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,43 +19,47 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes that are passed on at once.
+/// The number of bytes that are forwarded at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// A connection, by whatever way.
-pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A connection, real or simulated.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// One way, on which all connections lie.
+/// A simulated link, shared by all connections.
 #[derive(Clone, Default)]
 pub struct Link {
     round_trip: Duration,
-    line: Option<Arc<Line>>,
+    bandwidth: Option<Arc<Bandwidth>>,
 }
 
 impl Link {
-    /// A way with this round-trip time, and a line to the client with this many bits per second.
-    pub fn new(round_trip: Duration, bandwidth: Option<u64>) -> Self {
-        let line = bandwidth.map(|bandwidth| Line { bandwidth, free: Mutex::new(Instant::now()) });
-        Self { round_trip, line: line.map(Arc::new) }
+    /// Creates a link with a round-trip time, and a bandwidth to the client in bits per second.
+    pub fn new(round_trip: Duration, bits_per_second: Option<u64>) -> Self {
+        let bandwidth = bits_per_second.map(|bits_per_second| {
+            Arc::new(Bandwidth { bits_per_second, free_at: Mutex::new(Instant::now()) })
+        });
+        Self { round_trip, bandwidth }
     }
 
-    /// A connection that was just made, as the server sees it at the end of the way.
-    pub fn carry(&self, connection: impl Wire + 'static) -> Box<dyn Wire> {
-        if self.round_trip.is_zero() && self.line.is_none() {
+    /// Wraps a new connection. Returns the side of the server.
+    pub fn wrap(&self, connection: impl ByteStream + 'static) -> Box<dyn ByteStream> {
+        if self.round_trip.is_zero() && self.bandwidth.is_none() {
             return Box::new(connection);
         }
         let (received, sent) = tokio::io::split(connection);
         let received = delay(received, self.round_trip);
-        match &self.line {
-            Some(line) => Box::new(tokio::io::join(received, pace(sent, Arc::clone(line)))),
+        match &self.bandwidth {
+            Some(bandwidth) => {
+                Box::new(tokio::io::join(received, pace(sent, Arc::clone(bandwidth))))
+            }
             None => Box::new(tokio::io::join(received, sent)),
         }
     }
 }
 
-/// Lets bytes wait for a round trip each, and for the connection to be open.
+/// Delays received bytes by one round trip, counted from the opening of the connection at the earliest.
 fn delay(mut received: impl AsyncRead + Send + Unpin + 'static, by: Duration) -> DuplexStream {
     let opened = Instant::now() + by;
     let (chunks, mut waiting) = mpsc::unbounded_channel();
@@ -65,7 +69,7 @@ fn delay(mut received: impl AsyncRead + Send + Unpin + 'static, by: Duration) ->
             let mut chunk = BytesMut::with_capacity(CHUNK);
             let read = tokio::select! {
                 read = received.read_buf(&mut chunk) => read?,
-                // The server has hung up; giving this half back lets the connection close.
+                // The server has closed the connection. Dropping this half closes the client side, too.
                 () = chunks.closed() => 0,
             };
             if read == 0 || chunks.send((Instant::now().max(opened) + by, chunk)).is_err() {
@@ -83,13 +87,16 @@ fn delay(mut received: impl AsyncRead + Send + Unpin + 'static, by: Duration) ->
     end
 }
 
-/// Lets bytes wait until the line is free.
-fn pace(mut sent: impl AsyncWrite + Send + Unpin + 'static, line: Arc<Line>) -> DuplexStream {
+/// Delays sent bytes until the bandwidth allows them.
+fn pace(
+    mut sent: impl AsyncWrite + Send + Unpin + 'static,
+    bandwidth: Arc<Bandwidth>,
+) -> DuplexStream {
     let (end, mut leaving) = tokio::io::duplex(CHUNK);
     tokio::spawn(async move {
         let mut chunk = BytesMut::with_capacity(CHUNK);
         while leaving.read_buf(&mut chunk).await? > 0 {
-            sleep_until(line.pass(chunk.len())).await;
+            sleep_until(bandwidth.reserve(chunk.len())).await;
             sent.write_all_buf(&mut chunk).await?;
         }
         sent.shutdown().await
@@ -97,20 +104,19 @@ fn pace(mut sent: impl AsyncWrite + Send + Unpin + 'static, line: Arc<Line>) -> 
     end
 }
 
-/// The line that all responses share.
-struct Line {
-    /// In bits per second.
-    bandwidth: u64,
-    free: Mutex<Instant>,
+/// The bandwidth that all responses share.
+struct Bandwidth {
+    bits_per_second: u64,
+    free_at: Mutex<Instant>,
 }
 
-impl Line {
-    /// Returns the time at which the given number of bytes, sent now, has passed.
-    fn pass(&self, bytes: usize) -> Instant {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let nanoseconds = bytes as u64 * 8 * 1_000_000_000 / self.bandwidth;
-        *free = free.max(Instant::now()) + Duration::from_nanos(nanoseconds);
-        *free
+impl Bandwidth {
+    /// Reserves the time for some bytes, and returns its end.
+    fn reserve(&self, bytes: usize) -> Instant {
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let nanoseconds = bytes as u64 * 8 * 1_000_000_000 / self.bits_per_second;
+        *free_at = free_at.max(Instant::now()) + Duration::from_nanos(nanoseconds);
+        *free_at
     }
 }
 
@@ -122,11 +128,11 @@ mod tests {
 
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
-    /// Returns the arrival time of each byte at the server, in milliseconds of a clock that only waiting advances.
+    /// Returns the bytes that reach the server, with the time in ms since the start, by a paused clock.
     async fn arrivals(link: Link, script: &[(u64, &[u8])]) -> Vec<(u64, u8)> {
         let begun = Instant::now();
         let (mut client, server) = tokio::io::duplex(CHUNK);
-        let mut server = link.carry(server);
+        let mut server = link.wrap(server);
         let send = async {
             for (at, bytes) in script {
                 sleep_until(begun + Duration::from_millis(*at)).await;
@@ -145,10 +151,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_are_delayed_each_for_itself() {
+    async fn each_byte_is_delayed_by_one_round_trip() {
         let link = Link::new(ROUND_TRIP, None);
         let script: &[(u64, &[u8])] = &[(0, b"a"), (40, b"b"), (60, b"c"), (70, b"d")];
-        // The connection is open at 50, and what was sent before that is sent then.
+        // The connection opens at 50 ms. Bytes sent earlier count as sent then.
         assert_eq!(
             arrivals(link, script).await,
             [(100, b'a'), (100, b'b'), (110, b'c'), (120, b'd')]
@@ -156,18 +162,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_way_without_length_changes_nothing() {
+    async fn a_link_without_round_trip_time_adds_no_delay() {
         let script: &[(u64, &[u8])] = &[(0, b"a"), (7, b"b")];
         assert_eq!(arrivals(Link::default(), script).await, [(0, b'a'), (7, b'b')]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_share_the_line() {
+    async fn responses_share_the_bandwidth() {
         let link = Link::new(Duration::ZERO, Some(8_000_000));
         let begun = Instant::now();
         let download = || async {
             let (mut client, server) = tokio::io::duplex(CHUNK);
-            let mut server = link.carry(server);
+            let mut server = link.wrap(server);
             let mut bytes = [0; 10_000];
             let (sent, received) =
                 tokio::join!(server.write_all(&[0; 10_000]), client.read_exact(&mut bytes));
@@ -179,13 +185,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn both_ends_can_hang_up() {
+    async fn both_sides_can_close_the_connection() {
         let (mut client, server) = tokio::io::duplex(CHUNK);
-        let server = Link::new(ROUND_TRIP, Some(8_000_000)).carry(server);
+        let server = Link::new(ROUND_TRIP, Some(8_000_000)).wrap(server);
         drop(server);
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
         let (client, server) = tokio::io::duplex(CHUNK);
-        let mut server = Link::new(ROUND_TRIP, Some(8_000_000)).carry(server);
+        let mut server = Link::new(ROUND_TRIP, Some(8_000_000)).wrap(server);
         drop(client);
         assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
         sleep(ROUND_TRIP).await;

@@ -1,4 +1,4 @@
-//! The record of what clients asked for.
+//! The request log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,31 +14,31 @@ pub enum Host {
     Cdn,
 }
 
-/// A request and the status it was answered with.
+/// A request, and the status of its response.
 #[derive(Clone, Debug)]
 pub struct LoggedRequest {
-    /// When it came.
+    /// The time of arrival.
     pub at: Instant,
     pub host: Host,
     pub method: Method,
-    /// As it came, percent-encoding and base path included.
+    /// The path as sent, with percent-encoding and base path.
     pub path: String,
     pub query: Option<String>,
     pub range: Option<String>,
     pub authorization: Option<String>,
     pub user_agent: Option<String>,
     pub accept_encoding: Option<String>,
-    /// 0 where no answer was begun.
+    /// The status of the response; 0 if none was started.
     pub status: u16,
-    /// Bytes of the body that were handed to the connection so far.
-    pub sent: Sent,
+    /// The number of body bytes sent so far.
+    pub sent: BytesSent,
 }
 
-/// A count that goes on while the body is sent.
+/// A counter of body bytes, which grows while the body is sent.
 #[derive(Clone, Debug, Default)]
-pub struct Sent(Arc<AtomicU64>);
+pub struct BytesSent(Arc<AtomicU64>);
 
-impl Sent {
+impl BytesSent {
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -49,7 +49,7 @@ impl Sent {
 }
 
 impl LoggedRequest {
-    /// The request before it has an answer, with status 0.
+    /// Creates the log entry of a request before its response.
     pub fn received<B>(host: Host, request: &Request<B>) -> Self {
         let header = |name: HeaderName| {
             let value = request.headers().get(name)?;
@@ -66,7 +66,7 @@ impl LoggedRequest {
             user_agent: header(USER_AGENT),
             accept_encoding: header(ACCEPT_ENCODING),
             status: 0,
-            sent: Sent::default(),
+            sent: BytesSent::default(),
         }
     }
 }

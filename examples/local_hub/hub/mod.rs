@@ -1,12 +1,12 @@
-//! A Hub in the small, on two sockets of this machine: the Hub itself and the CDN it sends large files through.
+//! A mock of the Hugging Face Hub on two local ports: the Hub itself and the CDN that serves its large files.
 //!
-//! It answers as the real one does where that matters to a client that reads files in ranges: redirects with the
-//! metadata on the first hop, signed URLs that serve one range, errors by code, pinned commits. Every request is
-//! logged, and any answer can be spoiled by a [`Fault`].
+//! It behaves like the real Hub where that matters to a client that reads ranges: redirects with the metadata on the
+//! first response, signed URLs for one range, error codes, pinned commits. Every request is logged, and a [`Fault`] can
+//! be injected into any response.
 //!
-//! Invariants: what a request is answered depends on its [`LoggedRequest`] form, the repos and the faults alone
-//! ([`Site::answer`]); nothing in a request can stop the server; a body is never held in memory beyond what the
-//! repo's author stored.
+//! Invariants: a response depends only on the [`LoggedRequest`], the repositories and the faults
+//! ([`HubState::respond`]). No request can stop the server. A body is never held in memory beyond the bytes that were
+//! stored.
 
 #![allow(
     dead_code,
@@ -15,22 +15,21 @@
     reason = "every program that includes this module uses a part of it"
 )]
 
-mod answer;
 mod cdn;
+mod connection;
+mod delivery;
 mod digest;
+mod error_response;
 mod fault;
 mod file;
-mod flow;
 mod folder;
-mod gzip;
+mod header_names;
 mod link;
 mod log;
-mod names;
-mod refusal;
 mod repo;
+mod response;
 mod route;
-mod serve;
-mod site;
+mod state;
 mod tls;
 mod tree;
 
@@ -44,31 +43,30 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
+use connection::Transport;
 pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 pub use folder::load_folder;
 use link::Link;
 pub use log::{Host, LoggedRequest};
 pub use repo::Repo;
-use serve::Access;
-use site::{Caller, Site};
+use state::{Caller, HubState};
 pub use tls::Tls;
 
-/// A running Hub. It stops when dropped, and works for blocking and async callers alike because it runs on a thread
-/// of its own.
+/// A running Hub. It stops when dropped. It runs on its own thread, so blocking and async callers can use it.
 pub struct LocalHub {
-    site: Arc<Site>,
+    state: Arc<HubState>,
     endpoint: String,
     authority: Option<String>,
     runtime: Option<Runtime>,
 }
 
 impl LocalHub {
-    /// Serves these repos on a free port to anyone.
+    /// Serves repositories on a free port, without tokens.
     ///
     /// # Errors
     ///
-    /// When no socket or thread is to be had.
+    /// If no port or thread is available.
     pub fn start(repos: impl IntoIterator<Item = Repo>) -> io::Result<Self> {
         Self::builder().repos(repos).start()
     }
@@ -77,69 +75,71 @@ impl LocalHub {
         Builder::default()
     }
 
-    /// Returns the address for `HF_ENDPOINT`.
+    /// Returns the value for `HF_ENDPOINT`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The certificate authority, in PEM, that a client of an HTTPS Hub has to believe.
+    /// Returns the certificate of the authority in PEM, which clients of an HTTPS Hub have to trust.
     pub fn ca_certificate(&self) -> Option<&str> {
         self.authority.as_deref()
     }
 
-    /// The origin that large files are redirected to.
+    /// Returns the origin of the CDN.
     pub fn cdn_origin(&self) -> &str {
-        self.site.cdn.origin()
+        self.state.cdn.origin()
     }
 
-    /// Every request so far, in the order of arrival, those to the CDN included.
+    /// Returns all requests so far, to the Hub and the CDN, in order of arrival.
     pub fn log(&self) -> Vec<LoggedRequest> {
-        self.site.log.entries()
+        self.state.log.entries()
     }
 
     pub fn clear_log(&self) {
-        self.site.log.clear();
+        self.state.log.clear();
     }
 
-    /// Puts faults on answers from now on, instead of those of an earlier call. The rule gets each request and how
-    /// many before it asked the same server for the same path and range since then.
+    /// Injects faults into responses from now on, and replaces the previous rule.
+    ///
+    /// The rule receives each request and the number of earlier requests for the same server, path and range since
+    /// this call.
     pub fn inject(
         &self,
         rule: impl Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync + 'static,
     ) {
-        self.site.faults.set(rule);
+        self.state.faults.set(rule);
     }
 
     /// Returns the number of open connections to one of the servers.
     pub fn open_connections(&self, host: Host) -> usize {
-        self.site.connections(host).open.load(Ordering::Relaxed)
+        self.state.connections(host).open.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of all connections to one of the servers so far.
+    /// Returns the number of connections made to one of the servers since the start.
     pub fn connections_made(&self, host: Host) -> usize {
-        self.site.connections(host).made.load(Ordering::Relaxed)
+        self.state.connections(host).made.load(Ordering::Relaxed)
     }
 
-    /// Lets a branch point to another commit, as a push does.
+    /// Moves a branch to another commit, like a push.
     ///
     /// # Panics
     ///
-    /// When no such repo is served.
+    /// If the repository does not exist.
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) {
-        assert!(self.site.move_branch(repo, branch, commit), "no repo `{repo}` is served");
+        assert!(self.state.move_branch(repo, branch, commit), "repository `{repo}` does not exist");
     }
 }
 
 impl Drop for LocalHub {
     fn drop(&mut self) {
-        // Waiting for the tasks to end, as dropping a runtime does, is not allowed to an async caller.
+        // Dropping a runtime waits for its tasks, which panics in an async caller.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// The settings of a [`LocalHub`].
+/// A builder of a [`LocalHub`].
 #[derive(Default)]
 pub struct Builder {
     repos: HashMap<String, Repo>,
@@ -166,13 +166,13 @@ impl Builder {
         self
     }
 
-    /// A token with access to every repo, private and gated ones included.
+    /// Adds a token with access to all repositories, including private and gated ones.
     #[must_use]
     pub fn token(self, token: &str) -> Self {
         self.caller(token, Caller::Member)
     }
 
-    /// A valid token that sees no private repo and is on no list of a gated one.
+    /// Adds a valid token without access to private and gated repositories.
     #[must_use]
     pub fn outsider_token(self, token: &str) -> Self {
         self.caller(token, Caller::Outsider)
@@ -183,58 +183,60 @@ impl Builder {
         self
     }
 
-    /// Mounts the Hub under a path such as `/hf`, as repository managers do.
+    /// Serves the Hub under a path such as `/hf`, like a repository manager.
     #[must_use]
     pub fn base_path(self, path: &str) -> Self {
         Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
     }
 
-    /// Lists this number of entries of a tree per response, instead of 1,000.
+    /// Sets the number of entries on one page of a listing; 1,000 by default.
     #[must_use]
     pub fn tree_page_size(self, entries: usize) -> Self {
         Self { tree_page: Some(entries), ..self }
     }
 
-    /// Says what it knows of a file only on the answer with the bytes, and names the real Hub in its links, as some
-    /// mirrors do.
+    /// Behaves like some mirrors: metadata headers come only with the final response, and `Link` headers name the
+    /// real Hub.
     #[must_use]
     pub fn mirror(self) -> Self {
         Self { is_mirror: true, ..self }
     }
 
-    /// Listens at `[::1]` instead of `127.0.0.1`.
+    /// Listens on `[::1]` instead of `127.0.0.1`.
     #[must_use]
     pub fn ipv6(self) -> Self {
         Self { is_on_ipv6: true, ..self }
     }
 
-    /// A port for the Hub instead of any free one; the CDN always takes a free one.
+    /// Sets the port of the Hub. By default, and always for the CDN, any free port is used.
     #[must_use]
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
-    /// Speaks TLS, and in it one of these protocols: `h2`, `http/1.1`.
+    /// Serves HTTPS with these ALPN protocols: `h2`, `http/1.1`.
     #[must_use]
     pub fn https(self, protocols: impl IntoIterator<Item = &'static str>) -> Self {
         Self { protocols: protocols.into_iter().collect(), ..self }
     }
 
-    /// Delays the traffic between clients and both servers by this round trip.
+    /// Simulates this round-trip time to both servers.
     #[must_use]
     pub fn round_trip(self, round_trip: Duration) -> Self {
         Self { round_trip, ..self }
     }
 
-    /// Sends all responses through one line with this bandwidth, in bits per second.
+    /// Limits all responses together to a bandwidth in bits per second.
     #[must_use]
     pub fn bandwidth(self, bits_per_second: u64) -> Self {
         Self { bandwidth: Some(bits_per_second.max(1)), ..self }
     }
 
+    /// Starts both servers.
+    ///
     /// # Errors
     ///
-    /// When no socket or thread is to be had.
+    /// If no port or thread is available.
     pub fn start(self) -> io::Result<LocalHub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -244,24 +246,25 @@ impl Builder {
         let loopback = if self.is_on_ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { HUB };
         let (hub, hub_origin) = bind(&runtime, (loopback, self.port).into(), scheme)?;
         let (cdn, cdn_origin) = match acceptor {
-            // Where loopback has but one address, the port alone tells the servers apart.
+            // Some systems have only one loopback address. There the servers differ in the port only.
             Some(_) => bind(&runtime, (CDN, 0).into(), scheme)
                 .or_else(|_| bind(&runtime, (loopback, 0).into(), scheme))?,
             None => bind(&runtime, (loopback, 0).into(), scheme)?,
         };
         let endpoint = format!("{hub_origin}{}", self.base_path);
-        let access = Access { link: Link::new(self.round_trip, self.bandwidth), tls: acceptor };
-        let site = Arc::new(Site::new(self, hub_origin, cdn_origin));
-        runtime.spawn(serve::listen(hub, Host::Hub, access.clone(), Arc::clone(&site)));
-        runtime.spawn(serve::listen(cdn, Host::Cdn, access, Arc::clone(&site)));
-        Ok(LocalHub { site, endpoint, authority, runtime: Some(runtime) })
+        let transport =
+            Transport { link: Link::new(self.round_trip, self.bandwidth), tls: acceptor };
+        let state = Arc::new(HubState::new(self, hub_origin, cdn_origin));
+        runtime.spawn(connection::listen(hub, Host::Hub, transport.clone(), Arc::clone(&state)));
+        runtime.spawn(connection::listen(cdn, Host::Cdn, transport, Arc::clone(&state)));
+        Ok(LocalHub { state, endpoint, authority, runtime: Some(runtime) })
     }
 }
 
 const HUB: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CDN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// A listener on loopback that belongs to the runtime, and its origin.
+/// Binds a listener of the runtime, and returns it with its origin.
 fn bind(runtime: &Runtime, address: SocketAddr, scheme: &str) -> io::Result<(TcpListener, String)> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;

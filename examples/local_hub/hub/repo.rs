@@ -1,14 +1,14 @@
-//! Repos: files by commit, names for commits, and who may read them.
+//! Repositories: files by commit, references, and access.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::digest::Digest;
+use super::error_response::ErrorResponse;
 use super::file::File;
-use super::refusal::Refusal;
-use super::site::Caller;
+use super::state::Caller;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
+enum Visibility {
     Public,
     Gated,
     Private,
@@ -19,31 +19,31 @@ enum Access {
 pub struct Repo {
     id: String,
     former_ids: Vec<String>,
-    access: Access,
-    claimed: Vec<(String, u64)>,
-    /// The commit that [`Repo::file`] adds to.
+    visibility: Visibility,
+    reported_counts: Vec<(String, u64)>,
+    /// The commit to which [`Repo::file`] adds files.
     current: String,
     references: HashMap<String, String>,
     commits: HashMap<String, BTreeMap<String, File>>,
 }
 
 impl Repo {
-    /// An empty public repo whose id is `name`, `org/name`, `datasets/org/name` or `spaces/org/name`.
+    /// Creates an empty public repository named `name`, `org/name`, `datasets/org/name` or `spaces/org/name`.
     pub fn new(id: &str) -> Self {
         let repo = Self {
             id: id.to_owned(),
             former_ids: Vec::new(),
-            access: Access::Public,
-            claimed: Vec::new(),
+            visibility: Visibility::Public,
+            reported_counts: Vec::new(),
             current: String::new(),
             references: HashMap::new(),
             commits: HashMap::new(),
         };
-        repo.commit(&Digest::of(id).sha1())
+        repo.commit(&Digest::new(id).sha1())
     }
 
-    /// Begins this commit, 40 hex digits: `main` points to it, and the files that follow are its files. A commit left
-    /// without files is forgotten.
+    /// Starts a commit with this hash, 40 hexadecimal digits. `main` points to it, and [`Repo::file`] adds files to it.
+    /// Commits without files are removed.
     #[must_use]
     pub fn commit(mut self, commit: &str) -> Self {
         self.commits.retain(|_, files| !files.is_empty());
@@ -52,10 +52,10 @@ impl Repo {
         self.revision("main", commit)
     }
 
-    /// Names a commit; `main` may be moved so too.
+    /// Adds or moves a branch or tag.
     #[must_use]
     pub fn revision(mut self, name: &str, commit: &str) -> Self {
-        self.point(name, commit);
+        self.set_reference(name, commit);
         self
     }
 
@@ -65,7 +65,7 @@ impl Repo {
         self
     }
 
-    /// Files of which the beginnings are given, each with its path and its size.
+    /// Adds zero-padded files, each as path, first bytes and size.
     #[must_use]
     pub fn padded_files(self, files: impl IntoIterator<Item = (String, Vec<u8>, u64)>) -> Self {
         files
@@ -73,45 +73,45 @@ impl Repo {
             .fold(self, |repo, (path, head, size)| repo.file(&path, File::padded(head, size)))
     }
 
-    /// Readable to those whom its authors let in.
+    /// Gates the repository: only tokens with access may read its files.
     #[must_use]
     pub fn gated(self) -> Self {
-        Self { access: Access::Gated, ..self }
+        Self { visibility: Visibility::Gated, ..self }
     }
 
     #[must_use]
     pub fn private(self) -> Self {
-        Self { access: Access::Private, ..self }
+        Self { visibility: Visibility::Private, ..self }
     }
 
-    /// Taken down.
+    /// Takes the repository down.
     #[must_use]
     pub fn disabled(self) -> Self {
-        Self { access: Access::Disabled, ..self }
+        Self { visibility: Visibility::Disabled, ..self }
     }
 
-    /// Had this id before it was renamed, and is still found by it.
+    /// Adds a former name. Requests for it are redirected.
     #[must_use]
     pub fn renamed_from(mut self, id: &str) -> Self {
         self.former_ids.push(id.to_owned());
         self
     }
 
-    /// Returns whether another id redirects here: a former one, or one in different case.
-    pub fn is_also(&self, id: &str) -> bool {
+    /// Returns whether another name redirects to this repository: a former name, or another letter case.
+    pub fn has_alias(&self, id: &str) -> bool {
         self.id.eq_ignore_ascii_case(id) || self.former_ids.iter().any(|former| former == id)
     }
 
-    /// Sets the number of parameters of a dtype that the Hub itself reports, independent of the files.
+    /// Adds a parameter count that the Hub reports for a dtype, independent of the files.
     #[must_use]
     pub fn hub_reports(mut self, dtype: &str, parameters: u64) -> Self {
-        self.claimed.push((dtype.to_owned(), parameters));
+        self.reported_counts.push((dtype.to_owned(), parameters));
         self
     }
 
-    /// The parameters of each dtype that it is shown with.
-    pub fn claimed(&self) -> &[(String, u64)] {
-        &self.claimed
+    /// Returns the parameter counts that the Hub reports, by dtype.
+    pub fn reported_counts(&self) -> &[(String, u64)] {
+        &self.reported_counts
     }
 
     pub fn id(&self) -> &str {
@@ -119,34 +119,34 @@ impl Repo {
     }
 
     pub fn is_private(&self) -> bool {
-        self.access == Access::Private
+        self.visibility == Visibility::Private
     }
 
     pub fn is_gated(&self) -> bool {
-        self.access == Access::Gated
+        self.visibility == Visibility::Gated
     }
 
-    pub fn point(&mut self, name: &str, commit: &str) {
+    pub fn set_reference(&mut self, name: &str, commit: &str) {
         self.references.insert(name.to_owned(), commit.to_owned());
     }
 
-    /// Returns whether the repo exists for the caller.
+    /// Returns whether the caller may know that the repository exists.
     pub fn is_visible_to(&self, caller: Caller) -> bool {
         !self.is_private() || caller == Caller::Member
     }
 
-    /// Returns whether the caller may read its files.
-    pub fn admit(&self, caller: Caller) -> Result<(), Refusal> {
-        match self.access {
-            Access::Disabled => Err(Refusal::Disabled),
-            Access::Gated if caller != Caller::Member => {
-                Err(Refusal::Gated { repo: self.id.clone(), caller })
+    /// Checks that the caller may read the files.
+    pub fn check_access(&self, caller: Caller) -> Result<(), ErrorResponse> {
+        match self.visibility {
+            Visibility::Disabled => Err(ErrorResponse::Disabled),
+            Visibility::Gated if caller != Caller::Member => {
+                Err(ErrorResponse::Gated { repo: self.id.clone(), caller })
             }
             _ => Ok(()),
         }
     }
 
-    /// The commit that a branch, a tag, a pull request or the commit's own hash names.
+    /// Returns the commit of a branch, a tag, a pull request or a commit hash.
     pub fn find_commit(&self, revision: &str) -> Option<&str> {
         let revision = if revision == "HEAD" { "main" } else { revision };
         let commit = self.references.get(revision).map_or(revision, String::as_str);

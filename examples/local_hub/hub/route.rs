@@ -1,6 +1,6 @@
-//! The routes of the Hub.
+//! Routes: the meaning of a request path.
 //!
-//! Revision and file path come percent-encoded and leave decoded; a repo id is never encoded.
+//! Revisions and file paths are percent-decoded. Repository names are never encoded.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -12,10 +12,10 @@ pub enum Action {
     Raw,
     /// `/api/models/{repo}` and `/api/models/{repo}/revision/{revision}`
     Info,
-    /// `/api/models/{repo}/tree/{revision}` and a folder after it
+    /// `/api/models/{repo}/tree/{revision}[/{folder}]`
     Tree,
-    /// `/api/resolve-cache/models/{repo}/{commit}/{path}`, where small files are redirected to
-    Cached,
+    /// `/api/resolve-cache/models/{repo}/{commit}/{path}`, the redirect target of small files
+    StoredFile,
 }
 
 pub struct Route {
@@ -26,21 +26,21 @@ pub struct Route {
 }
 
 impl Route {
-    /// Reads a path of the Hub.
+    /// Parses a path of the Hub.
     pub fn parse(path: &str) -> Option<Self> {
         match segments(path)?.as_slice() {
-            ["api", "resolve-cache", stored @ ..] => Self::stored(stored),
-            ["api", kind, info @ ..] => Self::info(kind, info),
-            file => Self::file(file),
+            ["api", "resolve-cache", stored @ ..] => Self::parse_stored(stored),
+            ["api", kind, info @ ..] => Self::parse_info(kind, info),
+            file => Self::parse_file(file),
         }
     }
 
-    /// Reads a place as [`place`] writes it, which is also how paths of the CDN look.
-    pub fn parse_place(path: &str) -> Option<Self> {
-        Self::stored(&segments(path)?)
+    /// Parses a path of the CDN, as written by [`storage_path`].
+    pub fn parse_storage_path(path: &str) -> Option<Self> {
+        Self::parse_stored(&segments(path)?)
     }
 
-    fn file(segments: &[&str]) -> Option<Self> {
+    fn parse_file(segments: &[&str]) -> Option<Self> {
         let kind = usize::from(matches!(segments, ["datasets" | "spaces", ..]));
         let action = |at: usize| match *segments.get(at)? {
             "resolve" => Some((at, Action::Resolve)),
@@ -55,15 +55,15 @@ impl Route {
         Some(Self::new(action, repo.join("/"), revision, path))
     }
 
-    fn stored(segments: &[&str]) -> Option<Self> {
+    fn parse_stored(segments: &[&str]) -> Option<Self> {
         let (kind, segments) = segments.split_first()?;
         let at = segments.iter().take(3).position(|segment| is_commit(segment))?;
         let (repo, rest) = segments.split_at(at);
         let (commit, path) = rest.split_first()?;
-        Some(Self::new(Action::Cached, id(kind, repo)?, commit, path))
+        Some(Self::new(Action::StoredFile, id(kind, repo)?, commit, path))
     }
 
-    fn info(kind: &str, segments: &[&str]) -> Option<Self> {
+    fn parse_info(kind: &str, segments: &[&str]) -> Option<Self> {
         let tree = segments.iter().take(3).position(|segment| *segment == "tree");
         if let Some((repo, [_, revision, path @ ..])) = tree.map(|at| segments.split_at(at)) {
             return Some(Self::new(Action::Tree, id(kind, repo)?, revision, path));
@@ -85,8 +85,8 @@ fn segments(path: &str) -> Option<Vec<&str>> {
     Some(path.strip_prefix('/')?.split('/').collect())
 }
 
-/// The place of a file at a commit: `models/{repo}/{commit}/{path}`, or with `datasets` or `spaces` in front.
-pub fn place(repo: &str, commit: &str, path: &str) -> String {
+/// Returns the storage path of a file: `models/{repo}/{commit}/{path}`, or with `datasets` or `spaces` in front.
+pub fn storage_path(repo: &str, commit: &str, path: &str) -> String {
     let kind =
         if repo.starts_with("datasets/") || repo.starts_with("spaces/") { "" } else { "models/" };
     format!("{kind}{repo}/{commit}/{}", encode(path, &PATH))
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_read_with_revision_and_file_decoded() {
+    fn revision_and_path_are_decoded() {
         for (path, expected) in [
             ("/a/resolve/main/x", "Resolve a @ main : x"),
             ("/a/b/resolve/main/x/y", "Resolve a/b @ main : x/y"),
@@ -147,12 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_read_as_it_was_written() {
+    fn a_storage_path_round_trips() {
         let commit = "c0ffee".repeat(7)[..40].to_owned();
         for repo in ["a", "a/b", "datasets/a/b", "spaces/a"] {
-            let path = format!("/{}", place(repo, &commit, "x y/z?"));
-            let expected = format!("Cached {repo} @ {commit} : x y/z?");
-            assert_eq!(described(Route::parse_place(&path)), expected);
+            let path = format!("/{}", storage_path(repo, &commit, "x y/z?"));
+            let expected = format!("StoredFile {repo} @ {commit} : x y/z?");
+            assert_eq!(described(Route::parse_storage_path(&path)), expected);
         }
     }
 }

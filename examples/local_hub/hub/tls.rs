@@ -1,4 +1,4 @@
-//! HTTPS: a certificate authority for each Hub, and by it the certificate of both servers.
+//! HTTPS: a certificate authority per Hub, and a certificate for both servers.
 
 use std::io;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-/// The names by which the servers are reached.
+/// The host names of the servers.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];
 
-/// The TLS of the servers, and the certificate authority that clients must trust.
+/// The TLS configuration of the servers, and the certificate that clients have to trust.
 pub struct Tls {
     pub acceptor: TlsAcceptor,
-    /// The authority's certificate, in PEM.
+    /// The certificate of the authority in PEM.
     pub authority: String,
 }
 
 impl Tls {
-    /// Offers these protocols of HTTP by ALPN, such as `h2`; the first that the client speaks is spoken.
+    /// Creates a configuration with these ALPN protocols, such as `h2`, in order of preference.
     ///
     /// # Errors
     ///
-    /// When there is nothing to make keys of.
+    /// If no keys can be generated.
     pub fn new(protocols: &[&str]) -> io::Result<Self> {
         let (ca, ca_key) = (authority().map_err(io::Error::other)?, key()?);
         let authority = ca.self_signed(&ca_key).map_err(io::Error::other)?.pem();
@@ -50,14 +50,14 @@ fn authority() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new([])?;
     params.distinguished_name.push(DnType::CommonName, "Local authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Strict clients want to see what the key is for.
+    // Strict clients require the key usage.
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     Ok(params)
 }
 
 fn server() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(NAMES.map(str::to_owned))?;
-    // By the authority's name, it would be taken for an authority that signed itself.
+    // With the name of the authority, clients would take this certificate for a self-signed one.
     params.distinguished_name.push(DnType::CommonName, "Local server");
     params.use_authority_key_identifier_extension = true;
     Ok(params)

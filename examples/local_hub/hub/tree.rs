@@ -1,4 +1,4 @@
-//! Listings of a repo's files, in pages.
+//! File listings in pages.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,22 @@ use serde_json::{Value, json};
 use super::digest::Digest;
 use super::file::File;
 use super::repo::Repo;
-use super::site::is_large;
+use super::state::is_large;
 
-/// Some entries of a listing, and the query that asks for those after them.
+/// A page of a listing, and the query of the next page.
 pub struct Page {
     pub json: String,
     pub next: Option<String>,
 }
 
-/// A page of the listing of a folder, at most `most` entries long; `None` if there is no such folder.
-pub fn page(repo: &Repo, commit: &str, folder: &str, query: &str, most: usize) -> Option<Page> {
+/// Returns a page of a listing with at most `max_entries` entries; `None` if the folder does not exist.
+pub fn page(
+    repo: &Repo,
+    commit: &str,
+    folder: &str,
+    query: &str,
+    max_entries: usize,
+) -> Option<Page> {
     let value = |name: &str| {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
@@ -26,7 +32,8 @@ pub fn page(repo: &Repo, commit: &str, folder: &str, query: &str, most: usize) -
     if entries.is_empty() && !folder.is_empty() {
         return None;
     }
-    let limit = value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(most).min(most);
+    let limit =
+        value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(max_entries).min(max_entries);
     let start = value("cursor").and_then(position).unwrap_or(0).min(entries.len());
     let end = entries.len().min(start + limit);
     let listed: Vec<_> = entries.into_values().collect();
@@ -38,7 +45,7 @@ pub fn page(repo: &Repo, commit: &str, folder: &str, query: &str, most: usize) -
     })
 }
 
-/// A place in the listing, in a form that is only to be handed back, with a character that URLs encode.
+/// Returns the opaque cursor of a position. It contains a character that must be encoded in URLs.
 fn cursor(at: usize) -> String {
     format!("cursor=at{at}%3D")
 }
@@ -47,7 +54,7 @@ fn position(cursor: &str) -> Option<usize> {
     cursor.strip_prefix("at")?.strip_suffix("%3D")?.parse().ok()
 }
 
-/// The files and folders in a folder, by their paths; with `is_recursive`, of its folders, too.
+/// Returns the files and folders in a folder, by path; with `is_recursive`, in all its subfolders.
 fn entries(repo: &Repo, commit: &str, folder: &str, is_recursive: bool) -> BTreeMap<String, Value> {
     let mut entries = BTreeMap::new();
     let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
@@ -66,7 +73,7 @@ fn entries(repo: &Repo, commit: &str, folder: &str, is_recursive: bool) -> BTree
 }
 
 fn folder_entry(path: &str) -> Value {
-    json!({ "type": "directory", "oid": Digest::of(path).sha1(), "size": 0, "path": path })
+    json!({ "type": "directory", "oid": Digest::new(path).sha1(), "size": 0, "path": path })
 }
 
 fn file_entry(path: &str, file: &File) -> Value {

@@ -1,4 +1,4 @@
-//! How a text names a source: by its scheme, its start, and what stands where in it.
+//! The grammar of sources: repositories, Hub pages, URLs and local paths as text.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
@@ -7,11 +7,11 @@ use super::{Source, SourceError};
 use crate::formats::names_index;
 use crate::hub::Endpoint;
 
-/// Hosts that are the Hub whatever the endpoint is, so that an address copied from a browser works
-/// through a mirror too.
+/// The hosts of the public Hub. Their URLs are repositories with every endpoint, so that an address copied
+/// from a browser can be read through a mirror.
 const HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 
-/// The source that a text names, where `endpoint` is the Hub that is asked.
+/// Parses a source; see [`Source::parse`].
 pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -21,11 +21,11 @@ pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceErr
         "hf" => parse_hf(rest),
         "file" => parse_file(text),
         "http" | "https" => parse_url(text, endpoint),
-        _ => Err(SourceError::Url { reason: "its scheme is not hf, https, http or file" }),
+        _ => Err(SourceError::Url { reason: "the scheme is not `hf`, `https`, `http` or `file`" }),
     }
 }
 
-/// Whether a text without a scheme is a local path: by its start, or by the name of its file.
+/// Returns whether a text without a scheme is a local path: by its start or its file name.
 fn is_local(text: &str) -> bool {
     let starts = ["/", "./", "../", "~", ".\\", "..\\", "\\"];
     let is_on_a_drive = text.as_bytes().get(1) == Some(&b':');
@@ -40,7 +40,7 @@ fn parse_file(text: &str) -> Result<Source, SourceError> {
     path.map(Source::Local).ok_or(SourceError::Url { reason: "it is not the URL of a local file" })
 }
 
-/// `org/name` or `org/name@revision`, where the revision is all that follows.
+/// Parses `org/name` or `org/name@revision`. The revision may contain slashes.
 fn parse_repo(text: &str) -> Result<Source, SourceError> {
     let (repo, revision) = match text.split_once('@') {
         Some((_, "")) => return Err(SourceError::NoRevision),
@@ -50,12 +50,12 @@ fn parse_repo(text: &str) -> Result<Source, SourceError> {
     Ok(Source::Repo { repo: repo.parse()?, revision, path: None })
 }
 
-/// `org/name[@revision][/path]`. Without a revision the first two parts are the name, so a repo of
-/// one part with a path needs the `@`.
+/// Parses `org/name[@revision][/path]`. Without a revision the first two segments are the name, so a
+/// one-part name with a path needs a revision.
 fn parse_hf(text: &str) -> Result<Source, SourceError> {
     let text = text.strip_prefix("models/").unwrap_or(text).trim_end_matches('/');
-    let (name, path) = split_after(text, 2 + kind_parts(text));
-    // Behind the name an `@` is a character like any other.
+    let (name, path) = split_after(text, 2 + kind_segments(text));
+    // After the name, `@` is an ordinary character of the path.
     if !name.contains('@') {
         return repo_source(name, None, path);
     }
@@ -64,7 +64,7 @@ fn parse_hf(text: &str) -> Result<Source, SourceError> {
     repo_source(repo, Some(revision), path)
 }
 
-/// A URL of a repo on a Hub, else of a file.
+/// Parses an HTTP URL: a page or file of a Hub, or a file on another server.
 fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let url = Url::parse(text).map_err(|_| SourceError::Url { reason: "it is malformed" })?;
     match hub_path(&url, endpoint) {
@@ -73,20 +73,20 @@ fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     }
 }
 
-/// A page of a repo: `org/name`, then a view, a revision and a path.
+/// Parses the path of a Hub page: `org/name[/{view}/{revision}[/{path}]]`.
 fn parse_page(page: &str) -> Result<Source, SourceError> {
     let is_view = |part: &str| matches!(part, "tree" | "blob" | "resolve" | "raw");
-    let longest = 2 + kind_parts(page);
-    // The files of a model whose name has one part are at `/gpt2/tree/main`.
+    let longest = 2 + kind_segments(page);
+    // Models with a one-part name have pages such as `/gpt2/tree/main`.
     let has_short_name = page.split('/').nth(longest - 1).is_some_and(is_view);
     let (repo, rest) = split_after(page, longest - usize::from(has_short_name));
     match rest.and_then(|rest| rest.split_once('/')) {
         Some((view, rest)) if is_view(view) => {
             let (revision, path) = split_revision(rest);
-            let names_weights = |path: &&str| view == "tree" || is_weights(path);
-            repo_source(repo, Some(revision), path.filter(names_weights))
+            let has_weights = |path: &&str| view == "tree" || is_weights(path);
+            repo_source(repo, Some(revision), path.filter(has_weights))
         }
-        // Other pages of a repo, such as its discussions, name the repo.
+        // Other pages, such as discussions, mean the repository.
         _ => repo_source(repo, None, None),
     }
 }
@@ -95,12 +95,12 @@ fn is_weights(path: &str) -> bool {
     path.ends_with(".safetensors") || names_index(path)
 }
 
-/// How many parts stand before the name of a repo that is not a model.
-fn kind_parts(text: &str) -> usize {
+/// Returns the number of segments before the name of a repository: 1 for datasets and spaces, else 0.
+fn kind_segments(text: &str) -> usize {
     usize::from(text.starts_with("datasets/") || text.starts_with("spaces/"))
 }
 
-/// The path of a URL below the endpoint, or below the Hub itself.
+/// Returns the path of a URL on the endpoint or on the public Hub; `None` for other servers.
 fn hub_path<'a>(url: &'a Url, endpoint: &Endpoint) -> Option<&'a str> {
     if url.origin() == endpoint.origin() {
         let below = url.path().strip_prefix(endpoint.path())?;
@@ -109,17 +109,17 @@ fn hub_path<'a>(url: &'a Url, endpoint: &Endpoint) -> Option<&'a str> {
     HUB_HOSTS.contains(&url.host_str()?).then(|| url.path())
 }
 
-/// Splits a revision from the path after it. A revision is one part, with its slashes encoded, but
-/// for the Hub's own refs, which people write as they are.
+/// Splits a revision from the path after it. A revision is one segment with encoded slashes. The exception
+/// are the Hub's references, `refs/pr/N` and `refs/convert/X`, which people write without encoding.
 fn split_revision(text: &str) -> (&str, Option<&str>) {
-    let parts =
+    let segments =
         if text.starts_with("refs/pr/") || text.starts_with("refs/convert/") { 3 } else { 1 };
-    split_after(text, parts)
+    split_after(text, segments)
 }
 
-/// Splits a text after so many parts; the second half is `None` where nothing is left.
-fn split_after(text: &str, parts: usize) -> (&str, Option<&str>) {
-    match text.match_indices('/').nth(parts - 1) {
+/// Splits a text after a number of segments. The second half is `None` if nothing follows.
+fn split_after(text: &str, segments: usize) -> (&str, Option<&str>) {
+    match text.match_indices('/').nth(segments - 1) {
         Some((at, _)) => (&text[..at], Some(&text[at + 1..]).filter(|rest| !rest.is_empty())),
         None => (text, None),
     }
@@ -145,5 +145,7 @@ fn repo_source(
 
 fn decode(text: &str) -> Result<String, SourceError> {
     let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| SourceError::Url { reason: "it is not UTF-8 when decoded" })
+    decoded
+        .map(Into::into)
+        .map_err(|_| SourceError::Url { reason: "the decoded path is not UTF-8" })
 }

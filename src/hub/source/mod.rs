@@ -1,4 +1,4 @@
-//! What people paste, as one of the three things it can name.
+//! The source of weights that a text names: a repository, a URL or a local path.
 
 mod grammar;
 
@@ -13,22 +13,22 @@ use crate::formats::{PathError, RepoPath};
 use crate::http::SafeUrl;
 use crate::hub::{Endpoint, IdError, RepoId, Revision};
 
-/// Where a set of weights is.
+/// The source of a set of weights: a repository on the Hub, a URL or a local path.
 ///
-/// | text | names |
+/// | text | source |
 /// |---|---|
-/// | `org/name`, `name`, `datasets/org/name` | a repo on the Hub |
-/// | `org/name@revision` | a revision of it |
-/// | `hf://org/name@revision/path` | a file or a folder in it |
-/// | `https://huggingface.co/org/name[/tree\|/blob\|/resolve\|/raw/revision[/path]]` | the same |
+/// | `org/name`, `name`, `datasets/org/name` | a repository on the Hub |
+/// | `org/name@revision` | a revision of a repository |
+/// | `hf://org/name@revision/path` | a file or folder in a repository |
+/// | `https://huggingface.co/org/name[/tree\|/blob\|/resolve\|/raw/revision[/path]]` | a repository, revision, file or folder, as the page shows it |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
 /// | `./folder`, `/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
 ///
-/// A bare `name` or `org/name` is never a local folder, so that what it means does not depend on
-/// where it is said; write `./name` for a folder. The page of a file that is not weights, such as a
-/// README, names its repo.
+/// `name` and `org/name` never mean a local folder, so that their meaning does not depend on the working
+/// directory. Use `./name` for a folder. The page of a file without weights, such as a README, means its
+/// repository.
 ///
-/// `Display` gives a text that names the same, but for the secrets of a URL.
+/// `Display` writes a text that parses to the same source, except that secrets in a URL are left out.
 ///
 /// ```
 /// use hf_meta::Source;
@@ -40,78 +40,78 @@ use crate::hub::{Endpoint, IdError, RepoId, Revision};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// A repo on the Hub.
+    /// A repository on the Hub.
     Repo {
-        /// Its name.
+        /// The name of the repository.
         repo: RepoId,
-        /// A revision of it; `main` where there is none.
+        /// The revision; `None` means `main`.
         revision: Option<Revision>,
-        /// A file or a folder in it; the whole repo where there is none.
+        /// A file or folder; `None` means the root folder.
         path: Option<RepoPath>,
     },
-    /// A file on any server.
+    /// A file on any web server.
     Url(Url),
     /// A local file or folder.
     Local(PathBuf),
 }
 
-/// Why a text names no source.
+/// An error parsing a [`Source`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The part that should name a repo or a revision does not.
+    /// The repository name or the revision is invalid.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// The part that should name a file in a repo does not.
+    /// The path in the repository is invalid.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A URL that is none, or of a scheme that is not read.
-    #[error("not a URL that can be read: {reason}")]
+    /// The URL is invalid, or its scheme is not supported.
+    #[error("invalid URL: {reason}")]
     Url {
-        /// What is wrong with it.
+        /// The rule that the URL breaks.
         reason: &'static str,
     },
-    /// The text ends after the `@` that a revision should follow.
-    #[error("a revision is missing after the `@`")]
+    /// No revision follows the `@`.
+    #[error("the revision after `@` is missing")]
     NoRevision,
-    /// A revision or a path was given for something that is not a repo.
-    #[error("`{text}` is not a repo, so it has no {what}")]
+    /// A revision or a path was set for a URL or a local path.
+    #[error("a {option} can only be set for a repository, not for `{text}`")]
     NotARepo {
         /// The URL or the local path.
         text: String,
-        /// What was given.
-        what: &'static str,
+        /// The option: `revision` or `path`.
+        option: &'static str,
     },
 }
 
 impl Source {
-    /// The source that a text names, where `endpoint` is the Hub that is asked.
+    /// Parses a text by the table above. URLs of `endpoint` and of `huggingface.co` become repositories.
     ///
     /// # Errors
     ///
-    /// When the text names none, with the part of it that is wrong.
+    /// If the text is not a repository, URL or path.
     pub fn parse(text: &str, endpoint: &Endpoint) -> Result<Self, SourceError> {
         grammar::parse(text, endpoint)
     }
 
-    /// The same repo at another revision.
+    /// Returns this repository at another revision.
     pub(crate) fn with_revision(self, revision: &str) -> Result<Self, SourceError> {
         match self {
             Self::Repo { repo, path, .. } => {
                 Ok(Self::Repo { repo, revision: Some(revision.parse()?), path })
             }
-            other => Err(SourceError::NotARepo { text: other.to_string(), what: "revision" }),
+            other => Err(SourceError::NotARepo { text: other.to_string(), option: "revision" }),
         }
     }
 
-    /// Another file or folder of the same repo.
+    /// Returns another file or folder of this repository.
     pub(crate) fn with_path(self, path: &str) -> Result<Self, SourceError> {
         match self {
             Self::Repo { repo, revision, .. } => {
                 let path = path.trim_end_matches('/').parse()?;
                 Ok(Self::Repo { repo, revision, path: Some(path) })
             }
-            other => Err(SourceError::NotARepo { text: other.to_string(), what: "path" }),
+            other => Err(SourceError::NotARepo { text: other.to_string(), option: "path" }),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Source {
 impl FromStr for Source {
     type Err = SourceError;
 
-    /// As [`Source::parse`], with the Hub itself as the endpoint.
+    /// Parses a text like [`Source::parse`], with the default endpoint.
     fn from_str(text: &str) -> Result<Self, SourceError> {
         Self::parse(text, &Endpoint::default())
     }
@@ -133,7 +133,7 @@ impl From<RepoId> for Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // All that would be read as something else: control characters are in neither part.
+        // Names contain no control characters, so `%` is the only character that parsing would change.
         let encoded = |text: &str| text.replace('%', "%25");
         match self {
             Self::Repo { repo, revision: None, path: None } => repo.fmt(f),
@@ -141,7 +141,8 @@ impl fmt::Display for Source {
                 write!(f, "{repo}@{revision}")
             }
             Self::Repo { repo, revision, path: Some(path) } => {
-                // Before a path, a revision is one part, and one-part names need one.
+                // Before a path, a revision is one segment. It is always written, because the first
+                // segment of the path would look like a part of a one-part name.
                 let revision = revision.clone().unwrap_or_default();
                 let revision = encoded(revision.as_str()).replace('/', "%2F");
                 write!(f, "hf://{repo}@{revision}/{}", encoded(path.as_str()))
@@ -152,7 +153,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// As `Display`, so without the secrets of a URL.
+/// Writes the same text as `Display`, without the secrets of a URL.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Source({self})")

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn everything_that_names_a_repo() {
+fn every_spelling_of_a_repository_is_parsed() {
     let cases = [
         ("gpt2", "gpt2"),
         (" bigscience/bloom ", "bigscience/bloom"),
@@ -55,7 +55,7 @@ fn everything_that_names_a_repo() {
 }
 
 #[test]
-fn urls_below_the_endpoint_are_repos_of_it() {
+fn urls_of_the_endpoint_are_repositories() {
     let endpoint = Endpoint::parse("https://repo.example/api/hf").unwrap();
     let cases = [
         ("https://repo.example/api/hf/org/name/tree/main", "org/name@main"),
@@ -71,7 +71,7 @@ fn urls_below_the_endpoint_are_repos_of_it() {
 }
 
 #[test]
-fn files_elsewhere() {
+fn urls_of_other_servers_are_files() {
     for text in [
         "https://example.org/x.safetensors",
         "http://127.0.0.1:1/a/model.safetensors.index.json?sig=s3cr3t",
@@ -83,7 +83,7 @@ fn files_elsewhere() {
 }
 
 #[test]
-fn local_paths() {
+fn paths_and_file_urls_are_local() {
     let cases = [
         (".", PathBuf::from(".")),
         ("./gpt2", PathBuf::from("./gpt2")),
@@ -99,7 +99,7 @@ fn local_paths() {
 }
 
 #[test]
-fn what_names_nothing() {
+fn other_text_is_an_error() {
     let cases = [
         "",
         "a/b/c",

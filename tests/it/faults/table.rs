@@ -128,7 +128,7 @@ fn waits() -> Vec<Row> {
 
 fn ranges() -> Vec<Row> {
     let range = |name, wrong| row(name, Last, Fault::WrongContentRange(wrong));
-    let unsatisfiable = |says_size| Fault::RangeNotSatisfiable { says_size };
+    let unsatisfiable = |with_size| Fault::RangeNotSatisfiable { with_size };
     let whole = |is_chunked| Fault::WholeFile { is_chunked };
     vec![
         row("200, the whole file", Last, whole(false)).wastes(Waste::Buffer),

@@ -1,20 +1,20 @@
-//! The Hub's errors, as it words and codes them.
+//! Error responses with the codes and messages of the Hub.
 //!
-//! A client is to tell them apart by `X-Error-Code`; three different ones share 401.
+//! Clients have to use `X-Error-Code`, because three different errors have status 401.
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use serde_json::json;
 
-use super::answer::Answer;
-use super::names::{X_ERROR_CODE, X_ERROR_MESSAGE, X_REPO_COMMIT};
-use super::site::Caller;
+use super::header_names::{X_ERROR_CODE, X_ERROR_MESSAGE, X_REPO_COMMIT};
+use super::response::ResponseSpec;
+use super::state::Caller;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ErrorResponse {
     UnknownRoute,
-    BadToken,
-    /// Missing, or private and none of the caller's business: the Hub does not tell which.
+    InvalidToken,
+    /// Missing, or private and the caller has no access. The Hub does not reveal which.
     RepoNotFound {
         caller: Caller,
     },
@@ -31,39 +31,40 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
-    /// The error as `/api` sends it, with a JSON body.
-    pub fn into_json(self) -> Answer {
+impl ErrorResponse {
+    /// Returns the error as sent by `/api`, with a JSON body.
+    pub fn into_json(self) -> ResponseSpec {
         let body = json!({ "error": self.message() }).to_string();
-        self.answer(body).with(CONTENT_TYPE, "application/json; charset=utf-8")
+        self.response(body).with(CONTENT_TYPE, "application/json; charset=utf-8")
     }
 
-    /// The error as `/resolve` sends it, with a body of plain text.
-    pub fn into_text(self) -> Answer {
+    /// Returns the error as sent by `/resolve`, with a plain text body.
+    pub fn into_text(self) -> ResponseSpec {
         let body = self.message();
-        self.answer(body)
+        self.response(body)
     }
 
-    fn answer(&self, body: String) -> Answer {
-        let mut answer = Answer::text(self.status(), body).with(X_ERROR_MESSAGE, self.message());
+    fn response(&self, body: String) -> ResponseSpec {
+        let mut response =
+            ResponseSpec::text(self.status(), body).with(X_ERROR_MESSAGE, self.message());
         if let Some(code) = self.code() {
-            answer = answer.with(X_ERROR_CODE, code);
+            response = response.with(X_ERROR_CODE, code);
         }
         if let Self::EntryNotFound { commit } = self {
-            answer = answer.with(X_REPO_COMMIT, commit);
+            response = response.with(X_REPO_COMMIT, commit);
         }
-        if answer.status == StatusCode::UNAUTHORIZED {
-            answer = answer.with(
+        if response.status == StatusCode::UNAUTHORIZED {
+            response = response.with(
                 WWW_AUTHENTICATE,
                 r#"Bearer realm="Authentication required", charset="UTF-8""#,
             );
         }
-        answer
+        response
     }
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::BadToken
+            Self::InvalidToken
             | Self::RepoNotFound { caller: Caller::Anonymous }
             | Self::Gated { caller: Caller::Anonymous, .. } => StatusCode::UNAUTHORIZED,
             Self::Disabled | Self::Gated { .. } => StatusCode::FORBIDDEN,
@@ -73,7 +74,7 @@ impl Refusal {
 
     fn code(&self) -> Option<&'static str> {
         match self {
-            Self::UnknownRoute | Self::BadToken | Self::Disabled => None,
+            Self::UnknownRoute | Self::InvalidToken | Self::Disabled => None,
             Self::RepoNotFound { .. } => Some("RepoNotFound"),
             Self::Gated { .. } => Some("GatedRepo"),
             Self::RevisionNotFound { .. } => Some("RevisionNotFound"),
@@ -84,7 +85,7 @@ impl Refusal {
     fn message(&self) -> String {
         match self {
             Self::UnknownRoute => "Not Found".to_owned(),
-            Self::BadToken => "Invalid credentials in Authorization header".to_owned(),
+            Self::InvalidToken => "Invalid credentials in Authorization header".to_owned(),
             Self::RepoNotFound { caller: Caller::Anonymous } => {
                 "Invalid username or password.".to_owned()
             }

@@ -1,4 +1,4 @@
-//! The Hub's own headers.
+//! Names of the response headers that the Hub adds.
 
 use hyper::header::HeaderName;
 

@@ -1,4 +1,4 @@
-//! The description of a response, and how it becomes one.
+//! A response before it is sent: status, headers, and a range of a file.
 
 use std::io;
 use std::ops::Range;
@@ -13,58 +13,58 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
+use super::delivery::{BodyDelivery, HeaderDelivery};
 use super::file::File;
-use super::flow::{Flow, Opening};
-use super::log::Sent;
+use super::log::BytesSent;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// The part of a file that is sent. It is read while it is sent.
-pub struct Answer {
+/// A response with a range of a file as its body. The file is read while the response is sent.
+pub struct ResponseSpec {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub file: File,
     pub range: Range<u64>,
-    /// The announced `Content-Length`; without it, the framing of HTTP ends the body.
-    pub length: Option<u64>,
-    pub opening: Opening,
-    pub flow: Flow,
+    /// The `Content-Length`; without it, the body is chunked.
+    pub content_length: Option<u64>,
+    pub header_delivery: HeaderDelivery,
+    pub body_delivery: BodyDelivery,
 }
 
-impl Answer {
+impl ResponseSpec {
     pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
         let file = File::from_bytes(text);
         Self::part(status, &file, 0..file.size()).with(CONTENT_TYPE, "text/plain; charset=utf-8")
     }
 
-    /// A file, or the part of it that a `Range` header asks for.
+    /// Creates a response with a file, or with the range of it that a `Range` header requests.
     pub fn file(file: &File, range: Option<&str>) -> Self {
         let size = file.size();
         let Some(range) = range else {
             return Self::part(StatusCode::OK, file, 0..size);
         };
         let Some(range) = parse_range(range, size) else {
-            let answer = Self::text(StatusCode::RANGE_NOT_SATISFIABLE, "");
-            return answer.with(CONTENT_RANGE, format!("bytes */{size}"));
+            let response = Self::text(StatusCode::RANGE_NOT_SATISFIABLE, "");
+            return response.with(CONTENT_RANGE, format!("bytes */{size}"));
         };
         let content_range = format!("bytes {}-{}/{size}", range.start, range.end - 1);
         Self::part(StatusCode::PARTIAL_CONTENT, file, range).with(CONTENT_RANGE, content_range)
     }
 
     fn part(status: StatusCode, file: &File, range: Range<u64>) -> Self {
-        let answer = Self {
+        let response = Self {
             status,
             headers: HeaderMap::new(),
             file: file.clone(),
-            length: Some(range.end - range.start),
+            content_length: Some(range.end - range.start),
             range,
-            opening: Opening::Prompt,
-            flow: Flow::Steady,
+            header_delivery: HeaderDelivery::Immediate,
+            body_delivery: BodyDelivery::Complete,
         };
-        answer.with(ACCEPT_RANGES, "bytes")
+        response.with(ACCEPT_RANGES, "bytes")
     }
 
-    /// Sets a header. A value that no header can hold, which only text from a request can be, is left out.
+    /// Sets a header. Invalid values, which can only come from a request, are left out.
     #[must_use]
     pub fn with(mut self, name: impl Into<HeaderName>, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
@@ -73,23 +73,25 @@ impl Answer {
         self
     }
 
-    /// The answer to a `HEAD` keeps every header and has no body.
-    pub fn into_response(self, method: &Method, counter: Sent) -> Response<Body> {
+    /// Creates the HTTP response. The response to `HEAD` has the same headers and no body.
+    pub fn into_response(self, method: &Method, counter: BytesSent) -> Response<Body> {
         let Range { start, end } = self.range;
         let sent = if method == Method::HEAD { start..start } else { start..end };
-        let flow = if method == Method::HEAD { Flow::Steady } else { self.flow };
-        let bytes = flow.read(self.file, sent).inspect_ok(move |bytes| counter.add(bytes.len()));
+        let delivery =
+            if method == Method::HEAD { BodyDelivery::Complete } else { self.body_delivery };
+        let bytes =
+            delivery.read(self.file, sent).inspect_ok(move |bytes| counter.add(bytes.len()));
         let mut response = Response::new(StreamBody::new(bytes.map_ok(Frame::data)).boxed_unsync());
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
-        if let Some(length) = self.length {
+        if let Some(length) = self.content_length {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         response
     }
 }
 
-/// Only `bytes=a-b` and `bytes=a-` are understood; the end is clamped to the file's.
+/// Parses `bytes=a-b` and `bytes=a-`. The end is clamped to the end of the file.
 fn parse_range(header: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let start = parse_position(first)?;
@@ -98,7 +100,7 @@ fn parse_range(header: &str, size: u64) -> Option<Range<u64>> {
     (start < end).then_some(start..end)
 }
 
-/// Digits alone, where `str::parse` would take a sign.
+/// Parses decimal digits. `str::parse` would also accept a `+`.
 fn parse_position(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_of_a_range_are_refused() {
+    fn other_forms_of_a_range_are_rejected() {
         for range in [
             "bytes=-5",
             "bytes=10-",
@@ -129,6 +131,6 @@ mod tests {
         ] {
             assert_eq!(parse_range(range, 10), None, "{range}");
         }
-        assert_eq!(parse_range("bytes=0-", 0), None, "nothing of an empty file can be sent");
+        assert_eq!(parse_range("bytes=0-", 0), None, "no range of an empty file is satisfiable");
     }
 }

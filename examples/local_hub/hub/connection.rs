@@ -1,0 +1,103 @@
+//! Connections: from sockets to requests and back, over HTTP/1.1 or HTTP/2.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::delivery::HeaderDelivery;
+use super::link::{ByteStream, Link};
+use super::log::{Host, LoggedRequest};
+use super::response::Body;
+use super::state::HubState;
+
+/// The maximum number of concurrent HTTP/2 streams per connection, the same as on Amazon CloudFront.
+const MAX_STREAMS: u32 = 128;
+
+/// The link and the encryption of connections.
+#[derive(Clone)]
+pub struct Transport {
+    pub link: Link,
+    pub tls: Option<TlsAcceptor>,
+}
+
+pub async fn listen(listener: TcpListener, host: Host, transport: Transport, state: Arc<HubState>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                state.connections(host).made.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(connection(stream, host, transport.clone(), Arc::clone(&state)));
+            }
+            // Most likely the process has no free file descriptors. Wait until some are closed.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+/// Serves one connection. Clients that disconnect, or that send no valid TLS or HTTP, are ignored.
+async fn connection(stream: TcpStream, host: Host, transport: Transport, state: Arc<HubState>) {
+    let _open = OpenGuard::new(&state.connections(host).open);
+    let _ = stream.set_nodelay(true);
+    let stream = transport.link.wrap(stream);
+    match transport.tls {
+        None => serve(stream, host, &state).await,
+        Some(tls) => {
+            if let Ok(stream) = tls.accept(stream).await {
+                serve(stream, host, &state).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: impl ByteStream + 'static, host: Host, state: &HubState) {
+    let service = service_fn(|request| respond(state, host, &request));
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http2().max_concurrent_streams(MAX_STREAMS);
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Counters of the connections of one server.
+#[derive(Default)]
+pub struct Connections {
+    /// Connections since the start.
+    pub made: AtomicUsize,
+    pub open: AtomicUsize,
+}
+
+/// A guard that counts a connection as open.
+struct OpenGuard<'a>(&'a AtomicUsize);
+
+impl<'a> OpenGuard<'a> {
+    fn new(connections: &'a AtomicUsize) -> Self {
+        connections.fetch_add(1, Ordering::Relaxed);
+        Self(connections)
+    }
+}
+
+impl Drop for OpenGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Creates the response before the first await, so that the log keeps the order of arrival.
+fn respond<B>(
+    state: &HubState,
+    host: Host,
+    request: &Request<B>,
+) -> impl Future<Output = io::Result<Response<Body>>> + use<B> {
+    let mut logged = LoggedRequest::received(host, request);
+    let spec = state.respond(&logged);
+    let delivery = spec.header_delivery;
+    logged.status = if delivery == HeaderDelivery::Immediate { spec.status.as_u16() } else { 0 };
+    let response = spec.into_response(request.method(), logged.sent.clone());
+    state.log.push(logged);
+    delivery.deliver(response)
+}
