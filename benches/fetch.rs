@@ -21,7 +21,7 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// Measure cold calls in round trips.
 #[derive(Parser)]
 struct Args {
-    /// Repos to read instead of two small and two large ones.
+    /// Repositories to read; by default two small and two large ones.
     #[arg(default_values = ["gpt2", "bigscience/bloom", "deepseek-ai/DeepSeek-R1", "moonshotai/Kimi-K2.5"])]
     repos: Vec<String>,
     /// The round trip to the servers, in milliseconds.
@@ -30,7 +30,7 @@ struct Args {
     /// The number of calls per repo; the median is shown.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Speak HTTP/1.1 instead of HTTP/2.
+    /// Offer HTTP/1.1 only, not HTTP/2.
     #[arg(long)]
     http1: bool,
     /// An argument that cargo adds.
@@ -38,11 +38,10 @@ struct Args {
     bench: bool,
 }
 
-/// A way to read: its name, the options of the command that choose it, and the round trips that it takes at least
-/// where the weights are one file, and where they are sharded.
+/// A plan: its name, the command's options, and the minimum number of round trips for a single file and for shards.
 ///
-/// To connect takes one round trip, TLS 1.3 one, and so does each request that has to wait for another: a small file
-/// is two of them, redirect and bytes, and so is each range of a large one.
+/// Connecting takes one round trip, TLS 1.3 another one, and each sequential request another one. A small file takes
+/// two requests, the redirect and the body, and so does each range of a large file.
 struct Plan(&'static str, &'static [&'static str], [u32; 2]);
 
 const PLANS: [Plan; 2] = [Plan("exact", &[], [8, 10]), Plan("prefetch", &["--prefetch"], [6, 8])];
@@ -114,7 +113,7 @@ fn call(hub: &LocalHub, bundle: &PathBuf, repo: &str, plan: &Plan) -> Result<Cal
     })
 }
 
-/// The call of median length.
+/// Formats the call with the median time.
 fn row(repo: &str, plan: &Plan, mut calls: Vec<Call>, rtt: Duration) -> String {
     calls.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let Call { process, seconds, is_sharded, requests, bytes, connections: [hub, cdn] } =

@@ -1,4 +1,4 @@
-//! The local Hub with models of all sizes.
+//! Models of all sizes for the local Hub.
 
 #[path = "../../examples/local_hub/hub/mod.rs"]
 pub(crate) mod hub;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use hub::{File, Repo, load_folder};
 use models::Model;
 
-/// The repos of these names, out of the fixtures and of the models that are too large for them.
+/// Returns repositories by name, from the fixtures and from generated models that are too large for fixtures.
 ///
 /// # Errors
 ///
-/// When the fixtures cannot be read, or there is no such repo.
+/// If the fixtures cannot be read, or a name is unknown.
 pub(crate) fn repos(names: &[String]) -> Result<Vec<Repo>, Box<dyn Error>> {
     let fixtures = load_folder(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures").as_ref())?;
     let large = models::large();
@@ -35,11 +35,11 @@ fn make(model: &Model) -> serde_json::Result<Repo> {
     Ok(files.fold(repo, |repo, file| repo.file(&file.path, File::padded(file.head, file.size))))
 }
 
-/// A number of milliseconds, with or without `ms` behind it.
+/// Parses a number of milliseconds, with or without the suffix `ms`.
 ///
 /// # Errors
 ///
-/// When it is none.
+/// If it is not a number.
 pub(crate) fn milliseconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
     text.strip_suffix("ms").unwrap_or(text).parse().map(Duration::from_millis)
 }

@@ -1,9 +1,9 @@
-// One call of @huggingface/hub, with its time as a line of JSON.
+// Makes one call of @huggingface/hub, and prints its time as JSON.
 
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
-// Found from the folder that the call is made in, not from this file.
+// Resolve the module from the working directory, not from this file.
 const require = createRequire(`${process.cwd()}/`);
 const hub = await import(pathToFileURL(require.resolve("@huggingface/hub")));
 

@@ -1,4 +1,4 @@
-"""One call of huggingface_hub, with its time as a line of JSON."""
+"""Makes one call of huggingface_hub, and prints its time as JSON."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
-//! Faults that only HTTP/2 has, or has in its own way: streams that are reset, connections that say goodbye.
+//! Faults of HTTP/2: reset streams, and connections that are closed with and without `GOAWAY`.
 //!
-//! The client of a test process believes the certificates that its environment names, so the test runs
-//! itself in an environment with one of its own.
+//! The client trusts the certificates that its environment names, so the test runs itself in a process with its own
+//! environment.
 
 mod server;
 
@@ -14,17 +14,17 @@ use crate::faults::outcome;
 use crate::hub::Tls;
 use crate::support;
 
-/// Where the process inside is to put the certificate that it believes.
+/// The variable with the path of the trusted certificates.
 const BUNDLE: &str = "SSL_CERT_FILE";
 
-/// How long a read may take.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// The read and request timeout.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Long enough for any machine.
+/// Far more time than any call needs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// What a call comes to when the answers to its second read are spoiled, once and always, after how many
-/// attempts and over how many connections.
+/// The result of a call with a fault in its second read, once and always, with the number of attempts and
+/// connections.
 const EXPECTED: [(Http2Fault, &str, &str); 13] = [
     (Http2Fault::RefusedStream, "ok ×2 over 1", "interrupted ×3 over 1"),
     (Http2Fault::ResetStream, "ok ×2 over 1", "interrupted ×3 over 1"),
@@ -33,8 +33,8 @@ const EXPECTED: [(Http2Fault, &str, &str); 13] = [
     (Http2Fault::GracefulGoAway, "ok ×1 over 1", "ok ×1 over 1"),
     (Http2Fault::ClosedConnection, "ok ×2 over 2", "interrupted ×3 over 3"),
     (Http2Fault::ShortBody { with_length: true }, "ok ×2 over 1", "interrupted ×3 over 1"),
-    (Http2Fault::ShortBody { with_length: false }, "ok ×2 over 1", "other length ×3 over 1"),
-    (Http2Fault::ExtraBytes, "ok ×2 over 1", "too long ×3 over 1"),
+    (Http2Fault::ShortBody { with_length: false }, "ok ×2 over 1", "wrong length ×3 over 1"),
+    (Http2Fault::ExtraBytes, "ok ×2 over 1", "body too long ×3 over 1"),
     (Http2Fault::Stalled, "ok ×2", "timeout ×3"),
     (Http2Fault::StalledInBody, "ok ×2", "timeout ×3"),
     (Http2Fault::Trickle, "ok ×2", "timeout ×3"),
@@ -42,17 +42,17 @@ const EXPECTED: [(Http2Fault, &str, &str); 13] = [
 ];
 
 #[test]
-fn every_fault_of_streams_and_connections() {
+fn every_fault_of_streams_and_connections_is_retried() {
     if support::is_own_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        return runtime.block_on(inside());
+        return runtime.block_on(check_all());
     }
     let bundle = tempfile::NamedTempFile::new().unwrap();
-    let name = "http2::every_fault_of_streams_and_connections";
+    let name = "http2::every_fault_of_streams_and_connections_is_retried";
     support::run_in_own_process(name, &[(BUNDLE, bundle.path().as_os_str())]);
 }
 
-async fn inside() {
+async fn check_all() {
     let tls = Tls::new(&["h2"]).unwrap();
     std::fs::write(std::env::var_os(BUNDLE).unwrap(), &tls.authority).unwrap();
     let runs = EXPECTED.map(|(fault, once, always)| {
@@ -78,8 +78,8 @@ async fn run(fault: Http2Fault, server: &Server) -> String {
         .max_attempts(3)
         .initial_delay(Duration::from_millis(1))
         .max_delay(Duration::from_millis(5));
-    let builder = Client::builder().retry(policy).read_timeout(DEADLINE);
-    let client = builder.request_timeout(DEADLINE).build().unwrap();
+    let builder = Client::builder().retry(policy).read_timeout(TIMEOUT);
+    let client = builder.request_timeout(TIMEOUT).build().unwrap();
     let source: Source = server.url().parse().unwrap();
     let outcome = match client.source(source).parse_safetensors_metadata().await {
         Ok(parsed) => {
@@ -91,13 +91,13 @@ async fn run(fault: Http2Fault, server: &Server) -> String {
                 Error::Fetch { attempts, .. } => *attempts,
                 other => panic!("{other:?}"),
             };
-            assert_eq!(attempts, server.spoiled());
+            assert_eq!(attempts, server.faults());
             outcome::name(&error)
         }
     };
     let attempts = server.attempts();
     match fault {
-        // A machine too slow to answer a ping in time takes one more.
+        // A slow machine may answer a ping too late, which costs one more connection.
         Http2Fault::Stalled
         | Http2Fault::StalledInBody
         | Http2Fault::Trickle

@@ -1,4 +1,4 @@
-//! The local Hub answers as the real one does, over real sockets.
+//! The local Hub behaves like the real one, over real sockets.
 
 mod errors;
 mod faults;
@@ -17,14 +17,14 @@ const COMMIT: &str = "1111111111111111111111111111111111111111";
 const WEIGHTS: &str = "/org/model/resolve/main/model.safetensors";
 const CONFIG: &str = "/org/model/resolve/main/config.json";
 
-/// A response, read to its end.
-struct Seen {
+/// A complete response.
+struct Received {
     status: u16,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Seen {
+impl Received {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
@@ -38,8 +38,8 @@ impl Seen {
     }
 }
 
-/// One request; redirects are not followed, so that each hop can be looked at.
-async fn ask(method: Method, url: &str, headers: &[(&str, &str)]) -> Seen {
+/// Sends one request without following redirects.
+async fn send(method: Method, url: &str, headers: &[(&str, &str)]) -> Received {
     let client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
     let client = client.timeout(Duration::from_secs(20)).build().unwrap();
     let request = client.request(method, url);
@@ -47,15 +47,15 @@ async fn ask(method: Method, url: &str, headers: &[(&str, &str)]) -> Seen {
         headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     let response = request.send().await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    Seen { status, headers, body: response.bytes().await.unwrap() }
+    Received { status, headers, body: response.bytes().await.unwrap() }
 }
 
-async fn get(url: &str, headers: &[(&str, &str)]) -> Seen {
-    ask(Method::GET, url, headers).await
+async fn get(url: &str, headers: &[(&str, &str)]) -> Received {
+    send(Method::GET, url, headers).await
 }
 
-/// A `GET` of a path of the Hub.
-async fn get_from(hub: &LocalHub, path: &str, headers: &[(&str, &str)]) -> Seen {
+/// Sends a `GET` for a path of the Hub.
+async fn get_from(hub: &LocalHub, path: &str, headers: &[(&str, &str)]) -> Received {
     get(&format!("{}{path}", hub.endpoint()), headers).await
 }
 

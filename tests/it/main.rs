@@ -1,9 +1,6 @@
-//! What is tested through files and sockets, in one binary.
+//! Integration tests, in one binary: through files, sockets and the command.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on has failed, and the panic says where"
-)]
+#![allow(clippy::unwrap_used, reason = "a panic is the failure of a test, and shows its line")]
 
 #[path = "../../examples/local_hub/hub/mod.rs"]
 mod hub;
@@ -43,7 +40,7 @@ mod server;
 mod sources;
 mod support;
 #[cfg(target_os = "linux")]
-// Elsewhere the system keeps its certificates where a test must not put its own.
+// Other systems do not read the certificate from the environment.
 mod tls;
 mod traces;
 mod verify;

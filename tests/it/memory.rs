@@ -1,8 +1,8 @@
-//! How much memory a call takes, against a Hub that sends as much as it may: less than twice what the
-//! limit of each answer allows.
+//! The memory of a call, with a Hub that sends as much as the limits allow: less than twice the limit of each
+//! response.
 //!
-//! Limits and answers are a tenth of the real ones, and as large as these when `HF_META_SOAK=1` asks for
-//! the long run. A call has a process of its own, whose peak the system knows.
+//! Limits and responses are a tenth of the real ones, or full-size with `HF_META_SOAK=1`. Each call has its own
+//! process, whose peak memory the system records.
 
 use std::ffi::OsStr;
 
@@ -14,13 +14,13 @@ use crate::support::{self, file_start};
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-const TEST: &str = "memory::no_answer_takes_twice_its_limit";
+const TEST: &str = "memory::no_response_takes_twice_its_limit";
 const ENDPOINT: &str = "HF_META_TEST_ENDPOINT";
 const FILE: &str = "HF_META_TEST_FILE";
 const LIMIT: &str = "HF_META_TEST_LIMIT";
 const REPORT: &str = "HF_META_TEST_REPORT";
 
-/// Entries of one JSON object, together of nearly so many bytes, and how many there are.
+/// Returns as many JSON entries as fit into `bytes` bytes, and their number.
 fn entries(bytes: usize, entry: impl Fn(usize) -> String) -> (String, usize) {
     let (mut text, mut count) = (String::with_capacity(bytes), 0);
     loop {
@@ -36,7 +36,7 @@ fn entries(bytes: usize, entry: impl Fn(usize) -> String) -> (String, usize) {
     }
 }
 
-/// A file with a header as long as it may be, of tensors of one byte.
+/// Creates a file with the longest allowed header, of one-byte tensors.
 fn header(limit: usize) -> File {
     let (entries, count) = entries(limit - 2, |at| {
         let end = at + 1;
@@ -47,13 +47,13 @@ fn header(limit: usize) -> File {
     File::padded(head, size)
 }
 
-/// An index as long as it may be.
+/// Creates the longest allowed index.
 fn index(limit: usize) -> File {
     let (entries, _) = entries(limit - 17, |at| format!(r#""{at:x}":"a.safetensors""#));
     File::from_bytes(format!(r#"{{"weight_map":{{{entries}}}}}"#))
 }
 
-/// A call for a file, the limit in millions of bytes, and what it comes to.
+/// A call: the file, the limit in MB, and the expected result.
 struct Case {
     name: &'static str,
     file: &'static str,
@@ -104,12 +104,12 @@ fn cases() -> [Case; 4] {
     ]
 }
 
-/// What a call takes beside its files, and what an allocator keeps of short ones.
+/// The memory of a call without its files in bytes, and the overhead of the allocator for small ones.
 const OVERHEAD: usize = 4_000_000;
 
 #[test]
-#[expect(clippy::print_stderr, reason = "the figures are what the long run is for")]
-fn no_answer_takes_twice_its_limit() {
+#[expect(clippy::print_stderr, reason = "the long run reports its measurements")]
+fn no_response_takes_twice_its_limit() {
     if support::is_own_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         return runtime.block_on(measure());
@@ -125,7 +125,7 @@ fn no_answer_takes_twice_its_limit() {
 }
 
 impl Case {
-    /// By how many bytes the process grew that made the call.
+    /// Makes the call in its own process. Returns the growth of its memory in bytes.
     fn run(&self, limit: usize) -> usize {
         let hub = LocalHub::start([(self.repo)(limit)]).unwrap();
         if let Some(fault) = self.fault.clone() {
@@ -146,14 +146,14 @@ impl Case {
     }
 }
 
-/// Makes a call, and reports what it came to and by how much the memory of this process grew.
+/// Makes a call, and reports its result and the growth of the memory of this process.
 async fn measure() {
     let var = |name| std::env::var(name).unwrap();
     let limit = var(LIMIT).parse().unwrap();
     let builder = Client::builder().endpoint(var(ENDPOINT)).retry(RetryPolicy::never());
     let builder = builder.header_limit(limit).headers_limit(limit).index_limit(limit);
     let client = builder.build().unwrap();
-    // The first request of a client sets it up, which has nothing to do with what is read.
+    // The first request creates the HTTP client, which is not measured.
     let none = client.model("org/none").path("none.safetensors");
     none.parse_safetensors_metadata().await.unwrap_err();
     let model = client.model("org/model").path(var(FILE));
@@ -173,7 +173,7 @@ fn outcome(result: &Result<SafetensorsParseFromRepo, Error>) -> &'static str {
     }
 }
 
-/// A figure that the system has of this process, in KiB.
+/// Returns a value from the status of this process, in KiB.
 fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();

@@ -1,7 +1,7 @@
-//! What a call asks for: these requests and no other, of one commit, with the token where it belongs.
+//! The requests of a call: exactly these, for one commit, with the token for the endpoint only.
 
-mod along;
 mod prefetch;
+mod streamed_index;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use hf_meta::{Client, Source};
 use crate::hub::{Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
-/// Host, path and range of each request, and the status of its answer.
+/// Formats each request as host, path, range and status.
 fn lines(log: &[LoggedRequest]) -> Vec<String> {
     log.iter()
         .map(|entry| {
@@ -42,7 +42,7 @@ async fn a_single_file_is_read_in_two_ranges() {
 }
 
 #[tokio::test]
-async fn bloom_takes_two_ranges_a_shard_and_two_requests_to_find_them() {
+async fn bloom_is_read_with_two_ranges_per_shard_and_291_requests() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
     let commit = parsed.report().commit.as_ref().unwrap();
@@ -67,6 +67,7 @@ async fn bloom_takes_two_ranges_a_shard_and_two_requests_to_find_them() {
     }
     assert_eq!(found, expected);
     assert_eq!(found.len(), 3 + 72 * 4);
+    assert_eq!(found.len(), 291);
     assert_eq!(parsed.report().fetch.requests, hub.log().len() as u64);
 }
 
@@ -119,7 +120,7 @@ async fn the_token_goes_to_the_hub_alone() {
 }
 
 #[tokio::test]
-async fn the_token_is_not_for_the_servers_of_others() {
+async fn the_token_is_not_sent_to_another_server() {
     let [own, foreign] =
         [(), ()].map(|()| LocalHub::start([support::sharded("org/open")]).unwrap());
     let client = Client::builder().endpoint(own.endpoint()).token("hf_good").build().unwrap();
@@ -132,17 +133,17 @@ async fn the_token_is_not_for_the_servers_of_others() {
 }
 
 #[tokio::test]
-async fn a_public_repo_is_read_in_spite_of_a_bad_token() {
+async fn a_public_repository_is_read_despite_an_invalid_token() {
     let hub = LocalHub::start([support::sharded("org/open")]).unwrap();
     let client = Client::builder().endpoint(hub.endpoint()).token("hf_old").build().unwrap();
     let parsed = client.model("org/open").parse_safetensors_metadata().await.unwrap();
     assert_eq!(parsed.parameter_count().total(), 2);
     let with_token = hub.log().iter().filter(|entry| entry.authorization.is_some()).count();
-    assert_eq!(with_token, 2, "the two requests that find the weights, and no other");
+    assert_eq!(with_token, 2, "only the two requests that locate the weights");
 }
 
 #[tokio::test]
-async fn requests_say_who_asks_and_want_bytes_as_they_are() {
+async fn requests_have_a_user_agent_and_ask_for_identity_encoding_of_ranges() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     support::parse(&hub, "org/model").await.unwrap();
     for entry in hub.log() {
@@ -154,9 +155,9 @@ async fn requests_say_who_asks_and_want_bytes_as_they_are() {
     }
 }
 
-/// A service spawns its calls; that the future is `Send` is not enough where it borrows.
+/// Services spawn their calls, so the future must be `Send` and `'static`.
 #[tokio::test]
-async fn calls_can_be_spawned_and_their_progress_watched() {
+async fn a_call_can_be_spawned_and_reports_its_progress() {
     let hub = support::fixtures_hub();
     let client = support::client(&hub);
     let (sender, receiver) = std::sync::mpsc::channel();

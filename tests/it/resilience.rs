@@ -1,10 +1,10 @@
-//! Calls that end well though much goes wrong on the way, and calls that are given up.
+//! Resilience: retries, rate limits, redirects, timeouts and cancelled calls.
 
-mod deadlines;
-mod detours;
-mod drops;
-mod storms;
-mod waits;
+mod cancellation;
+mod random_faults;
+mod rate_limits;
+mod redirects;
+mod timeouts;
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use hf_meta::{Client, ClientBuilder, RetryPolicy};
 
 use crate::hub::LocalHub;
 
-/// Settings of a client that asks again often and soon.
-fn tireless(hub: &LocalHub) -> ClientBuilder {
+/// Returns a builder with many retries and short delays.
+fn many_retries(hub: &LocalHub) -> ClientBuilder {
     let policy = RetryPolicy::default()
         .max_attempts(60)
         .initial_delay(Duration::from_millis(1))

@@ -1,4 +1,4 @@
-//! Everything that names weights leads to the same result.
+//! Every kind of source of the same weights has the same result.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use crate::hub::{LocalHub, Repo};
 use crate::support;
 
-/// Counts and headers, without what differs from place to place.
-fn essence(parsed: &SafetensorsParseFromRepo) -> serde_json::Value {
+/// Returns counts and headers, without the fields that depend on the source.
+fn comparable(parsed: &SafetensorsParseFromRepo) -> serde_json::Value {
     let mut json = serde_json::to_value(parsed).unwrap();
     for key in ["source", "commit", "fetch", "filepaths"] {
         json.as_object_mut().unwrap().remove(key);
@@ -23,7 +23,7 @@ async fn parse(client: &Client, source: &str) -> SafetensorsParseFromRepo {
     client.source(source).parse_safetensors_metadata().await.unwrap()
 }
 
-/// A repo of fixtures as a folder of files in their full size, which takes no room on disk.
+/// Copies a fixture to a folder with files of full size. They are sparse, so they take little space.
 fn full_size(repo: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(repo);
@@ -42,10 +42,10 @@ fn full_size(repo: &str) -> TempDir {
 }
 
 #[tokio::test]
-async fn a_repo_by_all_its_names() {
+async fn every_spelling_of_a_repository_has_the_same_result() {
     let hub = support::fixtures_hub();
     let client = support::client(&hub);
-    let expected = essence(&client.model("gpt2").parse_safetensors_metadata().await.unwrap());
+    let expected = comparable(&client.model("gpt2").parse_safetensors_metadata().await.unwrap());
     let endpoint = hub.endpoint();
     let names = [
         "gpt2".to_owned(),
@@ -59,12 +59,12 @@ async fn a_repo_by_all_its_names() {
         format!("{endpoint}/gpt2/resolve/main/model.safetensors?download=true"),
     ];
     for name in names {
-        assert_eq!(essence(&parse(&client, &name).await), expected, "{name}");
+        assert_eq!(comparable(&parse(&client, &name).await), expected, "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_path_may_be_a_file_an_index_or_a_folder() {
+async fn a_path_can_be_a_file_an_index_or_a_folder() {
     let nested = Repo::new("org/nested")
         .file(
             "7b/1/model.safetensors.index.json",
@@ -91,9 +91,9 @@ async fn a_path_may_be_a_file_an_index_or_a_folder() {
     }
 }
 
-/// Every request for a repo's `config.json` counts as a download of the model.
+/// The Hub counts every request for `config.json` as a download of the model.
 #[tokio::test]
-async fn a_path_that_is_no_weights_is_not_asked_for() {
+async fn a_path_without_weights_is_not_requested() {
     let config = crate::hub::File::from_bytes("{}");
     let hub = LocalHub::start([support::sharded("org/model").file("config.json", config)]).unwrap();
     let model = support::client(&hub).model("org/model").path("config.json");
@@ -105,7 +105,7 @@ async fn a_path_that_is_no_weights_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn revisions_and_names_that_need_encoding() {
+async fn revisions_and_paths_are_encoded() {
     let commit = "3".repeat(40);
     let path = "a [b]^|+%25 ü/x.safetensors";
     let repo = Repo::new("datasets/org/set")
@@ -123,7 +123,7 @@ async fn revisions_and_names_that_need_encoding() {
 }
 
 #[tokio::test]
-async fn a_hub_may_live_under_a_path() {
+async fn a_hub_can_be_served_under_a_path() {
     let hub = LocalHub::builder().repo(support::sharded("org/model")).base_path("/api/hf");
     let hub = hub.start().unwrap();
     assert!(hub.endpoint().ends_with("/api/hf"), "{}", hub.endpoint());
@@ -132,20 +132,20 @@ async fn a_hub_may_live_under_a_path() {
 }
 
 #[tokio::test]
-async fn files_on_any_server() {
+async fn files_on_any_server_are_read_by_url() {
     let hub = support::fixtures_hub();
-    // A client of another Hub sees these URLs as those of a stranger.
-    let stranger = Client::new().unwrap();
+    // For a client of another Hub, these URLs are files on a web server.
+    let other_client = Client::new().unwrap();
     let base = format!("{}/bigscience/bloom/resolve/main", hub.endpoint());
-    let by_index = parse(&stranger, &format!("{base}/model.safetensors.index.json")).await;
+    let by_index = parse(&other_client, &format!("{base}/model.safetensors.index.json")).await;
     let by_name = support::parse(&hub, "bigscience/bloom").await.unwrap();
-    assert_eq!(essence(&by_index), essence(&by_name));
-    let file = parse(&stranger, &format!("{base}/model_00001-of-00072.safetensors?x=1")).await;
+    assert_eq!(comparable(&by_index), comparable(&by_name));
+    let file = parse(&other_client, &format!("{base}/model_00001-of-00072.safetensors?x=1")).await;
     assert_eq!(file.parameter_count().totals().tensors, 3);
 }
 
 #[tokio::test]
-async fn local_files_give_the_same_result() {
+async fn local_files_have_the_same_result() {
     let hub = support::fixtures_hub();
     for (repo, main) in
         [("gpt2", "model.safetensors"), ("bigscience/bloom", "model.safetensors.index.json")]
@@ -156,7 +156,7 @@ async fn local_files_give_the_same_result() {
         for path in [folder.path().to_owned(), folder.path().join(main)] {
             let local = client.source(Source::Local(path)).parse_safetensors_metadata().await;
             let local = local.unwrap();
-            assert_eq!(essence(&local), essence(&remote), "{repo}");
+            assert_eq!(comparable(&local), comparable(&remote), "{repo}");
             let (here, there) = (local.report().fetch, remote.report().fetch);
             assert_eq!((here.requests, here.bytes_total), (0, there.bytes_total));
             assert_eq!(here.bytes_read, there.bytes_read);

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers that several tests share.
 
 use std::error::Error as _;
 use std::ffi::OsStr;
@@ -9,19 +9,19 @@ use hf_meta::{Client, Error, SafetensorsParseFromRepo};
 use crate::hub::{File, LocalHub, Repo, load_folder};
 use crate::models::Model;
 
-/// The Hub with all fixtures.
+/// Starts a Hub with all fixtures.
 pub(crate) fn fixtures_hub() -> LocalHub {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
     LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
 }
 
-/// A repo made in memory.
+/// Creates a repository from a model in memory.
 pub(crate) fn repo_from_model(model: &Model) -> Repo {
     let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));
     Repo::new(model.repo).commit(&model.commit()).padded_files(files)
 }
 
-/// A client of a Hub, with the defaults.
+/// Creates a client of a Hub with default settings.
 pub(crate) fn client(hub: &LocalHub) -> Client {
     Client::builder().endpoint(hub.endpoint()).build().unwrap()
 }
@@ -30,19 +30,19 @@ pub(crate) async fn parse(hub: &LocalHub, repo: &str) -> Result<SafetensorsParse
     client(hub).model(repo).parse_safetensors_metadata().await
 }
 
-/// The start of a file with this header: its length, then the header.
+/// Returns the start of a file: the length of the header, then the header.
 pub(crate) fn file_start(header: &str) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()
 }
 
-/// A file with this header and so many bytes of data.
-pub(crate) fn file_with_header(header: &str, data: u64) -> File {
+/// Creates a file with a header and `data_length` bytes of data.
+pub(crate) fn file_with_header(header: &str, data_length: u64) -> File {
     let head = file_start(header);
-    let size = head.len() as u64 + data;
+    let size = head.len() as u64 + data_length;
     File::padded(head, size)
 }
 
-/// A file of `BOOL` tensors, one byte each and of a dtype that nothing is packed into, of these names.
+/// Creates a file of `BOOL` tensors with these names, one byte each. No quantization packs into `BOOL`.
 pub(crate) fn weights(tensors: &[&str]) -> File {
     let entry = |(at, name): (usize, &&str)| {
         format!(r#""{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
@@ -53,14 +53,14 @@ pub(crate) fn weights(tensors: &[&str]) -> File {
     File::padded(head, size)
 }
 
-/// An index that puts tensors into shards.
+/// Creates an index from pairs of tensor and shard.
 pub(crate) fn index(weight_map: &[(&str, &str)]) -> File {
     let entry = |(tensor, shard): &(&str, &str)| format!(r#""{tensor}":"{shard}""#);
     let entries: Vec<_> = weight_map.iter().map(entry).collect();
     File::from_bytes(format!(r#"{{"weight_map":{{{}}}}}"#, entries.join(",")))
 }
 
-/// A repo of two shards, `a` with tensor `x` and `b` with tensor `y`.
+/// Creates a repository of two shards: `a` with tensor `x`, and `b` with tensor `y`.
 pub(crate) fn sharded(repo: &str) -> Repo {
     Repo::new(repo)
         .file(
@@ -71,7 +71,7 @@ pub(crate) fn sharded(repo: &str) -> Repo {
         .file("b.safetensors", weights(&["y"]))
 }
 
-/// A repo at a commit of one tensor, which has another commit, of two.
+/// Creates a repository with two commits. `main` is at `old`, with one tensor; `new` has two tensors.
 pub(crate) fn two_commits(repo: &str, old: &str, new: &str) -> Repo {
     Repo::new(repo)
         .commit(new)
@@ -80,25 +80,25 @@ pub(crate) fn two_commits(repo: &str, old: &str, new: &str) -> Repo {
         .file("model.safetensors", weights(&["x"]))
 }
 
-/// Tells a process that it was started for one test.
-const ALONE: &str = "HF_META_TEST_ALONE";
+/// The variable that is set in a process started by [`run_in_own_process`].
+const OWN_PROCESS: &str = "HF_META_TEST_OWN_PROCESS";
 
-/// Runs a test of this binary in a process of its own, with these variables in its environment.
+/// Runs a test of this binary in its own process, with these environment variables.
 pub(crate) fn run_in_own_process(test: &str, env: &[(&str, &OsStr)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").envs(env.iter().copied());
+    command.args(["--exact", test, "--nocapture"]).env(OWN_PROCESS, "1").envs(env.iter().copied());
     let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let output_text = [output.stdout, output.stderr].concat();
+    let output_text = String::from_utf8_lossy(&output_text);
+    assert!(output.status.success() && output_text.contains("1 passed"), "{output_text}");
 }
 
-/// Whether this is such a process.
+/// Returns true in a process started by [`run_in_own_process`].
 pub(crate) fn is_own_process() -> bool {
-    std::env::var_os(ALONE).is_some()
+    std::env::var_os(OWN_PROCESS).is_some()
 }
 
-/// An error and its causes, as one line.
+/// Formats an error and its causes as one line.
 pub(crate) fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! HTTPS with a certificate that the system knows, and with one that it does not; HTTP/1.1 and HTTP/2.
+//! HTTPS with trusted and untrusted certificates, over HTTP/1.1 and HTTP/2, and through a proxy.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ fn repo() -> Repo {
     Repo::new("org/x").file("model.safetensors", weights(&["a"]))
 }
 
-/// A Hub with one repo that speaks HTTPS.
+/// Starts an HTTPS Hub with one repository.
 fn hub(protocol: &'static str) -> LocalHub {
     LocalHub::builder().repo(repo()).https([protocol]).start().unwrap()
 }
 
-/// What the command answers where these are the certificates of the system.
-async fn ask(hub: &LocalHub, authority: &str, environment: &[(&str, &str)]) -> Output {
-    ask_with(hub, authority, environment, &[]).await
+/// Runs the command with these certificates as the certificates of the system.
+async fn run(hub: &LocalHub, authority: &str, environment: &[(&str, &str)]) -> Output {
+    run_with(hub, authority, environment, &[]).await
 }
 
-/// The same with options.
-async fn ask_with(
+/// Runs the command like [`run`], with additional options.
+async fn run_with(
     hub: &LocalHub,
     authority: &str,
     environment: &[(&str, &str)],
@@ -45,7 +45,7 @@ async fn ask_with(
 async fn check(protocol: &'static str) {
     let hub = hub(protocol);
     for (authority, code) in [(hub.ca_certificate().unwrap(), 0), ("", 3)] {
-        let output = ask(&hub, authority, &[]).await;
+        let output = run(&hub, authority, &[]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{stderr}");
         assert_eq!(stderr.contains("invalid peer certificate"), code != 0, "{stderr}");
@@ -55,49 +55,47 @@ async fn check(protocol: &'static str) {
 }
 
 #[tokio::test]
-async fn certificates_are_those_of_the_system() {
+async fn only_certificates_of_the_system_are_trusted_over_http_1() {
     check("http/1.1").await;
 }
 
-/// Requests that are made side by side share the connection of HTTP/2 that the server refuses, and each
-/// goes on by itself.
+/// Concurrent requests share the HTTP/2 connection that the server rejects, and each continues over HTTP/1.1.
 #[tokio::test]
-async fn a_server_of_http_1_costs_no_attempt() {
+async fn falling_back_to_http_1_does_not_count_as_an_attempt() {
     let names: Vec<_> = (0..20).map(|n| (format!("t{n}"), format!("{n}.safetensors"))).collect();
     let entries: Vec<_> = names.iter().map(|(name, shard)| (&**name, &**shard)).collect();
     let index = Repo::new("org/x").file("model.safetensors.index.json", index(&entries));
     let repo = names.iter().fold(index, |repo, (name, shard)| repo.file(shard, weights(&[name])));
     let hub = LocalHub::builder().repo(repo).https(["http/1.1"]).start().unwrap();
     let options = ["--no-cache", "--retries", "0"];
-    let output = ask_with(&hub, hub.ca_certificate().unwrap(), &[], &options).await;
+    let output = run_with(&hub, hub.ca_certificate().unwrap(), &[], &options).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(hub.log().len(), 3 + 20 * 4);
-    let output = ask_with(&hub, "", &[], &["--no-cache"]).await;
+    let output = run_with(&hub, "", &[], &["--no-cache"]).await;
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("invalid peer certificate"), "{stderr}");
     assert!(!stderr.contains("attempts"), "{stderr}");
 }
 
-/// The local Hub ends a body with an empty frame there, which is not a byte too many.
+/// The local Hub ends HTTP/2 bodies with an empty frame, which is not an extra byte.
 #[tokio::test]
-async fn http_2_is_spoken_where_the_server_speaks_it() {
+async fn only_certificates_of_the_system_are_trusted_over_http_2() {
     check("h2").await;
 }
 
-/// A connection, its TLS and six requests one after the other, and the connection and TLS of the CDN: no less
-/// than the way there and back for each.
+/// A call takes at least eight round trips: connection and TLS for Hub and CDN, and its sequential requests.
 #[tokio::test]
-async fn the_way_to_the_hub_is_as_long_as_it_was_made() {
+async fn a_call_takes_at_least_eight_simulated_round_trips() {
     const ROUND_TRIP: Duration = Duration::from_millis(20);
     let hub = LocalHub::builder().repo(repo()).https(["h2"]).round_trip(ROUND_TRIP);
     let hub = hub.start().unwrap();
     let started = Instant::now();
-    let output = ask(&hub, hub.ca_certificate().unwrap(), &[]).await;
+    let output = run(&hub, hub.ca_certificate().unwrap(), &[]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(started.elapsed() >= 8 * ROUND_TRIP, "{:?}", started.elapsed());
 }
 
-/// A proxy that tunnels, and counts the tunnels.
+/// Starts a `CONNECT` proxy that counts its tunnels. Returns its port.
 async fn proxy(tunnels: Arc<AtomicUsize>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -119,20 +117,20 @@ async fn proxy(tunnels: Arc<AtomicUsize>) -> u16 {
 }
 
 #[tokio::test]
-async fn https_goes_through_the_proxy_of_the_environment() {
+async fn https_uses_the_proxy_of_the_environment() {
     let hub = hub("http/1.1");
     let tunnels = Arc::new(AtomicUsize::new(0));
     let proxy = format!("http://127.0.0.1:{}", proxy(Arc::clone(&tunnels)).await);
     let made = || hub.connections_made(Host::Hub) + hub.connections_made(Host::Cdn);
-    let ask = async |no_proxy| {
+    let tunnels_with = async |no_proxy| {
         let environment = [("https_proxy", &*proxy), ("no_proxy", no_proxy)];
-        let output = ask(&hub, hub.ca_certificate().unwrap(), &environment).await;
+        let output = run(&hub, hub.ca_certificate().unwrap(), &environment).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         tunnels.load(Ordering::SeqCst)
     };
-    let tunnels = ask("").await;
+    let tunnels = tunnels_with("").await;
     assert!(tunnels >= 2);
     assert_eq!(tunnels, made());
-    assert_eq!(ask("127.0.0.0/8").await, tunnels);
+    assert_eq!(tunnels_with("127.0.0.0/8").await, tunnels);
     assert!(made() > tunnels);
 }

@@ -1,4 +1,4 @@
-//! Servers that answer something else than was asked for, one answer at a time.
+//! Servers that send other responses than requested.
 
 use hf_meta::{
     Client, ClientBuilder, Error, HttpError, RangeError, RetryPolicy, Source, TransportKind,
@@ -10,7 +10,7 @@ use crate::support::{error_chain, file_start};
 
 const HEADER: &str = r#"{"w":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}}"#;
 
-/// The bytes of the whole file.
+/// Returns the whole file.
 fn file() -> Vec<u8> {
     [file_start(HEADER), vec![0; 4]].concat()
 }
@@ -25,14 +25,14 @@ fn last() -> usize {
     7 + HEADER.len()
 }
 
-/// A server whose answers to the two ranges are these.
+/// Starts a server with one response for each of the two ranges.
 async fn server(first: ResponseTemplate, second: ResponseTemplate) -> MockServer {
     let server = MockServer::start().await;
-    for (asked, answer) in
+    for (range, response) in
         [("bytes=0-7".to_owned(), first), (format!("bytes=8-{}", last()), second)]
     {
         let mock = Mock::given(method("GET")).and(path("/x.safetensors"));
-        mock.and(header("range", asked.as_str())).respond_with(answer).mount(&server).await;
+        mock.and(header("range", range.as_str())).respond_with(response).mount(&server).await;
     }
     server
 }
@@ -44,11 +44,11 @@ async fn parse_with(builder: ClientBuilder, server: &MockServer) -> Result<u64, 
 }
 
 async fn parse(first: ResponseTemplate, second: ResponseTemplate) -> Result<u64, Error> {
-    parse_with(once(), &server(first, second).await).await
+    parse_with(without_retries(), &server(first, second).await).await
 }
 
-/// The settings of a client that asks once.
-fn once() -> ClientBuilder {
+/// Returns a builder without retries.
+fn without_retries() -> ClientBuilder {
     Client::builder().retry(RetryPolicy::never())
 }
 
@@ -63,12 +63,12 @@ fn range_error(result: Result<u64, Error>) -> RangeError {
 }
 
 #[tokio::test]
-async fn two_exact_ranges_are_a_result() {
+async fn two_exact_ranges_are_accepted() {
     assert_eq!(parse(range(0, 7), range(8, last())).await.unwrap(), 4);
 }
 
 #[tokio::test]
-async fn other_answers_to_the_second_range_are_not() {
+async fn other_responses_to_the_second_range_are_errors() {
     let total = file().len();
     let body = file()[8..=last()].to_vec();
     let length = HEADER.len() as u64;
@@ -102,13 +102,13 @@ async fn other_answers_to_the_second_range_are_not() {
             RangeError::UnexpectedEncoding,
         ),
     ];
-    for (answer, error) in cases {
-        assert_eq!(range_error(parse(range(0, 7), answer).await), error);
+    for (response, error) in cases {
+        assert_eq!(range_error(parse(range(0, 7), response).await), error);
     }
 }
 
 #[tokio::test]
-async fn a_whole_file_serves_for_its_start_but_not_for_more() {
+async fn a_whole_file_is_accepted_for_the_first_range_only() {
     let whole = ResponseTemplate::new(200).set_body_bytes(file());
     assert_eq!(parse(whole.clone(), range(8, last())).await.unwrap(), 4);
     assert_eq!(range_error(parse(whole.clone(), whole).await), RangeError::Unsupported);
@@ -117,9 +117,9 @@ async fn a_whole_file_serves_for_its_start_but_not_for_more() {
     assert!(error_chain(&error).ends_with("it starts like an HTML or XML page"), "{error:?}");
 }
 
-/// The length of this header starts like markup, and is none.
+/// The header length of this file starts with the byte `<`.
 #[tokio::test]
-async fn a_file_is_not_taken_for_a_page_by_its_first_byte() {
+async fn a_file_is_not_mistaken_for_an_html_page() {
     let header = format!("{HEADER:60}");
     let file = file_start(&header);
     assert_eq!(file[0], b'<');
@@ -128,7 +128,7 @@ async fn a_file_is_not_taken_for_a_page_by_its_first_byte() {
 }
 
 #[tokio::test]
-async fn a_file_that_grows_between_the_two_reads() {
+async fn a_file_that_grows_between_two_ranges_is_an_error() {
     let total = file().len();
     let grown = range(8, last()).insert_header("content-range", format!("bytes 8-{}/999", last()));
     let error = parse(range(0, 7), grown).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn a_file_that_grows_between_the_two_reads() {
 }
 
 #[tokio::test]
-async fn statuses_are_told_apart() {
+async fn status_404_and_410_mean_not_found() {
     for (status, is_not_found) in
         [(404, true), (410, true), (429, false), (500, false), (503, false)]
     {
@@ -151,7 +151,7 @@ async fn statuses_are_told_apart() {
 }
 
 #[tokio::test]
-async fn redirects() {
+async fn redirects_are_followed_within_limits() {
     let server = server(range(0, 7), range(8, last())).await;
     let cases = [
         ("/x.safetensors", None),
@@ -165,7 +165,8 @@ async fn redirects() {
         let mock = Mock::given(path(at)).respond_with(redirect).up_to_n_times(50);
         let mock = mock.mount_as_scoped(&server).await;
         let source: Source = format!("{}{at}", server.uri()).parse().unwrap();
-        let result = once().build().unwrap().source(source).parse_safetensors_metadata().await;
+        let result =
+            without_retries().build().unwrap().source(source).parse_safetensors_metadata().await;
         match (result, reason) {
             (Ok(parsed), None) => assert_eq!(parsed.report().fetch.requests, 4),
             (Err(error), Some(reason)) => {
@@ -178,25 +179,26 @@ async fn redirects() {
 }
 
 #[tokio::test]
-async fn signed_urls_are_not_shown() {
+async fn errors_do_not_contain_signed_urls() {
     let server = MockServer::start().await;
     let to = format!("{}/signed?Signature=s3cr3t", server.uri());
     let redirect = ResponseTemplate::new(302).insert_header("location", to.as_str());
     Mock::given(path("/x.safetensors")).respond_with(redirect).mount(&server).await;
-    let refused = ResponseTemplate::new(418).insert_header("x-error-message", "no");
-    Mock::given(path("/signed")).respond_with(refused).mount(&server).await;
-    let error = parse_with(once(), &server).await.unwrap_err();
+    let error_response = ResponseTemplate::new(418).insert_header("x-error-message", "no");
+    Mock::given(path("/signed")).respond_with(error_response).mount(&server).await;
+    let error = parse_with(without_retries(), &server).await.unwrap_err();
     assert!(error_chain(&error).contains("/signed…"), "{}", error_chain(&error));
     assert!(!format!("{} {error:?}", error_chain(&error)).contains("s3cr3t"));
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn a_closed_port_is_a_connect_error() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let source: Source = format!("http://{address}/x.safetensors").parse().unwrap();
-    let result = once().build().unwrap().source(source).parse_safetensors_metadata().await;
+    let result =
+        without_retries().build().unwrap().source(source).parse_safetensors_metadata().await;
     match result.unwrap_err() {
         Error::Fetch { source, .. } => {
             assert!(matches!(*source, HttpError::Transport { kind: TransportKind::Connect, .. }));

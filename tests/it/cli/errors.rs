@@ -95,7 +95,7 @@ fn errors_say_what_to_do_next() {
         (&["src"], "error: no safetensors weights in `src`", "write ./src".to_owned()),
         (
             &["a b"],
-            "error: `a b` is not a repository, URL or path\n  caused by: `a b` is not the name of a repo",
+            "error: `a b` is not a repository, URL or path\n  caused by: `a b` is not a repository name",
             "`hf-meta --help`".to_owned(),
         ),
         (

@@ -1,4 +1,4 @@
-//! One cell of the matrix: a call to a Hub that spoils the answers to one of its reads.
+//! One cell of the matrix: a call to a Hub with a fault in one of its reads.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,65 +7,65 @@ use hf_meta::{AddressPolicy, Client, Error, RetryPolicy, SafetensorsParseFromRep
 use tokio::time::error::Elapsed;
 
 use super::outcome;
-use super::spent::Spent;
 use super::table::{Row, Wait};
+use super::waiting_time::WaitingTime;
 use crate::hub::{File, Host, LocalHub, LoggedRequest, Repo};
 use crate::support::{self, file_start};
 use crate::traces::Capture;
 
-/// What is read when the fault comes.
+/// The read that meets the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// The first 8 bytes of a file.
     First,
-    /// Its header.
+    /// The header of a file.
     Second,
-    /// An index, which the Hub itself sends.
+    /// An index that the Hub serves.
     Index,
-    /// An index that is kept where the weights are.
+    /// An index that the CDN serves.
     IndexOnCdn,
 }
 
 pub(super) const READS: [Read; 4] = [Read::First, Read::Second, Read::Index, Read::IndexOnCdn];
 
-/// Which of the two answers of a read is spoiled.
+/// One of the two responses of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hop {
+pub(super) enum ResponseStep {
     /// The redirect.
-    First,
-    /// The one with the bytes.
-    Last,
+    Redirect,
+    /// The final response, with the body.
+    Body,
 }
 
-impl fmt::Display for Hop {
+impl fmt::Display for ResponseStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::First { "redirect" } else { "bytes" })
+        f.write_str(if *self == Self::Redirect { "redirect" } else { "body" })
     }
 }
 
-/// How often it is.
+/// The number of times that the fault occurs in a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Times {
     Once,
     Always,
 }
 
-/// The size of the data of the one file of weights, far more than may ever be sent of it.
+/// The size of the data in the file of weights: far more than may ever be sent.
 const DATA: u64 = 1 << 32;
 
-/// The longest index that the client takes.
+/// The index limit of the client in bytes.
 const INDEX_LIMIT: u64 = 1 << 20;
 
-/// What two sockets and the server's buffers may hold of a body that nobody reads.
+/// The maximum number of bytes of an unread body in the buffers of both sockets and the server.
 const IN_FLIGHT: u64 = 32 << 20;
 
-/// How long a read and a request may take, where that is what ends a cell.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// The read and request timeout of cells that end by it.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Long enough for any machine; a cell that takes longer hangs.
+/// Far more time than any cell needs; a cell that takes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// A call in which a read meets the fault of a row.
+/// A call with the fault of a row in one of its reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) read: Read,
@@ -92,7 +92,7 @@ impl Cell {
         repo.file("model.safetensors.index.json", index).file("w.safetensors", weights)
     }
 
-    /// Whether a request is for what is read.
+    /// Returns true if a request belongs to the read with the fault.
     fn matches(self, request: &LoggedRequest) -> bool {
         let range = request.range.as_deref();
         let is_read = match self.read {
@@ -108,9 +108,9 @@ fn index() -> File {
     support::index(&[("w", "w.safetensors")])
 }
 
-fn hop(request: &LoggedRequest) -> Hop {
-    let is_last = request.host == Host::Cdn || request.path.starts_with("/api/resolve-cache/");
-    if is_last { Hop::Last } else { Hop::First }
+fn step(request: &LoggedRequest) -> ResponseStep {
+    let is_body = request.host == Host::Cdn || request.path.starts_with("/api/resolve-cache/");
+    if is_body { ResponseStep::Body } else { ResponseStep::Redirect }
 }
 
 fn client(hub: &LocalHub, row: &Row) -> Client {
@@ -119,23 +119,23 @@ fn client(hub: &LocalHub, row: &Row) -> Client {
         .initial_delay(Duration::from_millis(1))
         .max_delay(Duration::from_millis(5));
     let builder = Client::builder().endpoint(hub.endpoint()).retry(policy).index_limit(INDEX_LIMIT);
-    // What is inside is refused, but for what the endpoint itself is: a server on loopback.
+    // Only public addresses are allowed, and loopback because the endpoint is on loopback.
     let builder = builder.addresses(AddressPolicy::Public);
     let builder = match row.wait {
-        Wait::Deadline => builder.read_timeout(DEADLINE).request_timeout(DEADLINE),
+        Wait::Timeout => builder.read_timeout(TIMEOUT).request_timeout(TIMEOUT),
         _ => builder,
     };
     builder.build().unwrap()
 }
 
-/// A Hub with a repo for each cell of a row, and a client of it.
-pub(super) struct Bench<'a> {
+/// A Hub with a repository for each cell of a row, and a client.
+pub(super) struct Testbed<'a> {
     row: &'a Row,
     hub: LocalHub,
     client: Client,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Testbed<'a> {
     pub(super) fn new(row: &'a Row) -> Self {
         let cells = || {
             READS
@@ -143,45 +143,45 @@ impl<'a> Bench<'a> {
                 .flat_map(|read| [Times::Once, Times::Always].map(|times| Cell { read, times }))
         };
         let hub = LocalHub::start(cells().map(Cell::repo)).unwrap();
-        let (fault, at) = (row.fault.clone(), row.hop);
+        let (fault, faulty) = (row.fault.clone(), row.response);
         hub.inject(move |request, before| {
-            let cell = cells().find(|cell| cell.matches(request) && hop(request) == at)?;
+            let cell = cells().find(|cell| cell.matches(request) && step(request) == faulty)?;
             (cell.times == Times::Always || before == 0).then(|| fault.clone())
         });
         Self { row, client: client(&hub, row), hub }
     }
 
-    /// What the call came to, after how many attempts, and what it waited for.
-    pub(super) async fn run(&self, cell: Cell) -> (String, Spent) {
-        let place = format!("{} at {}, {cell:?}", self.row.name, self.row.hop);
+    /// Makes the call. Returns its result with the number of attempts, and its waiting time.
+    pub(super) async fn run(&self, cell: Cell) -> (String, WaitingTime) {
+        let name = format!("{} in the {}, {cell:?}", self.row.name, self.row.response);
         let (capture, started) = (Capture::default(), Instant::now());
-        let result = capture.of(self.call(cell)).await;
-        let result = result.unwrap_or_else(|_| panic!("{place}: hangs"));
-        let (elapsed, spent) = (started.elapsed(), Spent::told(&capture));
-        assert!(elapsed >= spent.least(DEADLINE), "{place}: {spent} in {elapsed:?}");
+        let result = capture.record(self.call(cell)).await;
+        let result = result.unwrap_or_else(|_| panic!("{name}: hangs"));
+        let (elapsed, time) = (started.elapsed(), WaitingTime::from_events(&capture));
+        assert!(elapsed >= time.minimum(TIMEOUT), "{name}: {time} in {elapsed:?}");
         let log: Vec<_> = self.hub.log().into_iter().filter(|entry| cell.matches(entry)).collect();
-        let at = |wanted| log.iter().filter(|entry| hop(entry) == wanted).count();
-        let (attempts, met) = (at(Hop::First), at(self.row.hop));
-        assert!(met > 0, "{place}: the fault did not come");
-        check_sent(&log, &place);
+        let count = |wanted| log.iter().filter(|entry| step(entry) == wanted).count();
+        let (attempts, faults) = (count(ResponseStep::Redirect), count(self.row.response));
+        assert!(faults > 0, "{name}: the fault did not occur");
+        check_sent(&log, &name);
         let outcome = match &result {
             Ok(parsed) => {
-                let spoiled = if cell.times == Times::Once { 1 } else { met };
-                check_result(parsed, self.row.waste.bytes() * spoiled as u64, &place);
+                let faults = if cell.times == Times::Once { 1 } else { faults };
+                check_result(parsed, self.row.wasted.bytes() * faults as u64, &name);
                 "ok".to_owned()
             }
             Err(error) => {
-                check_attempts(error, attempts, &place);
+                check_attempts(error, attempts, &name);
                 outcome::name(error)
             }
         };
-        (format!("{outcome} ×{attempts}"), spent)
+        (format!("{outcome} ×{attempts}"), time)
     }
 
     async fn call(&self, cell: Cell) -> Result<Result<SafetensorsParseFromRepo, Error>, Elapsed> {
         let client = match self.row.wait {
-            // What a server asks of one cell, all that share a client wait for.
-            Wait::RepoArg => &client(&self.hub, self.row),
+            // A wait that the server names applies to all cells that share a client.
+            Wait::ServerWait => &client(&self.hub, self.row),
             _ => &self.client,
         };
         let model = client.model(cell.id());
@@ -189,26 +189,26 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The right counts, for the bytes that they take and little more.
-fn check_result(parsed: &SafetensorsParseFromRepo, waste: u64, place: &str) {
-    assert_eq!(parsed.parameter_count().total(), DATA, "{place}");
+/// Checks the count, and that at most `wasted` unneeded bytes were read.
+fn check_result(parsed: &SafetensorsParseFromRepo, wasted: u64, name: &str) {
+    assert_eq!(parsed.parameter_count().total(), DATA, "{name}");
     let index = if parsed.report().sharded { index().size() } else { 0 };
     let needed = index + parsed.files().map(|(_, header)| 8 + header.length()).sum::<u64>();
     let read = parsed.report().fetch.bytes_read;
-    assert!((needed..=needed + waste).contains(&read), "{place}: read {read} bytes of {needed}");
+    assert!((needed..=needed + wasted).contains(&read), "{name}: read {read} bytes of {needed}");
 }
 
-/// An error says of the attempts what the log says.
-fn check_attempts(error: &Error, logged: usize, place: &str) {
+/// Checks the number of attempts in an error against the request log.
+fn check_attempts(error: &Error, logged: usize, name: &str) {
     if let Error::Fetch { attempts, .. } | Error::Refused { attempts, .. } = error {
-        assert_eq!(*attempts, logged, "{place}");
+        assert_eq!(*attempts, logged, "{name}");
     }
 }
 
-/// No answer is drained, whatever its length.
-fn check_sent(log: &[LoggedRequest], place: &str) {
+/// Checks that no long response was read to its end.
+fn check_sent(log: &[LoggedRequest], name: &str) {
     for entry in log {
         let sent = entry.sent.bytes();
-        assert!(sent < IN_FLIGHT, "{place}: {sent} bytes were sent to {}", entry.path);
+        assert!(sent < IN_FLIGHT, "{name}: {sent} bytes were sent for {}", entry.path);
     }
 }

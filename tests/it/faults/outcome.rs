@@ -1,8 +1,8 @@
-//! Errors by their type, as the table names them.
+//! Short names of errors, for the matrix.
 
 use hf_meta::{Error, HttpError, RangeError, TransportKind};
 
-/// The name of an error.
+/// Returns the short name of an error.
 pub(crate) fn name(error: &Error) -> String {
     let name = match error {
         Error::Fetch { source, .. } => return http(source),
@@ -12,8 +12,8 @@ pub(crate) fn name(error: &Error) -> String {
         Error::Gated { .. } => "gated",
         Error::NoSafetensors { .. } => "no weights",
         Error::FileNotFound { .. } => "file not found",
-        Error::Header { .. } => "bad header",
-        Error::Index { .. } => "bad index",
+        Error::Header { .. } => "invalid header",
+        Error::Index { .. } => "invalid index",
         Error::TooLarge { .. } => "too large",
         Error::Changed { .. } => "changed",
         other => return format!("{other:?}"),
@@ -28,9 +28,9 @@ fn http(error: &HttpError) -> String {
         HttpError::Transport { kind: TransportKind::Connect, .. } => "no connection",
         HttpError::Transport { kind: TransportKind::Timeout, .. } => "timeout",
         HttpError::Transport { kind: TransportKind::Interrupted, .. } => "interrupted",
-        HttpError::RateLimited { .. } => "busy",
-        HttpError::TooLarge { .. } => "over limit",
-        HttpError::PrivateAddress { .. } => "not public",
+        HttpError::RateLimited { .. } => "rate limited",
+        HttpError::TooLarge { .. } => "too large",
+        HttpError::PrivateAddress { .. } => "private address",
         other => return format!("{other:?}"),
     };
     name.to_owned()
@@ -38,13 +38,13 @@ fn http(error: &HttpError) -> String {
 
 fn range(error: &RangeError) -> String {
     let name = match error {
-        RangeError::Unsupported => "range ignored",
+        RangeError::Unsupported => "ranges unsupported",
         RangeError::UnknownLength => "unknown size",
-        RangeError::InvalidContentRange => "no range told",
-        RangeError::Mismatch { .. } => "other range",
-        RangeError::WrongLength { .. } => "other length",
-        RangeError::BodyTooLong { .. } => "too long",
-        RangeError::UnexpectedEncoding => "encoded",
+        RangeError::InvalidContentRange => "no `Content-Range`",
+        RangeError::Mismatch { .. } => "wrong range",
+        RangeError::WrongLength { .. } => "wrong length",
+        RangeError::BodyTooLong { .. } => "body too long",
+        RangeError::UnexpectedEncoding => "unexpected encoding",
         other => return format!("{other:?}"),
     };
     name.to_owned()

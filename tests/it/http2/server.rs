@@ -1,4 +1,4 @@
-//! A server with one file, which speaks HTTP/2 over TLS and spoils answers as it is told.
+//! An HTTP/2 server over TLS with one file, and with a fault in its responses.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use tokio_rustls::server::TlsStream;
 
 use crate::support::file_start;
 
-/// What is wrong with an answer, or with its connection.
+/// A fault of a response or of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Http2Fault {
-    /// The stream is refused, as a server does that is busy.
+    /// The stream is refused with `REFUSED_STREAM`, like by a busy server.
     RefusedStream,
     /// The stream is reset before the headers.
     ResetStream,
     /// The stream is reset after three bytes.
     ResetStreamInBody,
-    /// The connection is given up with a `GOAWAY`.
+    /// The connection is closed with a `GOAWAY` error.
     AbruptGoAway,
-    /// The answer is fine, and a `GOAWAY` asks for no more requests on this connection.
+    /// The response is complete, and a `GOAWAY` allows no further requests on this connection.
     GracefulGoAway,
-    /// The connection is closed without a word.
+    /// The connection is closed without `GOAWAY`.
     ClosedConnection,
     /// The stream ends after three bytes.
     ShortBody { with_length: bool },
-    /// The stream goes on after the bytes.
+    /// The stream continues after the range.
     ExtraBytes,
-    /// No headers ever come.
+    /// No headers ever arrive.
     Stalled,
-    /// Three bytes come, and no more.
+    /// Nothing arrives after three bytes.
     StalledInBody,
-    /// A byte comes now and then.
+    /// One byte arrives every 0.5 s.
     Trickle,
-    /// The connection stays, and nothing moves on it any more.
+    /// The connection stays open, and nothing is sent on it any more, not even ping replies.
     DeadConnection,
 }
 
@@ -52,7 +52,7 @@ fn file() -> Vec<u8> {
     [file_start(header), vec![0; 16]].concat()
 }
 
-/// A running server, which goes on until the process ends.
+/// A running server. It stops with the process.
 pub(super) struct Server {
     port: u16,
     state: Arc<State>,
@@ -62,17 +62,17 @@ struct State {
     fault: Http2Fault,
     is_once: bool,
     connections: AtomicUsize,
-    /// Requests for the header.
+    /// The number of requests for the header.
     attempts: AtomicUsize,
-    spoiled: AtomicUsize,
+    faults: AtomicUsize,
 }
 
 impl Server {
     pub(super) async fn start(acceptor: TlsAcceptor, fault: Http2Fault, is_once: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let [connections, attempts, spoiled] = [(); 3].map(|()| AtomicUsize::new(0));
-        let state = Arc::new(State { fault, is_once, connections, attempts, spoiled });
+        let [connections, attempts, faults] = [(); 3].map(|()| AtomicUsize::new(0));
+        let state = Arc::new(State { fault, is_once, connections, attempts, faults });
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -95,23 +95,23 @@ impl Server {
         self.state.attempts.load(Ordering::SeqCst)
     }
 
-    pub(super) fn spoiled(&self) -> usize {
-        self.state.spoiled.load(Ordering::SeqCst)
+    pub(super) fn faults(&self) -> usize {
+        self.state.faults.load(Ordering::SeqCst)
     }
 }
 
 type Http = Connection<TlsStream<TcpStream>, Bytes>;
 
 impl State {
-    /// Serves a connection until either side has enough of it.
+    /// Serves a connection until one side closes it.
     async fn serve(&self, stream: TlsStream<TcpStream>) -> Option<()> {
         self.connections.fetch_add(1, Ordering::SeqCst);
         let mut http = h2::server::handshake(stream).await.ok()?;
         while let Some(request) = http.accept().await {
             let (request, respond) = request.ok()?;
             match self.fault_for(&request) {
-                Some(fault) => fault.put_on(&request, respond, &mut http).await?,
-                None => drop(answer(&request, respond, true)?),
+                Some(fault) => fault.apply(&request, respond, &mut http).await?,
+                None => drop(send_response(&request, respond, true)?),
             }
         }
         Some(())
@@ -125,12 +125,12 @@ impl State {
         if self.is_once && before > 0 {
             return None;
         }
-        self.spoiled.fetch_add(1, Ordering::SeqCst);
+        self.faults.fetch_add(1, Ordering::SeqCst);
         Some(self.fault)
     }
 }
 
-/// First and last byte of what is asked for.
+/// Returns the first and last byte of the requested range.
 fn range<T>(request: &Request<T>) -> (usize, usize) {
     let range = request.headers()["range"].to_str().unwrap().strip_prefix("bytes=").unwrap();
     let (first, last) = range.split_once('-').unwrap();
@@ -142,8 +142,8 @@ fn bytes<T>(request: &Request<T>) -> Bytes {
     file()[first..=last].to_vec().into()
 }
 
-/// The headers of the right answer.
-fn begin<T>(
+/// Sends the headers of the correct response.
+fn send_headers<T>(
     request: &Request<T>,
     mut respond: SendResponse<Bytes>,
     with_length: bool,
@@ -158,20 +158,20 @@ fn begin<T>(
     respond.send_response(response.body(()).unwrap(), false).ok()
 }
 
-/// The right answer, with or without its end.
-fn answer<T>(
+/// Sends the correct response, with or without the end of the stream.
+fn send_response<T>(
     request: &Request<T>,
     respond: SendResponse<Bytes>,
     is_end: bool,
 ) -> Option<SendStream<Bytes>> {
-    let mut stream = begin(request, respond, is_end)?;
+    let mut stream = send_headers(request, respond, is_end)?;
     stream.send_data(bytes(request), is_end).ok()?;
     Some(stream)
 }
 
 impl Http2Fault {
-    /// `None` ends the connection.
-    async fn put_on<T>(
+    /// Sends a faulty response. `None` closes the connection.
+    async fn apply<T>(
         self,
         request: &Request<T>,
         mut respond: SendResponse<Bytes>,
@@ -182,7 +182,7 @@ impl Http2Fault {
             Self::RefusedStream => respond.send_reset(Reason::REFUSED_STREAM),
             Self::ResetStream => respond.send_reset(Reason::INTERNAL_ERROR),
             Self::ResetStreamInBody => {
-                let mut stream = begin(request, respond, true)?;
+                let mut stream = send_headers(request, respond, true)?;
                 stream.send_data(start, false).ok()?;
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -191,22 +191,24 @@ impl Http2Fault {
             }
             Self::AbruptGoAway => http.abrupt_shutdown(Reason::INTERNAL_ERROR),
             Self::GracefulGoAway => {
-                answer(request, respond, true)?;
+                send_response(request, respond, true)?;
                 http.graceful_shutdown();
             }
             Self::ClosedConnection => return None,
             Self::ShortBody { with_length } => {
-                begin(request, respond, with_length)?.send_data(start, true).ok()?;
+                send_headers(request, respond, with_length)?.send_data(start, true).ok()?;
             }
-            Self::ExtraBytes => answer(request, respond, false)?.send_data(start, true).ok()?,
+            Self::ExtraBytes => {
+                send_response(request, respond, false)?.send_data(start, true).ok()?
+            }
             Self::Stalled => keep(respond),
             Self::StalledInBody => {
-                let mut stream = begin(request, respond, true)?;
+                let mut stream = send_headers(request, respond, true)?;
                 stream.send_data(start, false).ok()?;
                 keep(stream);
             }
             Self::Trickle => {
-                let mut stream = begin(request, respond, true)?;
+                let mut stream = send_headers(request, respond, true)?;
                 tokio::spawn(async move {
                     while stream.send_data(start.slice(..1), false).is_ok() {
                         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -219,7 +221,7 @@ impl Http2Fault {
     }
 }
 
-/// Holds something that ends when it is dropped.
+/// Keeps a value alive until the process ends.
 fn keep<T: Send + 'static>(held: T) {
     tokio::spawn(async move {
         pending::<()>().await;

@@ -1,13 +1,13 @@
-//! Refusals, and whom they are for.
+//! Error responses, by token.
 
-use super::{Seen, get_from, hub, model};
+use super::{Received, get_from, hub, model};
 use crate::hub::{File, LocalHub, Repo};
 
 const MISSING_OR_PRIVATE: &str = "Invalid username or password.";
 const BAD_TOKEN: &str = "Invalid credentials in Authorization header";
 
-/// Path, token, and the status, code and message they are answered with.
-const REFUSALS: [(&str, &str, u16, &str, &str); 13] = [
+/// Path and token of a request; status, code and message of the response.
+const ERRORS: [(&str, &str, u16, &str, &str); 13] = [
     ("/org/model/resolve/main/x", "", 404, "EntryNotFound", "Entry not found"),
     ("/org/model/resolve/none/x", "", 404, "RevisionNotFound", "Invalid rev id: none"),
     ("/none/resolve/main/x", "", 401, "RepoNotFound", MISSING_OR_PRIVATE),
@@ -23,8 +23,8 @@ const REFUSALS: [(&str, &str, u16, &str, &str); 13] = [
     ("/no/such/route", "", 404, "", "Not Found"),
 ];
 
-/// A Hub with a repo of each kind, and the tokens `member` and `outsider`.
-fn guarded() -> LocalHub {
+/// Starts a Hub with a repository of each kind of access, and the tokens `member` and `outsider`.
+fn restricted_hub() -> LocalHub {
     let repo = |id| Repo::new(id).file("x", File::from_bytes("x"));
     LocalHub::builder()
         .repo(model())
@@ -39,42 +39,42 @@ fn guarded() -> LocalHub {
 
 #[tokio::test]
 async fn errors_have_the_status_code_and_message_of_the_hub() {
-    let hub = guarded();
-    for (path, token, status, code, message) in REFUSALS {
-        let seen = as_caller(&hub, path, token).await;
-        assert_eq!(seen.status, status, "{path} {token}");
-        assert_eq!(seen.header("x-error-code").unwrap_or_default(), code, "{path} {token}");
-        assert!(seen.header("x-error-message").unwrap().contains(message), "{path} {token}");
-        assert!(seen.header("x-request-id").is_some(), "{path} {token}");
-        let names_commit = seen.header("x-repo-commit").is_some();
+    let hub = restricted_hub();
+    for (path, token, status, code, message) in ERRORS {
+        let response = get_with_token(&hub, path, token).await;
+        assert_eq!(response.status, status, "{path} {token}");
+        assert_eq!(response.header("x-error-code").unwrap_or_default(), code, "{path} {token}");
+        assert!(response.header("x-error-message").unwrap().contains(message), "{path} {token}");
+        assert!(response.header("x-request-id").is_some(), "{path} {token}");
+        let names_commit = response.header("x-repo-commit").is_some();
         assert_eq!(names_commit, code == "EntryNotFound", "{path} {token}");
     }
 }
 
-async fn as_caller(hub: &LocalHub, path: &str, token: &str) -> Seen {
+async fn get_with_token(hub: &LocalHub, path: &str, token: &str) -> Received {
     let authorization = format!("Bearer {token}");
     let headers = [("authorization", &*authorization)];
     get_from(hub, path, if token.is_empty() { &[] } else { &headers }).await
 }
 
 #[tokio::test]
-async fn a_member_may_read_what_is_private_or_gated() {
-    let hub = guarded();
+async fn a_member_can_read_private_and_gated_repositories() {
+    let hub = restricted_hub();
     for path in ["/private/resolve/main/x", "/gated/resolve/main/x"] {
-        assert_eq!(as_caller(&hub, path, "member").await.status, 307, "{path}");
+        assert_eq!(get_with_token(&hub, path, "member").await.status, 307, "{path}");
     }
 }
 
 #[tokio::test]
-async fn the_api_tells_of_gated_repos_and_words_errors_as_json() {
-    let hub = guarded();
+async fn the_api_shows_gated_repositories_and_sends_errors_as_json() {
+    let hub = restricted_hub();
     assert_eq!(get_from(&hub, "/api/models/gated", &[]).await.status, 200);
-    let refused = get_from(&hub, "/api/models/none", &[]).await;
-    assert_eq!(refused.body, format!(r#"{{"error":"{MISSING_OR_PRIVATE}"}}"#));
+    let error = get_from(&hub, "/api/models/none", &[]).await;
+    assert_eq!(error.body, format!(r#"{{"error":"{MISSING_OR_PRIVATE}"}}"#));
 }
 
 #[tokio::test]
-async fn nonsense_is_answered_too() {
+async fn invalid_paths_get_an_error_response() {
     let hub = hub();
     for path in
         ["", "/", "//", "/resolve/main", "/a/resolve", "/api", "/api/models", "/%ff/raw/%/%"]

@@ -1,27 +1,27 @@
-//! What the faults look like to a reader, and other names of a repo.
+//! Faults as a client sees them, and other names of a repository.
 
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Method};
 
-use super::{COMMIT, CONFIG, WEIGHTS, ask, get, get_from, hub, model};
+use super::{COMMIT, CONFIG, WEIGHTS, get, get_from, hub, model, send};
 use crate::hub::{ContentRangeFault, Fault, Host, LocalHub};
 
 const RANGE: [(&str, &str); 1] = [("range", "bytes=0-3")];
 
-/// Status, `Content-Range`, `Content-Length` and body of the first four bytes with a fault.
-async fn spoiled(fault: Fault) -> (u16, Option<String>, Option<String>, String) {
+/// Requests the first four bytes with a fault. Returns status, `Content-Range`, `Content-Length` and body.
+async fn with_fault(fault: Fault) -> (u16, Option<String>, Option<String>, String) {
     let hub = hub();
     hub.inject(move |request, _| (request.host == Host::Cdn).then(|| fault.clone()));
     let first = get_from(&hub, WEIGHTS, &RANGE).await;
-    let seen = get(first.location(), &RANGE).await;
-    let header = |name| seen.header(name).map(str::to_owned);
-    let body = String::from_utf8_lossy(&seen.body).into_owned();
-    (seen.status, header("content-range"), header("content-length"), body)
+    let response = get(first.location(), &RANGE).await;
+    let header = |name| response.header(name).map(str::to_owned);
+    let body = String::from_utf8_lossy(&response.body).into_owned();
+    (response.status, header("content-range"), header("content-length"), body)
 }
 
 #[tokio::test]
-async fn faults_spoil_what_they_name() {
+async fn a_fault_changes_only_its_part_of_the_response() {
     let range = Fault::WrongContentRange;
     let long = |is_chunked| Fault::ExtraBytes { count: 2, is_chunked };
     let cases = [
@@ -39,24 +39,24 @@ async fn faults_spoil_what_they_name() {
         (Fault::Trickle { interval: Duration::from_millis(1) }, 206, "bytes 0-3/1000", "4", "head"),
     ];
     for (fault, status, content_range, length, body) in cases {
-        let seen = spoiled(fault.clone()).await;
+        let response = with_fault(fault.clone()).await;
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let expected = (status, some(content_range), some(length), body.to_owned());
-        assert_eq!(seen, expected, "{fault:?}");
+        assert_eq!(response, expected, "{fault:?}");
     }
 }
 
 #[tokio::test]
-async fn a_whole_file_instead_of_a_part() {
+async fn a_range_request_can_return_the_whole_file() {
     for (is_chunked, expected) in [(false, Some("1000".to_owned())), (true, None)] {
-        let (status, range, length, body) = spoiled(Fault::WholeFile { is_chunked }).await;
+        let (status, range, length, body) = with_fault(Fault::WholeFile { is_chunked }).await;
         assert_eq!((status, range, length), (200, None, expected));
         assert_eq!((body.len(), &body[..6]), (1000, "header"));
     }
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off() {
+async fn a_body_can_be_reset() {
     let hub = hub();
     hub.inject(|request, _| (request.host == Host::Cdn).then_some(Fault::ResetInBody { after: 2 }));
     let client = Client::builder().no_proxy().build().unwrap();
@@ -67,7 +67,7 @@ async fn a_body_that_breaks_off() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_closed_before_an_answer() {
+async fn a_connection_can_be_reset_before_the_response() {
     let hub = hub();
     hub.inject(|request, before| {
         (before == 0 && request.path == CONFIG).then_some(Fault::ConnectionReset)
@@ -78,12 +78,12 @@ async fn a_connection_that_is_closed_before_an_answer() {
     assert!(client.get(&url).send().await.is_err());
     assert!(client.get(&url).send().await.is_ok());
     let log = hub.log();
-    assert_eq!(log[0].status, 0, "no answer");
+    assert_eq!(log[0].status, 0, "no response");
     assert!(started <= log[0].at && log[0].at <= log[1].at);
 }
 
 #[tokio::test]
-async fn the_rule_is_told_how_often_the_same_was_asked_for() {
+async fn the_rule_receives_the_number_of_earlier_equal_requests() {
     let hub = hub();
     hub.inject(|_, before| Some(Fault::Status(500 + u16::try_from(before).unwrap(), vec![])));
     for (path, headers, status) in [
@@ -98,28 +98,28 @@ async fn the_rule_is_told_how_often_the_same_was_asked_for() {
 }
 
 #[tokio::test]
-async fn other_names_lead_to_the_repo_by_path_alone() {
+async fn other_names_redirect_to_the_repository() {
     let hub = LocalHub::start([model().renamed_from("old/name")]).unwrap();
     for (path, expected) in [
         ("/old/name/resolve/main/x", "/org/model/resolve/main/x"),
         ("/ORG/Model/resolve/main/x", "/org/model/resolve/main/x"),
         ("/api/models/old/name", "/api/models/org/model"),
     ] {
-        let seen = get_from(&hub, path, &[]).await;
-        assert_eq!((seen.status, seen.location()), (307, expected));
-        assert_eq!(seen.header("x-repo-commit"), None);
+        let response = get_from(&hub, path, &[]).await;
+        assert_eq!((response.status, response.location()), (307, expected));
+        assert_eq!(response.header("x-repo-commit"), None);
     }
     assert_eq!(get_from(&hub, "/old/other/resolve/main/x", &[]).await.status, 401);
 }
 
 #[tokio::test]
-async fn nobody_learns_of_a_private_repo_by_its_former_name() {
+async fn a_former_name_does_not_reveal_a_private_repository() {
     let hub = LocalHub::start([model().renamed_from("old/name").private()]).unwrap();
     assert_eq!(get_from(&hub, "/old/name/resolve/main/x", &[]).await.status, 401);
 }
 
 #[tokio::test]
-async fn a_mirror_tells_of_a_file_with_its_bytes_alone() {
+async fn a_mirror_sends_metadata_only_with_the_final_response() {
     let hub = LocalHub::builder().repo(model()).mirror().start().unwrap();
     for path in [WEIGHTS, CONFIG] {
         let first = get_from(&hub, path, &[]).await;
@@ -127,7 +127,7 @@ async fn a_mirror_tells_of_a_file_with_its_bytes_alone() {
         let location = first.location();
         let is_path = location.starts_with('/');
         let url = if is_path { format!("{}{location}", hub.endpoint()) } else { location.into() };
-        let last = ask(Method::GET, &url, &[]).await;
+        let last = send(Method::GET, &url, &[]).await;
         assert_eq!(last.header("x-repo-commit"), Some(COMMIT));
     }
 }

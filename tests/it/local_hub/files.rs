@@ -1,8 +1,8 @@
-//! Files on their two ways: through the CDN, and by the cache of small ones.
+//! Large files through the CDN, and small files through the resolve cache.
 
 use reqwest::{Client, Method, Version};
 
-use super::{COMMIT, CONFIG, WEIGHTS, ask, get, get_from, hub, model};
+use super::{COMMIT, CONFIG, WEIGHTS, get, get_from, hub, model, send};
 use crate::hub::{File, Host, LocalHub, Repo};
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_large_file_is_redirected_to_the_cdn_with_its_metadata() {
     assert_eq!(second.body, "er\0\0");
 }
 
-/// The URL that the Hub signs for a request with this range.
+/// Returns the signed URL for a request with this range.
 async fn signed(hub: &LocalHub, range: Option<&str>) -> String {
     get_from(hub, WEIGHTS, &ranged(range)).await.location().to_owned()
 }
@@ -35,7 +35,7 @@ fn ranged(range: Option<&str>) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn a_signed_url_serves_its_range_and_no_other() {
+async fn a_signed_url_serves_only_its_range() {
     let hub = hub();
     let (part, whole) = (signed(&hub, Some("bytes=0-7")).await, signed(&hub, None).await);
     for (url, range, status) in [
@@ -50,7 +50,7 @@ async fn a_signed_url_serves_its_range_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_changed_signed_url_serves_nothing() {
+async fn a_changed_signed_url_is_rejected() {
     let hub = hub();
     let url = signed(&hub, Some("bytes=0-7")).await;
     let (unsigned, _) = url.split_once('?').unwrap();
@@ -66,7 +66,7 @@ async fn a_changed_signed_url_serves_nothing() {
 }
 
 #[tokio::test]
-async fn the_cdn_refuses_a_token_and_records_it() {
+async fn the_cdn_rejects_a_token_and_logs_it() {
     let hub = LocalHub::builder().repo(model()).token("member").start().unwrap();
     let url = signed(&hub, None).await;
     assert_eq!(get(&url, &[("authorization", "Bearer member")]).await.status, 400);
@@ -86,9 +86,9 @@ async fn ranges_are_strict_and_clamped() {
         ("bytes=-5", 416, "bytes */1000"),
         ("bytes=0-1,4-5", 416, "bytes */1000"),
     ] {
-        let seen = get(&signed(&hub, Some(range)).await, &[("range", range)]).await;
-        assert_eq!(seen.status, status, "{range}");
-        assert_eq!(seen.header("content-range"), Some(content_range), "{range}");
+        let response = get(&signed(&hub, Some(range)).await, &[("range", range)]).await;
+        assert_eq!(response.status, status, "{range}");
+        assert_eq!(response.header("content-range"), Some(content_range), "{range}");
     }
 }
 
@@ -129,18 +129,18 @@ async fn a_small_file_is_redirected_on_the_same_host() {
 }
 
 #[tokio::test]
-async fn raw_tells_whether_a_file_exists() {
+async fn raw_serves_small_files_and_lfs_pointers() {
     let hub = hub();
     for (path, status) in [("model.safetensors", 200), ("config.json", 200), ("none", 404)] {
         let url = format!("{}/org/model/raw/main/{path}", hub.endpoint());
-        assert_eq!(ask(Method::HEAD, &url, &[]).await.status, status, "{path}");
+        assert_eq!(send(Method::HEAD, &url, &[]).await.status, status, "{path}");
     }
     let pointer = get_from(&hub, "/org/model/raw/main/model.safetensors", &[]).await.body;
     assert!(pointer.starts_with(b"version https://git-lfs.github.com/spec/v1\noid sha256:"));
 }
 
 #[tokio::test]
-async fn http2_is_spoken_too_and_a_head_has_no_body() {
+async fn the_hub_speaks_http2_and_a_head_response_has_no_body() {
     let hub = hub();
     let client = Client::builder().http2_prior_knowledge().no_proxy().build().unwrap();
     let url = format!("{}{WEIGHTS}", hub.endpoint());

@@ -1,4 +1,4 @@
-//! Repos by id, revision and folder, and the log of who asked for them.
+//! Repositories by name, revision and folder, and the request log.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ async fn weights_at(hub: &LocalHub, revision: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_revision_names_a_commit_and_a_branch_may_move() {
+async fn a_revision_resolves_to_a_commit_and_a_branch_can_move() {
     const NEXT: &str = "2222222222222222222222222222222222222222";
     let repo = Repo::new("org/model")
         .commit(COMMIT)
@@ -35,18 +35,18 @@ async fn a_revision_names_a_commit_and_a_branch_may_move() {
 }
 
 #[tokio::test]
-async fn the_api_tells_the_commit_and_the_files() {
+async fn the_api_returns_the_commit_and_the_files() {
     let hub = hub();
     for revision in ["", "/revision/main", "/revision/HEAD"] {
-        let seen = get_from(&hub, &format!("/api/models/org/model{revision}"), &[]).await;
-        let info: serde_json::Value = serde_json::from_slice(&seen.body).unwrap();
+        let response = get_from(&hub, &format!("/api/models/org/model{revision}"), &[]).await;
+        let info: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!((&info["id"], &info["sha"]), (&"org/model".into(), &COMMIT.into()));
         assert_eq!(info["siblings"][1]["rfilename"], "model.safetensors");
     }
 }
 
 #[tokio::test]
-async fn ids_may_be_short_or_those_of_datasets() {
+async fn names_can_be_short_or_name_datasets() {
     let hub = LocalHub::builder()
         .repo(Repo::new("gpt2").file("model.safetensors", File::from_bytes("x")))
         .repo(Repo::new("datasets/org/set").file("ä b/c.bin", File::from_bytes("x")))
@@ -61,7 +61,7 @@ async fn ids_may_be_short_or_those_of_datasets() {
 }
 
 #[tokio::test]
-async fn a_hub_may_be_mounted_under_a_path() {
+async fn a_hub_can_be_served_under_a_path() {
     let repo = Repo::new("datasets/org/set").file("c.txt", File::from_bytes("x"));
     let hub = LocalHub::builder().base_path("/hf").repo(repo).start().unwrap();
     let origin = hub.endpoint().strip_suffix("/hf").unwrap();
@@ -71,7 +71,7 @@ async fn a_hub_may_be_mounted_under_a_path() {
 }
 
 #[tokio::test]
-async fn the_log_holds_every_request_in_order() {
+async fn the_log_contains_every_request_in_order() {
     let hub = hub();
     let asked = format!("{WEIGHTS}?download=true");
     let first = get_from(&hub, &asked, &[("range", "bytes=0-7"), ("user-agent", "test/1")]).await;
@@ -94,7 +94,7 @@ fn write(folder: &Path, path: &str, content: &[u8]) {
     fs::write(path, content).unwrap();
 }
 
-/// Follows redirects, as an ordinary client does.
+/// Reads a file and follows redirects.
 async fn read(hub: &LocalHub, path: &str, range: &str) -> Vec<u8> {
     let client = Client::builder().no_proxy().build().unwrap();
     let request = client.get(format!("{}{path}", hub.endpoint())).header("range", range);
@@ -102,7 +102,7 @@ async fn read(hub: &LocalHub, path: &str, range: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_ordinary_model_folder_is_served_from_disk() {
+async fn a_downloaded_model_folder_is_served_from_disk() {
     let folder = tempfile::tempdir().unwrap();
     let weights: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
     write(folder.path(), "org/model/model.safetensors", &weights);
@@ -115,7 +115,7 @@ async fn an_ordinary_model_folder_is_served_from_disk() {
 }
 
 #[tokio::test]
-async fn a_cut_file_on_disk_has_the_size_its_hub_json_tells() {
+async fn a_cut_file_on_disk_has_the_size_in_its_hub_json() {
     let folder = tempfile::tempdir().unwrap();
     let about = format!(r#"{{"commit":"{COMMIT}","sizes":{{"model.safetensors":9}}}}"#);
     write(folder.path(), "cut/hub.json", about.as_bytes());
@@ -144,9 +144,9 @@ async fn files_are_listed_in_pages() {
         .file("b/e.txt", file());
     let hub = LocalHub::builder().repo(repo).tree_page_size(2).start().unwrap();
     let page = async |path: &str| {
-        let seen = get(path, &[]).await;
-        let entries: Vec<serde_json::Value> = serde_json::from_slice(&seen.body).unwrap();
-        let next = seen.header("link").map(|link| {
+        let response = get(path, &[]).await;
+        let entries: Vec<serde_json::Value> = serde_json::from_slice(&response.body).unwrap();
+        let next = response.header("link").map(|link| {
             let (url, relation) = link.split_once("; ").unwrap();
             assert_eq!(relation, "rel=\"next\"");
             url.trim_matches(['<', '>']).to_owned()
@@ -175,11 +175,11 @@ async fn files_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn a_mirror_names_the_real_hub_in_its_links() {
+async fn a_mirror_links_to_the_real_hub() {
     let repo = Repo::new("a").file("x", File::from_bytes("x")).file("y", File::from_bytes("x"));
     let hub = LocalHub::builder().repo(repo).tree_page_size(1).mirror().start().unwrap();
-    let seen = get_from(&hub, "/api/models/a/tree/main?recursive=true", &[]).await;
-    let link = seen.header("link").unwrap();
+    let response = get_from(&hub, "/api/models/a/tree/main?recursive=true", &[]).await;
+    let link = response.header("link").unwrap();
     assert!(
         link.starts_with("<https://huggingface.co/api/models/a/tree/main?recursive=true&cursor=")
     );

@@ -1,4 +1,4 @@
-//! One range for each header, where it is expected to hold it.
+//! Prefetch: one range per file, if it contains the whole header.
 
 use hf_meta::SafetensorsParseFromRepo;
 
@@ -10,10 +10,10 @@ async fn prefetch(hub: &LocalHub, repo: &str) -> SafetensorsParseFromRepo {
     model.parse_safetensors_metadata().await.unwrap()
 }
 
-/// What the CDN was asked for, of the files with the weights.
+/// Returns the ranges requested from the CDN.
 fn ranges(log: &[LoggedRequest]) -> Vec<&str> {
-    let of_weights = |entry: &&LoggedRequest| entry.host == Host::Cdn;
-    log.iter().filter(of_weights).filter_map(|entry| entry.range.as_deref()).collect()
+    let is_cdn = |entry: &&LoggedRequest| entry.host == Host::Cdn;
+    log.iter().filter(is_cdn).filter_map(|entry| entry.range.as_deref()).collect()
 }
 
 #[tokio::test]
@@ -29,12 +29,12 @@ async fn each_shard_is_read_in_one_range() {
             parsed.files().map(|(_, header)| header.length() + 8).sum::<u64>()
         };
         assert_eq!(lengths(&parsed), lengths(&exact));
-        let asked: u64 = log
+        let sent: u64 = log
             .iter()
             .filter(|entry| entry.host == Host::Cdn)
             .map(|entry| entry.sent.bytes())
             .sum();
-        assert!(asked * 10 <= lengths(&exact) * 13, "{repo}: {asked} of {}", lengths(&exact));
+        assert!(sent * 10 <= lengths(&exact) * 13, "{repo}: {sent} of {}", lengths(&exact));
     }
 }
 
@@ -47,7 +47,7 @@ async fn a_single_file_is_read_in_one_range() {
 }
 
 #[tokio::test]
-async fn a_file_may_be_shorter_than_the_first_range() {
+async fn a_file_can_be_shorter_than_the_first_range() {
     let hub = LocalHub::start([
         Repo::new("org/short").file("model.safetensors", support::weights(&["x"]))
     ]);
@@ -57,7 +57,7 @@ async fn a_file_may_be_shorter_than_the_first_range() {
 }
 
 #[tokio::test]
-async fn what_the_first_range_did_not_hold_is_read_by_a_second() {
+async fn the_rest_of_a_long_header_is_read_with_a_second_range() {
     let names: Vec<_> = (0..2_000).map(|n| format!("layers.{n}.weight")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let hub =

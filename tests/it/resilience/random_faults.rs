@@ -1,19 +1,19 @@
-//! Servers of which every third answer fails.
+//! Random faults in 30 % of all responses.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::tireless;
+use super::many_retries;
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest};
 use crate::support;
 
 const BLOOM: &str = "bigscience/bloom";
 
-/// Calls in the ordinary run, and in the long one that `HF_META_SOAK=1` asks for.
+/// The number of calls, normally and with `HF_META_SOAK=1`.
 const CALLS: usize = 25;
-const SOAK: usize = 500;
+const SOAK_CALLS: usize = 500;
 
-/// Numbers in no order, from a seed: the generator `SplitMix64`.
+/// The pseudo-random number generator `SplitMix64`.
 struct Random(AtomicU64);
 
 impl Random {
@@ -25,7 +25,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A fault for three answers out of ten.
+    /// Returns a fault for three out of ten responses.
     fn fault(&self) -> Option<Fault> {
         (self.next() % 10 < 3).then(|| match self.next() % 6 {
             0 => Fault::Status(500, vec![]),
@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-fn storm(seed: u64) -> LocalHub {
+fn hub_with_random_faults(seed: u64) -> LocalHub {
     let hub = support::fixtures_hub();
     let random = Random(AtomicU64::new(seed));
     hub.inject(move |_, _| random.fault());
@@ -52,10 +52,10 @@ fn storm(seed: u64) -> LocalHub {
 }
 
 #[tokio::test]
-async fn every_call_ends_with_the_right_counts() {
-    let calls = if std::env::var_os("HF_META_SOAK").is_some() { SOAK } else { CALLS };
-    let hub = storm(1);
-    let client = tireless(&hub).build().unwrap();
+async fn every_call_ends_with_the_correct_count() {
+    let calls = if std::env::var_os("HF_META_SOAK").is_some() { SOAK_CALLS } else { CALLS };
+    let hub = hub_with_random_faults(1);
+    let client = many_retries(&hub).build().unwrap();
     for call in 0..calls {
         let parsed = client.model(BLOOM).parse_safetensors_metadata().await;
         let parsed =
@@ -66,36 +66,36 @@ async fn every_call_ends_with_the_right_counts() {
         assert_eq!((count.totals().tensors, parsed.files().count()), (845, 72));
         let sent = hub.log().len() as u64;
         assert_eq!(parsed.report().fetch.requests, sent);
-        assert!(sent > 3 + 72 * 4, "nothing was asked for twice");
+        assert!(sent > 3 + 72 * 4, "nothing was requested twice");
         hub.clear_log();
     }
 }
 
-/// How many bytes a range has.
+/// Returns the length of a range in bytes.
 fn length(range: &str) -> u64 {
     let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
     last.parse::<u64>().unwrap() - first.parse::<u64>().unwrap() + 1
 }
 
-/// Whether an answer had all the bytes that were asked for.
+/// Returns true if all requested bytes were sent.
 fn is_complete(entry: &LoggedRequest) -> bool {
     let range = entry.range.as_deref();
     entry.status == 206 && range.is_some_and(|range| entry.sent.bytes() == length(range))
 }
 
 #[tokio::test]
-async fn what_was_read_is_not_read_again() {
-    let hub = storm(2);
-    let client = tireless(&hub).build().unwrap();
+async fn a_range_that_was_read_is_not_read_again() {
+    let hub = hub_with_random_faults(2);
+    let client = many_retries(&hub).build().unwrap();
     let parsed = client.model(BLOOM).parse_safetensors_metadata().await.unwrap();
-    let (mut complete, mut asked) = (BTreeMap::new(), 0);
+    let (mut complete, mut requests) = (BTreeMap::new(), 0);
     for entry in hub.log().into_iter().filter(|entry| entry.host == Host::Cdn) {
-        asked += 1;
+        requests += 1;
         if is_complete(&entry) {
             *complete.entry((entry.path, entry.range)).or_insert(0) += 1;
         }
     }
     assert_eq!(complete.len(), 2 * parsed.files().count());
     assert!(complete.values().all(|times| *times == 1), "{complete:#?}");
-    assert!(asked > complete.len(), "no answer failed");
+    assert!(requests > complete.len(), "no response failed");
 }

@@ -1,4 +1,4 @@
-//! Redirects to other hosts and other names: what is asked for is read, and the token stays at home.
+//! Redirects to other hosts and names: the file is read, and only the endpoint receives the token.
 
 use hf_meta::{Client, SafetensorsParseFromRepo};
 
@@ -7,7 +7,7 @@ use crate::support;
 
 const TOKEN: &str = "hf_good";
 
-fn home() -> LocalHub {
+fn endpoint_hub() -> LocalHub {
     LocalHub::builder().repo(support::sharded("org/model")).token(TOKEN).start().unwrap()
 }
 
@@ -16,51 +16,53 @@ async fn parse(hub: &LocalHub, repo: &str) -> SafetensorsParseFromRepo {
     client.model(repo).parse_safetensors_metadata().await.unwrap()
 }
 
-/// Whether the token came with every request to the Hub, and with none to its CDN.
-fn check_token(hub: &LocalHub, is_home: bool) {
+/// Checks that the endpoint received the token with every request, and no other server did.
+fn check_token(hub: &LocalHub, is_endpoint: bool) {
     let log = hub.log();
     assert!(!log.is_empty());
     for entry in log {
-        let token = (is_home && entry.host == Host::Hub).then(|| format!("Bearer {TOKEN}"));
+        let token = (is_endpoint && entry.host == Host::Hub).then(|| format!("Bearer {TOKEN}"));
         assert_eq!(entry.authorization, token, "{}", entry.path);
     }
 }
 
 #[tokio::test]
-async fn no_redirect_takes_the_token_along() {
+async fn no_redirect_sends_the_token_to_another_host() {
     for status in [301, 302, 303, 307, 308] {
         for scheme in ["http:", ""] {
-            let (home, elsewhere) = (home(), LocalHub::start([support::sharded("org/model")]));
+            let (endpoint, elsewhere) =
+                (endpoint_hub(), LocalHub::start([support::sharded("org/model")]));
             let elsewhere = elsewhere.unwrap();
             let origin = elsewhere.endpoint().replacen("http:", scheme, 1);
-            home.inject(move |request, _| {
+            endpoint.inject(move |request, _| {
                 Some(Fault::Redirect(status, format!("{origin}{}", request.path)))
             });
-            assert_eq!(parse(&home, "org/model").await.parameter_count().total(), 2);
-            check_token(&home, true);
+            assert_eq!(parse(&endpoint, "org/model").await.parameter_count().total(), 2);
+            check_token(&endpoint, true);
             check_token(&elsewhere, false);
         }
     }
 }
 
-/// To another host and back: the token goes to the Hub again, and to the Hub alone.
+/// A redirect to another host and back: the endpoint receives the token again.
 #[tokio::test]
-async fn a_detour_does_not_keep_the_token() {
-    let (home, elsewhere) = (home(), LocalHub::start([support::sharded("org/model")]).unwrap());
-    let (there, back) = (elsewhere.endpoint().to_owned(), home.endpoint().to_owned());
-    home.inject(move |request, before| {
+async fn a_redirect_back_to_the_endpoint_sends_the_token_again() {
+    let (endpoint, elsewhere) =
+        (endpoint_hub(), LocalHub::start([support::sharded("org/model")]).unwrap());
+    let (there, back) = (elsewhere.endpoint().to_owned(), endpoint.endpoint().to_owned());
+    endpoint.inject(move |request, before| {
         let is_first = request.host == Host::Hub && before % 2 == 0;
         is_first.then(|| Fault::Redirect(307, format!("{there}{}", request.path)))
     });
     elsewhere
         .inject(move |request, _| Some(Fault::Redirect(307, format!("{back}{}", request.path))));
-    assert_eq!(parse(&home, "org/model").await.parameter_count().total(), 2);
-    check_token(&home, true);
+    assert_eq!(parse(&endpoint, "org/model").await.parameter_count().total(), 2);
+    check_token(&endpoint, true);
     check_token(&elsewhere, false);
 }
 
 #[tokio::test]
-async fn a_mirror_that_says_the_commit_last() {
+async fn a_commit_in_the_final_response_pins_the_call() {
     let hub = LocalHub::builder().repo(support::sharded("org/model")).mirror().start().unwrap();
     let parsed = support::parse(&hub, "org/model").await.unwrap();
     let commit = parsed.report().commit.as_ref().unwrap().as_str();
@@ -73,7 +75,7 @@ async fn a_mirror_that_says_the_commit_last() {
 }
 
 #[tokio::test]
-async fn other_names_of_a_repo() {
+async fn other_names_of_a_repository_are_followed() {
     let repo = support::sharded("org/Model").renamed_from("old/name");
     let hub = LocalHub::builder().repo(repo).token(TOKEN).start().unwrap();
     for name in ["old/name", "ORG/model", "org/Model"] {

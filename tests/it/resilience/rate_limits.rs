@@ -1,4 +1,4 @@
-//! A server that asks to be left alone is, by all calls of a client.
+//! Rate limits, which hold back all calls of a client.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use futures::future::join_all;
 use hf_meta::{Client, Error, HttpError, RetryPolicy};
 
-use super::tireless;
+use super::many_retries;
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest};
 use crate::support;
 
@@ -22,20 +22,21 @@ fn hub() -> LocalHub {
     LocalHub::start(repos).unwrap()
 }
 
-fn refused(header: &'static str, value: &str) -> Fault {
+fn too_many_requests(header: &'static str, value: &str) -> Fault {
     Fault::Status(429, vec![(header, value.to_owned())])
 }
 
-/// Refuses every request that comes to the Hub within the window that the first one opens.
-fn refuse_for_a_while(hub: &LocalHub, header: &'static str, value: &'static str) {
+/// Rejects every request to the Hub in a window that starts with the first request.
+fn rate_limit_for_a_window(hub: &LocalHub, header: &'static str, value: &'static str) {
     let opened = OnceLock::new();
     hub.inject(move |request, _| {
-        let is_refused = *opened.get_or_init(|| request.at) + WINDOW > request.at;
-        (is_refused && request.host == Host::Hub).then(|| refused(header, value))
+        let is_limited = *opened.get_or_init(|| request.at) + WINDOW > request.at;
+        (is_limited && request.host == Host::Hub).then(|| too_many_requests(header, value))
     });
 }
 
-/// Lets eight tasks of one client read a repo each. When the requests for each came to the Hub.
+/// Reads eight repositories in eight tasks of one client. Returns the times of the requests to the Hub, per
+/// repository.
 async fn eight_tasks(hub: &LocalHub, client: &Client) -> Vec<Vec<Instant>> {
     let calls = (0..TASKS).map(|at| {
         let model = client.model(format!("org/model-{at}")).path("model.safetensors");
@@ -55,11 +56,11 @@ async fn eight_tasks(hub: &LocalHub, client: &Client) -> Vec<Vec<Instant>> {
     times.into_values().collect()
 }
 
-/// A request that was on its way when the refusal came is refused itself; none is sent after.
+/// Checks that each task sent at most one request in the window: the one in flight when the first 429 arrived.
 async fn check_window(header: &'static str, value: &'static str) {
     let hub = hub();
-    refuse_for_a_while(&hub, header, value);
-    let times = eight_tasks(&hub, &tireless(&hub).build().unwrap()).await;
+    rate_limit_for_a_window(&hub, header, value);
+    let times = eight_tasks(&hub, &many_retries(&hub).build().unwrap()).await;
     let opened = *times.iter().flatten().min().unwrap();
     for times in times {
         let early = times.iter().filter(|at| **at < opened + WINDOW).count();
@@ -69,25 +70,25 @@ async fn check_window(header: &'static str, value: &'static str) {
 }
 
 #[tokio::test]
-async fn all_tasks_wait_for_the_quota() {
+async fn all_tasks_wait_for_the_quota_to_reset() {
     check_window("ratelimit", r#""resolvers";r=0;t=2"#).await;
 }
 
 #[tokio::test]
-async fn all_tasks_wait_as_long_as_retry_after_says() {
+async fn all_tasks_wait_for_the_seconds_of_retry_after() {
     check_window("retry-after", "2").await;
 }
 
 #[tokio::test]
 async fn all_tasks_wait_for_the_date_of_retry_after() {
     let (hub, closes) = (hub(), Instant::now() + WINDOW);
-    // A date is cut to seconds.
+    // HTTP dates are truncated to seconds.
     let date = httpdate::fmt_http_date(SystemTime::now() + WINDOW + Duration::from_secs(1));
     hub.inject(move |request, _| {
-        let is_refused = request.at < closes && request.host == Host::Hub;
-        is_refused.then(|| refused("retry-after", &date))
+        let is_limited = request.at < closes && request.host == Host::Hub;
+        is_limited.then(|| too_many_requests("retry-after", &date))
     });
-    for times in eight_tasks(&hub, &tireless(&hub).build().unwrap()).await {
+    for times in eight_tasks(&hub, &many_retries(&hub).build().unwrap()).await {
         let early = times.iter().filter(|at| **at < closes).count();
         assert!(early <= 1, "{early} requests before the date");
         assert_eq!(times.len() - early, 2, "the two ranges, once each");
@@ -95,18 +96,18 @@ async fn all_tasks_wait_for_the_date_of_retry_after() {
 }
 
 #[tokio::test]
-async fn a_date_too_far_ahead_is_not_waited_for() {
+async fn a_wait_that_is_too_long_fails_at_once() {
     const HOUR: Duration = Duration::from_secs(3600);
     let hub = hub();
     hub.inject(|_, _| {
-        Some(refused("retry-after", &httpdate::fmt_http_date(SystemTime::now() + HOUR)))
+        Some(too_many_requests("retry-after", &httpdate::fmt_http_date(SystemTime::now() + HOUR)))
     });
-    let client = tireless(&hub).build().unwrap();
+    let client = many_retries(&hub).build().unwrap();
     let model = client.model("org/model-0").path("model.safetensors");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, Error::Refused { attempts: 1, .. }), "{error:?}");
     let Error::Fetch { source, .. } = model.parse_safetensors_metadata().await.unwrap_err() else {
-        panic!("the server is asked again");
+        panic!("a second request was sent");
     };
     let HttpError::RateLimited { wait, .. } = *source else { panic!("{source:?}") };
     assert!(wait <= HOUR && wait > HOUR / 2, "{wait:?}");
@@ -114,33 +115,33 @@ async fn a_date_too_far_ahead_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn who_comes_later_waits_too() {
+async fn a_later_call_waits_too() {
     let hub = hub();
     hub.inject(|request, before| {
-        let is_first = before == 0 && request.path.contains("/refused/");
-        is_first.then(|| refused("ratelimit", r#""resolvers";r=0;t=2"#))
+        let is_first = before == 0 && request.path.contains("/limited/");
+        is_first.then(|| too_many_requests("ratelimit", r#""resolvers";r=0;t=2"#))
     });
     let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::never());
     let client = client.build().unwrap();
-    let error = client.model("org/model-0").revision("refused").path("model.safetensors");
+    let error = client.model("org/model-0").revision("limited").path("model.safetensors");
     match error.parse_safetensors_metadata().await.unwrap_err() {
         Error::Refused { source, attempts: 1, .. } => assert_eq!(source.status, 429),
         other => panic!("{other:?}"),
     }
-    let refused_at = hub.log().iter().map(|entry| entry.at).max().unwrap();
+    let limited_at = hub.log().iter().map(|entry| entry.at).max().unwrap();
     hub.clear_log();
     let times = eight_tasks(&hub, &client).await;
-    assert!(times.iter().flatten().all(|at| *at >= refused_at + WINDOW));
+    assert!(times.iter().flatten().all(|at| *at >= limited_at + WINDOW));
 }
 
-/// The quota is not what such a refusal is about, and its window is not waited for.
+/// Such a 429 has another reason than the quota, so the reset is not waited for.
 #[tokio::test]
-async fn a_refusal_with_something_left_is_tried_again() {
+async fn a_429_with_remaining_quota_is_retried_soon() {
     let hub = hub();
     hub.inject(|request, before| {
-        let is_refused = before == 0 && request.host == Host::Hub;
-        is_refused.then(|| refused("ratelimit", r#""resolvers";r=3;t=100000"#))
+        let is_limited = before == 0 && request.host == Host::Hub;
+        is_limited.then(|| too_many_requests("ratelimit", r#""resolvers";r=3;t=100000"#))
     });
-    let times = eight_tasks(&hub, &tireless(&hub).build().unwrap()).await;
+    let times = eight_tasks(&hub, &many_retries(&hub).build().unwrap()).await;
     assert!(times.iter().all(|times| times.len() == 4), "each range, twice");
 }

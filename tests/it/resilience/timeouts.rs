@@ -1,4 +1,4 @@
-//! Each deadline, against a server that stalls and against one that trickles.
+//! Every timeout, with a server that stalls and one that sends single bytes slowly.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use crate::hub::{Fault, Host, LocalHub, Repo};
 use crate::support;
 
-/// A deadline that passes, and one that does not.
+/// A timeout that passes, and one that does not.
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(600);
 
-/// Far longer than the deadline that is to pass: a server so slow is not read to its end before.
-const SLOW: Duration = Duration::from_secs(2);
+/// The interval of slow bytes. A body takes far longer than `SHORT`.
+const SLOW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A client that asks once, with time to spare.
-fn patient() -> ClientBuilder {
+/// Returns a builder without retries and with long timeouts.
+fn long_timeouts() -> ClientBuilder {
     let builder = Client::builder().retry(RetryPolicy::never()).call_timeout(LONG);
     builder.connect_timeout(LONG).read_timeout(LONG).request_timeout(LONG)
 }
 
-/// A Hub that spoils the header of its one file.
+/// Starts a Hub with a fault in the header of its one file.
 fn hub(fault: Fault) -> LocalHub {
     let repo = Repo::new("org/model").file("model.safetensors", support::weights(&["w"]));
     let hub = LocalHub::start([repo]).unwrap();
@@ -46,26 +46,29 @@ fn check_timeout(error: &Error) {
 }
 
 #[tokio::test]
-async fn reads() {
-    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW }]
+async fn a_slow_read_times_out() {
+    for fault in
+        [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW_INTERVAL }]
     {
-        check_timeout(&read(&hub(fault), patient().read_timeout(SHORT)).await);
+        check_timeout(&read(&hub(fault), long_timeouts().read_timeout(SHORT)).await);
     }
 }
 
 #[tokio::test]
-async fn requests() {
-    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW }]
+async fn a_slow_request_times_out() {
+    for fault in
+        [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW_INTERVAL }]
     {
-        check_timeout(&read(&hub(fault), patient().request_timeout(SHORT)).await);
+        check_timeout(&read(&hub(fault), long_timeouts().request_timeout(SHORT)).await);
     }
 }
 
 #[tokio::test]
-async fn calls() {
-    for fault in [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW }]
+async fn a_slow_call_exceeds_its_deadline() {
+    for fault in
+        [Fault::Stall, Fault::StallInBody { after: 3 }, Fault::Trickle { interval: SLOW_INTERVAL }]
     {
-        let error = read(&hub(fault), patient().call_timeout(SHORT)).await;
+        let error = read(&hub(fault), long_timeouts().call_timeout(SHORT)).await;
         assert!(matches!(error, Error::DeadlineExceeded { limit: SHORT }), "{error:?}");
     }
 }
@@ -73,14 +76,14 @@ async fn calls() {
 async fn connect(scheme: &str, listener: &TcpListener) -> Error {
     let address = listener.local_addr().unwrap();
     let source: Source = format!("{scheme}://{address}/x.safetensors").parse().unwrap();
-    let client = patient().connect_timeout(SHORT).build().unwrap();
+    let client = long_timeouts().connect_timeout(SHORT).build().unwrap();
     client.source(source).parse_safetensors_metadata().await.unwrap_err()
 }
 
-/// Nobody takes the connections, and there is room for no more: what asks for one gets no answer.
+/// The backlog of the listener is full, so the system does not respond to new connections.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn connections_that_are_not_answered() {
+async fn a_connection_without_response_times_out() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -93,9 +96,9 @@ async fn connections_that_are_not_answered() {
     filling.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// The server takes the connection, and its half of TLS never comes, or comes byte by byte.
+/// The server accepts the connection, and its TLS handshake never arrives, or arrives byte by byte.
 #[tokio::test]
-async fn connections_that_are_never_secure() {
+async fn a_tls_handshake_that_never_ends_times_out() {
     for bytes in [&b""[..], &[0x16, 3, 3, 0x3f, 0xff, 2, 0, 0x3f, 0xfb]] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let serve = async {

@@ -1,4 +1,4 @@
-//! Shards that are asked for while the index still arrives.
+//! Shards that are read while the index is still arriving.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 use crate::hub::{Fault, File, Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
-/// Long enough for any machine.
+/// Far more time than any call needs.
 const HANG: Duration = Duration::from_secs(60);
 
 const INDEX: &str = "model.safetensors.index.json";
 
 const JSON: &str = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
 
-/// So many bytes of it name the first shard, and not the second.
+/// The number of bytes that contain the name of the first shard, and not of the second.
 const HALF: u64 = 40;
 
 fn repo(commit: &str) -> Repo {
@@ -34,8 +34,8 @@ fn is_index(request: &LoggedRequest) -> bool {
     request.path.ends_with(INDEX) && request.host == Host::Hub
 }
 
-/// A Hub that breaks off the index twice.
-fn broken_twice() -> LocalHub {
+/// Starts a Hub that resets the connection in the middle of the index, twice.
+fn hub_with_two_resets() -> LocalHub {
     let hub = LocalHub::start([repo(&"1".repeat(40))]).unwrap();
     hub.inject(|request, before| {
         (is_index(request) && before < 2).then_some(Fault::ResetInBody { after: HALF })
@@ -48,8 +48,8 @@ fn client(hub: &LocalHub) -> ClientBuilder {
     Client::builder().endpoint(hub.endpoint()).retry(policy).call_timeout(HANG)
 }
 
-/// How often an index was sent, and how often a range of each shard.
-fn sent(hub: &LocalHub) -> (usize, [usize; 2]) {
+/// Returns the number of responses with the index, and the number of ranges of each shard.
+fn response_counts(hub: &LocalHub) -> (usize, [usize; 2]) {
     let log = hub.log();
     let indexes = log.iter().filter(|entry| is_index(entry) && entry.status == 200).count();
     let ranges = |name: &str| {
@@ -58,8 +58,8 @@ fn sent(hub: &LocalHub) -> (usize, [usize; 2]) {
     (indexes, [ranges("/a.safetensors"), ranges("/b.safetensors")])
 }
 
-/// Checks that the first shard is read while the index is stuck before the second one.
-async fn check_early(repo: Repo, is_prefetch: bool) {
+/// Checks that the first shard is read while the index stalls before the name of the second.
+async fn check_read_before_index_ends(repo: Repo, is_prefetch: bool) {
     let hub = LocalHub::start([repo]).unwrap();
     let is_read = Arc::new(Notify::new());
     let tell = Arc::clone(&is_read);
@@ -72,66 +72,71 @@ async fn check_early(repo: Repo, is_prefetch: bool) {
     let model = client(&hub).build().unwrap().model("org/model").prefetch(is_prefetch);
     let call = Box::pin(model.parse_safetensors_metadata());
     match select(call, Box::pin(is_read.notified())).await {
-        Either::Right(_) => assert_eq!(sent(&hub).1[1], 0, "the second shard is not known yet"),
-        Either::Left((ended, _)) => panic!("it ended: {ended:?}"),
+        Either::Right(_) => assert_eq!(
+            response_counts(&hub).1[1],
+            0,
+            "the name of the second shard has not arrived"
+        ),
+        Either::Left((ended, _)) => panic!("the call ended: {ended:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_shard_is_read_before_the_index_is_whole() {
-    check_early(repo(&"1".repeat(40)), false).await;
+async fn a_shard_is_read_before_the_index_is_complete() {
+    check_read_before_index_ends(repo(&"1".repeat(40)), false).await;
 }
 
 #[tokio::test]
-async fn with_prefetch_a_long_index_is_not_waited_for() {
+async fn prefetch_does_not_wait_for_a_long_index() {
     let long = format!("{JSON}{}", " ".repeat(17 << 20));
-    check_early(repo(&"1".repeat(40)).file(INDEX, File::from_bytes(long)), true).await;
+    check_read_before_index_ends(repo(&"1".repeat(40)).file(INDEX, File::from_bytes(long)), true)
+        .await;
 }
 
-/// How long the first range has to be is known at the end of the index.
+/// The length of the first range depends on the complete index.
 #[tokio::test]
-async fn with_prefetch_the_index_is_waited_for() {
-    let hub = broken_twice();
+async fn prefetch_waits_for_a_short_index() {
+    let hub = hub_with_two_resets();
     let client = client(&hub).retry(RetryPolicy::never()).build().unwrap();
     let model = client.model("org/model");
     model.clone().prefetch(true).parse_safetensors_metadata().await.unwrap_err();
-    assert_eq!(sent(&hub), (1, [0, 0]));
+    assert_eq!(response_counts(&hub), (1, [0, 0]));
 }
 
 #[tokio::test]
-async fn an_index_that_breaks_off_is_read_again_and_its_shards_are_not() {
-    let hub = broken_twice();
+async fn an_interrupted_index_is_read_again_and_its_shards_are_not() {
+    let hub = hub_with_two_resets();
     let model = client(&hub).build().unwrap().model("org/model");
     let parsed = model.parse_safetensors_metadata().await.unwrap();
     assert_eq!(parsed.parameter_count().total(), 2);
-    assert_eq!(sent(&hub), (3, [2, 2]));
+    assert_eq!(response_counts(&hub), (3, [2, 2]));
 
-    let hub = broken_twice();
+    let hub = hub_with_two_resets();
     let counts = client(&hub).build().unwrap().model("org/model").count().await.unwrap();
     assert_eq!(counts.parameter_count.total(), 2);
-    assert_eq!(sent(&hub), (3, [2, 2]));
+    assert_eq!(response_counts(&hub), (3, [2, 2]));
 
-    let hub = broken_twice();
+    let hub = hub_with_two_resets();
     let verdict = client(&hub).build().unwrap().model("org/model").verify().await.unwrap();
     assert_eq!((verdict.valid_files, verdict.findings), (2, vec![]));
-    assert_eq!(sent(&hub), (3, [2, 2]));
+    assert_eq!(response_counts(&hub), (3, [2, 2]));
 }
 
 #[tokio::test]
-async fn what_is_kept_of_an_index_that_broke_off_is_all_of_it() {
-    let (hub, folder) = (broken_twice(), tempfile::tempdir().unwrap());
+async fn the_cache_stores_an_interrupted_index_completely() {
+    let (hub, folder) = (hub_with_two_resets(), tempfile::tempdir().unwrap());
     let builder = client(&hub).header_cache(DiskCache::new(folder.path()));
     let model = builder.build().unwrap().model("org/model");
     let read = model.parse_safetensors_metadata().await.unwrap();
     let kept = model.parse_safetensors_metadata().await.unwrap();
     assert_eq!(kept.report().fetch.requests, 1);
     assert_eq!(kept.parameter_count(), read.parameter_count());
-    assert_eq!(sent(&hub), (3, [2, 2]));
+    assert_eq!(response_counts(&hub), (3, [2, 2]));
 }
 
 #[tokio::test]
-async fn progress_grows_and_ends_at_all_shards() {
-    let hub = broken_twice();
+async fn progress_increases_up_to_all_shards() {
+    let hub = hub_with_two_resets();
     let told = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&told);
     let tell = move |progress: Progress| list.lock().unwrap().push((progress.done, progress.total));
@@ -143,15 +148,15 @@ async fn progress_grows_and_ends_at_all_shards() {
     assert_eq!(told.last(), Some(&(2, 2)));
 }
 
-/// The first answer names a shard that is in no repo, and breaks off; the second one does not name it.
+/// The first, interrupted response names a shard that does not exist. The complete one does not.
 #[tokio::test]
-async fn a_shard_that_the_index_does_not_name_in_the_end_is_of_no_account() {
+async fn a_shard_that_only_an_interrupted_response_names_is_ignored() {
     let commit = "1".repeat(40);
     let first = JSON.replace("a.safetensors", "gone.safetensors");
     let other = Repo::new("org/other").commit(&commit).file(INDEX, File::from_bytes(first));
     let hub = LocalHub::start([repo(&commit), other]).unwrap();
-    let detour = format!("{}/org/other/resolve/main/{INDEX}", hub.endpoint());
-    let (asked, is_missed) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+    let other_url = format!("{}/org/other/resolve/main/{INDEX}", hub.endpoint());
+    let (index_requests, is_missed) = (AtomicUsize::new(0), Arc::new(Notify::new()));
     let tell = Arc::clone(&is_missed);
     hub.inject(move |request, _| {
         if request.path.ends_with("gone.safetensors") {
@@ -160,8 +165,8 @@ async fn a_shard_that_the_index_does_not_name_in_the_end_is_of_no_account() {
         if !is_index(request) {
             return None;
         }
-        match asked.fetch_add(1, Ordering::Relaxed) {
-            0 => Some(Fault::Redirect(307, detour.clone())),
+        match index_requests.fetch_add(1, Ordering::Relaxed) {
+            0 => Some(Fault::Redirect(307, other_url.clone())),
             1 | 2 => Some(Fault::ResetInBody { after: HALF + 5 }),
             _ => None,
         }
@@ -173,9 +178,9 @@ async fn a_shard_that_the_index_does_not_name_in_the_end_is_of_no_account() {
     assert_eq!(model.verify().await.unwrap().findings, vec![]);
 }
 
-/// The shards of two commits are not mixed.
+/// Shards of two commits are never mixed.
 #[tokio::test]
-async fn an_index_that_is_of_another_commit_the_next_time() {
+async fn an_index_of_another_commit_after_a_retry_is_an_error() {
     let [old, new] = ["1", "2"].map(|digit| digit.repeat(40));
     let hub = LocalHub::start([repo(&old)]).unwrap();
     let other = new.clone();
@@ -193,9 +198,9 @@ async fn an_index_that_is_of_another_commit_the_next_time() {
     }
 }
 
-/// Whichever is found first.
+/// The result does not depend on the order in which the errors occur.
 #[tokio::test]
-async fn what_is_wrong_with_the_index_is_told_before_what_is_wrong_with_a_shard() {
+async fn an_error_in_the_index_takes_precedence_over_an_error_in_a_shard() {
     let broken = JSON.replace("a.", "missing.").replace("b.", "../b.");
     let repo = Repo::new("org/model").file(INDEX, File::from_bytes(broken));
     let hub = LocalHub::start([repo]).unwrap();
@@ -209,9 +214,9 @@ async fn what_is_wrong_with_the_index_is_told_before_what_is_wrong_with_a_shard(
     }
 }
 
-/// Of more shards than there may be connections one is missing, and the others never come.
+/// There are more shards than allowed connections. One is missing, and the others stall.
 #[tokio::test]
-async fn an_index_that_breaks_off_is_not_kept_from_a_connection_by_its_shards() {
+async fn the_retry_of_an_index_gets_a_connection_while_its_shards_stall() {
     let names: Vec<_> = (0..160).map(|n| (format!("t{n}"), format!("{n}.safetensors"))).collect();
     let entries: Vec<_> = names.iter().map(|(name, shard)| (&**name, &**shard)).collect();
     let repo = Repo::new("org/model").file(INDEX, support::index(&entries));
@@ -230,10 +235,10 @@ async fn an_index_that_breaks_off_is_not_kept_from_a_connection_by_its_shards() 
     assert!(!matches!(error, Error::DeadlineExceeded { .. }), "{error:?}");
 }
 
-/// More calls than there may be connections, each of which waits for something else while its index
+/// There are more calls than allowed connections, and each call waits for another request while its index
 /// arrives.
 #[tokio::test]
-async fn an_index_that_is_open_keeps_no_connection_from_others() {
+async fn an_open_index_stream_does_not_block_the_connections_of_others() {
     const CALLS: usize = 80;
     for (lists_sets, is_busy) in [(true, false), (false, true)] {
         let repos = (0..CALLS).map(|n| support::sharded(&format!("org/{n}")));
