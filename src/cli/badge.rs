@@ -9,7 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 use hf_meta::{Model, SafetensorsParseFromRepo};
 
-use super::context::{Context, SelectionArgs, warn};
+use super::context::{CommandContext, SelectionArgs, warn};
 use super::exit::ExitStatus;
 use super::repo_arg::RepoArg;
 
@@ -64,7 +64,7 @@ where
     PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
-pub(crate) async fn run(args: &BadgeArgs, context: &Context) -> io::Result<ExitStatus> {
+pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> io::Result<ExitStatus> {
     let sources = std::slice::from_ref(&args.repo);
     let read = |model: Model| async move { model.parse_safetensors_metadata().await };
     let print = |source: &RepoArg, parsed: SafetensorsParseFromRepo| {

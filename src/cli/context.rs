@@ -33,12 +33,12 @@ pub(crate) struct SelectionArgs {
 }
 
 /// The client and the progress bars of a subcommand.
-pub(crate) struct Context {
+pub(crate) struct CommandContext {
     pub(crate) client: Client,
     pub(crate) bars: ProgressBars,
 }
 
-impl Context {
+impl CommandContext {
     /// Reads all sources concurrently and prints each result, in the order of the sources.
     ///
     /// A source that cannot be read is reported on stderr, and the others are still read. Returns the

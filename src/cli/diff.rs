@@ -10,7 +10,7 @@ use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Model, RepoPath};
 
-use super::context::{Context, SelectionArgs, warn};
+use super::context::{CommandContext, SelectionArgs, warn};
 use super::exit::ExitStatus;
 use super::json;
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
@@ -51,7 +51,7 @@ Exit status:
   2  wrong usage
   3  the Hub refused or the network failed";
 
-pub(crate) async fn run(args: &DiffArgs, context: &Context) -> io::Result<ExitStatus> {
+pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> io::Result<ExitStatus> {
     let sources = [args.before.clone(), args.after.clone()];
     let read = |model: Model| async move { model.parse_safetensors_metadata().await };
     let mut sides = Vec::new();

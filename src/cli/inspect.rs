@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::{CountReport, Model, SafetensorsParseFromRepo};
 
-use super::context::{Context, SelectionArgs, warn};
+use super::context::{CommandContext, SelectionArgs, warn};
 use super::exit::ExitStatus;
 use super::json;
 use super::repo_arg::RepoArg;
@@ -84,7 +84,7 @@ impl InspectArgs {
     }
 }
 
-pub(crate) async fn run(args: &InspectArgs, context: &Context) -> io::Result<ExitStatus> {
+pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> io::Result<ExitStatus> {
     let (needs_counts_only, lists_sets) = (args.needs_counts_only(), args.sets);
     let read = move |model: Model| async move {
         let model = model.other_sets(lists_sets);

@@ -2,7 +2,7 @@
 //! server is escaped before it is printed.
 //!
 //! Each subcommand has a module with its options and a `run` function. Those that read repositories go
-//! through [`Context::for_each`], which reads, reports errors and combines exit codes. Tables are lists
+//! through [`CommandContext::for_each`], which reads, reports errors and combines exit codes. Tables are lists
 //! of [columns](table::Column).
 
 mod args;
@@ -30,7 +30,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use self::args::{Args, Command};
-use self::context::Context;
+use self::context::CommandContext;
 use self::error_report::ErrorReport;
 use self::exit::{CommandError, ExitStatus};
 use self::progress::ProgressBars;
@@ -56,7 +56,7 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
 }
 
 async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {
-    let context = || args.connection.client().map(|client| Context { client, bars });
+    let context = || args.connection.client().map(|client| CommandContext { client, bars });
     Ok(match &args.command {
         None => inspect::run(&args.inspect, &context()?).await?,
         Some(Command::Badge(badge)) => badge::run(badge, &context()?).await?,

@@ -7,7 +7,7 @@ use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{Model, VerifyReport};
 
-use super::context::{Context, SelectionArgs};
+use super::context::{CommandContext, SelectionArgs};
 use super::exit::ExitStatus;
 use super::json;
 use super::repo_arg::RepoArg;
@@ -43,7 +43,7 @@ Exit status:
   2  wrong usage
   3  the Hub refused or the network failed, so not everything was checked";
 
-pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> io::Result<ExitStatus> {
+pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> io::Result<ExitStatus> {
     let sources = std::slice::from_ref(&args.repo);
     let read = |model: Model| async move { model.verify().await };
     let print = |_: &RepoArg, report: VerifyReport| print(args, &report);

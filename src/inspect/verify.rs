@@ -11,7 +11,7 @@ use crate::formats::{RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::inspect::CONFIG;
 use crate::inspect::count::{call_for_config, usable};
-use crate::report::verify::tying::{self, Input};
+use crate::report::verify::tying::{InputEmbedding, TyingConfig};
 use crate::report::verify::{VerifyReport, numbering};
 use crate::report::{Finding, Severity, agreement, bounded};
 
@@ -122,7 +122,7 @@ impl Reader {
     async fn conclude(self, path: &RepoPath, survey: Survey) -> VerifyReport {
         let Survey { files, headers, declared, mut findings } = survey;
         // What a file that was not read would add to the model cannot be known.
-        let input = Input::find(&headers).filter(|_| headers.len() == files && is_at_root(path));
+        let input = InputEmbedding::find(&headers).filter(|_| headers.len() == files && is_at_root(path));
         let declared = declared.filter(|_| headers.len() == files && is_countable(&findings));
         let counted: Vec<_> = headers.iter().map(|(path, header)| (path, header)).collect();
         let mut config = None;
@@ -139,9 +139,9 @@ impl Reader {
             Err(_) if findings.contains(&Finding::CountOverflow) => {}
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
-        let config = config.as_deref().and_then(tying::Config::read);
+        let config = config.as_deref().and_then(TyingConfig::parse);
         if let (Some(input), Some(config)) = (input, config) {
-            config.explain(&input, &headers, &mut findings);
+            config.add_findings(&input, &headers, &mut findings);
         }
         self.verdict(files, &headers, findings)
     }

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer};
 pub use finding::{Finding, Severity};
 
 pub(crate) use finding::bounded;
-pub(crate) use name_parts::{in_order, number, parts, ranges};
+pub(crate) use name_parts::{compare_parts, number, parts, ranges};
 
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::RepoPath;

@@ -1,33 +1,33 @@
-//! The names of tensors, which tell the modules of a model by the dots between their parts.
+//! The parts of tensor names: the dots between them separate the modules of a model.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// The most parts of a name that are told apart; what follows is one part. It bounds the depth of a
-/// tree of names, and no known model has names of more than a dozen.
-const MOST_PARTS: usize = 24;
+/// The most parts of a name; the rest of a longer name is one part. It bounds the depth of a tree. No
+/// known model has names of more than a dozen parts.
+const MAX_PARTS: usize = 24;
 
-/// The most runs of numbers that are written out.
-const MOST_RUNS: usize = 4;
+/// The most runs of numbers in a list.
+const MAX_RUNS: usize = 4;
 
-/// The parts of a name between its dots.
+/// Splits a name at its dots.
 pub(crate) fn parts(name: &str) -> Vec<&str> {
-    name.splitn(MOST_PARTS, '.').collect()
+    name.splitn(MAX_PARTS, '.').collect()
 }
 
-/// The value of a part that is a number, written plainly.
+/// Parses a part that is a number without a sign or leading zeros.
 pub(crate) fn number(part: &str) -> Option<u64> {
     let is_plain = part == "0" || part.starts_with(|c: char| matches!(c, '1'..='9'));
     part.parse().ok().filter(|_| is_plain)
 }
 
-/// The order of names part by part: numbers by their value and before text.
-pub(crate) fn in_order(a: &[&str], b: &[&str]) -> Ordering {
+/// Compares names part by part: numbers by value and before text.
+pub(crate) fn compare_parts(a: &[&str], b: &[&str]) -> Ordering {
     let key = |part: &&str| number(part).unwrap_or(u64::MAX);
     a.iter().map(key).zip(a).cmp(b.iter().map(key).zip(b))
 }
 
-/// Numbers in place of one, `[0-2,5]`; a number alone stands as it is.
+/// Formats numbers as `[0-2,5]`, and a single number as `7`.
 pub(crate) fn ranges(numbers: &BTreeSet<u64>) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {
@@ -40,8 +40,8 @@ pub(crate) fn ranges(numbers: &BTreeSet<u64>) -> String {
         0 => first.to_string(),
         _ => format!("{first}-{last}"),
     };
-    let mut written: Vec<_> = runs.iter().take(MOST_RUNS).map(write).collect();
-    if runs.len() > MOST_RUNS {
+    let mut written: Vec<_> = runs.iter().take(MAX_RUNS).map(write).collect();
+    if runs.len() > MAX_RUNS {
         written.push("…".to_owned());
     }
     match numbers.len() {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_numbers() {
+    fn only_plain_numbers_are_numbers() {
         for (part, value) in [("0", 0), ("7", 7), ("61", 61)] {
             assert_eq!(number(part), Some(value));
         }
@@ -65,9 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_in_the_order_of_their_values() {
+    fn numbers_are_sorted_by_value() {
         let mut names = ["h.10.b", "h.2.c", "h", "a.z", "h.x", "h.2"].map(parts);
-        names.sort_by(|a, b| in_order(a, b));
+        names.sort_by(|a, b| compare_parts(a, b));
         assert_eq!(
             names.map(|parts| parts.join(".")),
             ["a.z", "h", "h.2", "h.2.c", "h.10.b", "h.x"]
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_a_last_part() {
+    fn the_number_of_parts_is_bounded() {
         let name = ".".repeat(1_000_000);
-        assert_eq!(parts(&name).len(), MOST_PARTS);
+        assert_eq!(parts(&name).len(), MAX_PARTS);
         assert_eq!(parts(&name).join("."), name);
     }
 
     #[test]
-    fn runs_of_numbers() {
+    fn runs_of_numbers_are_abbreviated() {
         let cases: [(&[u64], &str); 5] = [
             (&[7], "7"),
             (&[0, 1], "[0-1]"),

@@ -1,12 +1,16 @@
-//! Figures for people, and text from strangers made harmless.
+//! Formatting for people: numbers, sizes, and escaped text from files and servers.
 
 use std::fmt::Write as _;
 
-/// Text from a file or a server, with everything made visible that a terminal would act on or hide:
-/// control characters, escapes, changes of writing direction, characters without width.
+/// Escapes control characters, terminal sequences, bidirectional marks and invisible characters, so that
+/// text from a file or a server is safe to print.
+///
+/// ```
+/// assert_eq!(hf_meta::report::text::escape("red: \u{1b}[31m"), "red: \\u{1b}[31m");
+/// ```
 #[must_use]
 pub fn escape(text: &str) -> String {
-    // These are escaped for the sake of source code, and do no harm.
+    // `escape_debug` escapes these, too, but they are harmless in a terminal.
     let quotes = ['\'', '"', '\\'];
     text.split_inclusive(quotes).fold(String::with_capacity(text.len()), |mut shown, part| {
         let plain = part.trim_end_matches(quotes);
@@ -15,7 +19,7 @@ pub fn escape(text: &str) -> String {
     })
 }
 
-/// A number with a comma between every three digits.
+/// Formats a number with thousands separators, as in `176,247,271,424`.
 #[must_use]
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
@@ -29,7 +33,7 @@ pub fn thousands(number: u64) -> String {
     shown
 }
 
-/// A number of bytes in the decimal units that the Hub shows.
+/// Formats a number of bytes in decimal units, as the Hub does: `352.5 GB`.
 #[must_use]
 pub fn bytes(number: u64) -> String {
     if number < 1_000 {
@@ -46,27 +50,27 @@ pub fn bytes(number: u64) -> String {
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
 
-/// How often a size is in a number, in so many parts of one, rounded half up.
+/// Returns `number / size`, scaled and rounded half up.
 fn rounded(number: u64, scale: u128, size: u128) -> u128 {
     (u128::from(number) * scale + size / 2) / size
 }
 
-/// A number of things in at most three digits, `999`, `7.62B`, `137M`, `1.03T`.
+/// Formats a number with at most three digits, as in `999`, `7.62B`, `137M` or `1.03T`.
 ///
-/// Rounded half up; zeros at the end of a fraction are left out, so 7,000,000,000 is `7B`.
+/// The number is rounded half up, without trailing zeros: 7,000,000,000 is `7B`.
 #[must_use]
 pub fn short(number: u64) -> String {
     three_digits(number, &["", "K", "M", "B", "T"])
 }
 
-/// A number of bytes in at most three digits, `352 GB`, by the rule of [`short`].
+/// Formats a number of bytes with at most three digits like [`short`], as in `352 GB`.
 #[must_use]
 pub fn short_bytes(number: u64) -> String {
     three_digits(number, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
-/// The number in the first unit in which it has, once rounded, at most three digits before its point;
-/// the last unit takes whatever is left.
+/// Formats a number in the first unit that leaves at most three digits before the point. The last unit
+/// has no limit.
 fn three_digits(number: u64, units: &[&str]) -> String {
     let (mut at, mut size) = (0, 1);
     while rounded(number, 1, size) >= 1_000 && at + 1 < units.len() {
@@ -82,8 +86,8 @@ fn three_digits(number: u64, units: &[&str]) -> String {
     format!("{digits}{}", units[at])
 }
 
-/// A number of parameters as the names of models have it, in whole billions or millions: `3B`, `400M`.
-/// What is over is dropped, as in nearly all of those names; trillions have tenths, rounded: `1.6T`.
+/// Formats a number of parameters as model names do, in whole billions or millions, rounded down: `3B`,
+/// `400M`. Trillions have one rounded decimal: `1.6T`.
 #[must_use]
 pub fn size_of_model(parameters: u64) -> String {
     if parameters >= 1_000_000_000_000 {
@@ -97,7 +101,7 @@ pub fn size_of_model(parameters: u64) -> String {
     }
 }
 
-/// A part of a whole in percent.
+/// Formats a part of a whole in percent, as in `33.33 %` or `< 0.01 %`.
 #[must_use]
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -110,7 +114,7 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// A shape as people write it, `[768, 2304]`.
+/// Formats a shape, as in `[768, 2304]`.
 #[must_use]
 pub fn shape(lengths: &[u64]) -> String {
     let mut shown = String::from("[");
@@ -120,7 +124,7 @@ pub fn shape(lengths: &[u64]) -> String {
     shown + "]"
 }
 
-/// A number and its noun, `1 file` or `72 files`.
+/// Formats a number with its noun, as in `1 file` or `72 files`.
 #[must_use]
 pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -132,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_of_models() {
+    fn sizes_of_models_are_rounded_down() {
         let cases = [
             (0, "0"),
             (999_999, "999999"),
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_terminal_acts_on_is_left() {
+    fn control_characters_and_invisible_characters_are_escaped() {
         let cases = [
             ("h.0.ln_1.weight", "h.0.ln_1.weight"),
             ("it's \"ü\" \\ 模型", "it's \"ü\" \\ 模型"),
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn figures() {
+    fn numbers_and_bytes_are_formatted() {
         let numbers =
             [(0, "0"), (999, "999"), (1_000, "1,000"), (176_247_271_424, "176,247,271,424")];
         for (number, shown) in numbers {
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_three_digits() {
+    fn short_numbers_have_at_most_three_digits() {
         let numbers = [
             (0, "0"),
             (7, "7"),
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_round_but_never_to_nothing_or_all() {
+    fn a_share_is_never_rounded_to_nothing_or_all() {
         let cases = [
             (0, 0, "-"),
             (0, 7, "0.00 %"),
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_nouns() {
+    fn shapes_and_nouns_are_formatted() {
         assert_eq!(shape(&[]), "[]");
         assert_eq!(shape(&[768, 2_304]), "[768, 2304]");
         assert_eq!(counted(1, "shard"), "1 shard");

@@ -1,37 +1,37 @@
-//! Changes that are alike, put together.
+//! Groups of changes that are the same except for numbers in the names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ChangeKind, TensorChange, TensorVersion};
 use crate::formats::{Dtype, RepoPath};
-use crate::report::{in_order, number, parts, ranges};
+use crate::report::{compare_parts, number, parts, ranges};
 
-/// Changes of tensors whose names differ in numbers alone, and that are the same but for shards.
+/// Changes of tensors whose names differ only in numbers, with the same dtypes and shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeGroup {
-    /// The name, with the numbers that there are, `h.[0-69].ln.weight`. Where there are several such
-    /// places not every combination need be there.
+    /// The common name, with the numbers in brackets, such as `h.[0-69].ln.weight`. If several parts
+    /// have numbers, not every combination exists.
     pub name: String,
-    /// How many tensors there are.
+    /// The number of tensors.
     pub tensors: u64,
-    /// In what they differ.
+    /// The kinds of change.
     pub kinds: Vec<ChangeKind>,
-    /// What they were, by dtype and shape; `None` where they were added.
+    /// Dtype and shape before; `None` for added tensors.
     pub before: Option<(Dtype, Vec<u64>)>,
-    /// What they are; `None` where they were removed.
+    /// Dtype and shape after; `None` for removed tensors.
     pub after: Option<(Dtype, Vec<u64>)>,
-    /// The shards that they were in.
+    /// The files that stored them before.
     pub files_before: BTreeSet<RepoPath>,
-    /// The shards that they are in.
+    /// The files that store them after.
     pub files_after: BTreeSet<RepoPath>,
 }
 
-/// What those of a group have in common: names without numbers, and what differs.
-type Likeness<'a> = (&'a [ChangeKind], Vec<Option<&'a str>>, [Option<(&'a Dtype, &'a [u64])>; 2]);
+/// The properties that all changes of a group share: kinds, name without numbers, dtypes and shapes.
+type GroupKey<'a> = (&'a [ChangeKind], Vec<Option<&'a str>>, [Option<(&'a Dtype, &'a [u64])>; 2]);
 
 pub(super) fn groups(changes: &[TensorChange]) -> Vec<ChangeGroup> {
-    let mut groups = BTreeMap::<Likeness<'_>, Vec<&TensorChange>>::new();
+    let mut groups = BTreeMap::<GroupKey<'_>, Vec<&TensorChange>>::new();
     for change in changes {
         let name = parts(&change.tensor).into_iter();
         let name = name.map(|part| Some(part).filter(|part| number(part).is_none())).collect();
@@ -42,7 +42,7 @@ pub(super) fn groups(changes: &[TensorChange]) -> Vec<ChangeGroup> {
     }
     let mut groups: Vec<_> = groups.into_values().filter_map(|group| summarize(&group)).collect();
     groups.sort_by(|a, b| {
-        let names = || in_order(&parts(&a.name), &parts(&b.name));
+        let names = || compare_parts(&parts(&a.name), &parts(&b.name));
         a.kinds.cmp(&b.kinds).then_with(names)
     });
     groups
@@ -68,7 +68,7 @@ fn summarize(group: &[&TensorChange]) -> Option<ChangeGroup> {
     })
 }
 
-/// The name of changes whose names differ in numbers alone.
+/// Returns the common name of changes whose names differ only in numbers.
 fn name(group: &[&TensorChange]) -> String {
     let names: Vec<_> = group.iter().map(|change| parts(&change.tensor)).collect();
     let Some(first) = names.first() else { return String::new() };

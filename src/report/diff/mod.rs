@@ -1,4 +1,4 @@
-//! What two sets of weights differ in, by their headers.
+//! The differences between two checkpoints, as their headers give them.
 
 mod group;
 
@@ -13,79 +13,96 @@ use crate::formats::{Dtype, RepoPath, TensorInfo};
 use crate::hub::CommitSha;
 use crate::report::SafetensorsParseFromRepo;
 
-/// What two sets of weights differ in: the names of tensors, their dtypes, shapes and shards. Values
-/// are not compared, for they are not read.
+/// The differences between two checkpoints in the names, dtypes, shapes and shards of their tensors.
+/// Values are not compared, because only headers are read.
+///
+/// ```no_run
+/// # #[cfg(feature = "client")]
+/// # async fn example() -> Result<(), hf_meta::Error> {
+/// use hf_meta::report::diff::{ChangeKind, Diff};
+///
+/// let client = hf_meta::Client::builder().build()?;
+/// let before = client.model("org/name").revision("v1").parse_safetensors_metadata().await?;
+/// let after = client.model("org/name").parse_safetensors_metadata().await?;
+/// let diff = Diff::new(&before, &after);
+/// println!("{} tensors were added", diff.count(ChangeKind::Added));
+/// for change in &diff.changes {
+///     println!("{}: {:?}", change.tensor, change.kinds);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diff {
-    /// What is compared with.
+    /// The first checkpoint.
     pub before: DiffSide,
-    /// What is compared.
+    /// The second checkpoint.
     pub after: DiffSide,
-    /// The tensors that are not the same on both sides, in the order of their names.
+    /// The tensors that differ, sorted by name.
     pub changes: Vec<TensorChange>,
-    /// How many tensors are the same.
+    /// The number of tensors that are the same on both sides.
     pub unchanged: u64,
 }
 
-/// One of the sets.
+/// One of the two checkpoints of a [`Diff`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiffSide {
-    /// What was read, in the form of [`Source`](crate::Source).
+    /// The repository, URL or path that was read, in the form of `Source`.
     pub source: String,
-    /// The commit that it is of; `None` where there are no commits.
+    /// The commit of the files; `None` if the source has no commits.
     pub commit: Option<CommitSha>,
-    /// Its files of weights.
+    /// The number of files of weights.
     pub files: usize,
-    /// Its parameters, scalars and bytes per dtype.
+    /// Parameters, elements, scalars and bytes per dtype.
     pub parameter_count: ParameterCount,
 }
 
-/// A tensor that is not the same on both sides.
+/// A tensor that differs between two checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TensorChange {
-    /// Its name.
+    /// The name of the tensor.
     pub tensor: String,
-    /// In what it differs, at least one.
+    /// The kinds of change, at least one.
     pub kinds: Vec<ChangeKind>,
-    /// What it was; `None` where it was added.
+    /// The tensor before; `None` if it was added.
     pub before: Option<TensorVersion>,
-    /// What it is; `None` where it was removed.
+    /// The tensor after; `None` if it was removed.
     pub after: Option<TensorVersion>,
 }
 
-/// In what a tensor may differ.
+/// A kind of change of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeKind {
-    /// It is not there after.
+    /// The tensor exists only before.
     Removed,
-    /// It was not there before.
+    /// The tensor exists only after.
     Added,
-    /// Its shape differs.
+    /// The shape differs.
     Reshaped,
-    /// Its dtype differs.
+    /// The dtype differs.
     Retyped,
-    /// It is in another shard. The names of two single files are not compared.
+    /// The tensor is in another shard. The names of two single files are not compared.
     Moved,
 }
 
-/// What a tensor is on one side.
+/// The description of a tensor in one of two checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TensorVersion {
-    /// The type of its elements.
+    /// The dtype of the elements.
     pub dtype: Dtype,
-    /// The length of each dimension.
+    /// The length of each dimension, in elements.
     pub shape: Vec<u64>,
-    /// Its file, by the name that the index has for it.
+    /// The path of its file, relative to the index.
     pub file: RepoPath,
 }
 
 impl Diff {
-    /// Compares two sets of weights.
+    /// Compares two checkpoints.
     #[must_use]
     pub fn new(before: &SafetensorsParseFromRepo, after: &SafetensorsParseFromRepo) -> Self {
         let has_shards = before.report().sharded || after.report().sharded;
@@ -107,19 +124,19 @@ impl Diff {
         Self { before: DiffSide::new(before), after: DiffSide::new(after), changes, unchanged }
     }
 
-    /// Whether nothing differs.
+    /// Returns whether nothing differs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// How many tensors differ in this.
+    /// Returns the number of tensors with this kind of change.
     #[must_use]
     pub fn count(&self, kind: ChangeKind) -> u64 {
         self.changes.iter().filter(|change| change.kinds.contains(&kind)).count() as u64
     }
 
-    /// The changes with those put together that are alike, by kind and then by name.
+    /// Groups changes whose names differ only in numbers, sorted by kind and then by name.
     #[must_use]
     pub fn groups(&self) -> Vec<ChangeGroup> {
         group::groups(&self.changes)
@@ -138,7 +155,7 @@ impl DiffSide {
     }
 }
 
-/// Every file by its name in the index, with its header.
+/// Returns every file with its path relative to the index, and its header.
 fn headers(
     parsed: &SafetensorsParseFromRepo,
 ) -> impl Iterator<Item = (&RepoPath, &SafetensorsFileHeader)> {

@@ -1,66 +1,84 @@
-//! Tensors by module, with what is repeated told once.
+//! The tree of modules in a checkpoint, with identical modules folded into one.
 
 use std::collections::HashMap;
 
 use crate::formats::Dtype;
 use crate::formats::safetensors::SafetensorsFileHeader;
 use crate::report::SafetensorsParseFromRepo;
-use crate::report::{in_order, number, parts, ranges};
+use crate::report::{compare_parts, number, parts, ranges};
 
-/// The most names that are written out where several things are alike.
-const MOST_NAMES: usize = 4;
+/// The most names of folded modules that are listed in braces.
+const MAX_LISTED_NAMES: usize = 4;
 
-/// The tensors of a set of weights by the dots in their names, as the modules of a model.
+/// The modules of a checkpoint, derived from the dots in the names of its tensors.
 ///
-/// Modules side by side that hold the same (the same names, dtypes and shapes below them) stand there
-/// once, as `[0-69]` or `{gate_proj,up_proj}`, and a module that holds one thing alone stands in one
-/// with it, as `h.[0-69]`. So the tree of a model of 100,000 tensors has some dozens of modules.
+/// Identical siblings (modules whose tensors have the same names, dtypes and shapes) are folded into
+/// one, named `[0-69]` or `{gate_proj,up_proj}`. A module with a single child is merged with it, as in
+/// `h.[0-69]`. A model of 100,000 tensors has a tree of a few dozen modules.
+///
+/// ```
+/// use hf_meta::SafetensorsFileHeader;
+/// use hf_meta::report::tree::{Tree, TreeContent};
+///
+/// let header = SafetensorsFileHeader::from_json(
+///     br#"{
+///         "layers.0.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+///         "layers.1.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [24, 48]}
+///     }"#,
+/// )?;
+/// let tree = Tree::from_headers([&header]);
+/// let layers = &tree.modules[0];
+/// assert_eq!(layers.name, "layers.[0-1].weight");
+/// assert_eq!((layers.tensors, layers.elements), (2, 12));
+/// assert!(matches!(&layers.content, TreeContent::Tensor { shape, .. } if *shape == [2, 3]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tree {
-    /// What is at the top, in the order of names, with numbers by their value.
+    /// The modules at the top level, sorted by name, with numbers sorted by value.
     pub modules: Vec<TreeModule>,
 }
 
-/// A module, a tensor, or several of them that are alike.
+/// A module or a tensor, or several identical ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeModule {
-    /// Its name without that of the module around it, as it stands in the file but for what is in
-    /// brackets or braces.
+    /// The name relative to the enclosing module. Brackets and braces list the names of folded modules;
+    /// the rest is unescaped text from the file.
     pub name: String,
-    /// All tensors below it and its likes.
+    /// The number of tensors in all folded modules together.
     pub tensors: u64,
-    /// Their elements as stored, scalars left out.
+    /// The number of their elements as stored, without scalars.
     pub elements: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// What it is made of.
+    /// The tensor or the modules inside.
     pub content: TreeContent,
 }
 
-/// What a name stands for.
+/// The content of a [`TreeModule`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeContent {
-    /// A tensor, or several that are alike.
+    /// A tensor, or several identical ones.
     Tensor {
-        /// The type of the elements.
+        /// The dtype of each tensor.
         dtype: Dtype,
-        /// The length of each dimension.
+        /// The shape of each tensor.
         shape: Vec<u64>,
     },
-    /// A module of these.
+    /// The modules and tensors inside a module.
     Modules(Vec<TreeModule>),
 }
 
 impl Tree {
-    /// The tree of all tensors of a set of weights.
+    /// Builds the tree of a checkpoint.
     #[must_use]
     pub fn new(parsed: &SafetensorsParseFromRepo) -> Self {
         Self::from_headers(parsed.files().map(|(_, header)| header))
     }
 
-    /// The tree of all tensors of some headers.
+    /// Builds the tree of all tensors in some headers.
     #[must_use]
     pub fn from_headers<'a>(headers: impl IntoIterator<Item = &'a SafetensorsFileHeader>) -> Self {
         let tensors = headers.into_iter().flat_map(|header| header.tensors());
@@ -75,13 +93,13 @@ impl Tree {
     }
 
     fn from_leaves(mut leaves: Vec<Leaf<'_>>) -> Self {
-        leaves.sort_unstable_by(|a, b| in_order(&a.parts, &b.parts));
-        let modules = Kinds::default().modules(&leaves, 0);
+        leaves.sort_unstable_by(|a, b| compare_parts(&a.parts, &b.parts));
+        let modules = ContentNumbers::default().modules(&leaves, 0);
         Self { modules: modules.into_iter().map(|(_, module)| module).collect() }
     }
 }
 
-/// One tensor.
+/// One tensor with the parts of its name.
 struct Leaf<'a> {
     parts: Vec<&'a str>,
     elements: u64,
@@ -90,59 +108,60 @@ struct Leaf<'a> {
     shape: Vec<u64>,
 }
 
-/// What things hold; those that hold the same have the same number.
+/// Numbers for the contents of modules: identical contents have the same number.
 #[derive(Default)]
-struct Kinds(HashMap<Kind, usize>);
+struct ContentNumbers(HashMap<ContentKey, usize>);
 
+/// The content of a module, as a key for comparison.
 #[derive(PartialEq, Eq, Hash)]
-enum Kind {
+enum ContentKey {
     Tensor(Dtype, Vec<u64>),
     Modules(Vec<(String, usize)>),
 }
 
-/// A module before it stands in one with its likes.
-struct Node<'a> {
-    /// The part of its name that may differ from that of its likes.
+/// A module before identical siblings are folded.
+struct Sibling<'a> {
+    /// The part of its name that may differ from its identical siblings.
     head: &'a str,
-    kind: usize,
+    number: usize,
     module: TreeModule,
 }
 
-impl Kinds {
-    fn number(&mut self, kind: Kind) -> usize {
+impl ContentNumbers {
+    fn number(&mut self, key: ContentKey) -> usize {
         let next = self.0.len();
-        *self.0.entry(kind).or_insert(next)
+        *self.0.entry(key).or_insert(next)
     }
 
-    /// What is at a depth of names that agree up to there, and of which kind each is.
+    /// Returns the modules at a depth, for leaves whose names agree up to there, with their numbers.
     fn modules(&mut self, leaves: &[Leaf<'_>], depth: usize) -> Vec<(usize, TreeModule)> {
         // A tensor and a module may have the same name.
         let is_tensor = |leaf: &Leaf<'_>| leaf.parts.len() == depth + 1;
         let same = leaves
             .chunk_by(|a, b| a.parts[depth] == b.parts[depth] && is_tensor(a) == is_tensor(b));
-        collapse(same.map(|leaves| self.node(leaves, depth)).collect())
+        fold(same.map(|leaves| self.node(leaves, depth)).collect())
     }
 
-    fn node<'a>(&mut self, leaves: &[Leaf<'a>], depth: usize) -> Node<'a> {
+    fn node<'a>(&mut self, leaves: &[Leaf<'a>], depth: usize) -> Sibling<'a> {
         let first = &leaves[0];
         let head = first.parts[depth];
         if first.parts.len() == depth + 1 {
             return self.leaf(first, head);
         }
         let inner = self.modules(leaves, depth + 1);
-        let names = inner.iter().map(|(kind, module)| (module.name.clone(), *kind));
-        let kind = self.number(Kind::Modules(names.collect()));
+        let names = inner.iter().map(|(number, module)| (module.name.clone(), *number));
+        let number = self.number(ContentKey::Modules(names.collect()));
         let modules: Vec<_> = inner.into_iter().map(|(_, module)| module).collect();
         let module = match <[TreeModule; 1]>::try_from(modules) {
             Ok([only]) => TreeModule { name: format!(".{}", only.name), ..only },
-            Err(modules) => sum(modules),
+            Err(modules) => parent(modules),
         };
-        Node { head, kind, module }
+        Sibling { head, number, module }
     }
 
-    fn leaf<'a>(&mut self, leaf: &Leaf<'a>, head: &'a str) -> Node<'a> {
+    fn leaf<'a>(&mut self, leaf: &Leaf<'a>, head: &'a str) -> Sibling<'a> {
         let (dtype, shape) = (leaf.dtype.clone(), leaf.shape.clone());
-        let kind = self.number(Kind::Tensor(dtype.clone(), shape.clone()));
+        let number = self.number(ContentKey::Tensor(dtype.clone(), shape.clone()));
         let module = TreeModule {
             name: String::new(),
             tensors: 1,
@@ -150,18 +169,18 @@ impl Kinds {
             bytes: leaf.bytes,
             content: TreeContent::Tensor { dtype, shape },
         };
-        Node { head, kind, module }
+        Sibling { head, number, module }
     }
 }
 
-/// Puts those that are alike into one, at the place of the first.
-fn collapse(nodes: Vec<Node<'_>>) -> Vec<(usize, TreeModule)> {
-    let mut groups: Vec<Vec<Node<'_>>> = Vec::new();
-    let mut places = HashMap::new();
+/// Folds identical siblings into one, at the position of the first.
+fn fold(nodes: Vec<Sibling<'_>>) -> Vec<(usize, TreeModule)> {
+    let mut groups: Vec<Vec<Sibling<'_>>> = Vec::new();
+    let mut positions = HashMap::new();
     for node in nodes {
-        let likeness = (number(node.head).is_some(), node.kind);
-        let place = *places.entry(likeness).or_insert(groups.len());
-        match groups.get_mut(place) {
+        let key = (number(node.head).is_some(), node.number);
+        let position = *positions.entry(key).or_insert(groups.len());
+        match groups.get_mut(position) {
             Some(group) => group.push(node),
             None => groups.push(vec![node]),
         }
@@ -169,31 +188,31 @@ fn collapse(nodes: Vec<Node<'_>>) -> Vec<(usize, TreeModule)> {
     groups.into_iter().filter_map(merge).collect()
 }
 
-fn merge(group: Vec<Node<'_>>) -> Option<(usize, TreeModule)> {
-    let head = heads(&group);
-    let kind = group.first()?.kind;
+fn merge(group: Vec<Sibling<'_>>) -> Option<(usize, TreeModule)> {
+    let head = folded_name(&group);
+    let number = group.first()?.number;
     let mut modules = group.into_iter().map(|node| node.module);
     let mut merged = modules.next()?;
     modules.for_each(|module| merged.add(&module));
     merged.name.insert_str(0, &head);
-    Some((kind, merged))
+    Some((number, merged))
 }
 
-/// What to call things that are alike.
-fn heads(group: &[Node<'_>]) -> String {
+/// Returns the common name of identical siblings.
+fn folded_name(group: &[Sibling<'_>]) -> String {
     let numbers: Option<_> = group.iter().map(|node| number(node.head)).collect();
     if let Some(numbers) = numbers {
         return ranges(&numbers);
     }
-    let mut names: Vec<_> = group.iter().take(MOST_NAMES).map(|node| node.head).collect();
-    if group.len() > MOST_NAMES {
+    let mut names: Vec<_> = group.iter().take(MAX_LISTED_NAMES).map(|node| node.head).collect();
+    if group.len() > MAX_LISTED_NAMES {
         names.push("…");
     }
     if names.len() == 1 { names.concat() } else { format!("{{{}}}", names.join(",")) }
 }
 
-/// A module of these, of which the name is still to be said.
-fn sum(modules: Vec<TreeModule>) -> TreeModule {
+/// Returns a module of these modules, without a name.
+fn parent(modules: Vec<TreeModule>) -> TreeModule {
     let total =
         |figure: fn(&TreeModule) -> u64| modules.iter().map(figure).fold(0, u64::saturating_add);
     TreeModule {
@@ -206,7 +225,7 @@ fn sum(modules: Vec<TreeModule>) -> TreeModule {
 }
 
 impl TreeModule {
-    /// Adds the figures of a module that is alike.
+    /// Adds the figures of an identical module.
     fn add(&mut self, other: &Self) {
         self.tensors = self.tensors.saturating_add(other.tensors);
         self.elements = self.elements.saturating_add(other.elements);

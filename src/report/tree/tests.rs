@@ -1,6 +1,6 @@
 use super::*;
 
-/// The modules of `F32` tensors, one a line: name, tensors, elements.
+/// Returns the modules of `F32` tensors, one per line: name, tensors, elements.
 fn shown(tensors: &[(&str, &[u64])]) -> Vec<String> {
     let leaves = tensors.iter().map(|(name, shape)| Leaf {
         parts: parts(name),
@@ -24,7 +24,7 @@ fn list(modules: &[TreeModule], indent: usize, out: &mut Vec<String>) {
 }
 
 #[test]
-fn layers_that_are_alike_are_one() {
+fn identical_layers_are_folded_into_one() {
     let tensors: [(&str, &[u64]); 7] = [
         ("wte.weight", &[100, 8]),
         ("h.0.ln.weight", &[8]),
@@ -39,7 +39,7 @@ fn layers_that_are_alike_are_one() {
 }
 
 #[test]
-fn layers_that_differ_stand_apart() {
+fn layers_that_differ_are_not_folded() {
     let tensors: [(&str, &[u64]); 6] = [
         ("h.0.a", &[8]),
         ("h.1.a", &[9]),
@@ -53,7 +53,7 @@ fn layers_that_differ_stand_apart() {
 }
 
 #[test]
-fn names_that_are_alike_are_one() {
+fn identical_tensors_of_different_names_are_folded_into_one() {
     let tensors: [(&str, &[u64]); 7] = [
         ("q.weight", &[8]),
         ("k.weight", &[8]),
@@ -76,9 +76,9 @@ fn a_tensor_may_have_the_name_of_a_module() {
     assert_eq!(shown(&[]), [""; 0]);
 }
 
-/// Names that nest as deep as a header allows are no danger to the stack.
+/// Names nested as deep as a header allows do not overflow the stack.
 #[test]
-fn depth_has_a_bound() {
+fn the_depth_of_a_tree_is_bounded() {
     let names: Vec<_> = (0..2_000).map(|depth| "a.".repeat(depth)).collect();
     let leaves = names.iter().map(|name| Leaf {
         parts: parts(name),

@@ -1,20 +1,20 @@
-//! Whether a model stores its output embedding, beside what its config says of that.
+//! Tied embeddings: `tie_word_embeddings` in `config.json` distinguishes a tied output embedding from a
+//! missing one.
 //!
-//! Where a language model uses one embedding at both ends (`tie_word_embeddings`), only the input is
-//! saved, and a file holds less than its model has in memory: a frequent question, and no fault.
+//! A language model with tied embeddings uses its input embedding as output embedding, too. Only the
+//! input embedding is saved, so the file holds fewer parameters than some tools report. Users often take
+//! that for a defect.
 
 use serde::Deserialize;
 
-use crate::report::Finding;
-
-use crate::formats::{RepoPath, TensorInfo, clip};
-
 use crate::formats::safetensors::SafetensorsFileHeader;
+use crate::formats::{RepoPath, TensorInfo, clip};
+use crate::report::Finding;
 
 type Headers = [(RepoPath, SafetensorsFileHeader)];
 
-/// What input embeddings are called, as a whole or behind a dot.
-const INPUTS: [&str; 5] = [
+/// Names of input embeddings: a whole name, or the end of one after a dot.
+const INPUT_NAMES: [&str; 5] = [
     "embed_tokens.weight",
     "embed_in.weight",
     "word_embeddings.weight",
@@ -22,8 +22,8 @@ const INPUTS: [&str; 5] = [
     "wte.weight",
 ];
 
-/// What modules with an output embedding are called, as a whole or behind a dot.
-const OUTPUTS: [&str; 6] = [
+/// Names of modules with an output embedding: a whole name, or the end of one after a dot.
+const OUTPUT_NAMES: [&str; 6] = [
     "lm_head",
     "lm_head.decoder",
     "embed_out",
@@ -32,16 +32,16 @@ const OUTPUTS: [&str; 6] = [
     "vocab_projector",
 ];
 
-/// The input embedding among the tensors of some files.
-pub(crate) struct Input<'a> {
+/// The input embedding of a checkpoint.
+pub(crate) struct InputEmbedding<'a> {
     name: &'a str,
     shape: Vec<u64>,
 }
 
-impl<'a> Input<'a> {
-    /// The one that is nearest to the top, where there are several.
+impl<'a> InputEmbedding<'a> {
+    /// Finds the input embedding. Of several candidates it takes the one with the fewest dots in its name.
     pub(crate) fn find(headers: &'a Headers) -> Option<Self> {
-        let is_input = |name: &str| INPUTS.iter().any(|input| is_at_end(input, name));
+        let is_input = |name: &str| INPUT_NAMES.iter().any(|input| has_end(input, name));
         let inputs = tensors(headers).filter(|(name, _)| is_input(name));
         let depth = |name: &str| name.bytes().filter(|&byte| byte == b'.').count();
         let (name, tensor) = inputs.min_by_key(|(name, _)| (depth(name), *name))?;
@@ -49,37 +49,37 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What of `config.json` matters here.
+/// The fields of `config.json` about tied embeddings.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Config {
+pub(crate) struct TyingConfig {
     #[serde(default)]
     architectures: Option<Vec<String>>,
     #[serde(default)]
     tie_word_embeddings: Option<bool>,
-    /// The part for text, in a model that is not for text alone.
+    /// The configuration of the language model inside a multimodal model.
     #[serde(default, rename = "text_config")]
-    text: Option<Box<Config>>,
+    text: Option<Box<TyingConfig>>,
 }
 
-impl Config {
-    /// What a config says; nothing where it is none, or says it in another form.
-    pub(crate) fn read(json: &[u8]) -> Option<Self> {
+impl TyingConfig {
+    /// Parses a configuration; `None` if it is invalid.
+    pub(crate) fn parse(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 
-    /// Holds the config against the tensors of complete files, and adds what there is to say of their
-    /// output embedding; where that was found missing and is tied, in place of the error.
-    pub(crate) fn explain(
+    /// Compares the configuration with the tensors of all files, and adds a finding about the output
+    /// embedding. The finding replaces the error about a missing tensor if that tensor is tied.
+    pub(crate) fn add_findings(
         &self,
-        input: &Input<'_>,
+        input: &InputEmbedding<'_>,
         headers: &Headers,
         findings: &mut Vec<Finding>,
     ) {
-        let Some(is_tied) = self.ties() else { return };
+        let Some(is_tied) = self.is_tied() else { return };
         let missing = findings.iter().position(
             |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
         );
-        let remark = match missing {
+        let finding = match missing {
             Some(at) if is_tied => match findings.remove(at) {
                 Finding::MissingTensor { tensor, shard } => {
                     Some(Finding::DroppedTiedEmbedding { tensor, shard, stored: clip(input.name) })
@@ -90,11 +90,11 @@ impl Config {
             None if is_tied => Some(tied(input, headers)),
             None => self.untied(input, headers),
         };
-        findings.extend(remark);
+        findings.extend(finding);
     }
 
-    /// Whether the embeddings are tied; `None` where that is not said, or not clearly.
-    fn ties(&self) -> Option<bool> {
+    /// Returns whether the embeddings are tied; `None` if the configuration does not say so clearly.
+    fn is_tied(&self) -> Option<bool> {
         let text = self.text.as_ref().and_then(|text| text.tie_word_embeddings);
         match (self.tie_word_embeddings, text) {
             (Some(whole), Some(text)) if whole != text => None,
@@ -102,10 +102,11 @@ impl Config {
         }
     }
 
-    /// What is odd about embeddings that are two. Whatever has the shape of the one may be the other.
-    fn untied(&self, input: &Input<'_>, headers: &Headers) -> Option<Finding> {
-        let is_one = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
-        let is_language_model = self.architectures.iter().flatten().any(is_one);
+    /// Returns the finding about embeddings that are not tied, if the output embedding is missing. Any
+    /// tensor with the shape of the input embedding could be the output embedding.
+    fn untied(&self, input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
+        let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
+        let is_language_model = self.architectures.iter().flatten().any(is_causal);
         let has_output = tensors(headers).any(|(name, tensor)| {
             is_output(name) || name != input.name && tensor.shape == input.shape
         });
@@ -114,8 +115,8 @@ impl Config {
     }
 }
 
-/// What there is to say of embeddings that are one.
-fn tied(input: &Input<'_>, headers: &Headers) -> Finding {
+/// Returns the finding about tied embeddings.
+fn tied(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
     let stored = clip(input.name);
     match tensors(headers).find(|(name, _)| is_output(name)) {
         Some((output, _)) => Finding::TiedEmbeddingStored { tensor: clip(output), stored },
@@ -123,15 +124,15 @@ fn tied(input: &Input<'_>, headers: &Headers) -> Finding {
     }
 }
 
-/// Whether a name is that of an output embedding, whatever a quantizer has made of its weight.
+/// Returns whether a name belongs to an output embedding, quantized or not.
 fn is_output(name: &str) -> bool {
     let Some((module, part)) = name.rsplit_once('.') else { return false };
     let is_weight = part.starts_with("weight") || part == "qweight";
-    is_weight && OUTPUTS.iter().any(|output| is_at_end(output, module))
+    is_weight && OUTPUT_NAMES.iter().any(|output| has_end(output, module))
 }
 
-/// Whether a name is this one, or ends with it behind a dot.
-fn is_at_end(end: &str, name: &str) -> bool {
+/// Returns whether a name is equal to `end`, or ends with it after a dot.
+fn has_end(end: &str, name: &str) -> bool {
     name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
@@ -143,7 +144,7 @@ fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
 mod tests {
     use super::*;
 
-    fn explained(config: &str, tensors: &[&str], missing: &[&str]) -> Vec<Finding> {
+    fn findings(config: &str, tensors: &[&str], missing: &[&str]) -> Vec<Finding> {
         let entry = |(at, name): (usize, &&str)| {
             format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
         };
@@ -151,13 +152,13 @@ mod tests {
         let json = format!("{{{}}}", entries.join(","));
         let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
         let headers = [("a.safetensors".parse().unwrap(), header)];
-        let mut findings: Vec<_> = missing.iter().map(|tensor| lost(tensor)).collect();
-        let config: Config = serde_json::from_str(config).unwrap();
-        config.explain(&Input::find(&headers).unwrap(), &headers, &mut findings);
-        findings
+        let mut found: Vec<_> = missing.iter().map(|tensor| missing_tensor(tensor)).collect();
+        let config: TyingConfig = serde_json::from_str(config).unwrap();
+        config.add_findings(&InputEmbedding::find(&headers).unwrap(), &headers, &mut found);
+        found
     }
 
-    fn lost(tensor: &str) -> Finding {
+    fn missing_tensor(tensor: &str) -> Finding {
         Finding::MissingTensor { tensor: tensor.to_owned(), shard: "a.safetensors".to_owned() }
     }
 
@@ -167,39 +168,39 @@ mod tests {
     const UNTIED: &str = r#"{"tie_word_embeddings":false,"architectures":["LlamaForCausalLM"]}"#;
 
     #[test]
-    fn output_embeddings() {
+    fn a_tied_output_embedding_is_findings() {
         let (tensor, stored) = (OUT.to_owned(), IN.to_owned());
         let tied = [Finding::TiedEmbedding { stored: stored.clone() }];
-        assert_eq!(explained(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
+        assert_eq!(findings(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
         let nested = r#"{"text_config":{"tie_word_embeddings":true}}"#;
-        assert_eq!(explained(nested, &[IN], &[]), tied);
+        assert_eq!(findings(nested, &[IN], &[]), tied);
         let twice = Finding::TiedEmbeddingStored { tensor: tensor.clone(), stored: stored.clone() };
-        assert_eq!(explained(TIED, &[IN, OUT], &[]), [twice]);
+        assert_eq!(findings(TIED, &[IN, OUT], &[]), [twice]);
         let shard = "a.safetensors".to_owned();
         let dropped = Finding::DroppedTiedEmbedding { tensor, shard, stored: stored.clone() };
-        assert_eq!(explained(TIED, &[IN], &["x", OUT]), [lost("x"), dropped]);
-        assert_eq!(explained(UNTIED, &[IN, "x.bias"], &[OUT]), [lost(OUT)]);
+        assert_eq!(findings(TIED, &[IN], &["x", OUT]), [missing_tensor("x"), dropped]);
+        assert_eq!(findings(UNTIED, &[IN, "x.bias"], &[OUT]), [missing_tensor(OUT)]);
     }
 
     #[test]
-    fn embeddings_that_are_not_tied() {
+    fn an_output_embedding_that_is_not_tied_must_be_stored() {
         for output in [OUT, "lm_head.qweight", "head.of.another.name"] {
-            assert_eq!(explained(UNTIED, &[IN, output], &[]), [], "{output}");
+            assert_eq!(findings(UNTIED, &[IN, output], &[]), [], "{output}");
         }
         for config in ["{}", r#"{"tie_word_embeddings":false}"#] {
-            assert_eq!(explained(config, &[IN], &[]), [], "{config}");
+            assert_eq!(findings(config, &[IN], &[]), [], "{config}");
         }
         let unclear = r#"{"tie_word_embeddings":true,"text_config":{"tie_word_embeddings":false}}"#;
-        assert_eq!(explained(unclear, &[IN], &[]), []);
+        assert_eq!(findings(unclear, &[IN], &[]), []);
         assert_eq!(
-            explained(UNTIED, &[IN], &[]),
+            findings(UNTIED, &[IN], &[]),
             [Finding::MissingOutputEmbedding { stored: IN.to_owned() }]
         );
     }
 
     #[test]
-    fn the_embedding_at_the_top_is_the_input() {
-        let tied = explained(TIED, &["model.layers.9.embed_tokens.weight", IN], &[]);
+    fn the_embedding_with_the_shortest_path_is_the_input() {
+        let tied = findings(TIED, &["model.layers.9.embed_tokens.weight", IN], &[]);
         assert_eq!(tied, [Finding::TiedEmbedding { stored: IN.to_owned() }]);
     }
 }
