@@ -1,5 +1,6 @@
-//! `cargo run --release --example quickstart` starts a Hub on this machine, with the headers of models of
-//! the Hub, and asks it what is in nine of them.
+//! Counts the parameters of nine models that a local Hub serves: `cargo run --example quickstart`.
+//!
+//! The Hub serves the headers in `fixtures/`, so this needs no internet.
 
 #[path = "local_hub/hub/mod.rs"]
 mod hub;
@@ -9,7 +10,7 @@ use std::io::{self, Write};
 use hf_meta::{Client, SafetensorsParseFromRepo};
 use hub::{LocalHub, load_folder};
 
-/// The models that the documentation of the format and of its clients describes.
+/// The models in the documentation of safetensors and of its clients, whose counts are known.
 const REPOS: [&str; 9] = [
     "EleutherAI/gpt-neox-20b",
     "Jean-Baptiste/camembert-ner",

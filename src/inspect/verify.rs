@@ -122,7 +122,8 @@ impl Reader {
     async fn conclude(self, path: &RepoPath, survey: Survey) -> VerifyReport {
         let Survey { files, headers, declared, mut findings } = survey;
         // What a file that was not read would add to the model cannot be known.
-        let input = InputEmbedding::find(&headers).filter(|_| headers.len() == files && is_at_root(path));
+        let input =
+            InputEmbedding::find(&headers).filter(|_| headers.len() == files && is_at_root(path));
         let declared = declared.filter(|_| headers.len() == files && is_countable(&findings));
         let counted: Vec<_> = headers.iter().map(|(path, header)| (path, header)).collect();
         let mut config = None;

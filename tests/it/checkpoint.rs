@@ -1,4 +1,4 @@
-//! A set of weights from the fixtures, taken apart to be changed.
+//! A checkpoint from the fixtures that tests can change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,19 +11,19 @@ use crate::support;
 
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// The files of a repo; what is changed in one is not made good in the others.
+/// The files of a repository. A change in one file does not change the others.
 #[derive(Clone)]
 pub(crate) struct Checkpoint {
     pub(crate) index: Value,
-    /// Headers and lengths of data.
+    /// Headers, and lengths of the data in bytes.
     pub(crate) shards: BTreeMap<String, (Value, u64)>,
-    /// Everything else; it takes the place of what is above.
+    /// Other files. They replace an index or a shard of the same name.
     others: BTreeMap<String, Vec<u8>>,
 }
 
 impl Checkpoint {
-    /// The fixture of a sharded repo.
-    pub(crate) fn of(repo: &str) -> Self {
+    /// Reads the fixture of a sharded repository.
+    pub(crate) fn from_fixture(repo: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(repo);
         let read = |name: &str| fs::read(folder.join(name)).unwrap();
         let hub: Value = serde_json::from_slice(&read("hub.json")).unwrap();
@@ -39,32 +39,32 @@ impl Checkpoint {
         }
     }
 
-    /// The header of a shard.
+    /// Returns the header of a shard.
     pub(crate) fn header(&mut self, shard: &str) -> &mut Value {
         &mut self.shards.get_mut(shard).unwrap().0
     }
 
-    /// What a header says of a tensor.
+    /// Returns the header entry of a tensor.
     pub(crate) fn entry(&mut self, shard: &str, tensor: &str) -> &mut Value {
         &mut self.header(shard)[tensor]
     }
 
-    /// The bytes of a shard's data.
+    /// Returns the length of a shard's data in bytes.
     pub(crate) fn data(&mut self, shard: &str) -> &mut u64 {
         &mut self.shards.get_mut(shard).unwrap().1
     }
 
-    /// The shard of the index for a tensor, in a form to be changed.
-    pub(crate) fn place(&mut self, tensor: &str) -> &mut Value {
+    /// Returns the shard of a tensor in the index.
+    pub(crate) fn indexed_shard(&mut self, tensor: &str) -> &mut Value {
         &mut self.index["weight_map"][tensor]
     }
 
-    /// Puts a `U8` tensor of one byte at the end of a shard, and says nothing of it elsewhere.
+    /// Appends a `U8` tensor of one byte to a shard, but not to the index.
     pub(crate) fn add(&mut self, shard: &str, tensor: &str) {
         self.append(shard, tensor, "U8", 1, 1);
     }
 
-    /// Puts a tensor of one dimension at the end of a shard, and says nothing of it elsewhere.
+    /// Appends a tensor of one dimension to a shard, but not to the index.
     pub(crate) fn append(
         &mut self,
         shard: &str,
@@ -79,7 +79,7 @@ impl Checkpoint {
         header[tensor] = json!({ "dtype": dtype, "shape": [length], "data_offsets": span });
     }
 
-    /// Takes a tensor out of a shard, and closes the hole in its data.
+    /// Removes a tensor from a shard, and closes the hole in the data.
     pub(crate) fn cut_out(&mut self, shard: &str, tensor: &str) {
         let (header, data) = self.shards.get_mut(shard).unwrap();
         let entries = header.as_object_mut().unwrap();
@@ -95,12 +95,12 @@ impl Checkpoint {
         }
     }
 
-    /// Puts a file in the place of another, or beside them.
+    /// Adds or replaces a file.
     pub(crate) fn replace(&mut self, name: &str, text: &str) {
         self.others.insert(name.to_owned(), text.into());
     }
 
-    /// Gives a shard another name, in the index, too.
+    /// Renames a shard, also in the index.
     pub(crate) fn rename(&mut self, from: &str, to: &str) {
         let shard = self.shards.remove(from).unwrap();
         self.shards.insert(to.to_owned(), shard);
@@ -111,7 +111,7 @@ impl Checkpoint {
         }
     }
 
-    /// Takes a tensor out of the index.
+    /// Removes a tensor from the index.
     pub(crate) fn unlist(&mut self, tensor: &str) {
         self.index["weight_map"].as_object_mut().unwrap().remove(tensor);
     }

@@ -1,4 +1,4 @@
-//! The command as people and scripts use it: what is on stdout, what on stderr, and the exit status.
+//! The command as people and scripts use it: stdout, stderr and the exit status.
 
 mod environment;
 mod errors;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::hub::LocalHub;
 use crate::support;
 
-/// The command in an environment of its own.
+/// The command with an empty environment and no cache.
 fn hf_meta(endpoint: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
     command.env_clear().env("HF_ENDPOINT", endpoint).env("HF_HOME", "/nonexistent");
@@ -22,15 +22,15 @@ fn hf_meta(endpoint: &str) -> Command {
     command
 }
 
-/// What a command has left behind.
-pub(crate) struct Ran {
+/// The result of a command that has ended.
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ran {
-    fn of(command: &mut Command) -> Self {
+impl CommandOutput {
+    fn new(command: &mut Command) -> Self {
         let output = command.output().unwrap();
         Self {
             code: output.status.code().unwrap(),
@@ -39,21 +39,20 @@ impl Ran {
         }
     }
 
-    /// The output of a command that had nothing to complain about.
+    /// Returns stdout of a command that succeeded and printed nothing to stderr.
     pub(crate) fn data(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (0, ""));
         self.stdout
     }
 }
 
-pub(crate) fn run(hub: &LocalHub, args: &[&str]) -> Ran {
-    Ran::of(hf_meta(hub.endpoint()).args(args))
+pub(crate) fn run(hub: &LocalHub, args: &[&str]) -> CommandOutput {
+    CommandOutput::new(hf_meta(hub.endpoint()).args(args))
 }
 
-/// Of the command with all that it can be built with.
 #[test]
 #[cfg(feature = "server")]
-fn help() {
+fn every_subcommand_has_help() {
     let hub = LocalHub::start([]).unwrap();
     let calls: [&[&str]; 6] = [
         &["-h"],
@@ -69,14 +68,15 @@ fn help() {
 }
 
 #[test]
-fn badges() {
+fn badges_are_written_to_stdout_or_a_file() {
     let hub = support::fixtures_hub();
     let svg = run(&hub, &["badge", "bigscience/bloom", "--style", "flat-square"]).data();
     assert!(svg.starts_with("<svg") && svg.contains("<title>params: 176B</title>"), "{svg}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("badge.json");
     let asked = ["badge", "bigscience/bloom", "--json", "--show", "dtype", "--color", "green"];
-    let written = Ran::of(hf_meta(hub.endpoint()).args(asked).arg("--output").arg(&file)).data();
+    let written =
+        CommandOutput::new(hf_meta(hub.endpoint()).args(asked).arg("--output").arg(&file)).data();
     assert_eq!(written, "");
     let json: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let expected = serde_json::json!({

@@ -1,4 +1,4 @@
-//! `diff` finds what differs, and nothing else.
+//! `diff` finds every difference, and nothing else.
 
 use hf_meta::report::diff::{ChangeKind, Diff};
 use serde_json::{Value, json};
@@ -13,24 +13,32 @@ const SHARD: &str = "model_00007-of-00072.safetensors";
 const OTHER: &str = "model_00006-of-00072.safetensors";
 const TENSOR: &str = "h.5.input_layernorm.weight";
 
-/// What is done to one tensor, its name, and the kinds of change that it is.
+/// A change of one tensor: a function that makes it, the name of the tensor, and the expected kinds.
 type Difference = (fn(&mut Checkpoint), &'static str, &'static [ChangeKind]);
 
 const DIFFERENCES: &[Difference] = &[
     (
-        |set| {
-            set.add(SHARD, "extra");
-            *set.place("extra") = json!(SHARD);
+        |checkpoint| {
+            checkpoint.add(SHARD, "extra");
+            *checkpoint.indexed_shard("extra") = json!(SHARD);
         },
         "extra",
         &[ChangeKind::Added],
     ),
     (remove, TENSOR, &[ChangeKind::Removed]),
-    (|set| set.entry(SHARD, TENSOR)["shape"] = json!([2, 7168]), TENSOR, &[ChangeKind::Reshaped]),
-    (|set| set.entry(SHARD, TENSOR)["dtype"] = json!("F16"), TENSOR, &[ChangeKind::Retyped]),
     (
-        |set| {
-            let entry = set.entry(SHARD, TENSOR);
+        |checkpoint| checkpoint.entry(SHARD, TENSOR)["shape"] = json!([2, 7168]),
+        TENSOR,
+        &[ChangeKind::Reshaped],
+    ),
+    (
+        |checkpoint| checkpoint.entry(SHARD, TENSOR)["dtype"] = json!("F16"),
+        TENSOR,
+        &[ChangeKind::Retyped],
+    ),
+    (
+        |checkpoint| {
+            let entry = checkpoint.entry(SHARD, TENSOR);
             entry["dtype"] = json!("F32");
             entry["shape"] = json!([7168]);
         },
@@ -38,28 +46,28 @@ const DIFFERENCES: &[Difference] = &[
         &[ChangeKind::Reshaped, ChangeKind::Retyped],
     ),
     (
-        |set| {
-            set.cut_out(SHARD, TENSOR);
-            set.append(OTHER, TENSOR, "BF16", 14_336, 28_672);
-            *set.place(TENSOR) = json!(OTHER);
+        |checkpoint| {
+            checkpoint.cut_out(SHARD, TENSOR);
+            checkpoint.append(OTHER, TENSOR, "BF16", 14_336, 28_672);
+            *checkpoint.indexed_shard(TENSOR) = json!(OTHER);
         },
         TENSOR,
         &[ChangeKind::Moved],
     ),
     (
-        |set| {
-            set.cut_out(SHARD, TENSOR);
-            set.append(OTHER, TENSOR, "F16", 14_336, 28_672);
-            *set.place(TENSOR) = json!(OTHER);
+        |checkpoint| {
+            checkpoint.cut_out(SHARD, TENSOR);
+            checkpoint.append(OTHER, TENSOR, "F16", 14_336, 28_672);
+            *checkpoint.indexed_shard(TENSOR) = json!(OTHER);
         },
         TENSOR,
         &[ChangeKind::Retyped, ChangeKind::Moved],
     ),
 ];
 
-fn remove(set: &mut Checkpoint) {
-    set.cut_out(SHARD, TENSOR);
-    set.unlist(TENSOR);
+fn remove(checkpoint: &mut Checkpoint) {
+    checkpoint.cut_out(SHARD, TENSOR);
+    checkpoint.unlist(TENSOR);
 }
 
 async fn diff(hub: &LocalHub, before: &str, after: &str) -> Diff {
@@ -68,12 +76,12 @@ async fn diff(hub: &LocalHub, before: &str, after: &str) -> Diff {
 }
 
 #[tokio::test]
-async fn one_difference() {
-    for (plant, tensor, kinds) in DIFFERENCES {
-        let mut set = Checkpoint::of(BLOOM);
-        plant(&mut set);
-        let before = Checkpoint::of(BLOOM).repo("org/before");
-        let hub = LocalHub::start([before, set.repo("org/after")]).unwrap();
+async fn each_kind_of_difference_is_found() {
+    for (change_it, tensor, kinds) in DIFFERENCES {
+        let mut checkpoint = Checkpoint::from_fixture(BLOOM);
+        change_it(&mut checkpoint);
+        let before = Checkpoint::from_fixture(BLOOM).repo("org/before");
+        let hub = LocalHub::start([before, checkpoint.repo("org/after")]).unwrap();
         let diff = diff(&hub, "org/before", "org/after").await;
         let [change] = &diff.changes[..] else { panic!("{kinds:?}: {:?}", diff.changes) };
         assert_eq!((change.tensor.as_str(), &change.kinds[..]), (*tensor, *kinds));
@@ -85,9 +93,9 @@ async fn one_difference() {
     }
 }
 
-/// The names of single files are not those of shards.
+/// Tensors in single files of different names are not moved.
 #[tokio::test]
-async fn a_file_of_another_name() {
+async fn single_files_of_different_names_are_equal() {
     let weights = || support::weights(&["x", "y"]);
     let repo =
         Repo::new("org/two").file("a.safetensors", weights()).file("b.safetensors", weights());
@@ -104,9 +112,9 @@ async fn a_file_of_another_name() {
     assert_eq!(moved, [("y", &[ChangeKind::Moved][..])]);
 }
 
-/// Two sets that differ in every way.
+/// Two checkpoints with every kind of difference.
 fn before_and_after() -> LocalHub {
-    let mut after = Checkpoint::of(BLOOM);
+    let mut after = Checkpoint::from_fixture(BLOOM);
     for layer in 0..70 {
         let shard = format!("model_{:05}-of-00072.safetensors", layer + 2);
         let name = |part: &str| format!("h.{layer}.{part}");
@@ -114,19 +122,20 @@ fn before_and_after() -> LocalHub {
         after.cut_out(&shard, &name("self_attention.dense.bias"));
         after.unlist(&name("self_attention.dense.bias"));
         after.add(&shard, &name("gate\u{1b}[2J"));
-        *after.place(&name("gate\u{1b}[2J")) = json!(shard);
+        *after.indexed_shard(&name("gate\u{1b}[2J")) = json!(shard);
     }
     after.entry("model_00001-of-00072.safetensors", "word_embeddings.weight")["shape"] =
         json!([125_440, 28_672]);
     after.cut_out(SHARD, TENSOR);
     after.append(OTHER, TENSOR, "BF16", 14_336, 28_672);
-    *after.place(TENSOR) = json!(OTHER);
+    *after.indexed_shard(TENSOR) = json!(OTHER);
     after.index["metadata"] = json!({});
-    LocalHub::start([Checkpoint::of(BLOOM).repo("org/before"), after.repo("org/after")]).unwrap()
+    LocalHub::start([Checkpoint::from_fixture(BLOOM).repo("org/before"), after.repo("org/after")])
+        .unwrap()
 }
 
 #[test]
-fn the_command() {
+fn the_command_prints_a_table() {
     let hub = before_and_after();
     let ran = run(&hub, &["diff", "org/before", "org/after"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
@@ -136,7 +145,7 @@ fn the_command() {
 }
 
 #[test]
-fn the_command_as_json() {
+fn the_command_prints_json() {
     let ran = run(&before_and_after(), &["diff", "org/before", "org/after", "--json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
     let mut json: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -151,13 +160,14 @@ fn the_command_as_json() {
     insta::assert_json_snapshot!(json);
 }
 
-/// A count that is in doubt makes the comparison of counts doubtful.
+/// A doubtful count makes the comparison of counts doubtful, too.
 #[test]
-fn what_is_odd_about_a_side_is_said() {
-    let mut odd = Checkpoint::of(BLOOM);
+fn findings_of_either_side_are_warnings() {
+    let mut odd = Checkpoint::from_fixture(BLOOM);
     odd.index["metadata"]["total_size"] = 1.into();
     let hub =
-        LocalHub::start([Checkpoint::of(BLOOM).repo("org/good"), odd.repo("org/odd")]).unwrap();
+        LocalHub::start([Checkpoint::from_fixture(BLOOM).repo("org/good"), odd.repo("org/odd")])
+            .unwrap();
     let ran = run(&hub, &["diff", "org/good", "org/odd"]);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
     let said = "warning: org/odd: the index declares 1 bytes in total, but the tensors have 352494542848\n";
@@ -165,7 +175,7 @@ fn what_is_odd_about_a_side_is_said() {
 }
 
 #[test]
-fn what_cannot_be_compared() {
+fn a_side_that_cannot_be_read_is_an_error() {
     let hub = LocalHub::start([support::sharded("org/good"), Repo::new("org/empty")]).unwrap();
     let cases: [(&[&str], i32); 5] = [
         (&["org/good", "org/empty"], 1),

@@ -1,4 +1,4 @@
-//! `verify` finds what is planted, and nothing else.
+//! `verify` finds every planted defect, and nothing else.
 
 mod planted;
 
@@ -11,7 +11,7 @@ use crate::cli::run;
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
 
-/// A set of 72 shards, one of them, the one before, and a tensor of it.
+/// A checkpoint of 72 shards, one of the shards, the shard before it, and a tensor of the first one.
 const BLOOM: &str = "bigscience/bloom";
 const SHARD: &str = "model_00007-of-00072.safetensors";
 const OTHER: &str = "model_00006-of-00072.safetensors";
@@ -22,24 +22,24 @@ fn tie(set: &mut Checkpoint, tied: bool) {
     set.replace("config.json", &config.to_string());
 }
 
-async fn verdict(repo: Repo) -> VerifyReport {
+async fn verify(repo: Repo) -> VerifyReport {
     let hub = LocalHub::start([repo]).unwrap();
     support::client(&hub).model("org/planted").verify().await.unwrap()
 }
 
 #[tokio::test]
-async fn fixtures_are_valid() {
+async fn the_fixtures_are_valid() {
     let hub = support::fixtures_hub();
     for repo in ["gpt2", BLOOM, "EleutherAI/gpt-neox-20b", "roberta-base"] {
-        let verdict = support::client(&hub).model(repo).verify().await.unwrap();
-        assert_eq!(verdict.findings, [], "{repo}");
-        assert!(verdict.is_valid() && verdict.is_complete());
-        assert_eq!(verdict.files, verdict.valid_files);
+        let report = support::client(&hub).model(repo).verify().await.unwrap();
+        assert_eq!(report.findings, [], "{repo}");
+        assert!(report.is_valid() && report.is_complete());
+        assert_eq!(report.files, report.valid_files);
     }
 }
 
 #[tokio::test]
-async fn single_files() {
+async fn single_files_are_checked() {
     let entry = r#""w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}"#;
     let claim = format!(r#"{{"__metadata__":{{"total_parameters":"7"}},{entry}}}"#);
     let cases = [
@@ -50,60 +50,59 @@ async fn single_files() {
         ),
     ];
     for (file, findings) in cases {
-        let verdict = verdict(Repo::new("org/planted").file("model.safetensors", file)).await;
-        assert_eq!((verdict.findings, verdict.files, verdict.tensors), (findings, 1, 1));
+        let report = verify(Repo::new("org/planted").file("model.safetensors", file)).await;
+        assert_eq!((report.findings, report.files, report.tensors), (findings, 1, 1));
     }
     let broken = Repo::new("org/planted").file("model.safetensors", File::from_bytes("{}"));
-    let verdict = verdict(broken).await;
+    let report = verify(broken).await;
     assert!(
-        matches!(verdict.findings[..], [Finding::MalformedHeader { .. }]),
+        matches!(report.findings[..], [Finding::MalformedHeader { .. }]),
         "{:?}",
-        verdict.findings
+        report.findings
     );
-    assert_eq!((verdict.files, verdict.valid_files), (1, 0));
+    assert_eq!((report.files, report.valid_files), (1, 0));
 }
 
-/// What a failing server keeps from being checked is said, and the rest is checked.
+/// A shard that the server fails to send is a finding, and the rest is checked.
 #[tokio::test]
-async fn a_server_that_fails() {
-    let mut set = Checkpoint::of(BLOOM);
+async fn a_failing_server_leaves_the_report_incomplete() {
+    let mut set = Checkpoint::from_fixture(BLOOM);
     set.add(OTHER, "extra");
     let hub = LocalHub::start([set.repo("org/planted")]).unwrap();
     hub.inject(|request, _| request.path.contains(SHARD).then(|| Fault::Status(500, vec![])));
     let retry = hf_meta::RetryPolicy::default().max_attempts(1);
     let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
-    let verdict = client.model("org/planted").verify().await.unwrap();
-    let [Finding::Unreadable { file, .. }, Finding::UnindexedTensor { .. }] = &verdict.findings[..]
+    let report = client.model("org/planted").verify().await.unwrap();
+    let [Finding::Unreadable { file, .. }, Finding::UnindexedTensor { .. }] = &report.findings[..]
     else {
-        panic!("{:?}", verdict.findings)
+        panic!("{:?}", report.findings)
     };
     assert_eq!(file, SHARD);
-    assert!(!verdict.is_complete() && !verdict.is_valid());
-    assert_eq!((verdict.files, verdict.valid_files), (72, 71));
+    assert!(!report.is_complete() && !report.is_valid());
+    assert_eq!((report.files, report.valid_files), (72, 71));
     let ran = run(&hub, &["verify", "org/planted", "--retries", "0"]);
     assert_eq!(ran.code, 3);
     assert!(ran.stdout.contains("not fully checked: 71 of 72 files"), "{}", ran.stdout);
 }
 
 #[tokio::test]
-async fn a_listing_that_fails_or_is_not_to_be_had() {
+async fn a_failing_listing_leaves_the_report_incomplete_but_a_forbidden_one_does_not() {
     for (status, is_complete) in [(500, false), (403, true)] {
-        let hub = LocalHub::start([Checkpoint::of(BLOOM).repo("org/planted")]).unwrap();
+        let hub = LocalHub::start([Checkpoint::from_fixture(BLOOM).repo("org/planted")]).unwrap();
         hub.inject(move |request, _| {
             request.path.contains("/tree/").then(|| Fault::Status(status, vec![]))
         });
         let retry = hf_meta::RetryPolicy::default().max_attempts(1);
         let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
-        let verdict = client.model("org/planted").verify().await.unwrap();
-        assert_eq!((verdict.files, verdict.valid_files), (72, 72));
-        assert_eq!(verdict.is_complete(), is_complete, "{:?}", verdict.findings);
-        assert_eq!(verdict.findings.is_empty(), is_complete, "{:?}", verdict.findings);
+        let report = client.model("org/planted").verify().await.unwrap();
+        assert_eq!((report.files, report.valid_files), (72, 72));
+        assert_eq!(report.is_complete(), is_complete, "{:?}", report.findings);
+        assert_eq!(report.findings.is_empty(), is_complete, "{:?}", report.findings);
     }
 }
 
-/// What there is none of cannot be checked.
 #[tokio::test]
-async fn nothing_to_check() {
+async fn a_repository_without_weights_is_an_error() {
     let hub = LocalHub::start([Repo::new("org/empty")]).unwrap();
     let client = support::client(&hub);
     assert!(client.model("org/empty").verify().await.unwrap_err().is_not_found());
@@ -114,10 +113,12 @@ async fn nothing_to_check() {
 }
 
 #[tokio::test]
-async fn the_config_is_asked_for_where_it_can_tell_something() {
-    let hub =
-        LocalHub::start([support::sharded("org/plain"), Checkpoint::of(BLOOM).repo("org/planted")])
-            .unwrap();
+async fn the_config_is_read_only_if_it_could_explain_something() {
+    let hub = LocalHub::start([
+        support::sharded("org/plain"),
+        Checkpoint::from_fixture(BLOOM).repo("org/planted"),
+    ])
+    .unwrap();
     for (repo, asks) in [("org/plain", false), ("org/planted", true)] {
         hub.clear_log();
         support::client(&hub).model(repo).verify().await.unwrap();
@@ -132,22 +133,23 @@ async fn the_config_is_asked_for_where_it_can_tell_something() {
     }
 }
 
-/// A set with much wrong with it, for the command.
-fn wreck() -> LocalHub {
-    let mut set = Checkpoint::of(BLOOM);
+/// A checkpoint with many defects, and a good one.
+fn hub_with_defects() -> LocalHub {
+    let mut set = Checkpoint::from_fixture(BLOOM);
     *set.data(SHARD) += 1;
     set.shards.remove("model_00009-of-00072.safetensors");
     for n in 0..1_020 {
-        *set.place(&format!("ghost.{n}\u{1b}[2J")) = json!(OTHER);
+        *set.indexed_shard(&format!("ghost.{n}\u{1b}[2J")) = json!(OTHER);
     }
     set.add(OTHER, "extra");
     tie(&mut set, true);
-    LocalHub::start([set.repo("org/planted"), Checkpoint::of(BLOOM).repo("org/good")]).unwrap()
+    LocalHub::start([set.repo("org/planted"), Checkpoint::from_fixture(BLOOM).repo("org/good")])
+        .unwrap()
 }
 
 #[test]
-fn the_command() {
-    let hub = wreck();
+fn the_command_prints_findings() {
+    let hub = hub_with_defects();
     let ran = run(&hub, &["verify", "org/planted"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
     insta::assert_snapshot!(ran.stdout);
@@ -155,8 +157,8 @@ fn the_command() {
 }
 
 #[test]
-fn the_command_as_json() {
-    let ran = run(&wreck(), &["verify", "org/planted", "--json"]);
+fn the_command_prints_json() {
+    let ran = run(&hub_with_defects(), &["verify", "org/planted", "--json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
     let mut json: Value = serde_json::from_str(&ran.stdout).unwrap();
     let findings = json["findings"].as_array_mut().unwrap();

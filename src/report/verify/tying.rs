@@ -105,7 +105,8 @@ impl TyingConfig {
     /// Returns the finding about embeddings that are not tied, if the output embedding is missing. Any
     /// tensor with the shape of the input embedding could be the output embedding.
     fn untied(&self, input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
-        let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
+        let is_causal =
+            |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
         let is_language_model = self.architectures.iter().flatten().any(is_causal);
         let has_output = tensors(headers).any(|(name, tensor)| {
             is_output(name) || name != input.name && tensor.shape == input.shape

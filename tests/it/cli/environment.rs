@@ -1,11 +1,11 @@
-//! What the command takes from the environment, and from the machine.
+//! Environment variables, and files of the machine.
 
-use super::{Ran, hf_meta};
+use super::{CommandOutput, hf_meta};
 use crate::hub::LocalHub;
 use crate::support::{self, file_start};
 
 #[test]
-fn what_the_environment_says() {
+fn the_token_is_taken_from_the_environment() {
     let hub = LocalHub::builder().repo(support::sharded("org/gated").gated()).token("hf_good");
     let hub = hub.start().unwrap();
     let home = tempfile::tempdir().unwrap();
@@ -23,17 +23,17 @@ fn what_the_environment_says() {
     ];
     for (variables, code) in cases {
         let mut command = hf_meta(hub.endpoint());
-        let ran = Ran::of(command.envs(variables.iter().copied()).arg("org/gated"));
+        let ran = CommandOutput::new(command.envs(variables.iter().copied()).arg("org/gated"));
         assert_eq!(ran.code, code, "{variables:?}");
     }
     let mut flag = hf_meta(hub.endpoint());
     flag.args(["org/gated", "--token", "hf_good"]).env("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1");
-    assert_eq!(Ran::of(&mut flag).code, 0);
+    assert_eq!(CommandOutput::new(&mut flag).code, 0);
 }
 
-/// A proxy of the environment is asked in place of the Hub, unless the host is excepted.
+/// Requests go through the proxy of the environment, except to hosts in `no_proxy`.
 #[test]
-fn proxies_of_the_environment() {
+fn the_proxy_is_taken_from_the_environment() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let nobody = "http://127.0.0.1:1";
     let proxied = || {
@@ -41,18 +41,19 @@ fn proxies_of_the_environment() {
         command.env("http_proxy", nobody).args(["org/model", "--retries", "0"]);
         command
     };
-    assert_eq!(Ran::of(&mut proxied()).code, 3);
-    assert_eq!(Ran::of(proxied().env("no_proxy", "127.0.0.1")).code, 0);
+    assert_eq!(CommandOutput::new(&mut proxied()).code, 3);
+    assert_eq!(CommandOutput::new(proxied().env("no_proxy", "127.0.0.1")).code, 0);
 }
 
 #[test]
-fn what_was_read_is_kept_unless_it_is_not_to_be() {
+fn headers_are_cached_unless_the_cache_is_off() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let ran = |args: &[&str]| {
         hub.clear_log();
         let mut command = hf_meta(hub.endpoint());
-        let data = Ran::of(command.env("HF_META_CACHE", folder.path()).args(args)).data();
+        let data =
+            CommandOutput::new(command.env("HF_META_CACHE", folder.path()).args(args)).data();
         (data, hub.log().len())
     };
     let place = folder.path().display();
@@ -64,20 +65,20 @@ fn what_was_read_is_kept_unless_it_is_not_to_be() {
     let cleared = ran(&["cache", "clear"]).0;
     assert!(cleared.ends_with(&format!(" in 2 files from {place}\n")), "{cleared}");
     assert_eq!(ran(&model).1, requests);
-    let off = Ran::of(hf_meta(hub.endpoint()).args(["cache", "info"])).data();
+    let off = CommandOutput::new(hf_meta(hub.endpoint()).args(["cache", "info"])).data();
     assert_eq!(off, "no cache on disk: HF_META_CACHE turns it off, or there is no home folder\n");
 }
 
 #[test]
-fn a_machine_without_certificates() {
+fn http_works_on_a_machine_without_certificates() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let none = [("SSL_CERT_FILE", "/dev/null"), ("SSL_CERT_DIR", "/nonexistent")];
-    assert_eq!(Ran::of(hf_meta(hub.endpoint()).envs(none).arg("org/model")).code, 0);
+    assert_eq!(CommandOutput::new(hf_meta(hub.endpoint()).envs(none).arg("org/model")).code, 0);
 }
 
-/// What the command finds in the cache of an environment.
+/// Reads from the Hub's cache on disk, by flag or by environment variable.
 #[test]
-fn offline_by_flag_and_by_environment() {
+fn offline_mode_reads_only_from_disk() {
     /// Environment, arguments, and the exit status.
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], i32);
     let home = tempfile::tempdir().unwrap();
@@ -111,11 +112,12 @@ fn offline_by_flag_and_by_environment() {
     ];
     for (variables, args, code) in cases {
         let mut command = hf_meta("http://127.0.0.1:1");
-        let ran = Ran::of(command.envs(variables.iter().copied()).arg("org/model").args(args));
+        let ran =
+            CommandOutput::new(command.envs(variables.iter().copied()).arg("org/model").args(args));
         assert_eq!(ran.code, code, "{variables:?}: {}", ran.stderr);
         assert_eq!(ran.stdout.contains(&commit), code == 0, "{variables:?}");
     }
-    let missing = Ran::of(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
+    let missing = CommandOutput::new(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
     assert!(
         missing.stderr.contains("help: `hf download org/none` downloads it"),
         "{}",

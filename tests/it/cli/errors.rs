@@ -1,12 +1,12 @@
-//! What is said, and with which status, where there is nothing to print.
+//! Error messages and exit statuses.
 
-use super::{Ran, run};
+use super::{CommandOutput, run};
 use crate::bad_input::{bad_files, bad_indexes};
 use crate::hub::{File, LocalHub, Repo};
 use crate::support;
 
 #[test]
-fn exit_statuses() {
+fn each_kind_of_error_has_its_exit_status() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/good"))
         .repo(Repo::new("org/empty"))
@@ -45,9 +45,9 @@ fn exit_statuses() {
     assert!(mixed.stdout.contains("org/good"), "the others are read all the same");
 }
 
-/// Whatever is wrong with a file: an error that names it, and nothing that could be taken for a result.
+/// The error names the invalid file, and stdout stays empty.
 #[test]
-fn nothing_of_a_broken_file_is_printed_as_data() {
+fn an_invalid_file_prints_no_data() {
     let single =
         |(n, (file, _))| Repo::new(&format!("org/file-{n}")).file("model.safetensors", file);
     let sharded = |(n, (index, _))| {
@@ -60,7 +60,7 @@ fn nothing_of_a_broken_file_is_printed_as_data() {
     let hub = LocalHub::start(repos).unwrap();
     for view in [&[][..], &["--json"], &["--json", "--summary"], &["--tensors"], &["--metadata"]] {
         let args: Vec<_> = names.iter().map(String::as_str).chain(view.iter().copied()).collect();
-        let Ran { code, stdout, stderr } = run(&hub, &args);
+        let CommandOutput { code, stdout, stderr } = run(&hub, &args);
         assert_eq!((code, stdout.as_str()), (1, ""), "{view:?}");
         for name in &names {
             assert!(
@@ -73,7 +73,7 @@ fn nothing_of_a_broken_file_is_printed_as_data() {
 }
 
 #[test]
-fn errors_say_what_to_do_next() {
+fn errors_explain_what_to_do_next() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/gated").gated())
         .repo(Repo::new("src").file("x.bin", File::from_bytes("")))
@@ -105,7 +105,7 @@ fn errors_say_what_to_do_next() {
         ),
     ];
     for (args, message, help) in cases {
-        let Ran { stdout, stderr, .. } = run(&hub, args);
+        let CommandOutput { stdout, stderr, .. } = run(&hub, args);
         assert_eq!(stdout, "");
         assert!(stderr.starts_with(message), "{stderr}");
         assert!(

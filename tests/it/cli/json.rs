@@ -1,11 +1,11 @@
-//! What is printed for programs.
+//! JSON output.
 
 use serde_json::Value;
 
 use super::run;
 use crate::support;
 
-/// Of every map of names only the first entry, so that the shape can be read.
+/// Keeps only the first entry of each map of names, so that a snapshot is short.
 fn abridged(mut value: Value) -> Value {
     let shorten = |map: &mut Value| {
         let map = map.as_object_mut().unwrap();
@@ -35,7 +35,7 @@ fn json_has_the_shape_of_huggingface_js() {
 }
 
 #[test]
-fn json_is_one_document_a_line() {
+fn json_has_one_line_per_repository() {
     let hub = support::fixtures_hub();
     let stdout = run(&hub, &["gpt2", "roberta-base", "--json", "--summary"]).data();
     let documents: Vec<Value> =

@@ -1,15 +1,15 @@
-//! What meets a terminal, and who reads in place of one.
+//! Output to terminals and pipes.
 
 use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{Ran, hf_meta, run};
+use super::{CommandOutput, hf_meta, run};
 use crate::hub::{LocalHub, Repo};
 use crate::support;
 
 #[test]
-fn text_from_the_network_cannot_speak_to_the_terminal() {
+fn text_from_the_network_is_escaped() {
     let header =
         r#"{"\u001b]0;owned\u0007\u202e":{"dtype":"\u001b[2J","shape":[],"data_offsets":[0,1]}}"#;
     let repo =
@@ -17,12 +17,12 @@ fn text_from_the_network_cannot_speak_to_the_terminal() {
     let other = Repo::new("org/other").file("model.safetensors", support::weights(&["x"]));
     let hub = LocalHub::start([repo, other]).unwrap();
     for view in ["--tensors", "--metadata", "--tree"] {
-        let Ran { stdout, stderr, .. } = run(&hub, &["org/evil", view]);
+        let CommandOutput { stdout, stderr, .. } = run(&hub, &["org/evil", view]);
         assert!(!stderr.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
         assert!(!stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
     }
     for args in [&["verify", "org/evil"][..], &["diff", "org/evil", "org/other"]] {
-        let Ran { stdout, .. } = run(&hub, args);
+        let CommandOutput { stdout, .. } = run(&hub, args);
         assert!(!stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{args:?}");
         assert!(stdout.contains("\\u{1b}"), "{args:?}");
     }
@@ -32,11 +32,13 @@ fn text_from_the_network_cannot_speak_to_the_terminal() {
 }
 
 #[test]
-fn colours_are_for_terminals() {
+fn only_terminals_get_colours() {
     let hub = support::fixtures_hub();
     let has_colour = |variables: &[(&str, &str)]| {
         let mut command = hf_meta(hub.endpoint());
-        Ran::of(command.envs(variables.iter().copied()).arg("gpt2")).data().contains('\u{1b}')
+        CommandOutput::new(command.envs(variables.iter().copied()).arg("gpt2"))
+            .data()
+            .contains('\u{1b}')
     };
     assert!(!has_colour(&[]));
     assert!(has_colour(&[("CLICOLOR_FORCE", "1")]));
@@ -44,7 +46,7 @@ fn colours_are_for_terminals() {
 }
 
 #[test]
-fn whoever_reads_may_stop() {
+fn a_closed_pipe_is_not_an_error() {
     let hub = support::fixtures_hub();
     let mut command = hf_meta(hub.endpoint());
     command.args(["bigscience/bloom", "--tensors"]).stdout(Stdio::piped()).stderr(Stdio::piped());

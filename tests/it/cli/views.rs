@@ -1,4 +1,4 @@
-//! What is printed for people.
+//! Text output.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::hub::{File, LocalHub, Repo};
 use crate::quantization::tensors;
 use crate::support::{self, file_start};
 
-/// Without the duration, which is no two times the same.
+/// Removes the duration, which differs between runs.
 fn without_seconds(text: &str) -> String {
     let lines = text.lines().map(|line| match line.rsplit_once(", ") {
         Some((line, seconds)) if seconds.ends_with(" s") => format!("{line}, … s"),
@@ -17,13 +17,13 @@ fn without_seconds(text: &str) -> String {
 }
 
 #[test]
-fn tables() {
+fn parameters_are_listed_by_dtype() {
     let hub = support::fixtures_hub();
     let stdout = run(&hub, &["bigscience/bloom", "EleutherAI/gpt-neox-20b"]).data();
     insta::assert_snapshot!(without_seconds(&stdout));
 }
 
-/// Experts packed eight to an element, a mask, and what is beside them.
+/// A repository with packed experts (eight parameters per element), a mask and a norm.
 fn packed_experts() -> Repo {
     let weights = tensors(&[
         ("h.0.mlp.experts.0.qweight", "I32", &[1_000, 4_000], 4),
@@ -40,7 +40,7 @@ fn packed_experts() -> Repo {
 }
 
 #[test]
-fn quantized_models_are_explained() {
+fn the_count_of_a_quantized_model_is_explained() {
     let hub = LocalHub::start([packed_experts()]).unwrap();
     let table = run(&hub, &["org/packed"]).data();
     insta::assert_snapshot!("quantized", without_seconds(&table));
@@ -52,7 +52,7 @@ fn quantized_models_are_explained() {
 }
 
 #[test]
-fn nothing_adds_up_to_nothing() {
+fn the_total_of_an_empty_checkpoint_is_zero() {
     let hub = support::fixtures_hub();
     let stdout = run(&hub, &["example/lora-without-weights"]).data();
     let table: Vec<_> = stdout.lines().skip(1).take(2).collect();
@@ -61,13 +61,13 @@ fn nothing_adds_up_to_nothing() {
 }
 
 #[test]
-fn masks_are_explained() {
+fn attention_masks_are_explained() {
     let hub = support::fixtures_hub();
     insta::assert_snapshot!("explained_gpt2", run(&hub, &["gpt2", "--explain"]).data());
 }
 
 #[test]
-fn tensors_through_a_filter() {
+fn tensors_are_filtered_by_name() {
     let hub = support::fixtures_hub();
     let stdout = run(&hub, &["gpt2", "--tensors", "--filter", "h.11.attn.*"]).data();
     insta::assert_snapshot!(stdout);
@@ -76,7 +76,7 @@ fn tensors_through_a_filter() {
 }
 
 #[test]
-fn trees() {
+fn modules_are_drawn_as_a_tree() {
     let hub = support::fixtures_hub();
     let repos = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "openai/gpt-oss-20b"];
     let stdout = run(&hub, &[&repos[..], &["--tree"]].concat()).data();
@@ -84,7 +84,7 @@ fn trees() {
 }
 
 #[test]
-fn metadata_of_index_and_files() {
+fn metadata_of_the_index_and_the_files_is_printed() {
     let header =
         r#"{"__metadata__":{"format":"pt","modelspec.title":"A \u001b[31mred\u001b[0m title"}}"#;
     let index = r#"{"metadata":{"total_size":2,"note":"n"},"weight_map":{"x":"a.safetensors"}}"#;
@@ -104,7 +104,7 @@ fn metadata_of_index_and_files() {
 }
 
 #[test]
-fn the_other_sets_of_weights() {
+fn other_sets_of_weights_are_listed() {
     let weights = |repo: Repo, path: &str| repo.file(path, support::weights(&["x"]));
     let several = ["a.safetensors", "\u{202e}b.safetensors", "\u{1b}[2J.safetensors"];
     let pipeline = [

@@ -1,15 +1,15 @@
-//! Defects that are planted one by one, and what is said of each.
+//! Defects that are planted one by one, and the findings of each.
 
 use hf_meta::report::Severity;
 use serde_json::{Value, json};
 
-use super::{BLOOM, OTHER, SHARD, TENSOR, tie, verdict};
+use super::{BLOOM, OTHER, SHARD, TENSOR, tie, verify};
 use crate::checkpoint::{Checkpoint, INDEX};
 
-/// A shard of the same model, split into fewer.
+/// A shard of another split of the same model.
 const LEFT_OVER: &str = "model_00001-of-00036.safetensors";
 
-/// What is wrong, how it comes about, and the kinds of all findings that it gives cause for.
+/// A description, a function that plants the defect, and the kinds of all findings that it causes.
 type Defect = (&'static str, fn(&mut Checkpoint), &'static [&'static str]);
 
 const ERRORS: &[Defect] = &[
@@ -40,7 +40,7 @@ const ERRORS: &[Defect] = &[
         &["malformedHeader", "malformedHeader"],
     ),
     ("no shard", |set| drop(set.shards.remove(SHARD)), &["missingShard"]),
-    ("no tensor", |set| *set.place("ghost.weight") = json!(SHARD), &["missingTensor"]),
+    ("no tensor", |set| *set.indexed_shard("ghost.weight") = json!(SHARD), &["missingTensor"]),
     ("a tensor in two shards", |set| set.add(OTHER, TENSOR), &["duplicateTensor"]),
     (
         "an index with a conflict",
@@ -49,7 +49,7 @@ const ERRORS: &[Defect] = &[
     ),
     (
         "an index of paths outside",
-        |set| *set.place(TENSOR) = json!("../x.safetensors"),
+        |set| *set.indexed_shard(TENSOR) = json!("../x.safetensors"),
         &["malformedIndex"],
     ),
     (
@@ -64,7 +64,7 @@ const ERRORS: &[Defect] = &[
 
 const WARNINGS: &[Defect] = &[
     ("a tensor that the index does not name", |set| set.add(SHARD, "extra"), &["unindexedTensor"]),
-    ("a tensor in another shard", |set| *set.place(TENSOR) = json!(OTHER), &["wrongShard"]),
+    ("a tensor in another shard", |set| *set.indexed_shard(TENSOR) = json!(OTHER), &["wrongShard"]),
     (
         "another total size",
         |set| set.index["metadata"]["total_size"] = json!(1),
@@ -115,7 +115,7 @@ const NOTES: &[Defect] = &[
         "a tied output embedding that is stored",
         |set| {
             set.add(SHARD, "lm_head.weight");
-            *set.place("lm_head.weight") = json!(SHARD);
+            *set.indexed_shard("lm_head.weight") = json!(SHARD);
             set.index["metadata"]["total_size"] = json!(352_494_542_849_u64);
             tie(set, true);
         },
@@ -128,12 +128,12 @@ fn span(set: &mut Checkpoint) -> &mut Value {
     &mut set.entry(SHARD, TENSOR)["data_offsets"]
 }
 
-/// The index names an output embedding.
+/// Adds an output embedding to the index.
 fn output(set: &mut Checkpoint) {
-    *set.place("lm_head.weight") = json!(SHARD);
+    *set.indexed_shard("lm_head.weight") = json!(SHARD);
 }
 
-/// A shard that the index never heard of, nor of its tensors.
+/// Removes a shard and all its tensors from the index.
 fn leave_out(set: &mut Checkpoint) {
     let (header, bytes) = set.shards.remove(SHARD).unwrap();
     for tensor in header.as_object().unwrap().keys() {
@@ -142,42 +142,42 @@ fn leave_out(set: &mut Checkpoint) {
     set.index["metadata"]["total_size"] = json!(352_494_542_848 - bytes);
 }
 
-/// Plants each defect, and returns what is said of it.
+/// Plants each defect, checks its findings, and returns their messages.
 async fn check(defects: &[Defect], severity: Severity) -> String {
     let mut said = Vec::new();
     for (name, plant, kinds) in defects {
-        let mut set = Checkpoint::of(BLOOM);
+        let mut set = Checkpoint::from_fixture(BLOOM);
         plant(&mut set);
-        let verdict = verdict(set.repo("org/planted")).await;
-        let json = serde_json::to_value(&verdict).unwrap();
+        let report = verify(set.repo("org/planted")).await;
+        let json = serde_json::to_value(&report).unwrap();
         let found: Vec<_> = json["findings"]
             .as_array()
             .unwrap()
             .iter()
             .map(|found| found["kind"].as_str().unwrap())
             .collect();
-        assert_eq!(found, *kinds, "{name}: {:?}", verdict.findings);
-        assert!(verdict.findings.iter().all(|finding| finding.severity() == severity), "{name}");
-        assert_eq!(verdict.is_valid(), severity < Severity::Error, "{name}");
-        assert!(verdict.is_complete(), "{name}");
+        assert_eq!(found, *kinds, "{name}: {:?}", report.findings);
+        assert!(report.findings.iter().all(|finding| finding.severity() == severity), "{name}");
+        assert_eq!(report.is_valid(), severity < Severity::Error, "{name}");
+        assert!(report.is_complete(), "{name}");
         let findings: Vec<_> =
-            verdict.findings.iter().map(|finding| format!("  {finding}\n")).collect();
+            report.findings.iter().map(|finding| format!("  {finding}\n")).collect();
         said.push(format!("{name}\n{}", findings.concat()));
     }
     said.concat()
 }
 
 #[tokio::test]
-async fn errors() {
+async fn each_error_is_found() {
     insta::assert_snapshot!(check(ERRORS, Severity::Error).await);
 }
 
 #[tokio::test]
-async fn warnings() {
+async fn each_warning_is_found() {
     insta::assert_snapshot!(check(WARNINGS, Severity::Warning).await);
 }
 
 #[tokio::test]
-async fn notes() {
+async fn each_note_is_found() {
     insta::assert_snapshot!(check(NOTES, Severity::Note).await);
 }
