@@ -1,8 +1,8 @@
-//! The throughput and memory of the badge server: `cargo bench --features server --bench serve -- [--rate] [--memory]`.
+//! Throughput and memory of the badge service: `cargo bench --features server --bench serve -- [--rate] [--memory]`.
 //!
-//! The rate of a cached badge on one core is compared with the same bytes as a static file from nginx on the
-//! same core, in turns; the load comes from `wrk` on the other cores. The memory is that of the server's process while
-//! it is asked for very many repos, most of which are not in its memory when they are asked for again. Linux only.
+//! The rate is measured for a known badge on one core, in turns with nginx that serves the same bytes as a static file
+//! on the same core. `wrk` on the other cores makes the requests. The memory of the process is measured while it serves
+//! more repositories than its memory can hold. Linux only.
 
 #[expect(dead_code, reason = "models of all sizes are for other measurements")]
 mod network;
@@ -21,31 +21,31 @@ use network::hub::{File, LocalHub, Repo};
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// Measure the server of badges.
+/// Measure the badge service.
 #[derive(Parser)]
 struct Args {
-    /// Only the rate of a known badge.
+    /// Measure only the rate of a known badge.
     #[arg(long, conflicts_with = "memory")]
     rate: bool,
-    /// Only the memory.
+    /// Measure only the memory.
     #[arg(long)]
     memory: bool,
-    /// The number of measurements of each server, in turns; the median is shown.
+    /// Number of measurements per server, in turns; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Seconds of each measurement of a rate.
+    /// Duration of each measurement of a rate, in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u32,
-    /// Connections at once.
+    /// Number of concurrent connections.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Requests of the measurement of memory.
+    /// Number of requests of the memory measurement.
     #[arg(long, default_value_t = 1_000_000)]
     requests: usize,
-    /// Distinct repos among them.
+    /// Number of distinct repositories of the memory measurement.
     #[arg(long, default_value_t = 100_000)]
     repos: usize,
-    /// An argument that cargo adds.
+    /// Added by cargo.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A process that ends with this.
+/// A process that is killed on drop.
 struct Process(Child);
 
 impl Drop for Process {
@@ -71,7 +71,7 @@ impl Drop for Process {
     }
 }
 
-/// A server of badges on one core of its own, and its address.
+/// Starts a badge service on the first core, and returns its URL.
 fn serve(hub: &LocalHub, cache: &str, args: &[&str]) -> Result<(Process, String)> {
     let mut command = Command::new("taskset");
     command.args(["-c", "0", env!("CARGO_BIN_EXE_hf-meta"), "serve", "--listen", "127.0.0.1:0"]);
@@ -84,7 +84,7 @@ fn serve(hub: &LocalHub, cache: &str, args: &[&str]) -> Result<(Process, String)
         "60",
     ]);
     command.args(["--endpoint", hub.endpoint(), "--cache", cache]).args(args);
-    // As in `examples/deploy`: the allocator of glibc otherwise keeps memory for each of many threads.
+    // As in `examples/deploy`: otherwise glibc creates memory arenas for many threads.
     command.env("TOKIO_WORKER_THREADS", "1").env("MALLOC_ARENA_MAX", "2");
     let mut child = Process(command.stdout(Stdio::piped()).spawn()?);
     let mut line = String::new();
@@ -100,7 +100,7 @@ fn weights() -> File {
     File::padded(head, size)
 }
 
-/// Requests per second, and how many milliseconds 99 of 100 answers took at most.
+/// Requests per second, and the 99th percentile of their durations in ms.
 #[derive(Clone, Copy)]
 struct Rate {
     per_second: f64,
@@ -148,12 +148,12 @@ fn rate(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// One worker of nginx on the core of the server, and the address of a file.
+/// Starts nginx with one worker on the first core, and returns the URL of a file.
 fn nginx(folder: &Path, svg: &str) -> Result<(Process, String)> {
     fs::write(folder.join("badge.svg"), svg)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let root = folder.display();
-    let settings = format!(
+    let config = format!(
         "daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log;\n\
          events {{ worker_connections 4096; }}\n\
          http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=10;\n\
@@ -161,8 +161,8 @@ fn nginx(folder: &Path, svg: &str) -> Result<(Process, String)> {
          server {{ listen 127.0.0.1:{port}; root {root}; }} }}\n"
     );
     let path = folder.join("nginx.conf");
-    fs::write(&path, settings)?;
-    // The master writes a folder that its worker, another user, has to read.
+    fs::write(&path, config)?;
+    // The worker is another user, and has to read the folder.
     let mut permissions = fs::metadata(folder)?.permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
     fs::set_permissions(folder, permissions)?;
@@ -191,7 +191,7 @@ fn wrk(args: &Args, url: &str) -> Result<Rate> {
     Ok(Rate { per_second: after("Requests/sec:")?.parse()?, p99: milliseconds(after("99%")?)? })
 }
 
-/// `950.00us`, `1.20ms` or `1.00s` in milliseconds.
+/// Parses `950.00us`, `1.20ms` or `1.00s` into milliseconds.
 fn milliseconds(text: &str) -> Result<f64> {
     let digits = text.trim_end_matches(char::is_alphabetic);
     let scale = match &text[digits.len()..] {
@@ -255,7 +255,7 @@ async fn get(client: &reqwest::Client, url: &str) -> Result<String> {
     Ok(client.get(url).send().await?.error_for_status()?.text().await?)
 }
 
-/// The megabytes of memory that a process has.
+/// Returns the resident memory of a process in MB.
 fn resident_of(process: &Process) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.0.id()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::{Badge, Color, Metric};
 use crate::formats::Dtype;
-use crate::report::SafetensorsParseFromRepo;
+use crate::report::CountReport;
 use crate::report::text::{short, short_bytes, thousands};
 
 /// The values of all badge metrics of one checkpoint.
@@ -43,14 +43,14 @@ pub struct MetricValues {
 impl MetricValues {
     /// Returns the metric values of a result.
     #[must_use]
-    pub fn from_parsed(parsed: &SafetensorsParseFromRepo) -> Self {
-        let count = parsed.parameter_count();
+    pub fn from_report(report: &CountReport) -> Self {
+        let count = &report.parameter_count;
         let totals = count.totals();
         Self {
-            active: parsed.report().breakdown.moe.map(|moe| moe.active()),
+            active: report.breakdown.moe.map(|moe| moe.active()),
             bytes: Some(totals.bytes),
             tensors: Some(totals.tensors),
-            shards: Some(parsed.files().count() as u64),
+            shards: Some(report.files() as u64),
             is_verified: true,
             ..Self::from_unverified(
                 count.iter().map(|(dtype, count)| (dtype.clone(), count)),

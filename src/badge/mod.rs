@@ -25,7 +25,7 @@ pub use shields_endpoint::ShieldsEndpoint;
 
 #[cfg(feature = "client")]
 use crate::error::Error;
-use crate::report::SafetensorsParseFromRepo;
+use crate::report::CountReport;
 use crate::report::text::escape;
 
 /// The maximum length of a rendered label or message, in characters.
@@ -71,8 +71,8 @@ impl Badge {
 
     /// Creates a badge that shows one metric of a result.
     #[must_use]
-    pub fn from_parsed(parsed: &SafetensorsParseFromRepo, metric: Metric) -> Self {
-        let badge = MetricValues::from_parsed(parsed).badge(metric);
+    pub fn from_report(report: &CountReport, metric: Metric) -> Self {
+        let badge = MetricValues::from_report(report).badge(metric);
         badge.unwrap_or_else(|| Self::placeholder(metric, "unknown"))
     }
 

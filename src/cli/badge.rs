@@ -68,7 +68,7 @@ pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> io::Resul
     let sources = std::slice::from_ref(&args.repo);
     let read = |model: Model| async move { model.parse_safetensors_metadata().await };
     let print = |source: &RepoArg, parsed: SafetensorsParseFromRepo| {
-        write(args, &render(args, &Badge::from_parsed(&parsed, args.show))?)?;
+        write(args, &render(args, &Badge::from_report(parsed.report(), args.show))?)?;
         warn(source, &parsed.report().findings)?;
         Ok(ExitStatus::Success)
     };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hf_meta::server::{IpNet, Service, Settings, Url};
+use hf_meta::server::{IpNet, Service, ServiceConfig, Url};
 use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RedisCache, RetryPolicy};
 use tokio::net::TcpListener;
 
@@ -120,7 +120,7 @@ pub(crate) async fn run(
     let shutdown = shutdown_signal()?;
     let listener = TcpListener::bind(args.listen).await?;
     writeln!(anstream::stdout(), "listening on http://{}", listener.local_addr()?)?;
-    Service::new(client, settings(args)).serve(listener, shutdown).await;
+    Service::new(client, config(args)).serve(listener, shutdown).await;
     Ok(ExitStatus::Success)
 }
 
@@ -163,21 +163,21 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
     Ok(builder.build()?)
 }
 
-fn settings(args: &ServeArgs) -> Settings {
-    let mut settings = Settings::default();
-    settings.fresh = args.ttl;
-    settings.max_age = args.max_age;
-    settings.patience = args.lookup_wait;
-    settings.max_concurrent_lookups = args.max_concurrent_lookups;
-    settings.looks_waiting = args.max_queued_lookups;
-    settings.memory = args.memory_limit;
-    settings.requests_per_minute = args.requests_per_minute;
-    settings.looks_per_minute = args.lookups_per_minute;
-    settings.trusted_proxies.clone_from(&args.trusted_proxy);
-    settings.address.clone_from(&args.public_url);
-    settings.connections = args.max_connections;
-    settings.grace = args.shutdown_timeout;
-    settings
+fn config(args: &ServeArgs) -> ServiceConfig {
+    let mut config = ServiceConfig::default();
+    config.ttl = args.ttl;
+    config.max_age = args.max_age;
+    config.lookup_wait = args.lookup_wait;
+    config.max_concurrent_lookups = args.max_concurrent_lookups;
+    config.max_queued_lookups = args.max_queued_lookups;
+    config.memory_limit = args.memory_limit;
+    config.requests_per_minute = args.requests_per_minute;
+    config.lookups_per_minute = args.lookups_per_minute;
+    config.trusted_proxies.clone_from(&args.trusted_proxy);
+    config.public_url.clone_from(&args.public_url);
+    config.max_connections = args.max_connections;
+    config.shutdown_timeout = args.shutdown_timeout;
+    config
 }
 
 /// Completes when Ctrl-C is pressed or the process gets SIGTERM.

@@ -1,4 +1,4 @@
-//! Who asks: the address of a client, seen through proxies that are trusted to tell it.
+//! The IP address of a client, as reported by trusted proxies.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// Proxies whose `X-Forwarded-For` is believed.
+/// The networks of proxies whose `X-Forwarded-For` header is trusted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TrustedProxies(Vec<IpNet>);
 
@@ -16,9 +16,11 @@ impl TrustedProxies {
         Self(networks)
     }
 
-    /// The address that a request comes from: the last in the chain of proxies that is not one of ours.
-    /// What stands before it in the header is what a stranger has written there.
-    pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    /// Returns the IP address of the client: the last address in the chain of proxies that is not a
+    /// trusted proxy. Anybody can forge the addresses before it.
+    ///
+    /// An IPv6 address is reduced to its /64 network, because one client usually has a whole network.
+    pub(super) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
         let hops = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
@@ -30,7 +32,7 @@ impl TrustedProxies {
             let Some(hop) = hop else { break };
             client = IpAddr::to_canonical(&hop);
         }
-        one_of_its_network(client)
+        network_of(client)
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
@@ -38,8 +40,7 @@ impl TrustedProxies {
     }
 }
 
-/// A client with IPv6 has a network of 2⁶⁴ addresses to itself, which count as one.
-fn one_of_its_network(address: IpAddr) -> IpAddr {
+fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_trusted_proxies_are_believed() {
+    fn only_the_headers_of_trusted_proxies_are_used() {
         let cases = [
             ("9.9.9.9", &["1.1.1.1"][..], "9.9.9.9"),
             ("10.0.0.1", &[], "10.0.0.1"),
@@ -72,7 +73,7 @@ mod tests {
             for line in forwarded {
                 headers.append(X_FORWARDED_FOR, line.to_string().try_into().unwrap());
             }
-            let found = proxies.client(peer.parse().unwrap(), &headers);
+            let found = proxies.client_ip(peer.parse().unwrap(), &headers);
             assert_eq!(found.to_string(), client, "{peer} {forwarded:?}");
         }
     }

@@ -1,225 +1,251 @@
-//! From a place to what is known of it: out of memory, else by one look at the Hub, however many ask.
+//! Coalesced lookups: results from memory, else from one lookup at the Hub that all requests share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, Shared};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as MemoryCache;
 use tokio::sync::Semaphore;
 
-use super::answer::{Answer, Known};
-use super::metrics::{Metrics, Source};
-use super::place::Place;
+use super::ServiceConfig;
+use super::lookup_result::{CachedResult, CountedWeights, LookupResult};
+use super::metrics::{ResultSource, ServerMetrics};
+use super::weights_query::WeightsQuery;
 use crate::badge::MetricValues;
 use crate::client::Client;
 use crate::error::Error;
 use crate::formats::chain;
 use crate::hub::Endpoint;
 
-/// About how many bytes an answer takes, by which it is guessed how many there will be.
-const USUAL_WEIGHT: u64 = 3_072;
+/// The typical size of a result in bytes, for an estimate of the number of results in memory.
+const TYPICAL_RESULT_BYTES: u64 = 3_072;
 
-/// What came of a lookup in the time that there was for it.
+/// The outcome of a lookup for one request.
 #[derive(Clone, Debug)]
-pub(super) enum Lookup {
-    Answer(Arc<Answer>),
-    /// The look goes on.
+pub(super) enum LookupOutcome {
+    /// The result, fresh or stale.
+    Ready(Arc<LookupResult>),
+    /// The lookup is still in flight.
     Pending,
-    /// There are too many looks at once.
+    /// No lookup was started, because too many are queued or the client has started too many.
     Busy,
+    /// The client has made too many requests.
+    RateLimited,
 }
 
-/// Bounds of all looks together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Looks at the Hub at once.
-    pub(super) at_once: usize,
-    /// Looks at the Hub that may wait or be under way.
-    pub(super) in_all: usize,
-    /// Bytes of answers that are kept in memory.
-    pub(super) memory: u64,
-    /// How long an answer for a branch is given without looking again.
-    pub(super) fresh: Duration,
-    /// How long a request waits for a look.
-    pub(super) patience: Duration,
+impl LookupOutcome {
+    /// Returns the weights if they were read and counted.
+    pub(super) fn counted(&self) -> Option<&CountedWeights> {
+        match self {
+            Self::Ready(result) => match &**result {
+                LookupResult::Counted(counted) => Some(counted),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
+/// The cache of results and the lookups in flight.
 pub(super) struct Lookups {
     client: Client,
-    bounds: Bounds,
-    known: MemoryCache<Place, Known, Weight>,
-    flights: Mutex<HashMap<Place, Flight>>,
-    turns: Semaphore,
-    metrics: Arc<Metrics>,
+    config: ServiceConfig,
+    results: MemoryCache<WeightsQuery, CachedResult, ResultSize>,
+    in_flight: Mutex<HashMap<WeightsQuery, SharedLookup>>,
+    /// One permit for each concurrent lookup.
+    permits: Semaphore,
+    /// The maximum number of queued and running lookups.
+    max_in_flight: usize,
+    metrics: Arc<ServerMetrics>,
 }
 
-/// One look, shared by all who wait for it. It goes on when they do not.
-type Flight = Shared<BoxFuture<'static, Lookup>>;
+/// A lookup in flight. It is a task of its own, so it continues if no request waits for it.
+type SharedLookup = Shared<BoxFuture<'static, LookupOutcome>>;
 
 #[derive(Clone)]
-struct Weight;
+struct ResultSize;
 
-impl Weighter<Place, Known> for Weight {
-    fn weight(&self, place: &Place, known: &Known) -> u64 {
-        (place.weight() + known.answer.weight()) as u64
+impl Weighter<WeightsQuery, CachedResult> for ResultSize {
+    fn weight(&self, query: &WeightsQuery, cached: &CachedResult) -> u64 {
+        (query.size() + cached.result.size()) as u64
     }
 }
 
 impl Lookups {
-    pub(super) fn new(client: Client, bounds: Bounds, metrics: Arc<Metrics>) -> Arc<Self> {
-        let items = usize::try_from(bounds.memory / USUAL_WEIGHT).unwrap_or(usize::MAX);
+    pub(super) fn new(
+        client: Client,
+        config: &ServiceConfig,
+        metrics: Arc<ServerMetrics>,
+    ) -> Arc<Self> {
+        let estimate = usize::try_from(config.memory_limit / TYPICAL_RESULT_BYTES);
+        let estimate = estimate.unwrap_or(usize::MAX).max(16);
+        let max_concurrent = config.max_concurrent_lookups.max(1);
         Arc::new(Self {
             client,
-            bounds,
-            known: MemoryCache::with_weighter(items.max(16), bounds.memory, Weight),
-            flights: Mutex::default(),
-            turns: Semaphore::new(bounds.at_once),
+            config: config.clone(),
+            results: MemoryCache::with_weighter(estimate, config.memory_limit, ResultSize),
+            in_flight: Mutex::default(),
+            permits: Semaphore::new(max_concurrent),
+            max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
             metrics,
         })
     }
 
-    /// What is known of a place: at once where it was looked at before, be it some time ago, else after
-    /// a look, for which `may_look` is asked.
-    pub(super) async fn get(
-        self: &Arc<Self>,
-        place: &Place,
-        may_look: impl FnOnce() -> bool,
-    ) -> Lookup {
-        let known = self.known.get(place);
-        match &known {
-            Some(known) if known.is_fresh() => {
-                self.metrics.lookup(Source::Memory);
-                return Lookup::Answer(Arc::clone(&known.answer));
-            }
-            Some(known) if known.is_usable() => {
-                self.metrics.lookup(Source::Stale);
-                self.refresh(place);
-                return Lookup::Answer(Arc::clone(&known.answer));
-            }
-            _ => {}
-        }
-        match (self.look_for(place, may_look).await, known) {
-            // Better old than none.
-            (Lookup::Pending | Lookup::Busy, Some(known)) if !known.answer.is_retryable() => {
-                Lookup::Answer(known.answer)
-            }
-            (lookup, _) => lookup,
-        }
-    }
-
-    async fn look_for(self: &Arc<Self>, place: &Place, may_look: impl FnOnce() -> bool) -> Lookup {
-        let Some(flight) = self.flight(place, self.bounds.in_all, may_look) else {
-            self.metrics.lookup(Source::Refused);
-            return Lookup::Busy;
-        };
-        if let Ok(lookup) = tokio::time::timeout(self.bounds.patience, flight).await {
-            self.metrics.lookup(Source::Hub);
-            return lookup;
-        }
-        self.metrics.lookup(Source::Pending);
-        Lookup::Pending
-    }
-
-    /// Looks again without anybody waiting for it, unless there is much to do for those who wait.
-    fn refresh(self: &Arc<Self>, place: &Place) {
-        drop(self.flight(place, self.bounds.in_all / 2, || true));
-    }
-
-    /// The look that is under way, or a new one; `None` where there are so many of them that there may
-    /// be no more.
-    fn flight(
-        self: &Arc<Self>,
-        place: &Place,
-        most: usize,
-        may_look: impl FnOnce() -> bool,
-    ) -> Option<Flight> {
-        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(flight) = flights.get(place) {
-            return Some(flight.clone());
-        }
-        if flights.len() >= most || !may_look() {
-            return None;
-        }
-        let (lookups, there) = (Arc::clone(self), place.clone());
-        let task = tokio::spawn(async move { lookups.look(there).await });
-        // A task ends without a result only when the service itself does, or by a bug of ours.
-        let flight =
-            task.map(|answer| answer.map_or(Lookup::Busy, Lookup::Answer)).boxed().shared();
-        flights.insert(place.clone(), flight.clone());
-        self.metrics.in_flight(flights.len());
-        Some(flight)
-    }
-
-    /// Looks at the Hub when it is this look's turn, and keeps what came of it.
-    async fn look(self: Arc<Self>, place: Place) -> Arc<Answer> {
-        let landing = InFlightGuard { lookups: &self, place: &place };
-        let _turn = self.turns.acquire().await;
-        let answer = Arc::new(self.ask(&place).await);
-        self.metrics.look(&answer);
-        let kept = self.keep(&place, answer);
-        drop(landing);
-        kept
-    }
-
-    /// Keeps an answer, unless it only says that this is no good moment and there was one before.
-    fn keep(&self, place: &Place, answer: Arc<Answer>) -> Arc<Answer> {
-        let before = self.known.get(place).filter(|known| !known.answer.is_retryable());
-        let lifetime = answer.lifetime(place.is_pinned(), self.bounds.fresh);
-        let answer = match before {
-            Some(before) if answer.is_retryable() => before.answer,
-            _ => answer,
-        };
-        self.known.insert(place.clone(), Known::new(Arc::clone(&answer), lifetime));
-        self.metrics.memory(self.known.weight(), self.known.len() as u64);
-        answer
-    }
-
-    /// The Hub that is looked at.
+    /// Returns the Hub that lookups read from.
     pub(super) fn endpoint(&self) -> &Endpoint {
         self.client.endpoint()
     }
 
-    async fn ask(&self, place: &Place) -> Answer {
-        let model = place.model(&self.client);
-        if place.is_listing() {
+    /// Returns the result for a query: from memory if it is fresh or recently expired, else by a lookup.
+    /// `may_start` is called before a new lookup starts and can refuse it.
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        query: &WeightsQuery,
+        may_start: impl FnOnce() -> bool,
+    ) -> LookupOutcome {
+        let cached = self.results.get(query);
+        match &cached {
+            Some(cached) if cached.is_fresh() => {
+                self.metrics.result(ResultSource::Memory);
+                return LookupOutcome::Ready(Arc::clone(&cached.result));
+            }
+            Some(cached) if cached.is_usable() => {
+                self.metrics.result(ResultSource::Stale);
+                self.refresh(query);
+                return LookupOutcome::Ready(Arc::clone(&cached.result));
+            }
+            _ => {}
+        }
+        match (self.wait_for_lookup(query, may_start).await, cached) {
+            // A result older than the maximum staleness is still better than none.
+            (LookupOutcome::Pending | LookupOutcome::Busy, Some(cached))
+                if !cached.result.is_transient_failure() =>
+            {
+                LookupOutcome::Ready(cached.result)
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// Joins or starts a lookup and waits for its result, but not for longer than configured.
+    async fn wait_for_lookup(
+        self: &Arc<Self>,
+        query: &WeightsQuery,
+        may_start: impl FnOnce() -> bool,
+    ) -> LookupOutcome {
+        let Some(lookup) = self.join_or_start(query, self.max_in_flight, may_start) else {
+            self.metrics.result(ResultSource::Refused);
+            return LookupOutcome::Busy;
+        };
+        if let Ok(outcome) = tokio::time::timeout(self.config.lookup_wait, lookup).await {
+            self.metrics.result(ResultSource::Hub);
+            return outcome;
+        }
+        self.metrics.result(ResultSource::Pending);
+        LookupOutcome::Pending
+    }
+
+    /// Starts a lookup in the background. It uses at most half of the queue, so that lookups with
+    /// waiting requests always find room.
+    fn refresh(self: &Arc<Self>, query: &WeightsQuery) {
+        drop(self.join_or_start(query, self.max_in_flight / 2, || true));
+    }
+
+    /// Returns the lookup in flight for a query, or starts one. Returns `None` if `limit` lookups are in
+    /// flight or `may_start` refuses.
+    fn join_or_start(
+        self: &Arc<Self>,
+        query: &WeightsQuery,
+        limit: usize,
+        may_start: impl FnOnce() -> bool,
+    ) -> Option<SharedLookup> {
+        let mut in_flight = self.lock_in_flight();
+        if let Some(lookup) = in_flight.get(query) {
+            return Some(lookup.clone());
+        }
+        if in_flight.len() >= limit || !may_start() {
+            return None;
+        }
+        let task = tokio::spawn(Arc::clone(self).run(query.clone()));
+        // A task has no result only if the runtime shuts down or the lookup panics.
+        let outcome = task.map(|result| result.map_or(LookupOutcome::Busy, LookupOutcome::Ready));
+        let lookup = outcome.boxed().shared();
+        in_flight.insert(query.clone(), lookup.clone());
+        self.metrics.lookups_in_flight.set(in_flight.len() as u64);
+        Some(lookup)
+    }
+
+    fn lock_in_flight(&self) -> MutexGuard<'_, HashMap<WeightsQuery, SharedLookup>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a permit, reads from the Hub and stores the result.
+    async fn run(self: Arc<Self>, query: WeightsQuery) -> Arc<LookupResult> {
+        let guard = InFlightGuard { lookups: &self, query: &query };
+        let _permit = self.permits.acquire().await;
+        let result = Arc::new(self.read(&query).await);
+        self.metrics.lookup(&result);
+        let stored = self.store(&query, result);
+        drop(guard);
+        stored
+    }
+
+    /// Stores a result and returns it. A transient failure does not replace an earlier result, but
+    /// delays the next lookup.
+    fn store(&self, query: &WeightsQuery, result: Arc<LookupResult>) -> Arc<LookupResult> {
+        let earlier = self.results.get(query);
+        let earlier = earlier.filter(|cached| !cached.result.is_transient_failure());
+        let ttl = result.ttl(query.is_pinned(), self.config.ttl);
+        let result = match earlier {
+            Some(earlier) if result.is_transient_failure() => earlier.result,
+            _ => result,
+        };
+        self.results.insert(query.clone(), CachedResult::new(Arc::clone(&result), ttl));
+        self.metrics.memory_bytes.set(self.results.weight());
+        self.metrics.memory_results.set(self.results.len() as u64);
+        result
+    }
+
+    /// Reads from the Hub.
+    async fn read(&self, query: &WeightsQuery) -> LookupResult {
+        let model = query.model(&self.client);
+        if query.is_listing() {
             return model.weight_sets().await.map_or_else(
-                |error| Answer::Failed { error: logged(place, error) },
-                Answer::Listed,
+                |error| LookupResult::Failed { error: logged(query, error) },
+                LookupResult::Listed,
             );
         }
         let error = match model.parse_safetensors_metadata().await {
-            Ok(parsed) => return Answer::read(&parsed),
+            Ok(parsed) => return LookupResult::from_parsed(&parsed),
             Err(error) => error,
         };
         if matches!(error, Error::Gated { .. })
-            && let Ok(Some(claim)) = model.hub_reported_count().await
+            && let Ok(Some(reported)) = model.hub_reported_count().await
         {
-            let figures = MetricValues::from_unverified(claim.parameters, claim.total);
-            return Answer::Claimed { figures, error: logged(place, error) };
+            let values = MetricValues::from_unverified(reported.parameters, reported.total);
+            return LookupResult::HubReported { values, error: logged(query, error) };
         }
-        Answer::Failed { error: logged(place, error) }
+        LookupResult::Failed { error: logged(query, error) }
     }
 }
 
-/// An error whose causes are for the operator.
-fn logged(place: &Place, error: Error) -> Arc<Error> {
-    let repo = place.repo();
-    tracing::info!(repo, error = chain(&error), "a look gave nothing");
+/// Logs an error with its causes, which responses leave out.
+fn logged(query: &WeightsQuery, error: Error) -> Arc<Error> {
+    tracing::info!(repo = query.repo(), error = chain(&error), "lookup failed");
     Arc::new(error)
 }
 
-/// Takes a look off the list of those under way, however it ends.
+/// Removes a lookup from the lookups in flight when it ends, even by a panic.
 struct InFlightGuard<'a> {
     lookups: &'a Lookups,
-    place: &'a Place,
+    query: &'a WeightsQuery,
 }
 
 impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        let mut flights = self.lookups.flights.lock().unwrap_or_else(PoisonError::into_inner);
-        flights.remove(self.place);
-        self.lookups.metrics.in_flight(flights.len());
+        let mut in_flight = self.lookups.lock_in_flight();
+        in_flight.remove(self.query);
+        self.lookups.metrics.lookups_in_flight.set(in_flight.len() as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! What the service counts, for Prometheus.
+//! Prometheus metrics of the service.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -12,33 +12,33 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::answer::Answer;
-use crate::error::Error;
+use super::error_reply::ErrorCode;
+use super::lookup_result::LookupResult;
 
-/// Upper bounds in seconds: a badge out of memory takes microseconds, a look at the Hub up to the
-/// patience of requests.
-const SECONDS: [f64; 11] = [0.0001, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
+/// Upper bounds of the histogram of request durations, in seconds. A badge from memory takes
+/// microseconds; a request waits for a lookup for a few seconds at most.
+const BUCKETS: [f64; 11] = [0.0001, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
 
-/// Where the answer to a request came from.
+/// The origin of the result that a request received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(super) enum Source {
-    /// Out of memory.
+pub(super) enum ResultSource {
+    /// A fresh result from memory.
     Memory,
-    /// Out of memory, and old enough that a look was begun.
+    /// A stale result from memory. A lookup in the background refreshes it.
     Stale,
-    /// A look that ended while the request waited.
+    /// A lookup that completed while the request waited.
     Hub,
-    /// None: the look goes on.
+    /// No result: the lookup is still in flight.
     Pending,
-    /// None: there are too many looks, of this client or of all.
+    /// No result: the service or the client has started too many lookups.
     Refused,
 }
 
-/// What a look at the Hub came to.
+/// The outcome of a lookup at the Hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-enum Outcome {
-    Read,
-    Claimed,
+enum LookupStatus {
+    Counted,
+    HubReported,
     Listed,
     SeveralSets,
     NotFound,
@@ -47,132 +47,127 @@ enum Outcome {
     Failed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    route: Route,
-    status: u16,
-}
-
-/// The kinds of requests.
+/// A group of endpoints, the label of the metrics of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(super) enum Route {
+pub(super) enum RouteGroup {
+    /// Badges as SVG and JSON.
     Badge,
+    /// The JSON API.
     Api,
+    /// The page and its files.
     Page,
+    /// Health, metrics and the OpenAPI document.
     Service,
+    /// Paths without an endpoint.
     Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: RouteGroup,
+    status: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabel {
-    route: Route,
+    route: RouteGroup,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabel {
-    source: Source,
+    source: ResultSource,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: Outcome,
+struct StatusLabel {
+    outcome: LookupStatus,
 }
 
-pub(super) struct Metrics {
+/// All metrics of the service.
+pub(super) struct ServerMetrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabel, Histogram>,
-    lookups: Family<SourceLabel, Counter>,
-    looks: Family<OutcomeLabel, Counter>,
-    in_flight: Gauge<u64, AtomicU64>,
-    memory_bytes: Gauge<u64, AtomicU64>,
-    memory_answers: Gauge<u64, AtomicU64>,
-    connections: Gauge,
-    limited: Counter,
+    results: Family<SourceLabel, Counter>,
+    lookups: Family<StatusLabel, Counter>,
+    pub(super) lookups_in_flight: Gauge<u64, AtomicU64>,
+    pub(super) memory_bytes: Gauge<u64, AtomicU64>,
+    pub(super) memory_results: Gauge<u64, AtomicU64>,
+    pub(super) connections: Gauge,
+    pub(super) limited_requests: Counter,
 }
 
-impl Metrics {
+impl ServerMetrics {
     pub(super) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("hf_meta"),
             requests: Family::default(),
-            durations: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            results: Family::default(),
             lookups: Family::default(),
-            looks: Family::default(),
-            in_flight: Gauge::default(),
+            lookups_in_flight: Gauge::default(),
             memory_bytes: Gauge::default(),
-            memory_answers: Gauge::default(),
+            memory_results: Gauge::default(),
             connections: Gauge::default(),
-            limited: Counter::default(),
+            limited_requests: Counter::default(),
         };
         metrics.register();
         metrics
     }
 
+    /// Registers every metric. The registry appends a full stop to each help text, and `_total` to the
+    /// names of counters.
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("requests", "Requests by route and status", self.requests.clone());
-        let help = "Seconds from request to answer, by route";
+        let help = "Time from request to response in seconds, by route";
         registry.register("request_duration_seconds", help, self.durations.clone());
-        let help = "Where the answers to requests came from";
-        registry.register("lookups", help, self.lookups.clone());
-        registry.register("looks", "Looks at the Hub by outcome", self.looks.clone());
-        let help = "Looks at the Hub that wait or are under way";
-        registry.register("looks_in_flight", help, self.in_flight.clone());
-        let help = "Bytes of answers in memory, about";
+        let help = "Results that requests received, by source";
+        registry.register("results", help, self.results.clone());
+        registry.register("lookups", "Lookups at the Hub, by outcome", self.lookups.clone());
+        let help = "Lookups at the Hub that are queued or running";
+        registry.register("lookups_in_flight", help, self.lookups_in_flight.clone());
+        let help = "Approximate size of the results in memory";
         registry.register("memory_bytes", help, self.memory_bytes.clone());
-        registry.register("memory_answers", "Answers in memory", self.memory_answers.clone());
+        let help = "Number of results in memory";
+        registry.register("memory_results", help, self.memory_results.clone());
         registry.register("connections", "Open connections", self.connections.clone());
-        let help = "Requests beyond the limit of their client";
-        registry.register("limited_requests", help, self.limited.clone());
+        let help = "Requests and lookups refused because of the limits per client";
+        registry.register("limited_requests", help, self.limited_requests.clone());
     }
 
-    /// All figures in the text format that Prometheus reads.
+    /// Returns all metrics in the OpenMetrics text format.
     pub(super) fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    pub(super) fn request(&self, route: Route, status: u16, elapsed: Duration) {
+    /// Counts a request.
+    pub(super) fn request(&self, route: RouteGroup, status: u16, elapsed: Duration) {
         self.requests.get_or_create(&RequestLabels { route, status }).inc();
         self.durations.get_or_create(&RouteLabel { route }).observe(elapsed.as_secs_f64());
     }
 
-    pub(super) fn lookup(&self, source: Source) {
-        self.lookups.get_or_create(&SourceLabel { source }).inc();
+    /// Counts a result that a request received.
+    pub(super) fn result(&self, source: ResultSource) {
+        self.results.get_or_create(&SourceLabel { source }).inc();
     }
 
-    pub(super) fn look(&self, answer: &Answer) {
-        let outcome = match answer {
-            Answer::Read(_) => Outcome::Read,
-            Answer::Claimed { .. } => Outcome::Claimed,
-            Answer::Listed(_) => Outcome::Listed,
-            Answer::Failed { error } if matches!(**error, Error::SeveralSets { .. }) => {
-                Outcome::SeveralSets
-            }
-            Answer::Failed { error } if error.is_not_found() => Outcome::NotFound,
-            Answer::Failed { error } if error.is_denied() => Outcome::Denied,
-            Answer::Failed { error } if error.is_malformed() => Outcome::Malformed,
-            Answer::Failed { .. } => Outcome::Failed,
+    /// Counts a lookup at the Hub.
+    pub(super) fn lookup(&self, result: &LookupResult) {
+        let outcome = match result {
+            LookupResult::Counted(_) => LookupStatus::Counted,
+            LookupResult::HubReported { .. } => LookupStatus::HubReported,
+            LookupResult::Listed(_) => LookupStatus::Listed,
+            LookupResult::Failed { error } => match ErrorCode::from(&**error) {
+                ErrorCode::SeveralSets => LookupStatus::SeveralSets,
+                ErrorCode::NotFound | ErrorCode::NoSafetensors => LookupStatus::NotFound,
+                ErrorCode::Denied => LookupStatus::Denied,
+                ErrorCode::Malformed => LookupStatus::Malformed,
+                _ => LookupStatus::Failed,
+            },
         };
-        self.looks.get_or_create(&OutcomeLabel { outcome }).inc();
-    }
-
-    pub(super) fn in_flight(&self, looks: usize) {
-        self.in_flight.set(looks as u64);
-    }
-
-    pub(super) fn memory(&self, bytes: u64, answers: u64) {
-        self.memory_bytes.set(bytes);
-        self.memory_answers.set(answers);
-    }
-
-    pub(super) fn connected(&self, by: i64) {
-        self.connections.inc_by(by);
-    }
-
-    pub(super) fn limited(&self) {
-        self.limited.inc();
+        self.lookups.get_or_create(&StatusLabel { outcome }).inc();
     }
 }

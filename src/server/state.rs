@@ -1,105 +1,100 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::HOST;
 use url::Url;
 
-use super::Settings;
+use super::ServiceConfig;
 use super::client_ip::TrustedProxies;
-use super::limit::Limit;
-use super::lookup::{Bounds, Lookups};
-use super::metrics::Metrics;
-use super::place::Place;
-use super::respond::Caching;
+use super::client_limit::ClientLimit;
+use super::lookup::{LookupOutcome, Lookups};
+use super::metrics::ServerMetrics;
+use super::reply::CachePolicy;
+use super::weights_query::WeightsQuery;
 use crate::client::Client;
 
-/// The address that a connection comes from.
+/// The IP address of the other end of a connection, as an extension of its requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) IpAddr);
+pub(super) struct PeerAddress(pub(super) IpAddr);
 
-pub(super) struct State {
+/// The state shared by all requests.
+pub(super) struct ServiceState {
+    pub(super) config: ServiceConfig,
     pub(super) lookups: Arc<Lookups>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) is_ending: AtomicBool,
-    proxies: TrustedProxies,
-    requests: Limit,
-    looks: Limit,
-    settings: Settings,
+    pub(super) metrics: Arc<ServerMetrics>,
+    pub(super) is_shutting_down: AtomicBool,
+    trusted_proxies: TrustedProxies,
+    request_limit: ClientLimit,
+    lookup_limit: ClientLimit,
 }
 
-impl State {
-    pub(super) fn new(client: Client, settings: Settings) -> Arc<Self> {
-        let metrics = Arc::new(Metrics::new());
-        let bounds = Bounds {
-            at_once: settings.max_concurrent_lookups.max(1),
-            in_all: settings.looks_waiting.saturating_add(settings.max_concurrent_lookups.max(1)),
-            memory: settings.memory,
-            fresh: settings.fresh,
-            patience: settings.patience,
-        };
+impl ServiceState {
+    pub(super) fn new(client: Client, config: ServiceConfig) -> Arc<Self> {
+        let metrics = Arc::new(ServerMetrics::new());
         Arc::new(Self {
-            lookups: Lookups::new(client, bounds, Arc::clone(&metrics)),
+            lookups: Lookups::new(client, &config, Arc::clone(&metrics)),
             metrics,
-            is_ending: AtomicBool::new(false),
-            proxies: TrustedProxies::new(settings.trusted_proxies.clone()),
-            requests: Limit::new(settings.requests_per_minute, settings.requests_per_minute),
-            looks: Limit::new(settings.looks_per_minute, settings.looks_per_minute),
-            settings,
+            is_shutting_down: AtomicBool::new(false),
+            trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
+            request_limit: ClientLimit::per_minute(config.requests_per_minute),
+            lookup_limit: ClientLimit::per_minute(config.lookups_per_minute),
+            config,
         })
     }
 
-    /// Who asks. A request that came by no connection is one of a test.
-    pub(super) fn client_of(&self, request: &Request) -> IpAddr {
-        let peer = request.extensions().get::<Peer>();
-        let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(address)| *address);
-        self.proxies.client(peer, request.headers())
+    /// Returns the IP address of the client. A request without a connection comes from a test.
+    pub(super) fn client_ip(&self, request: &Request) -> IpAddr {
+        let peer = request.extensions().get::<PeerAddress>();
+        let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |PeerAddress(address)| *address);
+        self.trusted_proxies.client_ip(peer, request.headers())
     }
 
-    /// Whether a client may make a request; counts it.
-    pub(super) fn may_ask(&self, client: IpAddr) -> bool {
-        let may = self.requests.allows(client);
-        if !may {
-            self.metrics.limited();
+    /// Looks up the weights for a request of a client, within the limits of the client.
+    pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
+        if self.is_within(&self.request_limit, client) {
+            self.look_up_more(query, client).await
+        } else {
+            LookupOutcome::RateLimited
         }
-        may
     }
 
-    /// Whether a client may have the Hub asked for something new; counts it.
-    pub(super) fn may_look(&self, client: IpAddr) -> bool {
-        let may = self.looks.allows(client);
-        if !may {
-            self.metrics.limited();
+    /// Looks up something else for a request that [`Self::look_up`] has counted.
+    pub(super) async fn look_up_more(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
+        self.lookups.get(query, || self.is_within(&self.lookup_limit, client)).await
+    }
+
+    fn is_within(&self, limit: &ClientLimit, client: IpAddr) -> bool {
+        let is_within = limit.allows(client);
+        if !is_within {
+            self.metrics.limited_requests.inc();
         }
-        may
+        is_within
     }
 
-    /// How long figures of a place may be given by others.
-    pub(super) fn caching(&self, place: &Place) -> Caching {
-        if place.is_pinned() { Caching::Immutable } else { Caching::For(self.settings.max_age) }
+    /// Returns the cache policy of a response with counts.
+    pub(super) fn cache_policy(&self, query: &WeightsQuery) -> CachePolicy {
+        if query.is_pinned() {
+            CachePolicy::Immutable
+        } else {
+            CachePolicy::Revalidate(self.config.max_age)
+        }
     }
 
-    /// The address of the page as readers see it, with a slash at its end: as it is set, else as this
-    /// request gives it.
-    pub(super) fn address(&self, headers: &HeaderMap) -> String {
-        let set = self.settings.address.as_ref();
-        let address = set.cloned().or_else(|| {
+    /// Returns the URL of the page as its users see it, with a slash at its end: the configured URL, or
+    /// the URL in the headers of the request.
+    pub(super) fn base_url(&self, headers: &HeaderMap) -> String {
+        let configured = self.config.public_url.clone();
+        let url = configured.or_else(|| {
             let host = headers.get(HOST)?.to_str().ok()?;
             let is_secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
             let scheme = if is_secure { "https" } else { "http" };
             Url::parse(&format!("{scheme}://{host}/")).ok()
         });
-        address.map_or_else(
-            || "/".to_owned(),
-            |url| format!("{}/", url.as_str().trim_end_matches('/')),
-        )
-    }
-
-    pub(super) fn end(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
+        url.map_or_else(|| "/".to_owned(), |url| format!("{}/", url.as_str().trim_end_matches('/')))
     }
 }

@@ -52,7 +52,7 @@ async fn the_badges_of_bloom_show_every_metric() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
     let texts = Metric::ALL.iter().map(|&metric| {
-        let badge = Badge::from_parsed(&parsed, metric);
+        let badge = Badge::from_report(parsed.report(), metric);
         format!("{} | {}", badge.label, badge.message)
     });
     let expected = [
@@ -69,10 +69,8 @@ async fn the_badges_of_bloom_show_every_metric() {
 #[tokio::test]
 async fn the_pictures_of_the_readme_are_up_to_date() {
     let hub = support::fixtures_hub();
-    let badge = Badge::from_parsed(
-        &support::parse(&hub, "bigscience/bloom").await.unwrap(),
-        Metric::Params,
-    );
+    let parsed = support::parse(&hub, "bigscience/bloom").await.unwrap();
+    let badge = Badge::from_report(parsed.report(), Metric::Params);
     for options in styles() {
         let options = BadgeOptions { logo: Logo::HuggingFace, ..options };
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/badges");

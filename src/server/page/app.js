@@ -1,15 +1,17 @@
-// Asks for the same page again while the reader types, and puts its result in the place of the old one.
+// Requests the page again while the user types, and replaces the result.
 
-const form = document.getElementById("ask");
+const form = document.getElementById("query");
 const status = document.getElementById("status");
-const PAUSE = 400;
-const PENDING = 2000;
+// Time in ms without input before a request is sent.
+const INPUT_DELAY = 400;
+// Time in ms between two requests while the result is pending.
+const POLL_INTERVAL = 2000;
 
 let timer;
 let request = new AbortController();
 
-/** The address of the page for what stands in the form, without what is empty or as it was. */
-function address() {
+/** Returns the URL of the page for the form, without empty and default values. */
+function pageUrl() {
   const query = new URLSearchParams();
   for (const [name, value] of new FormData(form)) {
     const field = form.elements[name];
@@ -20,12 +22,12 @@ function address() {
   return `?${query}`;
 }
 
-async function show() {
+async function update() {
   clearTimeout(timer);
   request.abort();
   if (!form.elements.repo.value.trim()) return;
   const { signal } = (request = new AbortController());
-  const url = address();
+  const url = pageUrl();
   const result = document.getElementById("result");
   result.setAttribute("aria-busy", "true");
   try {
@@ -41,7 +43,7 @@ async function show() {
   }
 }
 
-/** Puts a result in the place of the one that is shown, and the focus where it was. */
+/** Replaces the result and restores the focus and the open tables. */
 function replace(result) {
   const focused = document.activeElement?.id;
   const open = [...document.querySelectorAll("#result details[open]")].map((details) => details.id);
@@ -52,28 +54,28 @@ function replace(result) {
   announce(result);
 }
 
-/** Makes the texts to paste right for the address that the reader sees, and their buttons work. */
+/** Adapts the snippets to the URL of the browser, and activates the copy buttons. */
 function prepare(result) {
-  const [known, seen] = addresses();
+  const [known, actual] = baseUrls();
   for (const field of result.querySelectorAll(".field input")) {
     field.value = field.value
-      .replaceAll(known, seen)
-      .replaceAll(encodeURIComponent(known), encodeURIComponent(seen));
+      .replaceAll(known, actual)
+      .replaceAll(encodeURIComponent(known), encodeURIComponent(actual));
     field.addEventListener("focus", () => field.select());
   }
   for (const button of result.querySelectorAll("[data-copies]")) {
     button.hidden = false;
     button.addEventListener("click", () => copy(button));
   }
-  if (result.querySelector("[data-pending]")) timer = setTimeout(show, PENDING);
+  if (result.querySelector("[data-pending]")) timer = setTimeout(update, POLL_INTERVAL);
 }
 
-/** What the server takes for its address, and what it is: behind a proxy it may not know its scheme. */
-function addresses() {
-  const known = document.body.dataset.address;
-  const seen = new URL("./", location.href);
-  const isSame = URL.canParse(known) && new URL(known).host === seen.host;
-  return [known, isSame ? seen.href : known];
+/** Returns the base URL known to the server and the actual one. Behind a proxy the scheme can differ. */
+function baseUrls() {
+  const known = document.body.dataset.base;
+  const actual = new URL("./", location.href);
+  const isSame = URL.canParse(known) && new URL(known).host === actual.host;
+  return [known, isSame ? actual.href : known];
 }
 
 async function copy(button) {
@@ -82,8 +84,8 @@ async function copy(button) {
   try {
     await navigator.clipboard.writeText(field.value);
   } catch {
-    // Where there is no clipboard, as on plain HTTP, the text is selected for the reader to copy.
-    status.textContent = "Selected; copy it with the keyboard.";
+    // Browsers disable the clipboard on plain HTTP. The selected text can be copied by hand.
+    status.textContent = "The text is selected. Copy it with the keyboard.";
     return;
   }
   const label = button.firstChild;
@@ -93,24 +95,24 @@ async function copy(button) {
 }
 
 function announce(result) {
-  const figure = result.querySelector(".tiles div");
+  const tile = result.querySelector(".tiles div");
   const notice = result.querySelector(".notice");
-  const [name, value] = figure?.querySelectorAll("dt, strong") ?? [];
-  status.textContent = notice?.textContent ?? (figure ? `${name.textContent}: ${value.textContent}` : "");
+  const [name, value] = tile?.querySelectorAll("dt, strong") ?? [];
+  status.textContent = notice?.textContent ?? (tile ? `${name.textContent}: ${value.textContent}` : "");
 }
 
 form.addEventListener("input", ({ target }) => {
-  // Revisions and paths are those of one repository.
+  // A revision and a path belong to one repository.
   if (target.name === "repo") form.elements.revision.value = form.elements.path.value = "";
   clearTimeout(timer);
-  timer = setTimeout(show, PAUSE);
+  timer = setTimeout(update, INPUT_DELAY);
 });
-// The choice of a style is outside of the form, and belongs to it.
+// The style buttons are outside of the form element but belong to the form.
 document.addEventListener("change", (event) => {
-  if (event.target.name === "style") show();
+  if (event.target.name === "style") update();
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  show();
+  update();
 });
 prepare(document.getElementById("result"));

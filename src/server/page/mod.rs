@@ -1,17 +1,16 @@
-//! The page on which a badge is made: a form, the badge in every style, the texts to paste, and what
-//! was found in the weights.
+//! The HTML page that creates badges: a form, the badge in every style, snippets to embed it, and the
+//! counts of the checkpoint.
 //!
-//! It is rendered here in whole, and so works without scripts; the script asks for the same page again
-//! while the reader types, and puts its result in the place of the old one. Nothing is asked of third
-//! parties, and neither style nor script stands in the page, so that [`CONTENT_SECURITY_POLICY`] can
-//! forbid both.
+//! The server renders the whole page, so it works without scripts. While the user types, the script
+//! requests the page again and replaces the result. The page loads nothing from other hosts and has no
+//! inline styles or scripts, so that [`CONTENT_SECURITY_POLICY`] can forbid them.
 
-mod found;
 mod modules;
-mod paste;
 mod result;
 mod rows;
 mod sets;
+mod snippets;
+mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,71 +20,71 @@ use maud::{DOCTYPE, Markup, html};
 use crate::badge::{BadgeOptions, Metric, MetricValues, Theme};
 use crate::hub::Endpoint;
 
-pub(crate) use found::{Beside, Found};
-pub(crate) use sets::{Others, Sets};
+pub(crate) use sets::{OtherSets, SetRows};
+pub(crate) use summary::{KnownSets, WeightsSummary};
 
-/// The style sheet, at `style.css` beside the page.
+/// The style sheet, served at `style.css`.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// The script, at `app.js` beside the page.
+/// The script, served at `app.js`.
 pub(crate) const SCRIPT: &str = include_str!("app.js");
 
-/// The icon, at `favicon.svg` beside the page.
+/// The icon, served at `favicon.svg`.
 pub(crate) const ICON: &str = include_str!("../../badge/face.svg");
 
-/// What the page may load, and from where: its own files.
+/// The content security policy of the page: it loads only its own files.
 pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; \
      style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
      frame-ancestors 'none'";
 
-/// Repos to try.
+/// Example repositories.
 const EXAMPLES: [&str; 3] = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "gpt2"];
 
-/// What was asked for, and what came of it.
-pub(crate) struct Shown<'a> {
-    /// What was typed.
-    pub(crate) asked: &'a str,
-    /// The repo that it names, as it stands in a URL: `org/name`.
+/// A requested repository with the outcome of its lookup.
+pub(crate) struct PageView<'a> {
+    /// The input of the user.
+    pub(crate) input: &'a str,
+    /// The name of the repository, `org/name` or `name`, if the input names one.
     pub(crate) repo: Option<&'a str>,
     pub(crate) revision: Option<&'a str>,
     pub(crate) path: Option<&'a str>,
-    pub(crate) show: Metric,
-    pub(crate) look: &'a BadgeOptions,
-    pub(crate) outcome: Outcome<'a>,
+    pub(crate) metric: Metric,
+    pub(crate) options: &'a BadgeOptions,
+    pub(crate) outcome: PageOutcome<'a>,
 }
 
-/// What came of a look at a repo.
-pub(crate) enum Outcome<'a> {
-    /// What is in its weights, and what other weights are there.
-    Found(&'a Found, Others),
-    /// The Hub's own figures, and why there are no others.
-    Claimed(&'a MetricValues, &'a str),
-    /// There are several sets of weights, and no name tells which is the model.
-    Choice(&'a str, Sets),
-    /// Why nothing is known.
+/// The outcome of a lookup, as the page shows it.
+pub(crate) enum PageOutcome<'a> {
+    /// The counts of the checkpoint, and the other sets of weights in the repository.
+    Counted(&'a WeightsSummary, OtherSets),
+    /// The values that the Hub reports, and the reason why nothing was counted.
+    HubReported(&'a MetricValues, &'a str),
+    /// The error for a repository with several sets of weights, and the sets to choose from.
+    Choice(&'a str, SetRows),
+    /// An error.
     Failed(&'a str),
-    /// The look is not over.
+    /// The lookup is still in flight.
     Pending,
 }
 
-impl Outcome<'_> {
-    /// Whether there will be more to show in a moment.
+impl PageOutcome<'_> {
+    /// Returns whether the page will show more in a moment.
     fn is_pending(&self) -> bool {
-        matches!(self, Self::Pending | Self::Found(_, Others::Pending))
+        matches!(self, Self::Pending | Self::Counted(_, OtherSets::Pending))
     }
 }
 
-/// Where the page is, and the Hub that it asks.
-pub(crate) struct Site<'a> {
-    /// The address of the page, which ends with a slash, as far as the server knows it.
-    pub(crate) address: &'a str,
-    pub(crate) endpoint: &'a Endpoint,
+/// The URLs that the page refers to.
+pub(crate) struct PageUrls<'a> {
+    /// The URL of the page with a slash at its end, as far as the server knows it.
+    pub(crate) base: &'a str,
+    pub(crate) hub: &'a Endpoint,
 }
 
-/// The page; without anything asked for, the form alone.
-pub(crate) fn page(site: &Site<'_>, shown: Option<&Shown<'_>>) -> String {
-    let repo = shown.and_then(|shown| shown.repo);
-    let is_pending = shown.is_some_and(|shown| shown.outcome.is_pending());
+/// Renders the page. Without a repository it contains only the form and examples.
+pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
+    let repo = view.and_then(|view| view.repo);
+    let is_pending = view.is_some_and(|view| view.outcome.is_pending());
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -93,25 +92,25 @@ pub(crate) fn page(site: &Site<'_>, shown: Option<&Shown<'_>>) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta name="description" content="Badges with the parameters of models on the Hugging Face Hub";
-                // Scripts ask again by themselves.
+                meta name="description" content="Parameter count badges for models on the Hugging Face Hub";
+                // The script polls; without scripts the browser reloads the page.
                 @if is_pending { noscript { meta http-equiv="refresh" content="3"; } }
                 title { @if let Some(repo) = repo { (repo) " · " } "hf-meta badges" }
                 link rel="icon" href="favicon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="style.css";
                 script src="app.js" type="module" {}
             }
-            body data-address=(site.address) {
+            body data-base=(urls.base) {
                 (header())
                 main {
-                    (form(shown))
+                    (form(view))
                     div #result aria-busy="false" {
-                        @match shown {
-                            Some(shown) => (result::result(site, shown)),
+                        @match view {
+                            Some(view) => (result::result(urls, view)),
                             None => (examples()),
                         }
                     }
-                    p #status .unseen role="status" {}
+                    p #status .visually-hidden role="status" {}
                 }
                 (footer())
             }
@@ -124,61 +123,61 @@ fn header() -> Markup {
     html! {
         header {
             a .brand href="./" { img src="favicon.svg" alt="" width="28" height="28"; "hf-meta" }
-            h1 { "Parameters, counted, on a badge" }
+            h1 { "Parameter counts on a badge" }
             p .lead {
-                "Name a model on the Hugging Face Hub. The headers of its safetensors files are read and "
-                "checked, kilobytes out of terabytes, and its badge shows what is in them, now and after "
-                "every change."
+                "Enter a model of the Hugging Face Hub. The service reads and checks the headers of its "
+                "safetensors files, a few kilobytes out of gigabytes. The badge follows every change of "
+                "the repository."
             }
         }
     }
 }
 
-fn form(shown: Option<&Shown<'_>>) -> Markup {
+fn form(view: Option<&PageView<'_>>) -> Markup {
     let default = BadgeOptions::default();
-    let look = shown.map_or(&default, |shown| shown.look);
-    let show = shown.map_or_else(Metric::default, |shown| shown.show);
-    // What was typed, put in order if it named a repo: revision and path have fields of their own.
-    let repo = shown.map_or("", |shown| shown.repo.unwrap_or(shown.asked));
+    let options = view.map_or(&default, |view| view.options);
+    let metric = view.map_or_else(Metric::default, |view| view.metric);
+    // A URL is replaced by the name of its repository: revision and path have their own fields.
+    let repo = view.map_or("", |view| view.repo.unwrap_or(view.input));
     html! {
-        form #ask method="get" action="./" role="search" {
+        form #query method="get" action="./" role="search" {
             div .repo {
                 label for="repo" { "Model" }
-                input #repo name="repo" type="text" required autofocus[shown.is_none()]
+                input #repo name="repo" type="text" required autofocus[view.is_none()]
                     autocomplete="off" autocapitalize="none" spellcheck="false" maxlength="400"
                     placeholder="org/name" value=(repo);
-                button type="submit" { "Metric" }
+                button type="submit" { "Show" }
             }
-            (options(show, look))
-            (place(shown.and_then(|shown| shown.revision), shown.and_then(|shown| shown.path)))
+            (badge_fields(metric, options))
+            (selection_fields(view.and_then(|view| view.revision), view.and_then(|view| view.path)))
         }
     }
 }
 
-/// What the badge says, and how it looks.
-fn options(show: Metric, look: &BadgeOptions) -> Markup {
-    let color = look.color.map(|color| color.to_string()).unwrap_or_default();
+/// Renders the fields for the metric and the appearance of the badge.
+fn badge_fields(metric: Metric, options: &BadgeOptions) -> Markup {
+    let color = options.color.map(|color| color.to_string()).unwrap_or_default();
     html! {
         div .options {
-            (select("show", "Figure", Metric::NAMES, show.as_str()))
-            (select("theme", "For pages", Theme::NAMES, look.theme.as_str()))
-            (text("label", "Label", 64, show.label(), look.label.as_deref()))
+            (select("show", "Metric", Metric::NAMES, metric.as_str()))
+            (select("theme", "Theme", Theme::NAMES, options.theme.as_str()))
+            (text("label", "Label", 64, metric.label(), options.label.as_deref()))
             (text("color", "Colour", 64, "blue", Some(&color)))
             div .check {
                 input #logo type="checkbox" name="logo" value="huggingface"
-                    checked[look.logo != BadgeOptions::default().logo];
+                    checked[options.logo != BadgeOptions::default().logo];
                 label for="logo" { "Logo" }
             }
         }
     }
 }
 
-/// What of the repo is looked at.
-fn place(revision: Option<&str>, path: Option<&str>) -> Markup {
+/// Renders the fields that select a revision and a path.
+fn selection_fields(revision: Option<&str>, path: Option<&str>) -> Markup {
     html! {
-        div .options .place {
+        div .options .selection {
             (text("revision", "Revision", 255, "main", revision))
-            (text("path", "File or folder", 1_024, "the model", path))
+            (text("path", "File or folder", 1_024, "default weights", path))
         }
     }
 }
@@ -196,11 +195,17 @@ fn select(name: &str, label: &str, choices: &[&str], chosen: &str) -> Markup {
     }
 }
 
-fn text(name: &str, label: &str, longest: u16, placeholder: &str, value: Option<&str>) -> Markup {
+fn text(
+    name: &str,
+    label: &str,
+    max_length: u16,
+    placeholder: &str,
+    value: Option<&str>,
+) -> Markup {
     html! {
         div {
             label for=(name) { (label) }
-            input id=(name) name=(name) type="text" maxlength=(longest) autocomplete="off"
+            input id=(name) name=(name) type="text" maxlength=(max_length) autocomplete="off"
                 spellcheck="false" placeholder=(placeholder) value=(value.unwrap_or_default());
         }
     }
@@ -222,8 +227,8 @@ fn footer() -> Markup {
     html! {
         footer {
             p {
-                "MetricValues are counted from the files, not taken from their descriptions. "
-                "The drawings are in the styles of shields.io."
+                "Counts come from the files themselves, not from model cards. "
+                "Badges have the styles of shields.io."
             }
         }
     }

@@ -1,22 +1,22 @@
-//! The largest modules of a set of weights.
+//! The largest modules of a checkpoint.
 
 use std::cmp::Reverse;
 
-use super::rows::Row;
+use super::rows::TableRow;
 use crate::report::tree::{Tree, TreeContent, TreeModule};
 
-/// The most modules that are told.
-const MOST_MODULES: usize = 10;
+/// The maximum number of modules in the table.
+const MAX_MODULES: usize = 10;
 
-/// The modules that the weights are mostly made of, the largest first; together they are all of them.
+/// Returns the largest modules in descending order of their bytes. Together they cover all weights.
 ///
-/// What is at the top of the tree is told, and the largest of it by its own modules instead, and so
-/// on, while that leaves few enough to be read.
-pub(super) fn largest(tree: Tree) -> Vec<Row> {
+/// The list starts with the top of the tree. The largest module is replaced by its submodules as long
+/// as the list stays short enough.
+pub(super) fn largest(tree: Tree) -> Vec<TableRow> {
     let mut modules = tree.modules;
     while let Some(at) = largest_module(&modules) {
         let TreeContent::Modules(parts) = &modules[at].content else { break };
-        if modules.len() - 1 + parts.len() > MOST_MODULES {
+        if modules.len() - 1 + parts.len() > MAX_MODULES {
             break;
         }
         let name = std::mem::take(&mut modules[at].name);
@@ -30,19 +30,19 @@ pub(super) fn largest(tree: Tree) -> Vec<Row> {
     rows(&modules)
 }
 
-/// Where the largest of those is that are made of others.
+/// Returns the position of the largest module that has submodules.
 fn largest_module(modules: &[TreeModule]) -> Option<usize> {
-    let is_made_of_others = |module: &TreeModule| matches!(module.content, TreeContent::Modules(_));
-    let made = modules.iter().enumerate().filter(|(_, module)| is_made_of_others(module));
-    made.max_by_key(|(_, module)| module.bytes).map(|(at, _)| at)
+    let has_submodules = |module: &TreeModule| matches!(module.content, TreeContent::Modules(_));
+    let parents = modules.iter().enumerate().filter(|(_, module)| has_submodules(module));
+    parents.max_by_key(|(_, module)| module.bytes).map(|(at, _)| at)
 }
 
-/// A row each, and one for all beyond the most.
-fn rows(modules: &[TreeModule]) -> Vec<Row> {
-    let (first, rest) = modules.split_at(modules.len().min(MOST_MODULES));
-    let mut rows: Vec<_> = first.iter().map(Row::of_module).collect();
+/// Returns one row per module, and a last row for all modules beyond the maximum.
+fn rows(modules: &[TreeModule]) -> Vec<TableRow> {
+    let (first, rest) = modules.split_at(modules.len().min(MAX_MODULES));
+    let mut rows: Vec<_> = first.iter().map(TableRow::from_module).collect();
     if !rest.is_empty() {
-        rows.push(Row {
+        rows.push(TableRow {
             name: format!("{} more", rest.len()),
             count: rest.iter().fold(0, |sum, module| sum.saturating_add(module.elements)),
             bytes: rest.iter().fold(0, |sum, module| sum.saturating_add(module.bytes)),
@@ -55,7 +55,7 @@ fn rows(modules: &[TreeModule]) -> Vec<Row> {
 mod tests {
     use super::*;
 
-    /// A tensor, or a module of these.
+    /// Returns a tensor, or a module with these parts.
     fn module(name: &str, bytes: u64, parts: Vec<TreeModule>) -> TreeModule {
         let json = format!(
             r#"{{"{name}":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#
@@ -69,30 +69,30 @@ mod tests {
         }
     }
 
-    fn told(modules: Vec<TreeModule>) -> Vec<(String, u64)> {
+    fn largest_rows(modules: Vec<TreeModule>) -> Vec<(String, u64)> {
         let mut tree = Tree::from_headers([]);
         tree.modules = modules;
         largest(tree).into_iter().map(|row| (row.name, row.bytes)).collect()
     }
 
     #[test]
-    fn the_largest_module_is_told_by_its_own() {
+    fn the_largest_module_is_replaced_by_its_submodules() {
         let attention = module("attn", 30, vec![module("q", 10, vec![]), module("k", 20, vec![])]);
         let layers = module("h", 90, vec![attention, module("mlp", 60, vec![])]);
-        let rows = told(vec![module("wte", 40, vec![]), layers]);
+        let rows = largest_rows(vec![module("wte", 40, vec![]), layers]);
         let expected = [("h.mlp", 60), ("wte", 40), ("h.attn.k", 20), ("h.attn.q", 10)];
         assert_eq!(rows, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
     }
 
     #[test]
-    fn a_module_of_too_many_stays_one() {
+    fn a_module_with_too_many_submodules_stays_one_row() {
         let many =
             |count| (0..count).map(|at| module(&format!("{at}"), 1, vec![])).collect::<Vec<_>>();
-        let rows = told(vec![module("a", 11, many(11)), module("b", 5, vec![])]);
+        let rows = largest_rows(vec![module("a", 11, many(11)), module("b", 5, vec![])]);
         assert_eq!(rows, [("a".to_owned(), 11), ("b".to_owned(), 5)]);
-        let rows = told(many(14));
-        assert_eq!(rows.len(), MOST_MODULES + 1);
+        let rows = largest_rows(many(14));
+        assert_eq!(rows.len(), MAX_MODULES + 1);
         assert_eq!(rows.last(), Some(&("4 more".to_owned(), 4)));
-        assert_eq!(told(vec![]), []);
+        assert_eq!(largest_rows(vec![]), []);
     }
 }

@@ -1,65 +1,65 @@
-//! The part of the page that changes while the reader types.
+//! The part of the page that changes while the user types.
 
 use maud::{Markup, html};
 
-use super::found::Found;
-use super::sets::{self, Others};
-use super::{Outcome, Shown, Site, paste, table};
+use super::sets::{self, OtherSets};
+use super::summary::WeightsSummary;
+use super::{PageOutcome, PageUrls, PageView, snippets, table};
 use crate::badge::{BadgeOptions, MetricValues, Style, Theme};
 use crate::report::text::{bytes, counted, escape, short, short_bytes, thousands};
 
-/// What came of what was asked for.
-pub(super) fn result(site: &Site<'_>, shown: &Shown<'_>) -> Markup {
+/// Renders the outcome of a lookup.
+pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
     html! {
-        @if let (Some(repo), Some(path)) = (shown.repo, shown.path) { (whereabouts(shown, repo, path)) }
-        @match shown.outcome {
-            Outcome::Found(..) => {},
-            Outcome::Claimed(_, reason) | Outcome::Choice(reason, _) | Outcome::Failed(reason) => {
+        @if let (Some(repo), Some(path)) = (view.repo, view.path) { (breadcrumb(view, repo, path)) }
+        @match view.outcome {
+            PageOutcome::Counted(..) => {},
+            PageOutcome::HubReported(_, reason) | PageOutcome::Choice(reason, _) | PageOutcome::Failed(reason) => {
                 p .notice { (escape(reason)) }
             },
-            Outcome::Pending => p .notice data-pending="" {
-                "The headers are being read. What is found will stand here in a moment."
+            PageOutcome::Pending => p .notice data-pending="" {
+                "The headers are being read. The counts will appear here in a moment."
             },
         }
-        @if let (Some(repo), Outcome::Choice(_, sets)) = (shown.repo, &shown.outcome) {
-            (sets::choice(shown, repo, sets))
-        } @else if let Some(repo) = shown.repo {
-            (badges(shown, repo))
-            // A badge without a figure is nothing to paste, unless it will have one soon.
-            @if !matches!(shown.outcome, Outcome::Failed(_)) {
-                section .paste aria-label="To paste" { (paste::fields(site, shown, repo)) }
+        @if let (Some(repo), PageOutcome::Choice(_, sets)) = (view.repo, &view.outcome) {
+            (sets::choice(view, repo, sets))
+        } @else if let Some(repo) = view.repo {
+            (badges(view, repo))
+            // Nobody embeds a badge without a value, unless the value is pending.
+            @if !matches!(view.outcome, PageOutcome::Failed(_)) {
+                section .paste aria-label="Embed the badge" { (snippets::fields(urls, view, repo)) }
             }
         }
-        @match &shown.outcome {
-            Outcome::Found(found, others) => (weights(site, shown, found, others)),
-            Outcome::Claimed(figures, _) => (claim(figures)),
-            Outcome::Choice(..) | Outcome::Failed(_) | Outcome::Pending => {},
+        @match &view.outcome {
+            PageOutcome::Counted(summary, others) => (weights(urls, view, summary, others)),
+            PageOutcome::HubReported(values, _) => (reported(values)),
+            PageOutcome::Choice(..) | PageOutcome::Failed(_) | PageOutcome::Pending => {},
         }
     }
 }
 
-/// What of the repo is shown, and the way to all of it.
-fn whereabouts(shown: &Shown<'_>, repo: &str, path: &str) -> Markup {
+/// Renders the selected path with a link to the whole repository.
+fn breadcrumb(view: &PageView<'_>, repo: &str, path: &str) -> Markup {
     html! {
-        nav .whereabouts aria-label="What is shown" {
-            a href=(paste::page(shown, repo, None)) { (repo) }
+        nav .breadcrumb aria-label="Selected path" {
+            a href=(snippets::page(view, repo, None)) { (repo) }
             " / " span .name aria-current="page" { (sets::path(path)) }
         }
     }
 }
 
-/// The badge in every style, on a light and on a dark page, one of them chosen.
-fn badges(shown: &Shown<'_>, repo: &str) -> Markup {
+/// Renders the badge in every style on light and dark, with a radio button for each style.
+fn badges(view: &PageView<'_>, repo: &str) -> Markup {
     html! {
         fieldset .styles {
             legend { "Style" }
             @for style in Style::ALL {
-                @let address = |page| paste::badge(shown, repo, &on(page, *style, shown.look), "svg");
+                @let address = |page| snippets::badge(view, repo, &with_style(page, *style, view.options), "svg");
                 label {
-                    input type="radio" name="style" form="ask" id={ "style-" (style) }
-                        value=(style) checked[*style == shown.look.style];
+                    input type="radio" name="style" form="query" id={ "style-" (style) }
+                        value=(style) checked[*style == view.options.style];
                     span .style { (style) }
-                    span .sample { img src=(address(Theme::Light)) alt={ "the badge in the style " (style) }; }
+                    span .sample { img src=(address(Theme::Light)) alt={ "Badge in the style " (style) }; }
                     span .sample .dark aria-hidden="true" { img src=(address(Theme::Dark)) alt=""; }
                 }
             }
@@ -67,46 +67,51 @@ fn badges(shown: &Shown<'_>, repo: &str) -> Markup {
     }
 }
 
-/// The look in a style on a page, where the theme `auto` is that of the page.
-fn on(page: Theme, style: Style, look: &BadgeOptions) -> BadgeOptions {
-    let theme = if look.theme == Theme::Auto { page } else { look.theme };
-    BadgeOptions { style, theme, ..look.clone() }
+/// Returns the options with another style. The theme `auto` becomes the theme of the page.
+fn with_style(page: Theme, style: Style, options: &BadgeOptions) -> BadgeOptions {
+    let theme = if options.theme == Theme::Auto { page } else { options.theme };
+    BadgeOptions { style, theme, ..options.clone() }
 }
 
-/// What is in the weights.
-fn weights(site: &Site<'_>, shown: &Shown<'_>, found: &Found, others: &Others) -> Markup {
-    let (total, repo) = (found.totals.bytes, shown.repo.unwrap_or_default());
+/// Renders the counts of a checkpoint.
+fn weights(
+    urls: &PageUrls<'_>,
+    view: &PageView<'_>,
+    summary: &WeightsSummary,
+    others: &OtherSets,
+) -> Markup {
+    let (total, repo) = (summary.totals.bytes, view.repo.unwrap_or_default());
     html! {
         section aria-labelledby="found" {
             h2 #found { "In the files" }
-            (tiles(found))
+            (tiles(summary))
             h3 { "Dtypes" }
-            (table::bar(&found.dtypes, total))
-            (table::dtypes(&found.dtypes, total))
+            (table::bar(&summary.dtypes, total))
+            (table::dtypes(&summary.dtypes, total))
             h3 { "Modules" }
-            (table::rows("module", "elements", &found.modules, total))
-            (files(found, total))
+            (table::rows("module", "elements", &summary.modules, total))
+            (files(summary, total))
             h3 { "Findings" }
-            (findings(found))
-            (sets::others(shown, repo, others))
-            (cost(site, shown, repo, found))
+            (findings(summary))
+            (sets::others(view, repo, others))
+            (fetch_stats(urls, view, repo, summary))
         }
     }
 }
 
-/// The figures in large.
-fn tiles(found: &Found) -> Markup {
-    let Found { figures, totals, .. } = found;
-    let parameters = figures.parameters;
+/// Renders the main numbers in large type.
+fn tiles(summary: &WeightsSummary) -> Markup {
+    let WeightsSummary { values, totals, .. } = summary;
+    let parameters = values.parameters;
     html! {
         dl .tiles {
             (tile("Parameters", &short(parameters), &thousands(parameters)))
-            @if let Some(active) = figures.active {
+            @if let Some(active) = values.active {
                 (tile("Active", &short(active), &thousands(active)))
             }
             (tile("Size", &short_bytes(totals.bytes), &counted(totals.bytes, "byte")))
             (tile("Tensors", &thousands(totals.tensors), &scalars(totals.scalars)))
-            (tile("Files", &thousands(found.files.all as u64), ""))
+            (tile("Files", &thousands(summary.files.total as u64), ""))
         }
     }
 }
@@ -118,23 +123,23 @@ fn scalars(scalars: u64) -> String {
     }
 }
 
-fn tile(name: &str, figure: &str, exact: &str) -> Markup {
+fn tile(name: &str, value: &str, exact: &str) -> Markup {
     html! {
         div {
             dt { (name) }
-            dd { strong { (figure) } small { (exact) } }
+            dd { strong { (value) } small { (exact) } }
         }
     }
 }
 
-/// The files: one is told by its name, several are folded away.
-fn files(found: &Found, total: u64) -> Markup {
-    let count = counted(found.files.all as u64, "file");
-    let sizes = found.files.rows.iter().map(|row| row.bytes);
+/// Renders the name of a single file, or a folded table of several files.
+fn files(summary: &WeightsSummary, total: u64) -> Markup {
+    let count = counted(summary.files.total as u64, "file");
+    let sizes = summary.files.rows.iter().map(|row| row.bytes);
     let range = sizes.clone().min().zip(sizes.max());
     html! {
         h3 { "Files" }
-        @if let [file] = &*found.files.rows {
+        @if let [file] = &*summary.files.rows {
             p { code { (escape(&file.name)) } }
         } @else {
             details #files {
@@ -142,53 +147,58 @@ fn files(found: &Found, total: u64) -> Markup {
                     (count)
                     @if let Some((least, most)) = range { ", " (bytes(least)) " to " (bytes(most)) }
                 }
-                (table::rows("file", "parameters", &found.files, total))
+                (table::rows("file", "parameters", &summary.files, total))
             }
         }
     }
 }
 
-fn findings(found: &Found) -> Markup {
+fn findings(summary: &WeightsSummary) -> Markup {
     html! {
-        @if found.findings.is_empty() {
-            p .fine { "Nothing is wrong or odd with the headers." }
+        @if summary.findings.is_empty() {
+            p .fine { "No irregularities were found in the headers." }
         } @else {
             ul .findings {
-                @for finding in &found.findings { li { (escape(finding)) } }
-                @if found.more_findings > 0 {
-                    li { "and " (thousands(found.more_findings as u64)) " more" }
+                @for finding in &summary.findings { li { (escape(finding)) } }
+                @if summary.more_findings > 0 {
+                    li { "and " (thousands(summary.more_findings as u64)) " more" }
                 }
             }
         }
     }
 }
 
-/// What it took to know all this, and of which state of the repo it is.
-fn cost(site: &Site<'_>, shown: &Shown<'_>, repo: &str, found: &Found) -> Markup {
-    let fetch = &found.fetch;
+/// Renders the cost of the lookup, the commit, and a link to the JSON.
+fn fetch_stats(
+    urls: &PageUrls<'_>,
+    view: &PageView<'_>,
+    repo: &str,
+    summary: &WeightsSummary,
+) -> Markup {
+    let fetch = &summary.fetch;
     html! {
         p .fetch {
             (counted(fetch.requests, "request")) ", " (bytes(fetch.bytes_read)) " read of "
             (bytes(fetch.bytes_total)) ", " (format!("{:.2}", fetch.elapsed.as_secs_f64())) " s"
-            @if let Some(commit) = &found.commit {
+            @if let Some(commit) = &summary.commit {
                 " · commit "
-                a href={ (site.endpoint) "/" (repo) "/tree/" (commit) } {
+                a href={ (urls.hub) "/" (repo) "/tree/" (commit) } {
                     code { (commit.as_str().get(..7).unwrap_or_default()) }
                 }
             }
             " · "
-            a href=(paste::json(shown, repo)) { "as JSON" }
+            a href=(snippets::json(view, repo)) { "JSON" }
         }
     }
 }
 
-/// The Hub's own figures.
-fn claim(figures: &MetricValues) -> Markup {
+/// Renders the values that the Hub reports.
+fn reported(values: &MetricValues) -> Markup {
     html! {
         section aria-labelledby="found" {
-            h2 #found { "What the Hub says" }
-            dl .tiles { (tile("Parameters", &short(figures.parameters), &thousands(figures.parameters))) }
-            p { "Not held against the files, which are closed to this reader." }
+            h2 #found { "Reported by the Hub" }
+            dl .tiles { (tile("Parameters", &short(values.parameters), &thousands(values.parameters))) }
+            p { "Not verified: this service has no access to the files." }
         }
     }
 }

@@ -1,60 +1,59 @@
-//! Rows of tables, as many of them as are told.
+//! Rows of tables, up to a maximum number.
 
 use maud::{Markup, html};
 
 use crate::count::DtypeCount;
-
-use crate::formats::safetensors::SafetensorsFileHeader;
-
 use crate::formats::clip;
+use crate::formats::safetensors::SafetensorsFileHeader;
 use crate::report::text::thousands;
 use crate::report::tree::TreeModule;
 
-/// The most rows of a table; a repo may have any number of files.
-const MOST_ROWS: usize = 100;
+/// The maximum number of rows in a table. A repository can have any number of files.
+const MAX_ROWS: usize = 100;
 
-/// The first rows of a table, and how many there are in all.
+/// The first rows of a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Rows<T = Row> {
+pub(crate) struct TableRows<T = TableRow> {
     pub(super) rows: Vec<T>,
-    pub(super) all: usize,
+    /// The number of all rows, including the ones left out.
+    pub(super) total: usize,
 }
 
-/// A part of the weights.
+/// A part of a checkpoint: a dtype, a module or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct TableRow {
     pub(super) name: String,
-    /// Parameters, or elements as stored.
+    /// The number of parameters; for a module, of stored elements.
     pub(super) count: u64,
     pub(super) bytes: u64,
 }
 
-impl<T> Rows<T> {
+impl<T> TableRows<T> {
     pub(super) fn from_rows(mut rows: impl Iterator<Item = T>) -> Self {
-        let first: Vec<_> = rows.by_ref().take(MOST_ROWS).collect();
-        Self { all: first.len() + rows.count(), rows: first }
+        let first: Vec<_> = rows.by_ref().take(MAX_ROWS).collect();
+        Self { total: first.len() + rows.count(), rows: first }
     }
 
-    /// How many are left out, where some are.
+    /// Renders the number of rows that are left out, if any.
     pub(super) fn more(&self) -> Markup {
         html! {
-            @if self.all > self.rows.len() {
-                p .more { "and " (thousands((self.all - self.rows.len()) as u64)) " more" }
+            @if self.total > self.rows.len() {
+                p .more { "and " (thousands((self.total - self.rows.len()) as u64)) " more" }
             }
         }
     }
 }
 
-impl Row {
+impl TableRow {
     pub(super) fn new(name: &str, count: &DtypeCount) -> Self {
         Self { name: clip(name), count: count.parameters, bytes: count.bytes }
     }
 
-    pub(super) fn of_module(module: &TreeModule) -> Self {
+    pub(super) fn from_module(module: &TreeModule) -> Self {
         Self { name: clip(&module.name), count: module.elements, bytes: module.bytes }
     }
 
-    pub(super) fn of_file(path: &str, header: &SafetensorsFileHeader) -> Self {
+    pub(super) fn from_file(path: &str, header: &SafetensorsFileHeader) -> Self {
         Self::new(path, header.parameter_count().totals())
     }
 }

@@ -1,77 +1,80 @@
-//! The sets of weights that there are in a repo, each with a link to a look at it.
+//! Tables of the sets of weights in a repository, with a link to the page of each set.
 
 use maud::{Markup, html};
 
-use super::rows::Rows;
-use super::{Shown, paste};
+use super::rows::TableRows;
+use super::{PageView, snippets};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::WeightSet;
 use crate::report::text::{bytes, counted, escape, thousands};
 
-/// The most sets that are not folded away.
-const MOST_OPEN: usize = 12;
+/// The maximum number of sets in an open table. A longer table is folded.
+const MAX_OPEN: usize = 12;
 
-/// The first sets of a repo, in the order of their paths.
-pub(crate) type Sets = Rows<Set>;
+/// The first sets of weights of a repository, in order of their paths.
+pub(crate) type SetRows = TableRows<SetRow>;
 
-/// A set of weights.
+/// A set of weights in a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Set {
+pub(crate) struct SetRow {
     pub(super) path: RepoPath,
-    /// How many files it is in; 0 where that is not known.
+    /// The number of files; 0 if it is unknown.
     pub(super) files: usize,
     pub(super) bytes: u64,
 }
 
-/// What is known of the sets of weights beside the one that is shown.
+/// The other sets of weights in the repository, besides the one on the page.
 #[derive(Debug)]
-pub(crate) enum Others {
-    /// They are not asked for.
-    Unasked,
-    Listed(Sets),
-    /// They are being listed.
+pub(crate) enum OtherSets {
+    /// The page shows a set that the user has chosen, so the others are not needed.
+    NotNeeded,
+    /// The other sets.
+    Listed(SetRows),
+    /// The files are being listed.
     Pending,
-    /// They cannot be listed at present.
-    Unknown,
+    /// The files cannot be listed at the moment.
+    Unavailable,
 }
 
-impl Sets {
-    pub(crate) fn of<'a>(sets: impl IntoIterator<Item = &'a WeightSet>) -> Self {
+impl SetRows {
+    pub(crate) fn from_sets<'a>(sets: impl IntoIterator<Item = &'a WeightSet>) -> Self {
         let row =
-            |set: &WeightSet| Set { path: set.path.clone(), files: set.files, bytes: set.bytes };
+            |set: &WeightSet| SetRow { path: set.path.clone(), files: set.files, bytes: set.bytes };
         Self::from_rows(sets.into_iter().map(row))
     }
 }
 
-/// The sets of which one has to be chosen.
-pub(super) fn choice(shown: &Shown<'_>, repo: &str, sets: &Sets) -> Markup {
+/// Renders the sets to choose from.
+pub(super) fn choice(view: &PageView<'_>, repo: &str, sets: &SetRows) -> Markup {
     html! {
         section aria-labelledby="choice" {
             h2 #choice { "Choose a set of weights" }
-            (table(shown, repo, sets))
+            (table(view, repo, sets))
         }
     }
 }
 
-/// The sets that are there, too; nothing where there are none.
-pub(super) fn others(shown: &Shown<'_>, repo: &str, others: &Others) -> Markup {
+/// Renders the other sets, or nothing if there are none.
+pub(super) fn others(view: &PageView<'_>, repo: &str, others: &OtherSets) -> Markup {
     match others {
-        Others::Listed(sets) if !sets.rows.is_empty() => section(&html! {
-            p .hint { "Components, variants and checkpoints. They are not counted above; each has a badge of its own." }
-            @if sets.all > MOST_OPEN {
+        OtherSets::Listed(sets) if !sets.rows.is_empty() => section(&html! {
+            p .hint { "Components, variants and checkpoints. They are not included in the counts above. Each has its own badge." }
+            @if sets.total > MAX_OPEN {
                 details #sets {
-                    summary { (counted(sets.all as u64, "set")) }
-                    (table(shown, repo, sets))
+                    summary { (counted(sets.total as u64, "set")) }
+                    (table(view, repo, sets))
                 }
             } @else {
-                (table(shown, repo, sets))
+                (table(view, repo, sets))
             }
         }),
-        Others::Pending => section(&html! {
+        OtherSets::Pending => section(&html! {
             p .hint data-pending="" { "The files are being listed." }
         }),
-        Others::Unknown => section(&html! { p .hint { "The files cannot be listed at present." } }),
-        Others::Unasked | Others::Listed(_) => html! {},
+        OtherSets::Unavailable => {
+            section(&html! { p .hint { "The files cannot be listed at the moment." } })
+        }
+        OtherSets::NotNeeded | OtherSets::Listed(_) => html! {},
     }
 }
 
@@ -79,34 +82,34 @@ fn section(content: &Markup) -> Markup {
     html! { h3 { "Other sets of weights" } (content) }
 }
 
-fn table(shown: &Shown<'_>, repo: &str, sets: &Sets) -> Markup {
+fn table(view: &PageView<'_>, repo: &str, sets: &SetRows) -> Markup {
     html! {
         table .sets {
             thead {
                 tr { th scope="col" { "weights" } th .wide scope="col" { "files" } th scope="col" { "bytes" } }
             }
             tbody {
-                @for set in &sets.rows { (row(shown, repo, set)) }
+                @for set in &sets.rows { (row(view, repo, set)) }
             }
         }
         (sets.more())
     }
 }
 
-/// A path that is broken between its folders where it is too long for a line.
+/// Renders a path that can wrap after each folder.
 pub(super) fn path(path: &str) -> Markup {
     html! {
         @for part in escape(path).split_inclusive('/') { (part) wbr; }
     }
 }
 
-/// What is not known of a set is left open: of an index it may be that no name tells its shards.
-fn row(shown: &Shown<'_>, repo: &str, set: &Set) -> Markup {
+/// Renders a row. The files of a set are unknown if its index does not follow the naming scheme.
+fn row(view: &PageView<'_>, repo: &str, set: &SetRow) -> Markup {
     let path = set.path.as_str();
     html! {
         tr {
             th scope="row" {
-                a .name href=(paste::page(shown, repo, Some(path))) { (self::path(path)) }
+                a .name href=(snippets::page(view, repo, Some(path))) { (self::path(path)) }
             }
             @if set.files == 0 {
                 td .wide { "?" } td { "?" }

@@ -1,20 +1,20 @@
-//! Parts of a whole, as bars and as tables.
+//! Tables and bars that show the shares of a total.
 
 use maud::{Markup, html};
 
-use super::rows::{Row, Rows};
+use super::rows::{TableRow, TableRows};
 use crate::report::text::{bytes, escape, share, thousands};
 
-/// Colours of the style sheet; the parts after the last of them share it.
+/// The number of colours in the style sheet. Further rows share the last colour.
 const COLORS: usize = 6;
 
-/// Units of width of a bar.
+/// The width of a bar in the units of its SVG view box.
 const WIDTH: u64 = 1_000;
 
-/// Parts of a whole side by side, in the colours of their rows.
+/// Renders one bar with the shares of all rows, in their colours.
 ///
-/// Drawn as SVG, since a policy that forbids styles in the page forbids widths in it, too.
-pub(super) fn bar(rows: &Rows, total: u64) -> Markup {
+/// The bar is an SVG, because the content security policy forbids widths in style attributes.
+pub(super) fn bar(rows: &TableRows, total: u64) -> Markup {
     let mut end = 0;
     let parts = rows.rows.iter().enumerate().map(|(at, row)| {
         let start = end;
@@ -30,23 +30,23 @@ pub(super) fn bar(rows: &Rows, total: u64) -> Markup {
     }
 }
 
-/// A part of a whole in units of a bar.
+/// Converts a share of a total into units of a bar.
 fn units(part: u64, total: u64) -> u64 {
     let units = u128::from(part.min(total)) * u128::from(WIDTH) / u128::from(total.max(1));
     u64::try_from(units).unwrap_or(WIDTH)
 }
 
-/// The dtypes, each with the colour that it has in the bar.
-pub(super) fn dtypes(rows: &Rows, total: u64) -> Markup {
-    let name = |at: usize, row: &Row| {
+/// Renders the dtypes with their colours in the bar.
+pub(super) fn dtypes(rows: &TableRows, total: u64) -> Markup {
+    let name = |at: usize, row: &TableRow| {
         html! { span class={ "dot color-" (at.min(COLORS - 1)) } {} (escape(&row.name)) }
     };
     table(["dtype", "parameters"], rows, total, name)
 }
 
-/// Rows by their names, each with a bar of its own.
-pub(super) fn rows(heading: &str, figure: &str, rows: &Rows, total: u64) -> Markup {
-    let name = |_: usize, row: &Row| {
+/// Renders rows that each have a bar.
+pub(super) fn rows(heading: &str, quantity: &str, rows: &TableRows, total: u64) -> Markup {
+    let name = |_: usize, row: &TableRow| {
         html! {
             span .name { (escape(&row.name)) }
             svg .share viewBox={ "0 0 " (WIDTH) " 10" } preserveAspectRatio="none" aria-hidden="true" {
@@ -54,21 +54,21 @@ pub(super) fn rows(heading: &str, figure: &str, rows: &Rows, total: u64) -> Mark
             }
         }
     };
-    table([heading, figure], rows, total, name)
+    table([heading, quantity], rows, total, name)
 }
 
 fn table(
-    [heading, figure]: [&str; 2],
-    rows: &Rows,
+    [heading, quantity]: [&str; 2],
+    rows: &TableRows,
     total: u64,
-    name: impl Fn(usize, &Row) -> Markup,
+    name: impl Fn(usize, &TableRow) -> Markup,
 ) -> Markup {
     html! {
         table class=(heading) {
             thead {
                 tr {
                     th scope="col" { (heading) }
-                    th .count scope="col" { (figure) }
+                    th .count scope="col" { (quantity) }
                     th scope="col" { "bytes" }
                     th .wide scope="col" { "share" }
                 }

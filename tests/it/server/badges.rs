@@ -1,16 +1,17 @@
-//! What badges and the JSON say.
+//! Badges, the JSON API, the OpenAPI document and the metrics.
 
 use axum::http::StatusCode;
+use hf_meta::badge::{Logo, Metric, Style, Theme};
 use serde_json::{Value, json};
 
-use super::{get, router, settings};
+use super::{config, get, router};
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::{layouts, support};
 
 #[tokio::test]
-async fn figures_of_every_kind() {
+async fn a_badge_shows_the_requested_metric() {
     let hub = support::fixtures_hub();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     for (query, title) in [
         ("", "params: 176B"),
         ("?show=params", "params: 176B"),
@@ -33,9 +34,9 @@ async fn figures_of_every_kind() {
 }
 
 #[tokio::test]
-async fn json_for_shields() {
+async fn a_badge_is_served_as_json_for_shields() {
     let hub = support::fixtures_hub();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     let badge = get(&router, "/badge/gpt2.json?style=social&color=red").await;
     let expected = json!({
         "schemaVersion": 1, "label": "params", "message": "137M", "color": "dd4343",
@@ -51,7 +52,7 @@ async fn json_for_shields() {
 }
 
 #[tokio::test]
-async fn errors_are_grey_badges_that_are_soon_asked_for_again() {
+async fn an_error_is_a_grey_badge_with_a_short_cache_lifetime() {
     let hub = LocalHub::builder()
         .repo(Repo::new("org/empty").file("README.md", File::from_bytes("")))
         .repo(Repo::new("org/broken").file("model.safetensors", File::from_bytes("")))
@@ -65,7 +66,7 @@ async fn errors_are_grey_badges_that_are_soon_asked_for_again() {
     hub.inject(|request, _| {
         request.path.starts_with("/org/failing").then(|| Fault::Status(500, Vec::new()))
     });
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     for (path, message, api, code, age) in [
         ("org/none", "not found", 404, "notFound", 60),
         ("org/private", "not found", 404, "notFound", 60),
@@ -88,10 +89,10 @@ async fn errors_are_grey_badges_that_are_soon_asked_for_again() {
 }
 
 #[tokio::test]
-async fn of_a_gated_repo_the_figures_of_the_hub_are_shown_as_such() {
+async fn a_gated_repo_shows_the_count_of_the_hub_as_unverified() {
     let gated = support::sharded("org/gated").gated().hub_reports("BF16", 7_615_616_512);
     let hub = LocalHub::start([gated]).unwrap();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     let badge = get(&router, "/badge/org/gated.svg").await;
     assert_eq!(badge.title(), "params: 7.62B unverified");
     assert_eq!(badge.header("cache-control"), "public, max-age=60");
@@ -104,9 +105,9 @@ async fn of_a_gated_repo_the_figures_of_the_hub_are_shown_as_such() {
 }
 
 #[tokio::test]
-async fn the_api_gives_what_the_command_prints() {
+async fn the_api_returns_the_json_of_the_command() {
     let hub = support::fixtures_hub();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     for repo in ["gpt2", "bigscience/bloom"] {
         let parsed = support::parse(&hub, repo).await.unwrap();
         let mut expected = serde_json::to_value(parsed.report()).unwrap();
@@ -119,9 +120,9 @@ async fn the_api_gives_what_the_command_prints() {
 }
 
 #[tokio::test]
-async fn the_document_describes_what_is_served() {
+async fn every_documented_endpoint_is_served() {
     let hub = support::fixtures_hub();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     let document = get(&router, "/openapi.json").await.json();
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -131,11 +132,6 @@ async fn the_document_describes_what_is_served() {
         assert_eq!(seen.status, StatusCode::OK, "{path}");
         assert!(seen.header("content-type").starts_with(kind), "{path}: {kind}");
     }
-    let model = get(&router, "/api/models/gpt2").await.json();
-    let summary = &document["components"]["schemas"]["Summary"];
-    for field in summary["required"].as_array().unwrap() {
-        assert!(model.get(field.as_str().unwrap()).is_some(), "{field}");
-    }
     let unknown = get(&router, "/nothing/here").await;
     assert_eq!(
         (unknown.status, &unknown.json()["code"]),
@@ -143,10 +139,71 @@ async fn the_document_describes_what_is_served() {
     );
 }
 
+/// Fails unless the JSON has all required properties of a schema and no property that it lacks.
+fn assert_matches_schema(document: &Value, name: &str, json: &Value) {
+    let schema = &document["components"]["schemas"][name];
+    for field in schema["required"].as_array().unwrap() {
+        assert!(json.get(field.as_str().unwrap()).is_some(), "{name} lacks {field}: {json}");
+    }
+    for field in json.as_object().unwrap().keys() {
+        assert!(schema["properties"].get(field).is_some(), "{field} is not a property of {name}");
+    }
+}
+
 #[tokio::test]
-async fn figures_for_prometheus() {
+async fn the_documented_schemas_match_the_json() {
+    let gated = support::sharded("org/gated").gated().hub_reports("BF16", 7);
+    let hub = LocalHub::builder()
+        .repo(support::sharded("org/model"))
+        .repo(layouts::repo("org/several", &["a.safetensors", "b.safetensors"]))
+        .repo(gated)
+        .start()
+        .unwrap();
+    let router = router(&hub, config());
+    let document = get(&router, "/openapi.json").await.json();
+    for (path, schema) in [
+        ("/api/models/org/model", "CountReport"),
+        ("/api/models/org/several", "ErrorReply"),
+        ("/api/models/org/gated", "ErrorReply"),
+        ("/api/models/org/none", "ErrorReply"),
+        ("/badge/org/model.json?theme=dark&style=social&logo=huggingface", "ShieldsEndpoint"),
+        ("/badge/org/none.json", "ShieldsEndpoint"),
+    ] {
+        assert_matches_schema(&document, schema, &get(&router, path).await.json());
+    }
+    let sets = &get(&router, "/api/models/org/several").await.json()["sets"];
+    assert_matches_schema(&document, "WeightSet", &sets[0]);
+    let codes = &document["components"]["schemas"]["ErrorCode"]["enum"];
+    assert!(codes.as_array().unwrap().contains(&json!("severalSets")), "{codes}");
+}
+
+#[tokio::test]
+async fn the_documented_choices_are_those_of_a_badge() {
+    let hub = LocalHub::start([Repo::new("org/x")]).unwrap();
+    let document = get(&router(&hub, config()), "/openapi.json").await.json();
+    for path in ["/badge/{repo}.svg", "/badge/{repo}.json", "/"] {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+        for (name, choices) in [
+            ("show", Metric::NAMES),
+            ("style", Style::NAMES),
+            ("theme", Theme::NAMES),
+            ("logo", Logo::NAMES),
+        ] {
+            let parameter = parameters.iter().find(|parameter| parameter["name"] == name).unwrap();
+            assert_eq!(parameter["schema"]["enum"], json!(choices), "{path}");
+            assert_eq!(parameter["schema"]["default"], choices[0], "{path}");
+            assert_eq!(
+                (&parameter["in"], &parameter["required"]),
+                (&json!("query"), &json!(false))
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_metrics_count_requests_results_and_lookups() {
     let hub = support::fixtures_hub();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     for _ in 0..3 {
         get(&router, "/badge/gpt2.svg").await;
     }
@@ -154,10 +211,10 @@ async fn figures_for_prometheus() {
     let text = get(&router, "/metrics").await.body;
     for line in [
         r#"hf_meta_requests_total{route="Badge",status="200"} 4"#,
-        r#"hf_meta_lookups_total{source="Memory"} 2"#,
-        r#"hf_meta_looks_total{outcome="Read"} 1"#,
-        r#"hf_meta_looks_total{outcome="NotFound"} 1"#,
-        "hf_meta_looks_in_flight 0",
+        r#"hf_meta_results_total{source="Memory"} 2"#,
+        r#"hf_meta_lookups_total{outcome="Counted"} 1"#,
+        r#"hf_meta_lookups_total{outcome="NotFound"} 1"#,
+        "hf_meta_lookups_in_flight 0",
         "# EOF",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -1,4 +1,4 @@
-//! However much is asked for: one look at a repo, so many looks in all, so much for one client.
+//! Limits: coalesced lookups, concurrent lookups, requests per client, connections and request heads.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use futures::future::join_all;
 use hf_meta::Client;
-use hf_meta::server::{Service, Settings};
+use hf_meta::server::{Service, ServiceConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use super::{ask, client, get, router, settings};
+use super::{ask, client, config, get, router};
 use crate::hub::{Fault, LocalHub, Repo};
 use crate::support;
 
-/// A service on a socket of its own. It ends with the sender.
-async fn serve(client: Client, settings: Settings) -> (String, oneshot::Sender<()>) {
+/// Starts a service on a local port. It shuts down when the sender is dropped.
+async fn serve(client: Client, config: ServiceConfig) -> (String, oneshot::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (sender, end) = oneshot::channel();
-    let service = Service::new(client, settings);
+    let service = Service::new(client, config);
     tokio::spawn(service.serve(listener, async move { drop(end.await) }));
     (address, sender)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_readers_of_a_new_repo_are_one_look_at_the_hub() {
+async fn a_thousand_concurrent_requests_for_a_new_repo_share_one_lookup() {
     let hub = support::fixtures_hub();
-    let (address, _end) = serve(client(&hub), settings()).await;
+    let (address, _end) = serve(client(&hub), config()).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let asks = (0..1_000).map(|n| {
         let style = ["flat", "flat-square", "plastic", "for-the-badge", "social"][n % 5];
@@ -43,9 +43,9 @@ async fn a_thousand_readers_of_a_new_repo_are_one_look_at_the_hub() {
 }
 
 #[tokio::test]
-async fn what_was_not_found_is_not_looked_for_again_at_once() {
+async fn a_missing_repo_is_not_looked_up_again_at_once() {
     let hub = LocalHub::start([Repo::new("org/empty")]).unwrap();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     get(&router, "/badge/org/none.svg").await;
     get(&router, "/badge/org/empty.svg").await;
     let asked = hub.log().len();
@@ -57,12 +57,12 @@ async fn what_was_not_found_is_not_looked_for_again_at_once() {
 }
 
 #[tokio::test]
-async fn looks_have_an_upper_bound() {
+async fn the_number_of_lookups_is_limited() {
     let hub = LocalHub::start((0..5).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     hub.inject(|_, _| Some(Fault::Stall));
-    let mut settings = settings();
-    (settings.max_concurrent_lookups, settings.looks_waiting) = (1, 1);
-    let router = Arc::new(router(&hub, settings));
+    let mut config = config();
+    (config.max_concurrent_lookups, config.max_queued_lookups) = (1, 1);
+    let router = Arc::new(router(&hub, config));
     let waiting: Vec<_> = (0..2)
         .map(|n| {
             let router = Arc::clone(&router);
@@ -76,18 +76,20 @@ async fn looks_have_an_upper_bound() {
     assert_eq!((third.status, third.title().as_str()), (StatusCode::OK, "params: busy"));
     let api = get(&router, "/api/models/org/m2").await;
     assert_eq!((api.status, api.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "5"));
-    assert!(hub.log().iter().all(|request| request.path.starts_with("/org/m0/")), "one at a time");
+    assert!(
+        hub.log().iter().all(|request| request.path.starts_with("/org/m0/")),
+        "one lookup at a time"
+    );
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Badges that are only a little old leave room for those that nothing is known of.
 #[tokio::test]
-async fn looking_again_leaves_room_for_looking() {
+async fn refreshes_leave_room_for_new_lookups() {
     let hub = LocalHub::start((0..9).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
-    let mut settings = settings();
-    (settings.fresh, settings.patience) = (Duration::ZERO, Duration::ZERO);
-    (settings.max_concurrent_lookups, settings.looks_waiting) = (1, 5);
-    let router = router(&hub, settings);
+    let mut config = config();
+    (config.ttl, config.lookup_wait) = (Duration::ZERO, Duration::ZERO);
+    (config.max_concurrent_lookups, config.max_queued_lookups) = (1, 5);
+    let router = router(&hub, config);
     let title = async |n: usize| get(&router, &format!("/badge/org/m{n}.svg")).await.title();
     for n in 0..8 {
         while title(n).await != "params: 2" {
@@ -102,19 +104,23 @@ async fn looking_again_leaves_room_for_looking() {
 }
 
 #[tokio::test]
-async fn one_client_may_cause_so_many_looks_and_make_so_many_requests() {
+async fn the_requests_and_lookups_of_each_client_are_limited() {
     let hub = LocalHub::start((0..5).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
-    let mut few_looks = settings();
-    few_looks.looks_per_minute = 2;
-    let service = router(&hub, few_looks);
+    let mut few_lookups = config();
+    few_lookups.lookups_per_minute = 2;
+    let service = router(&hub, few_lookups);
     let mut titles = vec![];
     for n in 0..4 {
         titles.push(get(&service, &format!("/badge/org/m{n}.svg")).await.title());
     }
     assert_eq!(titles, ["params: 2", "params: 2", "params: busy", "params: busy"]);
-    assert_eq!(get(&service, "/badge/org/m0.svg").await.title(), "params: 2", "it is known");
+    assert_eq!(
+        get(&service, "/badge/org/m0.svg").await.title(),
+        "params: 2",
+        "a result from memory needs no lookup"
+    );
 
-    let mut few_requests = settings();
+    let mut few_requests = config();
     few_requests.requests_per_minute = 2;
     let service = router(&hub, few_requests);
     for expected in ["params: 2", "params: 2", "params: rate limited"] {
@@ -126,14 +132,14 @@ async fn one_client_may_cause_so_many_looks_and_make_so_many_requests() {
 }
 
 #[tokio::test]
-async fn clients_are_told_apart_behind_a_trusted_proxy_alone() {
+async fn only_a_trusted_proxy_can_name_its_clients() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     for (proxies, expected) in [(&["127.0.0.0/8"][..], "params: 2"), (&[], "params: rate limited")]
     {
-        let mut settings = settings();
-        settings.requests_per_minute = 1;
-        settings.trusted_proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
-        let (address, _end) = serve(client(&hub), settings).await;
+        let mut config = config();
+        config.requests_per_minute = 1;
+        config.trusted_proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
+        let (address, _end) = serve(client(&hub), config).await;
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let ask = async |client: &str| {
             let ask = http.get(format!("{address}/badge/org/model.svg"));
@@ -146,11 +152,10 @@ async fn clients_are_told_apart_behind_a_trusted_proxy_alone() {
     }
 }
 
-/// What is under way is answered; what comes later finds nobody.
 #[tokio::test]
-async fn the_end_waits_for_what_is_under_way() {
+async fn a_shutdown_completes_requests_in_flight() {
     let hub = support::fixtures_hub();
-    let (address, end) = serve(client(&hub), settings()).await;
+    let (address, end) = serve(client(&hub), config()).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let ask = http.get(format!("{address}/badge/bigscience/bloom.svg")).send();
     let slow = tokio::spawn(async move { ask.await.unwrap().text().await.unwrap() });
@@ -163,13 +168,12 @@ async fn the_end_waits_for_what_is_under_way() {
     assert!(later.get(format!("{address}/healthz")).send().await.unwrap_err().is_connect());
 }
 
-/// A client that sends its request a byte at a time does not keep its connection for ever.
 #[tokio::test]
-async fn the_head_of_a_request_has_a_deadline() {
+async fn a_slow_request_head_is_cut_off() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let mut settings = settings();
-    settings.head = Duration::from_millis(100);
-    let (address, _end) = serve(client(&hub), settings).await;
+    let mut config = config();
+    config.header_timeout = Duration::from_millis(100);
+    let (address, _end) = serve(client(&hub), config).await;
     let stream = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
     let trickle = tokio::spawn(async move {
@@ -180,11 +184,11 @@ async fn the_head_of_a_request_has_a_deadline() {
         }
     });
     let mut answer = Vec::new();
-    // The end of the stream, or a reset, if what was sent last found nobody.
+    // The connection ends, or is reset if bytes arrive after its end.
     let _ = reader.read_to_end(&mut answer).await;
     assert_eq!(
         answer, b"",
-        "it is closed for its slowness, not for its length, which has an answer"
+        "the connection is closed because of its slowness; a long head gets a response"
     );
     trickle.abort();
     let quick = reqwest::get(format!("{address}/healthz")).await.unwrap();
@@ -192,17 +196,17 @@ async fn the_head_of_a_request_has_a_deadline() {
 }
 
 #[tokio::test]
-async fn the_head_of_a_request_has_an_upper_bound() {
+async fn a_large_request_head_is_refused() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let (address, _end) = serve(client(&hub), settings()).await;
+    let (address, _end) = serve(client(&hub), config()).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let long = http.get(format!("{address}/badge/org/model.svg?label={}", "x".repeat(100_000)));
     let refused = long.send().await.map(|response| response.status().as_u16());
     assert!(matches!(refused, Ok(414 | 431) | Err(_)), "{refused:?}");
     let body = http.get(format!("{address}/badge/org/model.svg")).body(vec![0; 10_000_000]);
-    // Nobody reads the body: the answer comes, or the connection breaks, and the next one works.
+    // The service never reads a body: it responds or closes the connection, and the next one works.
     drop(body.send().await);
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     assert_eq!(ask(&router, Method::GET, "/healthz", &[]).await.status, StatusCode::OK);
     let next = http.get(format!("{address}/badge/org/model.svg")).send().await.unwrap();
     assert!(next.text().await.unwrap().contains("params: 2"));

@@ -1,6 +1,6 @@
 //! The page in a real browser.
 //!
-//! Needs Chromium or Chrome. Where there is none, these tests say so, and fail if `CI` is `true`.
+//! Needs Chromium or Chrome. Without a browser these tests are skipped with a message, and fail if `CI` is `true`.
 
 mod devtools;
 
@@ -13,11 +13,11 @@ use super::process::Server;
 use crate::hub::LocalHub;
 use crate::{layouts, support};
 
-/// Whether all badges of the page are there to be seen.
-const BADGES_ARE_THERE: &str = "document.querySelectorAll('.sample img').length === 10 &&
+/// A JavaScript condition: all badges of the page are loaded.
+const BADGES_ARE_LOADED: &str = "document.querySelectorAll('.sample img').length === 10 &&
     [...document.querySelectorAll('.sample img')].every(image => image.naturalWidth > 0)";
 
-/// The name of a control as readers of screens hear it, by its role.
+/// Returns the roles and the accessible names of all controls.
 fn controls(browser: &mut Browser) -> Vec<(String, String)> {
     let tree = browser.call("Accessibility.getFullAXTree", &json!({}));
     let text = |node: &Value, key: &str| node[key]["value"].as_str().unwrap_or("").to_owned();
@@ -35,14 +35,14 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
     browser.open(&format!("{}/", server.address));
     browser.until("document.activeElement.id === 'repo'");
     browser.type_text("repo", "bigscience/bloom");
-    browser.until(BADGES_ARE_THERE);
-    assert_eq!(browser.eval("document.activeElement.id"), "repo", "the reader types on");
+    browser.until(BADGES_ARE_LOADED);
+    assert_eq!(browser.eval("document.activeElement.id"), "repo", "the focus stays in the field");
     assert_eq!(browser.eval("document.getElementById('status').textContent"), "Parameters: 176B");
     assert_eq!(browser.eval("location.search"), "?repo=bigscience%2Fbloom");
 
     browser.eval("document.getElementById('style-for-the-badge').click()");
     browser.until("document.getElementById('markdown').value.includes('style=for-the-badge')");
-    browser.until(BADGES_ARE_THERE);
+    browser.until(BADGES_ARE_LOADED);
     let permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"];
     browser.call("Browser.grantPermissions", &json!({ "permissions": permissions }));
     browser.eval("document.querySelector('[data-copies=markdown]').click()");
@@ -52,7 +52,7 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
     let markdown = markdown.as_str().unwrap();
     let badge = format!("{}/badge/bigscience/bloom.svg?style=for-the-badge", server.address);
     assert_eq!(markdown, format!("[![params]({badge})]({}/bigscience/bloom)", hub.endpoint()));
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.problems(), Vec::<String>::new());
 
     let mut rendered = String::from("<link rel=icon href=data:,>");
     html::push_html(&mut rendered, Parser::new(markdown));
@@ -78,16 +78,13 @@ fn the_page_works_without_scripts() {
     }
     let widths =
         browser.eval("[...document.querySelectorAll('.sample img')].map(i => i.naturalWidth)");
-    assert!(
-        widths[0].as_u64().unwrap() > 80,
-        "fields that are left empty change nothing: {widths}"
-    );
-    assert!(!text.contains("Copy"), "buttons that would do nothing are hidden");
+    assert!(widths[0].as_u64().unwrap() > 80, "empty fields change nothing: {widths}");
+    assert!(!text.contains("Copy"), "buttons that need scripts are hidden");
     browser.screenshot("without-scripts");
 }
 
 #[test]
-fn the_page_on_every_screen() {
+fn the_page_fits_every_screen() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
     let server = Server::start(&hub, &["--lookup-wait", "60"]);
@@ -101,26 +98,26 @@ fn the_page_on_every_screen() {
         browser.screen(width, scheme);
         let query = "?repo=EleutherAI/gpt-neox-20b&logo=huggingface&theme=auto";
         browser.open(&format!("{}/{query}", server.address));
-        browser.until(BADGES_ARE_THERE);
+        browser.until(BADGES_ARE_LOADED);
         browser.screenshot(name);
         assert_eq!(
             browser.eval("document.documentElement.scrollWidth"),
             width,
-            "nothing sticks out"
+            "the page has no horizontal scroll bar"
         );
         for (role, label) in controls(&mut browser) {
             assert!(!label.trim().is_empty(), "a {role} has no name");
         }
-        assert_eq!(browser.complaints(), Vec::<String>::new());
+        assert_eq!(browser.problems(), Vec::<String>::new());
     }
     browser.screen(1_000, "light");
     browser.open(&format!("{}/?repo=org/none", server.address));
-    browser.until(BADGES_ARE_THERE);
+    browser.until(BADGES_ARE_LOADED);
     browser.screenshot("not-found");
 }
 
 #[test]
-fn every_set_of_weights_is_a_link_away() {
+fn the_page_links_to_every_set_of_weights() {
     let Some(mut browser) = Browser::start() else { return };
     let several = layouts::repo("org/several", &["a.safetensors", "b.safetensors"]);
     let hub = LocalHub::start([layouts::pipeline("org/pipeline"), several]).unwrap();
@@ -146,19 +143,23 @@ fn every_set_of_weights_is_a_link_away() {
     browser.open(&format!("{}/?repo=org/pipeline", server.address));
     browser.eval("document.querySelector('.sets a[href*=vae]').focus()");
     browser.press_enter();
-    let shown = "document.querySelector('.whereabouts [aria-current]').textContent";
+    let shown = "document.querySelector('.breadcrumb [aria-current]').textContent";
     assert_eq!(browser.eval(shown), "vae/diffusion_pytorch_model.safetensors");
-    browser.until(BADGES_ARE_THERE);
+    browser.until(BADGES_ARE_LOADED);
     browser.screenshot("component");
     browser.eval("document.getElementById('repo').value = ''");
     browser.type_text("repo", "org/several");
     browser.until("document.body.innerText.includes('Choose a set of weights')");
-    assert_eq!(browser.eval("location.search"), "?repo=org%2Fseveral", "its path is its own");
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(
+        browser.eval("location.search"),
+        "?repo=org%2Fseveral",
+        "the path of the other repository is cleared"
+    );
+    assert_eq!(browser.problems(), Vec::<String>::new());
 }
 
-/// What stands beside the style in the addresses of badges.
-const LOOKS: [&str; 5] = [
+/// Query parameters of badges besides the style.
+const OPTIONS: [&str; 5] = [
     "",
     "&theme=dark&logo=huggingface",
     "&theme=auto&show=bytes",
@@ -166,13 +167,13 @@ const LOOKS: [&str; 5] = [
     "&show=dtype&color=brightgreen",
 ];
 
-/// All looks in all styles, on a light part of a page and on a dark one.
+/// Returns HTML with all badges in all styles, on a light and on a dark background.
 fn gallery(address: &str) -> String {
-    let image = |style: &str, look: &str| {
-        let badge = format!("{address}/badge/bigscience/bloom.svg?style={style}{look}");
+    let image = |style: &str, options: &str| {
+        let badge = format!("{address}/badge/bigscience/bloom.svg?style={style}{options}");
         format!("<img crossorigin=anonymous src='{badge}'>")
     };
-    let line = |style: &&str| LOOKS.map(|look| image(style, look)).concat() + "<br>";
+    let line = |style: &&str| OPTIONS.map(|options| image(style, options)).concat() + "<br>";
     let lines: String = Style::NAMES.iter().map(line).collect();
     format!(
         "<link rel=icon href=data:,><style>body {{ margin: 0 }} div {{ padding: 8px }} img {{ margin: 4px }}
@@ -181,8 +182,8 @@ fn gallery(address: &str) -> String {
     )
 }
 
-/// How bright the button of the style `social` is that follows the page, on a light part and on a dark
-/// one: the red of a pixel of it.
+/// A JavaScript expression for the brightness of the button of the style `social` with the theme `auto`,
+/// on a light and on a dark background: the red component of one pixel.
 const BRIGHTNESS: &str =
     "[...document.querySelectorAll('[src*=\"social&theme=auto\"]')].map(image => {
     const canvas = document.createElement('canvas').getContext('2d');
@@ -191,7 +192,7 @@ const BRIGHTNESS: &str =
 })";
 
 #[test]
-fn every_badge() {
+fn every_badge_is_drawn_in_every_style() {
     let Some(mut browser) = Browser::start() else { return };
     let hub = support::fixtures_hub();
     let server = Server::start(&hub, &["--lookup-wait", "60"]);
@@ -201,7 +202,7 @@ fn every_badge() {
         "document.images.length === 50 && [...document.images].every(image => image.naturalWidth > 0)",
     );
     browser.screenshot("badges");
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.problems(), Vec::<String>::new());
     let brightness = browser.eval(BRIGHTNESS);
     let [light, dark] = [0, 1].map(|at| brightness[at].as_u64().unwrap());
     assert!(light > 200 && dark < 60, "a badge is {light} on a light page, {dark} on a dark one");

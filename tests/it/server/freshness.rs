@@ -1,17 +1,17 @@
-//! How long what was found is shown, here and by whoever keeps it.
+//! Lifetimes of results: in the service, in browsers and in proxies.
 
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 
-use super::{ask, client, get, router, settings};
+use super::{ask, client, config, get, router};
 use crate::hub::{Fault, LocalHub};
 use crate::support;
 
 #[tokio::test]
-async fn headers_for_browsers_proxies_and_readers_that_have_it_already() {
+async fn a_badge_has_caching_headers_and_supports_conditional_requests() {
     let hub = support::fixtures_hub();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     let badge = get(&router, "/badge/gpt2.svg").await;
     assert_eq!(badge.header("cache-control"), "public, max-age=3600, stale-while-revalidate=86400");
     for (name, value) in [
@@ -48,14 +48,14 @@ async fn headers_for_browsers_proxies_and_readers_that_have_it_already() {
 }
 
 #[tokio::test]
-async fn what_is_pinned_is_kept_for_ever() {
+async fn a_pinned_commit_is_cached_forever() {
     let hub = LocalHub::start([support::sharded("org/model")
         .commit(&"1".repeat(40))
         .file("model.safetensors", support::weights(&["x"]))])
     .unwrap();
-    let mut settings = settings();
-    settings.fresh = Duration::ZERO;
-    let router = router(&hub, settings);
+    let mut config = config();
+    config.ttl = Duration::ZERO;
+    let router = router(&hub, config);
     let path = format!("/badge/org/model.svg?revision={}", "1".repeat(40));
     let badge = get(&router, &path).await;
     assert_eq!(badge.header("cache-control"), "public, max-age=31536000, immutable");
@@ -64,14 +64,13 @@ async fn what_is_pinned_is_kept_for_ever() {
     assert_eq!(hub.log().len(), 0);
 }
 
-/// A branch that moves shows its new figures, and a Hub that fails takes none away.
 #[tokio::test]
-async fn old_figures_are_shown_while_new_ones_are_looked_for() {
+async fn a_stale_badge_is_served_while_it_is_refreshed() {
     let (old, new) = ("1".repeat(40), "2".repeat(40));
     let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
-    let mut settings = settings();
-    settings.fresh = Duration::ZERO;
-    let router = router(&hub, settings);
+    let mut config = config();
+    config.ttl = Duration::ZERO;
+    let router = router(&hub, config);
     let title = async || get(&router, "/badge/org/moving.svg").await.title();
     assert_eq!(title().await, "params: 1");
     hub.inject(|_, _| Some(Fault::Status(500, Vec::new())));
@@ -81,12 +80,12 @@ async fn old_figures_are_shown_while_new_ones_are_looked_for() {
     }
     hub.inject(|_, _| None);
     hub.move_branch("org/moving", "main", &new);
-    // The failed look is kept for a while, and then the new figures appear, whenever that is.
+    // The failed lookup delays the next one, so a new service shows the new counts.
     let client = client(&hub);
     let service = hf_meta::server::Service::new(client, {
-        let mut settings = super::settings();
-        settings.fresh = Duration::ZERO;
-        settings
+        let mut config = super::config();
+        config.ttl = Duration::ZERO;
+        config
     });
     let router = service.router();
     assert_eq!(get(&router, "/badge/org/moving.svg").await.title(), "params: 2");
@@ -103,11 +102,11 @@ async fn old_figures_are_shown_while_new_ones_are_looked_for() {
 }
 
 #[tokio::test]
-async fn a_slow_look_goes_on_while_the_badge_says_so() {
+async fn a_slow_lookup_continues_while_the_badge_says_pending() {
     let hub = support::fixtures_hub();
-    let mut settings = settings();
-    settings.patience = Duration::ZERO;
-    let router = router(&hub, settings);
+    let mut config = config();
+    config.lookup_wait = Duration::ZERO;
+    let router = router(&hub, config);
     let first = get(&router, "/badge/bigscience/bloom.svg").await;
     assert_eq!((first.status, first.title().as_str()), (StatusCode::OK, "params: pending"));
     assert_eq!(first.header("cache-control"), "public, max-age=10");
@@ -123,5 +122,5 @@ async fn a_slow_look_goes_on_while_the_badge_says_so() {
     };
     assert_eq!(title, "params: 176B");
     assert!(hub.log().len() >= started);
-    assert_eq!(hub.log().len(), 3 + 72 * 2, "one look, however often it was asked for");
+    assert_eq!(hub.log().len(), 3 + 72 * 2, "all requests share one lookup");
 }

@@ -1,12 +1,12 @@
-//! Names and queries that mean harm, and that nothing comes of them.
+//! Hostile names and queries.
 
 use axum::http::StatusCode;
 
-use super::{get, router, settings};
+use super::{config, get, router};
 use crate::hub::LocalHub;
 use crate::support;
 
-/// Paths after `/badge/`, without the ending: none of them is a repo.
+/// Paths after `/badge/` without the suffix. None of them is a valid name.
 const NAMES: [&str; 26] = [
     "../../etc/passwd",
     "%2e%2e/%2e%2e/etc/passwd",
@@ -36,7 +36,7 @@ const NAMES: [&str; 26] = [
     "-/--",
 ];
 
-/// Queries of a repo that is there: harmless, and the badge is a badge all the same.
+/// Hostile query strings for an existing repository, whose badge has to be shown.
 const QUERIES: [&str; 24] = [
     "label=%3Cscript%3Ealert(1)%3C/script%3E",
     "label=%22/%3E%3Cimage%20href=%22http://evil.example/x%22/%3E",
@@ -64,7 +64,7 @@ const QUERIES: [&str; 24] = [
     "v=1;drop%20table&callback=alert",
 ];
 
-/// Revisions and paths that lead out of the repo, or nowhere.
+/// Revisions and paths that lead out of the repository.
 const PLACES: [&str; 12] = [
     "path=../../../other/model",
     "path=%2e%2e%2f%2e%2e%2fother",
@@ -80,7 +80,7 @@ const PLACES: [&str; 12] = [
     "revision=main%3Ftoken=x%23",
 ];
 
-/// A picture that is well-formed, does nothing and asks for nothing.
+/// Fails unless the response is a well-formed picture without scripts and external references.
 fn assert_harmless(what: &str, seen: &super::Seen) {
     assert_eq!(seen.status, StatusCode::OK, "{what}");
     assert_eq!(seen.header("content-type"), "image/svg+xml; charset=utf-8", "{what}");
@@ -114,10 +114,10 @@ fn assert_harmless(what: &str, seen: &super::Seen) {
 }
 
 #[tokio::test]
-async fn nothing_comes_of_names() {
+async fn hostile_names_cause_no_requests_and_no_markup() {
     let hub = LocalHub::start([support::sharded("org/model"), support::sharded("other/model")]);
     let hub = hub.unwrap();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     for name in NAMES {
         let badge = get(&router, &format!("/badge/{name}.svg")).await;
         assert_harmless(name, &badge);
@@ -137,9 +137,9 @@ async fn nothing_comes_of_names() {
 }
 
 #[tokio::test]
-async fn nothing_comes_of_queries() {
+async fn hostile_queries_cause_no_markup_and_no_foreign_requests() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     let long = format!("label={}", "%F0%9F%A4%97".repeat(300));
     let longer = format!("label={}", "W".repeat(60_000));
     let many = "label=x&".repeat(7_000);
@@ -166,10 +166,10 @@ async fn nothing_comes_of_queries() {
 }
 
 #[tokio::test]
-async fn nothing_comes_of_revisions_and_paths() {
+async fn hostile_revisions_and_paths_stay_in_the_repo() {
     let hub = LocalHub::start([support::sharded("org/model"), support::sharded("other/model")]);
     let hub = hub.unwrap();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     for place in PLACES {
         let badge = get(&router, &format!("/badge/org/model.svg?{place}")).await;
         assert_harmless(place, &badge);
@@ -179,11 +179,10 @@ async fn nothing_comes_of_revisions_and_paths() {
     assert!(asked.iter().all(|path| path.starts_with("/org/model/resolve/")), "{asked:?}");
 }
 
-/// The page shows what was typed, and runs nothing of it.
 #[tokio::test]
-async fn nothing_comes_of_what_is_typed_into_the_page() {
+async fn hostile_input_adds_no_markup_to_the_page() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let router = router(&hub, settings());
+    let router = router(&hub, config());
     let names = NAMES.iter().map(|name| format!("repo={name}"));
     let queries = QUERIES.iter().chain(&PLACES).map(|query| format!("repo=org/model&{query}"));
     for query in names.chain(queries) {

@@ -1,4 +1,4 @@
-//! The server of badges: without a socket, on one, and as several processes that share a cache.
+//! The badge service: without a socket, on a socket, and as processes that share a cache.
 
 mod badges;
 mod bounds;
@@ -15,14 +15,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use hf_meta::server::{Service, Settings};
+use hf_meta::server::{Service, ServiceConfig};
 use hf_meta::{Client, RetryPolicy};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
 use crate::hub::LocalHub;
 
-/// An answer, read to its end.
+/// A response with its whole body.
 struct Seen {
     status: StatusCode,
     headers: HeaderMap,
@@ -34,7 +34,7 @@ impl Seen {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// What a badge says to readers of screens.
+    /// Returns the title of a badge, which screen readers read.
     fn title(&self) -> String {
         let svg = roxmltree::Document::parse(&self.body).unwrap();
         let title = svg.descendants().find(|node| node.has_tag_name("title")).unwrap();
@@ -51,15 +51,15 @@ fn client(hub: &LocalHub) -> Client {
     Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap()
 }
 
-/// A service that never answers with what is older than this moment, and waits for as long as it takes.
-fn settings() -> Settings {
-    let mut settings = Settings::default();
-    settings.patience = Duration::from_secs(60);
-    settings
+/// Returns a configuration with which requests wait for their lookups.
+fn config() -> ServiceConfig {
+    let mut config = ServiceConfig::default();
+    config.lookup_wait = Duration::from_secs(60);
+    config
 }
 
-fn router(hub: &LocalHub, settings: Settings) -> Router {
-    Service::new(client(hub), settings).router()
+fn router(hub: &LocalHub, config: ServiceConfig) -> Router {
+    Service::new(client(hub), config).router()
 }
 
 async fn ask(router: &Router, method: Method, path: &str, headers: &[(&str, &str)]) -> Seen {

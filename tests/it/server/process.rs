@@ -1,4 +1,4 @@
-//! `hf-meta serve` as a process, and what is left of a process that is killed.
+//! `hf-meta serve` as a process, and the cache after a process was killed.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,7 +9,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::hub::{Fault, LocalHub, Repo};
 use crate::support;
 
-/// The command in an environment of its own.
+/// Returns the command with an empty environment.
 pub(super) fn command(hub: &LocalHub) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
     command.env_clear().env("HF_ENDPOINT", hub.endpoint()).env("HF_META_CACHE", "off");
@@ -17,11 +17,11 @@ pub(super) fn command(hub: &LocalHub) -> Command {
     command
 }
 
-/// A server in a process of its own, which ends with this.
+/// A server process, which is killed on drop.
 pub(super) struct Server {
     child: Child,
     pub(super) address: String,
-    /// What is still to be read, so that the process can go on writing.
+    /// Kept open so that the process can write to it.
     _stdout: Lines<BufReader<ChildStdout>>,
 }
 
@@ -54,7 +54,7 @@ async fn text(url: String) -> String {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn a_service_manager_ends_it() {
+async fn signals_of_a_service_manager_shut_the_server_down() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     for signal in ["TERM", "INT"] {
         let mut server = Server::start(&hub, &[]);
@@ -67,9 +67,9 @@ async fn a_service_manager_ends_it() {
     }
 }
 
-/// The token of `hf auth login` is the owner's, and not for everybody who reaches the server.
+/// The token of `hf auth login` belongs to the owner of the machine and must not serve strangers.
 #[tokio::test]
-async fn only_a_token_that_was_given_to_it_is_used() {
+async fn only_a_token_for_the_server_is_used() {
     let hub = LocalHub::builder().repo(support::sharded("org/private").private()).token("hf_good");
     let hub = hub.start().unwrap();
     for (variable, args, message) in [
@@ -85,17 +85,16 @@ async fn only_a_token_that_was_given_to_it_is_used() {
     }
 }
 
-/// The file of settings names each of them once, those that are not set with their defaults.
 #[test]
-fn the_file_of_settings_is_complete() {
+fn the_environment_file_lists_every_variable_with_its_default() {
     let hub = LocalHub::start([Repo::new("org/x")]).unwrap();
     let help = command(&hub).args(["serve", "-h"]).output().unwrap().stdout;
     let help = String::from_utf8(help).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     let file = include_str!("../../../examples/deploy/hf-meta.env");
-    let settings: Vec<_> = help.split("[env: ").skip(1).collect();
-    assert!(settings.len() > 10, "{help}");
-    for setting in settings {
-        let (name, rest) = setting.split_once(']').unwrap();
+    let variables: Vec<_> = help.split("[env: ").skip(1).collect();
+    assert!(variables.len() > 10, "{help}");
+    for variable in variables {
+        let (name, rest) = variable.split_once(']').unwrap();
         let start = format!("{}=", name.trim_end_matches('='));
         let lines = file.lines().map(|line| line.trim_start_matches('#'));
         let values: Vec<_> = lines.filter_map(|line| line.strip_prefix(&*start)).collect();
@@ -107,7 +106,7 @@ fn the_file_of_settings_is_complete() {
 }
 
 #[tokio::test]
-async fn a_request_is_made_again_as_often_as_is_asked_for() {
+async fn the_number_of_retries_is_configurable() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     hub.inject(|_, _| Some(Fault::Status(500, Vec::new())));
     let server = Server::start(&hub, &["--retries", "0", "--lookup-wait", "60"]);
@@ -116,7 +115,7 @@ async fn a_request_is_made_again_as_often_as_is_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_with_the_settings() {
+fn invalid_options_are_usage_errors() {
     let hub = LocalHub::start([Repo::new("org/x")]).unwrap();
     for args in [
         &["--listen", "nowhere"][..],
@@ -131,7 +130,7 @@ fn what_is_wrong_with_the_settings() {
     }
 }
 
-/// A repo with a header that takes a while to write.
+/// Returns a repository with a large header.
 fn large(n: usize) -> Repo {
     let names: Vec<_> =
         (0..2_000 + n).map(|tensor| format!("m{n}.layer.{tensor}.weight")).collect();
@@ -139,7 +138,7 @@ fn large(n: usize) -> Repo {
     Repo::new(&format!("org/m{n}")).file("model.safetensors", support::weights(&names))
 }
 
-/// Runs a command until it has made so many requests, and kills it then; it may have ended before.
+/// Runs a command and kills it after a number of requests, unless it has ended before.
 async fn kill_after(hub: &LocalHub, mut command: Command, requests: usize) {
     let (sender, mut arrivals) = unbounded_channel();
     hub.inject(move |_, _| {
@@ -162,10 +161,10 @@ async fn kill_after(hub: &LocalHub, mut command: Command, requests: usize) {
     }
 }
 
-/// Killed at another point each time, by what it has asked for so far: the cache opens, and whatever it
-/// gives is right.
+/// Each process is killed after another number of requests. Afterwards the cache opens and returns
+/// correct headers.
 #[tokio::test]
-async fn a_hundred_processes_are_killed_while_they_write() {
+async fn the_cache_survives_a_hundred_killed_processes() {
     const REPOS: usize = 6;
     let hub = LocalHub::start((0..REPOS).map(large)).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Several servers with one Redis or Valkey between them.
+//! Several servers with a shared Redis or Valkey cache.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use super::process::Server;
 use crate::hub::{Host, LocalHub};
 use crate::support;
 
-/// A Redis or Valkey in a process of its own, which ends with this.
+/// A Redis or Valkey process, which is killed on drop.
 struct Store {
     child: Child,
     port: u16,
@@ -23,7 +23,7 @@ struct Store {
 }
 
 impl Store {
-    /// `None` on a machine that has neither, which is not allowed where `CI` is set.
+    /// Starts a server. Returns `None` if neither program is installed; panics if `CI` is set.
     fn start() -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
@@ -39,14 +39,14 @@ impl Store {
             }
         }
         assert!(std::env::var_os("CI").is_none(), "install valkey-server or redis-server");
-        #[expect(clippy::print_stderr, reason = "what is not tested must not look as if it were")]
+        #[expect(clippy::print_stderr, reason = "a skipped test has to be visible")]
         {
             eprintln!("NOT TESTED: install valkey-server or redis-server to test the shared cache");
         }
         None
     }
 
-    /// Waits until it can be connected to.
+    /// Waits until the server accepts connections.
     fn wait(&self) {
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             std::thread::yield_now();
@@ -86,17 +86,17 @@ fn http() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
-/// The requests for ranges of weights that the CDN has answered.
+/// Returns the number of range requests that the CDN has answered.
 fn reads(hub: &LocalHub) -> usize {
     hub.log().iter().filter(|request| request.host == Host::Cdn).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_readers_of_two_servers_are_one_look_at_the_hub() {
+async fn two_servers_with_a_shared_cache_share_one_lookup() {
     let Some(store) = Store::start() else { return };
     let hub = support::fixtures_hub();
     let args = ["--cache", &store.address(), "--requests-per-minute", "0", "--lookup-wait", "60"];
-    // However busy the machine is.
+    // Long timeouts, because a busy machine is slow.
     let args = [&args[..], &["--cache-timeout", "60"]].concat();
     let servers = [Server::start(&hub, &args), Server::start(&hub, &args)];
     let http = http();
@@ -109,11 +109,11 @@ async fn a_thousand_readers_of_two_servers_are_one_look_at_the_hub() {
         assert!(badge.contains("params: 176B"), "{badge}");
     }
     assert_eq!(reads(&hub), 72, "each shard is read once");
-    assert_eq!(hub.log().len(), 3 + 72 * 2, "nothing else is asked twice, either");
+    assert_eq!(hub.log().len(), 3 + 72 * 2, "no other request is repeated");
 }
 
 #[tokio::test]
-async fn what_one_server_has_read_another_finds() {
+async fn a_client_finds_the_headers_that_another_client_has_cached() {
     let Some(store) = Store::start() else { return };
     let hub = support::fixtures_hub();
     let builder = || {
@@ -130,13 +130,13 @@ async fn what_one_server_has_read_another_finds() {
     let third = stranger.model("gpt2").parse_safetensors_metadata().await.unwrap();
     assert!(
         third.report().fetch.requests > 1,
-        "what is found without a token is not found with one"
+        "headers that were read without a token are not found with a token"
     );
 }
 
-/// The store is killed and started again while badges are asked for, known ones and new ones.
+/// The cache server is killed and restarted while known and new badges are requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_fails_while_the_store_is_gone() {
+async fn no_request_fails_while_the_shared_cache_is_down() {
     let Some(mut store) = Store::start() else { return };
     let hub = LocalHub::start((0..3_000).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     let address = store.address();
@@ -185,7 +185,7 @@ async fn no_request_fails_while_the_store_is_gone() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_there_is_done_without() {
+async fn a_missing_shared_cache_is_not_an_error() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let cache = RedisCache::new("redis://127.0.0.1:1").unwrap();
     let client =

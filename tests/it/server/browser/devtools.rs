@@ -1,7 +1,7 @@
-//! A browser without a window, told what to do by its debugging protocol.
+//! A headless browser, controlled by its debugging protocol.
 //!
-//! The protocol is spoken over a pipe: JSON, each message ended by a zero byte, on the descriptors 3 and 4
-//! of the browser. So it takes neither a port nor a WebSocket.
+//! The protocol runs over a pipe, so it needs neither a port nor a WebSocket: JSON messages that end with a
+//! zero byte, on the file descriptors 3 and 4 of the browser.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -17,11 +17,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What browsers are called that speak the protocol.
+/// The names of browsers that support the protocol.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// After so long without an answer, a browser hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time to wait for a response of the browser.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) struct Browser {
     child: Child,
@@ -34,11 +34,11 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// A browser with an empty page; `None`, said loudly, where there is none.
+    /// Starts a browser with an empty page. Returns `None` with a message if no browser is installed.
     pub(super) fn start() -> Option<Self> {
         let Some(program) = program() else {
             assert!(env::var("CI").as_deref() != Ok("true"), "no browser found: install chromium");
-            // Not by a macro, whose text would be kept back for tests that pass.
+            // Not by a macro, because the test harness hides its output if the test passes.
             let _ =
                 writeln!(io::stderr(), "NOT TESTED IN A BROWSER: install chromium, or set CHROME");
             return None;
@@ -48,7 +48,7 @@ impl Browser {
             .args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#, &program])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--hide-scrollbars", "--no-first-run", "--remote-debugging-pipe"])
-            // Else what is typed before the first picture of a page is drawn is lost.
+            // Otherwise input before the first paint of a page is lost.
             .arg("--allow-pre-commit-input")
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .stdin(Stdio::piped())
@@ -56,9 +56,9 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let (commands, answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (commands, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let (sender, messages) = channel();
-        thread::spawn(move || pass_on(answers, &sender));
+        thread::spawn(move || forward(output, &sender));
         let mut browser = Self {
             child,
             commands,
@@ -101,11 +101,11 @@ impl Browser {
     }
 
     fn message(&self) -> Value {
-        let message = self.messages.recv_timeout(PATIENCE);
+        let message = self.messages.recv_timeout(TIMEOUT);
         message.unwrap_or_else(|error| panic!("the browser does not answer: {error}"))
     }
 
-    /// Waits for the next event of a kind.
+    /// Waits for an event.
     fn await_event(&mut self, method: &str) {
         while !self.events.iter().any(|event| event["method"] == method) {
             let message = self.message();
@@ -113,7 +113,7 @@ impl Browser {
         }
     }
 
-    /// Opens an address, and waits until everything on it is there.
+    /// Opens a URL, and waits until the page is loaded.
     pub(super) fn open(&mut self, url: &str) {
         self.events.clear();
         let opened = self.call("Page.navigate", &json!({ "url": url }));
@@ -121,7 +121,7 @@ impl Browser {
         self.await_event("Page.loadEventFired");
     }
 
-    /// Shows HTML as a page of this machine; others may not show what is on it.
+    /// Shows HTML from a local server. A page of another origin could not load local badges.
     pub(super) fn show(&mut self, html: &str) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -138,7 +138,7 @@ impl Browser {
         self.open(&url);
     }
 
-    /// The value of an expression, or of the promise that it is.
+    /// Evaluates an expression, and awaits it if it is a promise.
     pub(super) fn eval(&mut self, expression: &str) -> Value {
         let params = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true
@@ -148,17 +148,17 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// Waits until a condition holds, looking whenever the page changes.
+    /// Waits until a condition holds, and checks it whenever the page changes.
     pub(super) fn until(&mut self, condition: &str) {
         let promise = format!(
             "new Promise(done => {{
-                const look = () => {{ if ({condition}) {{ observer.disconnect(); done(true); }} }};
-                const observer = new MutationObserver(look);
+                const check = () => {{ if ({condition}) {{ observer.disconnect(); done(true); }} }};
+                const observer = new MutationObserver(check);
                 const all = {{ subtree: true, childList: true, attributes: true, characterData: true }};
                 observer.observe(document, all);
-                document.addEventListener('load', look, true);
-                document.addEventListener('focusin', look);
-                look();
+                document.addEventListener('load', check, true);
+                document.addEventListener('focusin', check);
+                check();
             }})"
         );
         assert_eq!(self.eval(&promise), true);
@@ -172,7 +172,7 @@ impl Browser {
         }
     }
 
-    /// Presses Enter, and waits for the page that this leads to.
+    /// Presses Enter, and waits for the next page.
     pub(super) fn press_enter(&mut self) {
         self.events.clear();
         let key =
@@ -181,12 +181,12 @@ impl Browser {
         self.await_event("Page.loadEventFired");
     }
 
-    /// What a reader of the page can read.
+    /// Returns the visible text of the page.
     pub(super) fn text(&mut self) -> String {
         self.eval("document.body.innerText").as_str().unwrap().to_owned()
     }
 
-    /// Makes the window so wide, for readers who prefer a scheme of colours.
+    /// Sets the width of the window in pixels, and the preferred colour scheme.
     pub(super) fn screen(&mut self, width: u32, scheme: &str) {
         let size = json!({
             "width": width, "height": 800, "deviceScaleFactor": 2, "mobile": width < 500
@@ -196,7 +196,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
     }
 
-    /// Keeps a picture of the whole page in the folder of cargo's temporary files, to be looked at.
+    /// Saves a picture of the whole page below `CARGO_TARGET_TMPDIR`.
     pub(super) fn screenshot(&mut self, name: &str) {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
         fs::create_dir_all(&folder).unwrap();
@@ -205,13 +205,13 @@ impl Browser {
         fs::write(folder.join(format!("{name}.png")), png).unwrap();
     }
 
-    /// What the browser has complained of since the page was opened: exceptions, files that are missing,
-    /// and what the page's policy forbids.
-    pub(super) fn complaints(&self) -> Vec<String> {
+    /// Returns exceptions, missing files and violations of the content security policy since the page was
+    /// opened.
+    pub(super) fn problems(&self) -> Vec<String> {
         let kinds = ["Log.entryAdded", "Runtime.exceptionThrown"];
         let events = self.events.iter();
-        let complaints = events.filter(|event| kinds.iter().any(|kind| event["method"] == *kind));
-        complaints.map(|event| event["params"].to_string()).collect()
+        let problems = events.filter(|event| kinds.iter().any(|kind| event["method"] == *kind));
+        problems.map(|event| event["params"].to_string()).collect()
     }
 }
 
@@ -222,9 +222,9 @@ impl Drop for Browser {
     }
 }
 
-/// Passes on every message until there are no more.
-fn pass_on(answers: ChildStdout, sender: &Sender<Value>) {
-    for message in BufReader::new(answers).split(0) {
+/// Forwards messages until the browser ends.
+fn forward(output: ChildStdout, sender: &Sender<Value>) {
+    for message in BufReader::new(output).split(0) {
         let Ok(message) = message else { return };
         let Ok(message) = serde_json::from_slice(&message) else { return };
         if sender.send(message).is_err() {
@@ -233,7 +233,7 @@ fn pass_on(answers: ChildStdout, sender: &Sender<Value>) {
     }
 }
 
-/// The browser of this machine.
+/// Returns the name of an installed browser.
 fn program() -> Option<String> {
     let works = |name: &String| Command::new(name).arg("--version").output().is_ok();
     env::var("CHROME").ok().into_iter().chain(NAMES.map(str::to_owned)).find(works)

@@ -1,0 +1,68 @@
+//! The configuration of the service.
+
+use std::time::Duration;
+
+use super::{IpNet, Url};
+
+/// The configuration of a [`Service`](super::Service).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let mut config = hf_meta::server::ServiceConfig::default();
+/// config.ttl = Duration::from_secs(60);
+/// config.trusted_proxies = vec!["10.0.0.0/8".parse()?];
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServiceConfig {
+    /// Time to live of a result for a branch or tag. After it, the next request starts a new lookup.
+    pub ttl: Duration,
+    /// Time for which browsers and proxies may cache a response about a branch or tag.
+    pub max_age: Duration,
+    /// Time for which a request waits for its lookup before it gets the response `pending`.
+    pub lookup_wait: Duration,
+    /// The number of lookups that read from the Hub concurrently, at least 1.
+    pub max_concurrent_lookups: usize,
+    /// The number of lookups that may wait for their turn. Requests for further lookups are refused.
+    pub max_queued_lookups: usize,
+    /// The approximate size of the result cache in memory, in bytes.
+    pub memory_limit: u64,
+    /// The number of requests that one client may make per minute; 0 for no limit. All viewers behind
+    /// an image proxy count as one client.
+    pub requests_per_minute: u32,
+    /// The number of lookups that one client may start per minute; 0 for no limit.
+    pub lookups_per_minute: u32,
+    /// The networks of proxies whose `X-Forwarded-For` header is trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The URL of the service as its users see it, for the snippets on the page. By default it is
+    /// taken from the request.
+    pub public_url: Option<Url>,
+    /// The number of open connections, at least 1. Further connections wait to be accepted.
+    pub max_connections: usize,
+    /// Time within which the head of a request has to arrive. An idle connection is closed after it.
+    pub header_timeout: Duration,
+    /// Time that requests in flight get to complete during a shutdown.
+    pub shutdown_timeout: Duration,
+}
+
+impl Default for ServiceConfig {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(300),
+            max_age: Duration::from_secs(3_600),
+            lookup_wait: Duration::from_secs(3),
+            max_concurrent_lookups: 8,
+            max_queued_lookups: 1_000,
+            memory_limit: 64 << 20,
+            requests_per_minute: 6_000,
+            lookups_per_minute: 120,
+            trusted_proxies: Vec::new(),
+            public_url: None,
+            max_connections: 10_000,
+            header_timeout: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(10),
+        }
+    }
+}

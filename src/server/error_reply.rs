@@ -1,0 +1,217 @@
+//! Failures of requests: the HTTP status, the JSON error and the short reason on a badge.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::lookup::LookupOutcome;
+use super::lookup_result::LookupResult;
+use super::reply::{CachePolicy, Reply};
+use super::weights_query::InvalidQuery;
+use crate::badge::{MetricValues, short_reason};
+use crate::error::Error;
+use crate::formats::weight_sets::WeightSet;
+
+/// The cache lifetime of a permanent failure, such as a missing repository.
+const PERMANENT: CachePolicy = CachePolicy::Short(Duration::from_secs(60));
+
+/// The cache lifetime of a transient failure as JSON.
+const TRANSIENT: CachePolicy = CachePolicy::Short(Duration::from_secs(5));
+
+/// The cache lifetime of a transient failure as a badge. Image proxies ask at most this often.
+const TRANSIENT_BADGE: CachePolicy = CachePolicy::Short(Duration::from_secs(10));
+
+/// The reason of a failure, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ErrorCode {
+    /// The name of the repository, the revision or the path is invalid.
+    Invalid,
+    /// The repository, revision or file does not exist, or is private.
+    NotFound,
+    /// The repository contains no safetensors weights.
+    NoSafetensors,
+    /// The repository contains several sets of weights. Choose one by `path`.
+    SeveralSets,
+    /// The repository is gated or private.
+    Denied,
+    /// The files are not valid safetensors files.
+    Malformed,
+    /// The Hub cannot be read at the moment.
+    Unavailable,
+    /// The lookup is still in flight.
+    Pending,
+    /// There are too many requests, of this client or of all clients.
+    Busy,
+}
+
+impl From<&Error> for ErrorCode {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::SeveralSets { .. } => Self::SeveralSets,
+            Error::NoSafetensors { .. } => Self::NoSafetensors,
+            error if error.is_not_found() => Self::NotFound,
+            error if error.is_denied() => Self::Denied,
+            error if error.is_malformed() => Self::Malformed,
+            error if error.is_usage() => Self::Invalid,
+            _ => Self::Unavailable,
+        }
+    }
+}
+
+impl ErrorCode {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Invalid => StatusCode::BAD_REQUEST,
+            Self::NotFound | Self::NoSafetensors => StatusCode::NOT_FOUND,
+            Self::SeveralSets => StatusCode::MULTIPLE_CHOICES,
+            Self::Denied => StatusCode::FORBIDDEN,
+            Self::Malformed => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Unavailable => StatusCode::BAD_GATEWAY,
+            Self::Pending => StatusCode::ACCEPTED,
+            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+}
+
+/// Returns whether a later lookup could succeed although nothing changes in the repository.
+pub(super) fn is_transient(error: &Error) -> bool {
+    matches!(ErrorCode::from(error), ErrorCode::Unavailable | ErrorCode::Invalid)
+}
+
+/// A reply without counts.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ErrorReply<'a> {
+    /// The reason for programs.
+    code: ErrorCode,
+    /// The reason for people.
+    error: String,
+    /// The parameter count that the Hub reports for a gated repository. It is not verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claimed: Option<ReportedParameters<'a>>,
+    /// The sets of weights to choose from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<super::routes::schemas::WeightSetSchema>>)]
+    sets: Option<&'a [WeightSet]>,
+    /// The reason on a badge, one or two words.
+    #[serde(skip)]
+    pub(super) short_reason: &'static str,
+    /// The values behind `claimed`, for a badge.
+    #[serde(skip)]
+    pub(super) reported: Option<&'a MetricValues>,
+    #[serde(skip)]
+    is_transient: bool,
+}
+
+/// A parameter count that the Hub reports.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ReportedParameters<'a> {
+    /// The number of parameters of each dtype.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    parameter_count: BTreeMap<&'a str, u64>,
+    /// The number of all parameters.
+    parameter_total: u64,
+}
+
+impl<'a> ErrorReply<'a> {
+    fn new(code: ErrorCode, error: impl Into<String>, short_reason: &'static str) -> Self {
+        Self {
+            code,
+            error: error.into(),
+            claimed: None,
+            sets: None,
+            short_reason,
+            reported: None,
+            is_transient: false,
+        }
+    }
+
+    fn transient(code: ErrorCode, error: &str, short_reason: &'static str) -> Self {
+        Self { is_transient: true, ..Self::new(code, error, short_reason) }
+    }
+
+    /// Creates the reply for a path without an endpoint.
+    pub(super) fn no_endpoint() -> Self {
+        let error = "there is no such endpoint; /openapi.json lists all endpoints";
+        Self::new(ErrorCode::NotFound, error, "not found")
+    }
+
+    /// Creates the reply for an error of a lookup. The causes of the error are logged, not sent.
+    fn from_error(error: &'a Error, reported: Option<&'a MetricValues>) -> Self {
+        Self {
+            claimed: reported.map(|values| ReportedParameters {
+                parameter_count: values
+                    .dtypes
+                    .iter()
+                    .map(|(dtype, n)| (dtype.as_str(), *n))
+                    .collect(),
+                parameter_total: values.parameters,
+            }),
+            sets: match error {
+                Error::SeveralSets { sets, .. } => Some(sets),
+                _ => None,
+            },
+            reported,
+            is_transient: reported.is_none() && is_transient(error),
+            ..Self::new(ErrorCode::from(error), error.to_string(), short_reason(error))
+        }
+    }
+
+    /// Returns the reason for people.
+    pub(super) fn message(&self) -> &str {
+        &self.error
+    }
+
+    pub(super) fn badge_cache_policy(&self) -> CachePolicy {
+        if self.is_transient { TRANSIENT_BADGE } else { PERMANENT }
+    }
+
+    pub(super) fn into_json(self) -> Reply {
+        let cache_policy = if self.is_transient { TRANSIENT } else { PERMANENT };
+        // Serializing numbers and strings cannot fail.
+        let json = serde_json::to_vec(&self).unwrap_or_default();
+        Reply::json(self.code.status(), json, cache_policy)
+    }
+}
+
+impl From<InvalidQuery> for ErrorReply<'_> {
+    fn from(invalid: InvalidQuery) -> Self {
+        Self::new(ErrorCode::Invalid, invalid.as_str(), invalid.as_str())
+    }
+}
+
+impl<'a> From<&'a LookupOutcome> for ErrorReply<'a> {
+    fn from(outcome: &'a LookupOutcome) -> Self {
+        match outcome {
+            LookupOutcome::Ready(result) => match &**result {
+                LookupResult::HubReported { values, error } => {
+                    Self::from_error(error, Some(values))
+                }
+                LookupResult::Failed { error } => Self::from_error(error, None),
+                LookupResult::Counted(_) | LookupResult::Listed(_) => {
+                    Self::new(ErrorCode::NotFound, "no counts", "unknown")
+                }
+            },
+            LookupOutcome::Pending => Self::transient(
+                ErrorCode::Pending,
+                "the headers are being read; try again in a moment",
+                "pending",
+            ),
+            LookupOutcome::Busy => Self::transient(
+                ErrorCode::Busy,
+                "too many repositories are being read; try again in a minute",
+                "busy",
+            ),
+            LookupOutcome::RateLimited => Self::transient(
+                ErrorCode::Busy,
+                "too many requests from this client; try again in a minute",
+                "rate limited",
+            ),
+        }
+    }
+}

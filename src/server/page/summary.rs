@@ -1,0 +1,75 @@
+//! The data of one checkpoint that the page shows.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::modules::largest;
+use super::rows::{TableRow, TableRows};
+use super::sets::SetRows;
+use crate::badge::MetricValues;
+use crate::count::DtypeCount;
+use crate::formats::RepoPath;
+use crate::hub::CommitSha;
+use crate::report::tree::Tree;
+use crate::report::{FetchStats, SafetensorsParseFromRepo};
+
+/// The maximum number of findings on the page.
+const MAX_FINDINGS: usize = 10;
+
+/// The data of one checkpoint that the page shows.
+///
+/// Its size has a bound for any checkpoint, except for the paths in `known_sets`.
+#[derive(Clone, Debug)]
+pub(crate) struct WeightsSummary {
+    pub(super) values: MetricValues,
+    pub(crate) commit: Option<CommitSha>,
+    pub(super) totals: DtypeCount,
+    /// The dtypes in descending order of their bytes.
+    pub(super) dtypes: TableRows,
+    /// The largest modules with their stored elements.
+    pub(super) modules: TableRows,
+    /// The weight files in order of their paths.
+    pub(super) files: TableRows,
+    /// The other sets of weights in the repository.
+    pub(crate) known_sets: KnownSets,
+    pub(super) findings: Vec<String>,
+    /// The number of findings that are left out.
+    pub(super) more_findings: usize,
+    pub(super) fetch: FetchStats,
+}
+
+/// The other sets of weights in the repository, as far as reading the checkpoint has shown them.
+#[derive(Clone, Debug)]
+pub(crate) enum KnownSets {
+    /// The sets were listed in order to find the checkpoint.
+    Listed(SetRows),
+    /// The sets were not listed. A list contains these files of the checkpoint itself, too.
+    Unlisted { files: BTreeSet<RepoPath> },
+}
+
+impl WeightsSummary {
+    pub(crate) fn from_parsed(parsed: &SafetensorsParseFromRepo) -> Self {
+        let report = parsed.report();
+        let count = &report.parameter_count;
+        let mut dtypes: Vec<_> =
+            count.rows().map(|(dtype, row)| TableRow::new(dtype.as_str(), row)).collect();
+        dtypes.sort_by_key(|row| Reverse(row.bytes));
+        let files = parsed.files().map(|(path, header)| TableRow::from_file(path.as_str(), header));
+        let findings = report.findings.iter().take(MAX_FINDINGS);
+        Self {
+            values: MetricValues::from_report(report),
+            commit: report.commit.clone(),
+            totals: *count.totals(),
+            dtypes: TableRows::from_rows(dtypes.into_iter()),
+            modules: TableRows::from_rows(largest(Tree::new(parsed)).into_iter()),
+            files: TableRows::from_rows(files),
+            known_sets: match &report.other_sets {
+                Some(sets) => KnownSets::Listed(SetRows::from_sets(sets)),
+                None => KnownSets::Unlisted { files: report.filepaths.iter().cloned().collect() },
+            },
+            findings: findings.map(ToString::to_string).collect(),
+            more_findings: report.findings.len().saturating_sub(MAX_FINDINGS),
+            fetch: report.fetch,
+        }
+    }
+}

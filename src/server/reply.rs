@@ -1,0 +1,153 @@
+//! HTTP responses with their caching headers.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue,
+    IF_NONE_MATCH, RETRY_AFTER,
+};
+use axum::http::{Response, StatusCode};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// A policy for caches between the service and its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CachePolicy {
+    /// The response never changes.
+    Immutable,
+    /// The response may be cached for this time, and served stale during revalidation.
+    Revalidate(Duration),
+    /// The response may be cached for this time only.
+    Short(Duration),
+    /// The response must not be stored.
+    NoStore,
+}
+
+impl CachePolicy {
+    /// Returns the maximum age in seconds.
+    pub(super) fn max_age(self) -> u64 {
+        match self {
+            Self::Immutable => YEAR.as_secs(),
+            Self::Revalidate(max_age) | Self::Short(max_age) => max_age.as_secs(),
+            Self::NoStore => 0,
+        }
+    }
+
+    /// Returns the value of the header `Cache-Control`.
+    fn header(self) -> String {
+        let max_age = self.max_age();
+        match self {
+            Self::Immutable => format!("public, max-age={max_age}, immutable"),
+            Self::Revalidate(_) => {
+                let stale = max_age.max(24 * 3_600);
+                format!("public, max-age={max_age}, stale-while-revalidate={stale}")
+            }
+            Self::Short(_) => format!("public, max-age={max_age}"),
+            Self::NoStore => "no-store".to_owned(),
+        }
+    }
+}
+
+/// An HTTP response before its headers are written.
+pub(super) struct Reply {
+    status: StatusCode,
+    content_type: &'static str,
+    content_security_policy: Option<&'static str>,
+    cache_policy: CachePolicy,
+    body: Bytes,
+}
+
+impl Reply {
+    pub(super) fn new(
+        status: StatusCode,
+        content_type: &'static str,
+        body: impl Into<Bytes>,
+        cache_policy: CachePolicy,
+    ) -> Self {
+        let body = body.into();
+        Self { status, content_type, content_security_policy: None, cache_policy, body }
+    }
+
+    pub(super) fn text(status: StatusCode, text: &'static str) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", text, CachePolicy::NoStore)
+    }
+
+    pub(super) fn json(status: StatusCode, json: impl Into<Bytes>, policy: CachePolicy) -> Self {
+        Self::new(status, "application/json; charset=utf-8", json, policy)
+    }
+
+    pub(super) fn svg(svg: String, cache_policy: CachePolicy) -> Self {
+        // A browser that opens a badge as a document needs its inline style and its inline logo.
+        let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
+        let reply = Self::new(StatusCode::OK, "image/svg+xml; charset=utf-8", svg, cache_policy);
+        reply.with_content_security_policy(policy)
+    }
+
+    /// Replaces the default content security policy, which allows nothing.
+    pub(super) fn with_content_security_policy(self, policy: &'static str) -> Self {
+        Self { content_security_policy: Some(policy), ..self }
+    }
+}
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response<Body> {
+        let length = self.body.len();
+        let text_headers = [(ETAG, etag(&self.body)), (CACHE_CONTROL, self.cache_policy.header())];
+        let mut response = Response::new(Body::from(self.body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_LENGTH, length.into());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        if let Some(policy) = self.content_security_policy {
+            headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        }
+        for (name, value) in text_headers {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                headers.insert(name, value);
+            }
+        }
+        if matches!(self.status.as_u16(), 202 | 429 | 503) {
+            headers.insert(RETRY_AFTER, self.cache_policy.max_age().max(1).into());
+        }
+        response
+    }
+}
+
+/// Returns a strong entity tag: 96 bits of the SHA-256 digest of the body.
+fn etag(body: &[u8]) -> String {
+    let mut etag = String::from('"');
+    for byte in &Sha256::digest(body)[..12] {
+        let _ = write!(etag, "{byte:02x}");
+    }
+    etag + "\""
+}
+
+/// Answers a conditional request by `304 Not Modified` if the client has the response already.
+pub(super) async fn not_modified(request: Request, next: Next) -> Response<Body> {
+    let conditions = request.headers().get_all(IF_NONE_MATCH);
+    let conditions: Vec<_> = conditions.into_iter().cloned().collect();
+    let mut response = next.run(request).await;
+    let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
+    let is_known = etag.is_some_and(|etag| conditions.iter().any(|list| matches(list, etag)));
+    if is_known && response.status() == StatusCode::OK {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        *response.body_mut() = Body::empty();
+        response.headers_mut().remove(CONTENT_LENGTH);
+        response.headers_mut().remove(CONTENT_TYPE);
+    }
+    response
+}
+
+/// Returns whether a value of `If-None-Match` contains an entity tag. The comparison is weak (RFC 9110,
+/// section 13.1.2), because proxies that compress a response weaken its tag.
+fn matches(list: &HeaderValue, etag: &str) -> bool {
+    let mut tags = list.to_str().unwrap_or_default().split(',').map(str::trim);
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}

@@ -1,0 +1,47 @@
+//! `/api/models/{repo}`: the counts of a repository as JSON.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+
+use super::schemas::{CountReportSchema, RepoParameter, WeightsParameters};
+use crate::server::error_reply::ErrorReply;
+use crate::server::reply::Reply;
+use crate::server::state::ServiceState;
+use crate::server::weights_query::{QueryString, WeightsQuery};
+
+/// Counts of a repository
+///
+/// The JSON that `hf-meta --json --summary` prints.
+#[utoipa::path(
+    get,
+    path = "/api/models/{repo}",
+    params(RepoParameter, WeightsParameters),
+    responses(
+        (status = OK, description = "The counts.", body = CountReportSchema),
+        (status = ACCEPTED, description = "The lookup is in flight. `Retry-After` gives the time in seconds after which to try again.", body = ErrorReply),
+        (status = MULTIPLE_CHOICES, description = "The repository contains several sets of weights. Choose one of `sets` by `path`.", body = ErrorReply),
+        (status = NOT_MODIFIED, description = "The client has the current counts."),
+        (status = BAD_REQUEST, description = "The name, the revision or the path is invalid.", body = ErrorReply),
+        (status = FORBIDDEN, description = "The repository is gated or private. `claimed` is the unverified count of the Hub.", body = ErrorReply),
+        (status = NOT_FOUND, description = "The repository, the revision or the file does not exist, or there are no safetensors weights.", body = ErrorReply),
+        (status = UNPROCESSABLE_ENTITY, description = "The files are not valid safetensors files.", body = ErrorReply),
+        (status = TOO_MANY_REQUESTS, description = "This client, or all clients together, make too many requests.", body = ErrorReply),
+        (status = BAD_GATEWAY, description = "The Hub cannot be read at the moment.", body = ErrorReply),
+    )
+)]
+pub(super) async fn model(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
+    let repo = request.uri().path().strip_prefix("/api/models/").unwrap_or_default();
+    let query = match WeightsQuery::parse(repo, &QueryString::parse(request.uri().query())) {
+        Ok(query) => query,
+        Err(invalid) => return ErrorReply::from(invalid).into_json(),
+    };
+    let outcome = state.look_up(&query, state.client_ip(&request)).await;
+    match outcome.counted() {
+        Some(counted) => {
+            Reply::json(StatusCode::OK, counted.json.clone(), state.cache_policy(&query))
+        }
+        None => ErrorReply::from(&outcome).into_json(),
+    }
+}

@@ -1,0 +1,161 @@
+//! The endpoints of the service. The router and the OpenAPI document are both built from one list.
+
+mod api;
+mod badge;
+mod health;
+mod metrics;
+mod openapi;
+mod page;
+pub(super) mod schemas;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::http::Response;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_SECURITY_POLICY,
+    HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::routing::{MethodRouter, get};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use utoipa::OpenApi;
+
+use super::error_reply::ErrorReply;
+use super::metrics::RouteGroup;
+use super::reply::{self, CachePolicy, Reply};
+use super::state::ServiceState;
+
+/// The cache policy of the files of the page.
+const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
+
+/// An endpoint with its documentation. Its routes are derived from the documented paths.
+struct DocumentedEndpoint {
+    group: RouteGroup,
+    handler: MethodRouter<Arc<ServiceState>>,
+    document: utoipa::openapi::OpenApi,
+}
+
+/// Makes an endpoint from its group and its handler, which has a `#[utoipa::path]` attribute. A handler
+/// of several operations lists functions with that attribute after `=>`.
+macro_rules! endpoint {
+    ($group:ident, $module:ident::$handler:ident) => {
+        endpoint!($group, $module::$handler => $module::$handler)
+    };
+    ($group:ident, $module:ident::$handler:ident => $($file:ident::$operation:ident),+) => {{
+        #[derive(OpenApi)]
+        #[openapi(paths($($file::$operation),+))]
+        struct Operations;
+        DocumentedEndpoint {
+            group: RouteGroup::$group,
+            handler: get($module::$handler),
+            document: Operations::openapi(),
+        }
+    }};
+}
+
+/// Returns all endpoints, one per line.
+fn endpoints() -> Vec<DocumentedEndpoint> {
+    vec![
+        endpoint!(Badge, badge::badge => badge::svg, badge::json),
+        endpoint!(Api, api::model),
+        endpoint!(Page, page::page),
+        endpoint!(Page, page::script),
+        endpoint!(Page, page::style),
+        endpoint!(Page, page::icon),
+        endpoint!(Service, openapi::document),
+        endpoint!(Service, health::liveness),
+        endpoint!(Service, health::readiness),
+        endpoint!(Service, metrics::metrics),
+    ]
+}
+
+impl DocumentedEndpoint {
+    /// Returns the routes of the endpoint. The name of a repository contains a slash, so a route ends
+    /// with a wildcard where the documented path has `{repo}`.
+    fn routes(&self) -> BTreeSet<String> {
+        let route = |path: &String| match path.split_once("{repo}") {
+            Some((prefix, _)) => format!("{prefix}{{*repo}}"),
+            None => path.clone(),
+        };
+        self.document.paths.paths.keys().map(route).collect()
+    }
+}
+
+/// Returns the router of all endpoints, with the headers that every response has.
+pub(super) fn router(state: &Arc<ServiceState>) -> Router {
+    let measured = |group| from_fn_with_state((Arc::clone(state), group), measure);
+    let mut router = Router::new();
+    for endpoint in endpoints() {
+        let layers = (measured(endpoint.group), CatchPanicLayer::new());
+        let handler = endpoint.handler.clone().layer(layers);
+        for route in endpoint.routes() {
+            router = router.route(&route, handler.clone());
+        }
+    }
+    let policy = "default-src 'none'; frame-ancestors 'none'; sandbox";
+    router
+        .fallback(no_endpoint.layer(measured(RouteGroup::Unknown)))
+        .layer((
+            from_fn(reply::not_modified),
+            header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            header(REFERRER_POLICY, "no-referrer"),
+            header(ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+            header(ACCESS_CONTROL_EXPOSE_HEADERS, "ETag, Retry-After"),
+            header(HeaderName::from_static("cross-origin-resource-policy"), "cross-origin"),
+            header(CONTENT_SECURITY_POLICY, policy),
+        ))
+        .with_state(Arc::clone(state))
+}
+
+/// Returns a layer that adds a header to responses without it.
+fn header(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
+    SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+}
+
+/// Counts a request and its duration.
+async fn measure(
+    State((state, group)): State<(Arc<ServiceState>, RouteGroup)>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    let started = Instant::now();
+    let response = next.run(request).await;
+    state.metrics.request(group, response.status().as_u16(), started.elapsed());
+    response
+}
+
+async fn no_endpoint() -> Reply {
+    ErrorReply::no_endpoint().into_json()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_endpoint_has_a_documented_path_and_one_route() {
+        for endpoint in endpoints() {
+            let routes = endpoint.routes();
+            assert_eq!(routes.len(), 1, "{routes:?}");
+        }
+    }
+
+    #[test]
+    fn every_documented_handler_is_in_the_list_of_endpoints() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/server/routes");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let sources = files.map(|file| std::fs::read_to_string(file).unwrap());
+        let attribute = "\n#[utoipa::path(";
+        let documented: usize = sources.map(|source| source.matches(attribute).count()).sum();
+        let operations =
+            endpoints().into_iter().map(|endpoint| endpoint.document.paths.paths.len());
+        assert_eq!(operations.sum::<usize>(), documented);
+    }
+}

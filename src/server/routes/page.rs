@@ -1,0 +1,155 @@
+//! `/`: the page that creates badges, and its files.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+
+use super::FILES;
+use super::schemas::{BadgeParameters, PageParameter, WeightsParameters};
+use crate::badge::{BadgeOptions, Metric};
+use crate::error::Error;
+use crate::server::error_reply::ErrorReply;
+use crate::server::lookup::LookupOutcome;
+use crate::server::lookup_result::LookupResult;
+use crate::server::page::{
+    self, KnownSets, OtherSets, PageOutcome, PageUrls, PageView, SetRows, WeightsSummary,
+};
+use crate::server::reply::{CachePolicy, Reply};
+use crate::server::state::ServiceState;
+use crate::server::weights_query::{QueryString, WeightsQuery};
+
+/// Page that creates badges
+///
+/// A form, and for a repository its counts, its badge in every style and the snippets to embed it.
+#[utoipa::path(
+    get,
+    path = "/",
+    params(PageParameter, WeightsParameters, BadgeParameters),
+    responses((status = OK, description = "The page.", body = String, content_type = "text/html"))
+)]
+pub(super) async fn page(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
+    let query = QueryString::parse(request.uri().query());
+    let base = state.base_url(request.headers());
+    let urls = PageUrls { base: &base, hub: state.lookups.endpoint() };
+    let client = state.client_ip(&request);
+    let html = match query.get("repo") {
+        None => page::page(&urls, None),
+        Some(input) => repo_page(&state, &urls, input, &query, client).await,
+    };
+    let content_type = "text/html; charset=utf-8";
+    Reply::new(StatusCode::OK, content_type, html, CachePolicy::NoStore)
+        .with_content_security_policy(page::CONTENT_SECURITY_POLICY)
+}
+
+/// Renders the page for a repository.
+async fn repo_page(
+    state: &ServiceState,
+    urls: &PageUrls<'_>,
+    input: &str,
+    query: &QueryString<'_>,
+    client: IpAddr,
+) -> String {
+    // The form also sends its empty fields.
+    let options = BadgeOptions::from_query(query.pairs().filter(|(_, value)| !value.is_empty()));
+    let metric: Metric = query.get("show").and_then(|name| name.parse().ok()).unwrap_or_default();
+    let mut view = PageView {
+        input,
+        repo: None,
+        revision: None,
+        path: None,
+        metric,
+        options: &options,
+        outcome: PageOutcome::Pending,
+    };
+    let query = match WeightsQuery::from_source(input, urls.hub, query) {
+        Ok(query) => query,
+        Err(error) => {
+            view.outcome = PageOutcome::Failed(&error);
+            return page::page(urls, Some(&view));
+        }
+    };
+    let outcome = state.look_up(&query, client).await;
+    let error = ErrorReply::from(&outcome);
+    let repo = query.repo();
+    (view.repo, view.revision, view.path) = (Some(&*repo), query.revision(), query.path());
+    view.outcome = match &outcome {
+        LookupOutcome::Ready(result) => match &**result {
+            LookupResult::Counted(counted) => {
+                let others = other_sets(state, &query, &counted.summary, client).await;
+                PageOutcome::Counted(&counted.summary, others)
+            }
+            LookupResult::HubReported { values, .. } => {
+                PageOutcome::HubReported(values, error.message())
+            }
+            LookupResult::Failed { error: cause } => match &**cause {
+                Error::SeveralSets { sets, .. } => {
+                    PageOutcome::Choice(error.message(), SetRows::from_sets(sets))
+                }
+                _ => PageOutcome::Failed(error.message()),
+            },
+            LookupResult::Listed(_) => PageOutcome::Failed(error.message()),
+        },
+        LookupOutcome::Pending => PageOutcome::Pending,
+        LookupOutcome::Busy | LookupOutcome::RateLimited => PageOutcome::Failed(error.message()),
+    };
+    page::page(urls, Some(&view))
+}
+
+/// Returns the sets of weights besides the counted one. Badges do not need them, so they are listed by a
+/// lookup of their own, once per commit, and not if the query selects a path.
+async fn other_sets(
+    state: &ServiceState,
+    query: &WeightsQuery,
+    summary: &WeightsSummary,
+    client: IpAddr,
+) -> OtherSets {
+    let files = match &summary.known_sets {
+        KnownSets::Listed(sets) => return OtherSets::Listed(sets.clone()),
+        KnownSets::Unlisted { .. } if query.path().is_some() => return OtherSets::NotNeeded,
+        KnownSets::Unlisted { files } => files,
+    };
+    let listing = query.listing(summary.commit.as_ref());
+    match state.look_up_more(&listing, client).await {
+        LookupOutcome::Ready(result) => match &*result {
+            LookupResult::Listed(Some(sets)) => {
+                let others = sets.iter().filter(|set| !set.is_part_of(files));
+                OtherSets::Listed(SetRows::from_sets(others))
+            }
+            _ => OtherSets::Unavailable,
+        },
+        LookupOutcome::Pending => OtherSets::Pending,
+        LookupOutcome::Busy | LookupOutcome::RateLimited => OtherSets::Unavailable,
+    }
+}
+
+/// Script of the page
+#[utoipa::path(
+    get,
+    path = "/app.js",
+    responses((status = OK, description = "The script.", body = String, content_type = "text/javascript"))
+)]
+pub(super) async fn script() -> Reply {
+    Reply::new(StatusCode::OK, "text/javascript; charset=utf-8", page::SCRIPT, FILES)
+}
+
+/// Style sheet of the page
+#[utoipa::path(
+    get,
+    path = "/style.css",
+    responses((status = OK, description = "The style sheet.", body = String, content_type = "text/css"))
+)]
+pub(super) async fn style() -> Reply {
+    Reply::new(StatusCode::OK, "text/css; charset=utf-8", page::STYLE, FILES)
+}
+
+/// Icon of the page
+#[utoipa::path(
+    get,
+    path = "/favicon.svg",
+    responses((status = OK, description = "The icon.", body = String, content_type = "image/svg+xml"))
+)]
+pub(super) async fn icon() -> Reply {
+    Reply::svg(page::ICON.to_owned(), FILES)
+}

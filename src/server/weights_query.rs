@@ -1,0 +1,182 @@
+//! Queries for the weights of a repository.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use url::form_urlencoded;
+
+use crate::client::{Client, Model};
+use crate::formats::RepoPath;
+use crate::hub::{CommitSha, Endpoint, RepoId, Revision, Source};
+
+/// The maximum length of a query string in bytes. A longer one is ignored.
+const MAX_QUERY_LENGTH: usize = 4_096;
+
+/// A query for the weights of a repository, at a revision and below a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct WeightsQuery {
+    repo: RepoId,
+    revision: Option<Revision>,
+    path: Option<RepoPath>,
+    /// Set if only the names of the sets of weights are needed.
+    is_listing: bool,
+}
+
+/// The part of a query that is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InvalidQuery {
+    Repo,
+    Revision,
+    Path,
+}
+
+impl InvalidQuery {
+    /// Returns a description that fits a badge.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Repo => "invalid name",
+            Self::Revision => "invalid revision",
+            Self::Path => "invalid path",
+        }
+    }
+}
+
+impl WeightsQuery {
+    /// Parses the name of a repository from a URL path, and revision and path from a query string.
+    pub(super) fn parse(repo: &str, query: &QueryString<'_>) -> Result<Self, InvalidQuery> {
+        let repo = percent_decode_str(repo).decode_utf8().map_err(|_| InvalidQuery::Repo)?;
+        let repo = repo.parse().map_err(|_| InvalidQuery::Repo)?;
+        let revision = query.get("revision").map(str::parse);
+        let path = query.get("path").map(|path| path.trim_end_matches('/').parse());
+        Ok(Self {
+            repo,
+            revision: revision.transpose().map_err(|_| InvalidQuery::Revision)?,
+            path: path.transpose().map_err(|_| InvalidQuery::Path)?,
+            is_listing: false,
+        })
+    }
+
+    /// Parses anything that names a repository, such as the URL of its page. A revision and a path in
+    /// the query string take precedence.
+    pub(super) fn from_source(
+        text: &str,
+        endpoint: &Endpoint,
+        query: &QueryString<'_>,
+    ) -> Result<Self, String> {
+        let source = Source::parse(text, endpoint).map_err(|error| error.to_string())?;
+        let Source::Repo { repo, revision, path } = source else {
+            return Err("not a repository on the Hub".to_owned());
+        };
+        let given =
+            Self::parse(&repo.to_string(), query).map_err(|invalid| invalid.as_str().to_owned())?;
+        Ok(Self { revision: given.revision.or(revision), path: given.path.or(path), ..given })
+    }
+
+    /// Returns a query for the names of all sets of weights, at `commit` if it is known.
+    pub(super) fn listing(&self, commit: Option<&CommitSha>) -> Self {
+        let revision = commit.map(Revision::from).or_else(|| self.revision.clone());
+        Self { revision, is_listing: true, ..self.clone() }
+    }
+
+    pub(super) fn is_listing(&self) -> bool {
+        self.is_listing
+    }
+
+    /// Returns the name of the repository as in a URL: `org/name` or `name`.
+    pub(super) fn repo(&self) -> String {
+        self.repo.to_string()
+    }
+
+    pub(super) fn revision(&self) -> Option<&str> {
+        self.revision.as_ref().map(Revision::as_str)
+    }
+
+    pub(super) fn path(&self) -> Option<&str> {
+        self.path.as_ref().map(RepoPath::as_str)
+    }
+
+    /// Returns whether the revision is a commit, so that the result never changes.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.revision().is_some_and(|revision| revision.parse::<CommitSha>().is_ok())
+    }
+
+    /// Returns the model to read, in as few requests as possible.
+    pub(super) fn model(&self, client: &Client) -> Model {
+        let mut model = client.model(self.repo()).prefetch(true);
+        if let Some(revision) = self.revision() {
+            model = model.revision(revision);
+        }
+        if let Some(path) = self.path() {
+            model = model.path(path);
+        }
+        model
+    }
+
+    /// Returns the approximate size in memory, in bytes.
+    pub(super) fn size(&self) -> usize {
+        let texts = [Some(self.repo.name()), self.revision(), self.path()];
+        size_of::<Self>() + texts.into_iter().flatten().map(str::len).sum::<usize>()
+    }
+}
+
+/// The decoded parameters of a query string.
+pub(super) struct QueryString<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> QueryString<'a> {
+    pub(super) fn parse(query: Option<&'a str>) -> Self {
+        let query = query.filter(|query| query.len() <= MAX_QUERY_LENGTH).unwrap_or_default();
+        Self(form_urlencoded::parse(query.as_bytes()).collect())
+    }
+
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Returns the first value of a parameter, unless it is empty.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.pairs().find(|(found, _)| *found == name);
+        found.map(|(_, value)| value).filter(|value| !value.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(repo: &str, query: &str) -> Result<WeightsQuery, InvalidQuery> {
+        WeightsQuery::parse(repo, &QueryString::parse(Some(query)))
+    }
+
+    #[test]
+    fn equal_queries_are_written_in_several_ways() {
+        assert_eq!(parse("org/name", "path="), parse("org%2Fname", "v=2"));
+        assert_ne!(parse("org/name", "revision=v1"), parse("org/name", ""));
+        assert!(parse("gpt2", &format!("revision={}", "1".repeat(40))).unwrap().is_pinned());
+        assert!(!parse("gpt2", "revision=main").unwrap().is_pinned());
+    }
+
+    #[test]
+    fn invalid_names_revisions_and_paths_are_refused() {
+        let cases = [
+            ("a/b/c", "", InvalidQuery::Repo),
+            ("", "", InvalidQuery::Repo),
+            ("../etc/passwd", "", InvalidQuery::Repo),
+            ("%2e%2e/x", "", InvalidQuery::Repo),
+            ("a/%ff", "", InvalidQuery::Repo),
+            ("a/b%0d%0aX:y", "", InvalidQuery::Repo),
+            ("a/b", "revision=%0d%0aX:y", InvalidQuery::Revision),
+            ("a/b", "path=../../c", InvalidQuery::Path),
+            ("a/b", "path=%2e%2e%2fc", InvalidQuery::Path),
+            ("a/b", "path=http://x", InvalidQuery::Path),
+        ];
+        for (repo, query, invalid) in cases {
+            assert_eq!(parse(repo, query), Err(invalid), "{repo}?{query}");
+        }
+    }
+
+    #[test]
+    fn a_query_string_that_is_too_long_is_ignored() {
+        let long = format!("revision=v1&label={}", "x".repeat(MAX_QUERY_LENGTH));
+        assert_eq!(parse("a/b", &long), parse("a/b", ""));
+    }
+}
