@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::{BoxFuture, FutureExt, ready};
 use futures::stream::{self, StreamExt};
 
-use super::{Backend, ByteStream, Fetched, Listing};
+use super::{Backend, ByteStream, Fetched, FileListing};
 use crate::cache::CachedHeaders;
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -62,11 +62,11 @@ impl Backend for CachedCommit {
         &'a self,
         folder: Option<&'a RepoPath>,
         _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
         let name = || format!("list of files of {}", self.name());
         let listed = self.fetched(self.headers.listing(folder), name);
         let listing = |Fetched { value: (files, is_complete), commit }| {
-            Some(Listing { files, commit, is_complete })
+            Some(FileListing { files, commit, is_complete })
         };
         listed.map(move |listed| listed.map(listing)).boxed()
     }
@@ -190,11 +190,11 @@ impl Backend for CacheRecorder {
         &'a self,
         folder: Option<&'a RepoPath>,
         meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
         let listed = self.inner.list(folder, meter);
         listed
             .inspect(move |listed| match listed {
-                Ok(Some(Listing { files, is_complete, .. })) => {
+                Ok(Some(FileListing { files, is_complete, .. })) => {
                     self.record(|to| to.headers.add_listing(folder, files, *is_complete));
                 }
                 Ok(None) => self.record(|to| to.headers.skip_caching()),

@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::{Backend, Fetched, Listing};
+use super::{Backend, Fetched, FileListing};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
@@ -55,10 +55,10 @@ impl Backend for DiskFolder {
         &'a self,
         folder: Option<&'a RepoPath>,
         _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
         async move {
             let files = list(&self.folder, self.name(), folder).await?;
-            Ok(files.map(|files| Listing { files, commit: None, is_complete: true }))
+            Ok(files.map(|files| FileListing { files, commit: None, is_complete: true }))
         }
         .boxed()
     }

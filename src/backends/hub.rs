@@ -8,7 +8,7 @@ use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use super::stream::{self, ByteStream};
-use super::{Backend, Fetched, Listing, http_error, web};
+use super::{Backend, Fetched, FileListing, http_error, web};
 use crate::cache::CacheIdentity;
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -74,13 +74,13 @@ impl Backend for HubRepo {
         &'a self,
         folder: Option<&'a RepoPath>,
         meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
         let Self { http, endpoint, repo, revision, .. } = self;
         async move {
             match listing::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await
             {
                 Ok((files, chain)) => {
-                    Ok(Some(Listing { files, commit: self.commit(&chain), is_complete: true }))
+                    Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }
                 Err(ListFilesError::Request(failure)) => {
                     self.without_listing(failure).map(|()| None)

@@ -21,7 +21,7 @@ use futures::future::{BoxFuture, FutureExt};
 use serde::Deserialize;
 use tokio::fs;
 
-use super::{Backend, Fetched, Listing, disk};
+use super::{Backend, Fetched, FileListing, disk};
 use crate::error::{Error, SnapshotError};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
@@ -100,8 +100,8 @@ impl HubCacheSnapshot {
     async fn tree(&self) -> Option<Vec<ListedFile>> {
         let meter = RequestMeter::default();
         let json = disk::read_whole(&self.tree, String::new(), TREE_LIMIT, &meter).await.ok()?;
-        let tree: Tree = serde_json::from_slice(&json).ok()?;
-        let file = |(path, file): (String, TreeFile)| {
+        let tree: CommitTree = serde_json::from_slice(&json).ok()?;
+        let file = |(path, file): (String, CommitFile)| {
             Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
         };
         (tree.format_version == 1).then(|| tree.files.into_iter().filter_map(file).collect())
@@ -142,15 +142,15 @@ impl Backend for HubCacheSnapshot {
         &'a self,
         folder: Option<&'a RepoPath>,
         _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
         async move {
             let commit = Some(self.commit.clone());
             if let Some(mut files) = self.tree().await {
                 files.retain(|file| file.is_below(folder));
-                return Ok(Some(Listing { files, commit, is_complete: true }));
+                return Ok(Some(FileListing { files, commit, is_complete: true }));
             }
             let files = disk::list(&self.folder, self.name(), folder).await?;
-            Ok(files.map(|files| Listing { files, commit, is_complete: false }))
+            Ok(files.map(|files| FileListing { files, commit, is_complete: false }))
         }
         .boxed()
     }
@@ -175,13 +175,13 @@ impl Backend for HubCacheSnapshot {
 }
 
 #[derive(Deserialize)]
-struct Tree {
+struct CommitTree {
     format_version: u64,
-    files: BTreeMap<String, TreeFile>,
+    files: BTreeMap<String, CommitFile>,
 }
 
 #[derive(Deserialize)]
-struct TreeFile {
+struct CommitFile {
     size: u64,
     lfs_size: Option<u64>,
 }

@@ -75,7 +75,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
         &'a self,
         folder: Option<&'a RepoPath>,
         meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<Listing>, Error>>;
+    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>>;
 
     /// Notes that the header of a file ends at an offset. Bytes that were read behind it are not cached.
     fn header_end(&self, _path: &RepoPath, _end: u64) {}
@@ -141,10 +141,10 @@ pub(crate) struct Fetched<T> {
 }
 
 /// The files of a backend, or of a folder in it.
-pub(crate) struct Listing {
+pub(crate) struct FileListing {
     pub(crate) files: Vec<ListedFile>,
     /// The commit of the files, if the server says so.
     pub(crate) commit: Option<CommitSha>,
-    /// Whether no file is left out.
+    /// `true` if no file is left out.
     pub(crate) is_complete: bool,
 }

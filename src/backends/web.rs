@@ -7,7 +7,7 @@ use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use super::stream::{self, ByteStream};
-use super::{Backend, Fetched, Listing, http_error};
+use super::{Backend, Fetched, FileListing, http_error};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::transfer::{RangeBytes, RequestMeter};
@@ -73,7 +73,7 @@ impl Backend for WebFolder {
         &'a self,
         _folder: Option<&'a RepoPath>,
         _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<Listing>, Error>> {
+    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
         ready(Ok(None)).boxed()
     }
 

@@ -10,7 +10,7 @@ use reqwest::header::HeaderValue;
 use super::Client;
 use crate::backends::HeaderCache;
 use crate::cache::Cache;
-use crate::client::model::Context;
+use crate::client::model::ClientContext;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
@@ -236,7 +236,7 @@ impl ClientBuilder {
             retry: self.retry,
         };
         let branch_ttl = self.branch_ttl;
-        let context = Context {
+        let context = ClientContext {
             http: Http::new(settings),
             endpoint,
             warnings: Arc::default(),

@@ -7,7 +7,7 @@ mod model;
 use std::sync::Arc;
 
 pub use self::builder::ClientBuilder;
-use self::model::Context;
+use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;
 use crate::hub::Source;
@@ -28,7 +28,7 @@ use crate::hub::{Endpoint, RepoId};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    context: Arc<Context>,
+    context: Arc<ClientContext>,
 }
 
 impl Client {

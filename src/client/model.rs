@@ -9,7 +9,7 @@ use tracing::Instrument;
 use url::Url;
 
 use crate::backends::{
-    Backend, DiskFolder, HeaderCache, HubCacheSnapshot, HubRepo, Listing, WebFolder,
+    Backend, DiskFolder, FileListing, HeaderCache, HubCacheSnapshot, HubRepo, WebFolder,
 };
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -24,7 +24,7 @@ use crate::report::{CountReport, SafetensorsParseFromRepo};
 
 /// The parts that all calls of a client share.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct ClientContext {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
     pub(crate) warnings: Arc<HubWarnings>,
@@ -35,7 +35,7 @@ pub(crate) struct Context {
     pub(crate) offline: Option<PathBuf>,
 }
 
-impl Context {
+impl ClientContext {
     /// Returns a repository on the Hub; for an offline client, its snapshot in the cache.
     async fn repo(&self, repo: &RepoId, revision: Revision) -> Result<Arc<dyn Backend>, Error> {
         let repo = repo.clone();
@@ -66,7 +66,7 @@ impl Context {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Model {
-    context: Arc<Context>,
+    context: Arc<ClientContext>,
     source: Result<Source, SourceError>,
     plan: Plan,
     lists_sets: bool,
@@ -74,7 +74,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(context: Arc<Context>, source: Result<Source, SourceError>) -> Self {
+    pub(crate) fn new(context: Arc<ClientContext>, source: Result<Source, SourceError>) -> Self {
         let plan = Plan::default();
         Self { context, source, plan, lists_sets: false, on_progress: None }
     }
@@ -252,7 +252,7 @@ async fn list(
     backend: &dyn Backend,
     folder: Option<&RepoPath>,
     meter: &RequestMeter,
-) -> Result<Option<Listing>, Error> {
+) -> Result<Option<FileListing>, Error> {
     match (backend.list(folder, meter).await, backend.anonymous()) {
         (Err(error @ Error::RejectedToken { .. }), Some(backend)) => {
             backend.list(folder, meter).await.map_err(|_| error)

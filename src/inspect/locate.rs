@@ -1,23 +1,23 @@
-//! The search for weights: under the names that most repos use, and only then under all others.
+//! The search for weights: first under the two usual names, then in a listing.
 
 use std::pin::pin;
 
 use futures::future::{Either, select};
 
 use super::{Found, Load, Weights};
-use crate::backends::{Listing, pinned};
+use crate::backends::{FileListing, pinned};
 use crate::error::{BoxError, Error};
 use crate::formats::RepoPath;
 use crate::formats::safetensors::PREFIX_LENGTH;
 use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
 use crate::hub::{CommitSha, HubError};
 
-/// The names by which weights are found in most repos.
+/// The usual names of weights, in most repositories.
 pub(super) const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 impl Load {
-    /// Looks for weights in a folder, or in all of the store.
+    /// Finds the weights in a folder, or in the whole backend.
     pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Found, Error> {
         let names = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
         match self.find_either(&names).await {
@@ -28,9 +28,8 @@ impl Load {
         }
     }
 
-    /// Asks for both names at once: which of them a repo has is not known before, and asking for one
-    /// after the other would cost every sharded repo a round trip. Where both are there the single file
-    /// is the one that loaders take, and the index is not waited for.
+    /// Requests both usual names concurrently: one after the other would cost every sharded repository a
+    /// round trip. If both exist, the single file is the one that loaders read, and the index is dropped.
     async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Found, Error> {
         let file = pin!(self.find_file(single));
         let shards = pin!(self.find_index(index));
@@ -53,7 +52,7 @@ impl Load {
         }
     }
 
-    /// Looks for the weights under any other name.
+    /// Finds the weights under another name, in a listing.
     async fn search_listing(
         &self,
         folder: Option<&RepoPath>,
@@ -62,12 +61,12 @@ impl Load {
     ) -> Result<Found, Error> {
         let known = source.downcast_ref().and_then(commit_of);
         let listed = self.pinned(known).list(folder).await?;
-        let Some(Listing { files, commit, is_complete: is_whole }) = listed else {
+        let Some(FileListing { files, commit, is_complete: is_whole }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
         let layout = Layout::of(folder, &files);
         match layout.main() {
-            // What is listed, and was not there a moment ago, is not asked for again.
+            // It is listed, but its request has just failed; another request would fail, too.
             Some(set) if missing.contains(&set.path) => {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
@@ -82,7 +81,7 @@ impl Load {
         }
     }
 
-    /// The shards of a path with a `*` in place of their number.
+    /// Finds the shards of a path with a `*` in place of their number.
     pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Found, Error> {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
@@ -96,7 +95,7 @@ impl Load {
         Ok(Found::just(weights))
     }
 
-    /// All sets of weights beside those that are asked for; `None` where no listing is to be had.
+    /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
     pub(super) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         let folder = self.target.folder();
         let listed = self.list(folder).await?;
@@ -106,7 +105,7 @@ impl Load {
         Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
     }
 
-    /// The set, of a commit where that is known.
+    /// Starts to read a set, at a commit if it is known.
     async fn find_set(&self, set: &WeightSet, commit: Option<CommitSha>) -> Result<Weights, Error> {
         let load = self.pinned(commit.as_ref());
         if !set.is_without_index() {
@@ -121,7 +120,7 @@ impl Load {
         let shards = set.shards().map_err(|total| self.backend.missing_shards(set, total))?;
         let commit = match commit {
             Some(commit) => Some(commit),
-            // A listing need not say of which commit it is; every file does.
+            // A listing may lack the commit; every file has it.
             None => {
                 load.backend.read_range(&shards[0], &(0..PREFIX_LENGTH), &load.meter).await?.commit
             }
@@ -129,8 +128,8 @@ impl Load {
         Ok(Weights::Shards { path: set.path.clone(), shards, commit })
     }
 
-    /// The files of the store or of a folder.
-    async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listing>, Error> {
+    /// Lists the files of the backend or of a folder.
+    async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<FileListing>, Error> {
         self.backend.list(folder, &self.meter).await
     }
 
@@ -149,7 +148,7 @@ impl Load {
     }
 }
 
-/// The commit that a file is missing in.
-fn commit_of(refusal: &HubError) -> Option<&CommitSha> {
-    refusal.commit.as_ref()
+/// Returns the commit of a response that says that a file is missing.
+fn commit_of(response: &HubError) -> Option<&CommitSha> {
+    response.commit.as_ref()
 }

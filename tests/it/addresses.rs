@@ -1,4 +1,4 @@
-//! With the policy for services, nothing leads inside, and what is refused is never asked.
+//! The address policy for services: no request to a private address is ever sent.
 
 use hf_meta::{AddressPolicy, Client, Error, HttpError, Source};
 
@@ -10,7 +10,7 @@ fn is_refused(error: &Error) -> bool {
 }
 
 #[tokio::test]
-async fn literals_and_names_that_lead_inside() {
+async fn private_addresses_are_refused_however_they_are_written() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let port = hub.endpoint().rsplit(':').next().unwrap();
     let client = Client::builder().addresses(AddressPolicy::Public).build().unwrap();
@@ -48,7 +48,7 @@ async fn literals_and_names_that_lead_inside() {
 }
 
 #[tokio::test]
-async fn a_local_hub_may_lead_to_its_own_kind_and_no_further() {
+async fn a_hub_on_loopback_may_redirect_to_loopback_only() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let client = Client::builder().endpoint(hub.endpoint()).addresses(AddressPolicy::Public);
     let client = client.build().unwrap();
@@ -88,9 +88,9 @@ async fn a_local_hub_may_lead_to_its_own_kind_and_no_further() {
     }
 }
 
-/// The loopback of IPv6 is of the same kind as that of IPv4, and a name is what it leads to.
+/// A name counts as the address that it resolves to.
 #[tokio::test]
-async fn a_local_hub_may_lead_to_its_own_kind_in_other_words() {
+async fn a_hub_on_loopback_may_redirect_to_any_form_of_loopback() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let client = Client::builder().endpoint(hub.endpoint()).addresses(AddressPolicy::Public);
     let client = client.build().unwrap();
@@ -105,9 +105,9 @@ async fn a_local_hub_may_lead_to_its_own_kind_in_other_words() {
     }
 }
 
-/// IPv6 is part of every system that this runs on; a container without it is no place to test in.
+/// Needs a system with IPv6.
 #[tokio::test]
-async fn a_hub_at_ipv6_is_read_end_to_end() {
+async fn a_hub_on_ipv6_is_read() {
     let hub = LocalHub::builder().repo(support::sharded("org/model")).ipv6().start();
     let hub = hub.unwrap_or_else(|error| panic!("no IPv6 loopback, `[::1]`, here: {error}"));
     assert!(

@@ -1,4 +1,4 @@
-//! What is kept between calls: fewer requests, the same figures, and nothing for readers who may not see it.
+//! The header cache: fewer requests, the same results, and no entry for a reader without access.
 
 mod folder;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use hf_meta::{ClientBuilder, DiskCache, Error, SafetensorsParseFromRepo};
 use serde_json::Value;
 
-use crate::hub::{Fault, LocalHub, Repo};
+use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
 
 fn builder(hub: &LocalHub, folder: &Path) -> ClientBuilder {
@@ -20,21 +20,21 @@ async fn parse(builder: ClientBuilder, repo: &str) -> Result<SafetensorsParseFro
     builder.build().unwrap().model(repo).parse_safetensors_metadata().await
 }
 
-/// All of a result but what it cost.
+/// Returns a result without its statistics of requests.
 fn figures(parsed: &SafetensorsParseFromRepo) -> Value {
     let mut json = serde_json::to_value(parsed).unwrap();
     json.as_object_mut().unwrap().remove("fetch").unwrap();
     json
 }
 
-/// Method, path and status of each request since the last look.
+/// Returns method, path and status of each request since the last call of this function.
 fn requests(hub: &LocalHub) -> Vec<String> {
     let log = hub.log();
     hub.clear_log();
     log.iter().map(|entry| format!("{} {} {}", entry.method, entry.path, entry.status)).collect()
 }
 
-/// Every file of a folder, at any depth.
+/// Returns all files of a folder, at any depth.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -45,27 +45,23 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_known_branch_costs_one_request_and_a_known_commit_none() {
+async fn a_cached_branch_costs_one_request_and_a_cached_commit_none() {
     let hub = support::fixtures_hub();
     let folder = tempfile::tempdir().unwrap();
     for repo in [
         "gpt2",
         "bigscience/bloom",
-        // The counts of these depend on their `config.json`, too,
+        // The counts of the next two depend on `config.json`,
         "openai/gpt-oss-20b",
         "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16",
-        // and the weights of these are found in a list of all files.
+        // and the weights of the last two are found in a listing.
         "CompVis/stable-diffusion-v1-4",
         "example/shards-without-index",
     ] {
         let plain = support::parse(&hub, repo).await.unwrap();
         let without = requests(&hub).len();
         let first = parse(builder(&hub, folder.path()), repo).await.unwrap();
-        assert_eq!(
-            requests(&hub).len(),
-            without,
-            "{repo}: nothing is asked for the sake of the cache"
-        );
+        assert_eq!(requests(&hub).len(), without, "{repo}: a miss costs no additional request");
         assert_eq!(figures(&first), figures(&plain));
 
         let second = parse(builder(&hub, folder.path()), repo).await.unwrap();
@@ -86,9 +82,8 @@ async fn a_known_branch_costs_one_request_and_a_known_commit_none() {
     }
 }
 
-/// A list of all sets of weights is more than a result without one.
 #[tokio::test]
-async fn lists_of_sets_are_kept_apart() {
+async fn a_result_with_other_sets_has_its_own_entry() {
     let repo = support::sharded("org/model").file("vae/a.safetensors", support::weights(&["x"]));
     let hub = LocalHub::start([repo]).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +100,7 @@ async fn lists_of_sets_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn a_branch_that_moves_is_read_anew() {
+async fn a_branch_that_moved_is_read_again() {
     let (old, new) = ("1".repeat(40), "2".repeat(40));
     let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -115,19 +110,19 @@ async fn a_branch_that_moves_is_read_anew() {
     };
     assert_eq!(total(Duration::ZERO).await, 1);
     hub.move_branch("org/moving", "main", &new);
-    assert_eq!(total(Duration::from_secs(3_600)).await, 1, "it may be taken to be where it was");
+    assert_eq!(total(Duration::from_secs(3_600)).await, 1, "within its time to live");
     hub.clear_log();
     assert_eq!(total(Duration::ZERO).await, 2);
     assert!(requests(&hub)[0].starts_with("HEAD "));
     assert_eq!(total(Duration::ZERO).await, 2);
     assert_eq!(requests(&hub).len(), 1);
     hub.move_branch("org/moving", "main", &old);
-    assert_eq!(total(Duration::ZERO).await, 1, "what was kept of the first commit is still there");
+    assert_eq!(total(Duration::ZERO).await, 1, "the entry of the first commit is still there");
     assert_eq!(requests(&hub).len(), 1);
 }
 
 #[tokio::test]
-async fn folders_files_and_revisions_are_kept_apart() {
+async fn folders_files_and_revisions_have_their_own_entries() {
     let commit = "1".repeat(40);
     let repo = Repo::new("org/many")
         .commit(&commit)
@@ -152,7 +147,7 @@ async fn folders_files_and_revisions_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn what_was_read_with_a_token_is_not_found_without_it() {
+async fn an_entry_that_was_read_with_a_token_is_not_found_without_it() {
     let repos = [support::sharded("org/gated").gated(), support::sharded("org/private").private()];
     let hub = LocalHub::builder().repos(repos).token("hf_good").outsider_token("hf_other");
     let hub = hub.start().unwrap();
@@ -174,7 +169,7 @@ async fn what_was_read_with_a_token_is_not_found_without_it() {
 }
 
 #[tokio::test]
-async fn a_token_that_lost_its_access_is_told_so() {
+async fn a_cached_branch_is_an_error_for_a_token_that_lost_its_access() {
     let hub = LocalHub::builder().repo(support::sharded("org/model").gated()).token("hf_good");
     let hub = hub.start().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -185,9 +180,8 @@ async fn a_token_that_lost_its_access_is_told_so() {
     assert!(matches!(parse(with(), "org/model").await, Err(Error::Gated { .. })));
 }
 
-/// A token that has expired does not keep its owner from public repos, cache or not.
 #[tokio::test]
-async fn a_bad_token_is_done_without() {
+async fn a_public_repository_is_read_and_cached_without_an_expired_token() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..2 {
@@ -196,9 +190,9 @@ async fn a_bad_token_is_done_without() {
     }
 }
 
-/// Mirrors that say what they know only with the bytes, and servers that answer no `HEAD`.
+/// Some mirrors send the commit with the bytes only, and some servers refuse `HEAD`.
 #[tokio::test]
-async fn servers_that_do_not_tell_the_commit() {
+async fn a_server_that_does_not_send_the_commit_is_read_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let hub = LocalHub::builder().repo(support::sharded("org/model")).mirror().start().unwrap();
     let total = async |hub: &LocalHub| {
@@ -211,7 +205,7 @@ async fn servers_that_do_not_tell_the_commit() {
 }
 
 #[tokio::test]
-async fn a_renamed_repo_is_found_in_the_cache() {
+async fn a_renamed_repository_is_cached_under_its_old_name() {
     let hub = LocalHub::start([support::sharded("org/new").renamed_from("org/old")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for requests in [None, Some(2)] {
@@ -222,7 +216,7 @@ async fn a_renamed_repo_is_found_in_the_cache() {
 }
 
 #[tokio::test]
-async fn failures_are_not_kept() {
+async fn a_failed_call_is_not_cached() {
     let hub = LocalHub::start([Repo::new("org/empty"), support::sharded("org/model")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert!(parse(builder(&hub, folder.path()), "org/empty").await.is_err());
@@ -234,9 +228,9 @@ async fn failures_are_not_kept() {
     assert!(files(folder.path()).is_empty());
 }
 
-/// What was counted without a configuration that the reader could not have is not kept: others may.
+/// Another reader may have access to it.
 #[tokio::test]
-async fn counts_without_the_configuration_are_not_kept() {
+async fn a_count_without_a_forbidden_configuration_is_not_cached() {
     let header = r#"{"a.qweight":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}"#;
     let repo =
         Repo::new("org/packed").file("model.safetensors", support::file_with_header(header, 8));
@@ -248,4 +242,24 @@ async fn counts_without_the_configuration_are_not_kept() {
     let parsed = parse(builder(&hub, folder.path()), "org/packed").await.unwrap();
     assert_eq!(parsed.report().findings.len(), 1);
     assert!(files(folder.path()).is_empty());
+}
+
+/// The first range of a prefetch reaches into the data, which must not fill the cache.
+#[tokio::test]
+async fn an_entry_of_a_prefetched_header_holds_no_data() {
+    let data: Vec<u8> =
+        (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let header = r#"{"a":{"dtype":"U8","shape":[160000],"data_offsets":[0,160000]}}"#;
+    let file = File::from_bytes([support::file_start(header), data].concat());
+    let hub = LocalHub::start([Repo::new("org/model").file("model.safetensors", file)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let model = || builder(&hub, folder.path()).build().unwrap().model("org/model").prefetch(true);
+    assert_eq!(
+        model().parse_safetensors_metadata().await.unwrap().report().fetch.bytes_read,
+        65_536
+    );
+    for entry in files(folder.path()) {
+        assert!(fs::metadata(&entry).unwrap().len() < 1_000, "{}", entry.display());
+    }
+    assert_eq!(model().parse_safetensors_metadata().await.unwrap().report().fetch.requests, 1);
 }

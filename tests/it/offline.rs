@@ -1,4 +1,4 @@
-//! Repos as `huggingface_hub` has left them in its cache, read without asking any server.
+//! Repositories in the disk cache of `huggingface_hub`, read without a request.
 
 mod cache;
 
@@ -10,7 +10,7 @@ use self::cache::{ALL, COMMIT, OLDER, Offline, write};
 use self::cache::{Files, link};
 use crate::support::{error_chain, file_start};
 
-/// A file of one tensor of one byte.
+/// Returns a file with one tensor of one byte.
 fn weights(tensor: &str) -> Vec<u8> {
     let header = format!(r#"{{"{tensor}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
     [file_start(&header), vec![0]].concat()
@@ -19,7 +19,7 @@ fn weights(tensor: &str) -> Vec<u8> {
 const INDEX: &[u8] = br#"{"weight_map":{"x":"a.safetensors","yy":"b.safetensors"}}"#;
 
 #[tokio::test]
-async fn a_repo_is_read_at_the_commit_that_is_there() {
+async fn a_revision_is_read_at_its_cached_commit() {
     for files in ALL {
         let offline = Offline::new();
         let home = "models--org--model";
@@ -48,7 +48,7 @@ async fn a_repo_is_read_at_the_commit_that_is_there() {
 }
 
 #[tokio::test]
-async fn repos_of_all_kinds_and_layouts() {
+async fn repositories_of_all_kinds_are_found() {
     let offline = Offline::new();
     for (home, repo) in [
         ("models--gpt2", "gpt2"),
@@ -63,9 +63,9 @@ async fn repos_of_all_kinds_and_layouts() {
     }
 }
 
-/// Of a pipeline, the component that happens to be there is not taken for the model.
+/// The component of a pipeline that was downloaded is not the model.
 #[tokio::test]
-async fn what_the_commit_has_is_told_from_what_was_downloaded() {
+async fn the_listing_of_a_commit_decides_over_the_downloaded_files() {
     let offline = Offline::new();
     let home = "models--org--pipeline";
     let [unet, vae] =
@@ -99,7 +99,7 @@ async fn what_the_commit_has_is_told_from_what_was_downloaded() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said() {
+async fn an_error_names_the_missing_part_of_the_cache() {
     let offline = Offline::new();
     let home = "models--org--part";
     offline.point(home, "main", COMMIT);
@@ -161,9 +161,9 @@ async fn what_is_not_there_is_said() {
     }
 }
 
-/// How packed weights are to be counted, only the configuration tells.
+/// The count of packed weights depends on the configuration.
 #[tokio::test]
-async fn a_configuration_that_was_not_downloaded_is_missed() {
+async fn a_configuration_that_was_not_downloaded_is_a_finding() {
     let offline = Offline::new();
     let home = "models--org--packed";
     offline.point(home, "main", COMMIT);
@@ -197,7 +197,7 @@ async fn links_do_not_lead_out_of_the_cache() {
             "failed to read `org/model/model.safetensors`: it is a link that leads out of the cache"
         );
     }
-    // That the cache itself is behind a link, on a larger disk, is another matter.
+    // The cache folder itself may be a link, for example to a larger disk.
     let elsewhere = outside.path().join("cache");
     link(&elsewhere, offline.cache.path());
     let client = offline.builder().hub_cache(elsewhere).build().unwrap();
@@ -205,7 +205,7 @@ async fn links_do_not_lead_out_of_the_cache() {
 }
 
 #[tokio::test]
-async fn offline_is_for_local_files_and_the_cache_alone() {
+async fn an_offline_client_reads_local_files_and_the_cache_only() {
     let offline = Offline::new();
     let client = offline.builder().build().unwrap();
     let url: Source = "https://example.org/x.safetensors?sig=s3cr3t".parse().unwrap();

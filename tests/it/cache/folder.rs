@@ -1,4 +1,4 @@
-//! The folder that entries are kept in, and whatever may become of it.
+//! The folder of a disk cache, and damage to it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,11 +9,10 @@ use super::{builder, figures, files, parse};
 use crate::hub::{LocalHub, Repo};
 use crate::support;
 
-/// Whatever a file of the cache is turned into: read anew, with the same figures, and mended.
 #[tokio::test]
-async fn a_broken_entry_is_a_miss() {
+async fn a_broken_entry_is_read_again_and_replaced() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let spoil: [fn(Vec<u8>) -> Vec<u8>; 5] = [
+    let damage: [fn(Vec<u8>) -> Vec<u8>; 5] = [
         |_| Vec::new(),
         |entry| entry[..entry.len() / 2].to_vec(),
         |mut entry| {
@@ -23,23 +22,23 @@ async fn a_broken_entry_is_a_miss() {
         |entry| vec![0; entry.len()],
         |entry| [entry, vec![0]].concat(),
     ];
-    for spoil in spoil {
+    for damage in damage {
         let folder = tempfile::tempdir().unwrap();
         let fresh = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
         let entries = files(folder.path());
         assert_eq!(entries.len(), 2, "one of the commit, one of the branch");
         for entry in &entries {
-            fs::write(entry, spoil(fs::read(entry).unwrap())).unwrap();
+            fs::write(entry, damage(fs::read(entry).unwrap())).unwrap();
         }
         let again = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
         assert_eq!(figures(&again), figures(&fresh));
         assert_eq!(again.report().fetch.requests, fresh.report().fetch.requests);
-        let mended = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
-        assert_eq!(mended.report().fetch.requests, 1);
+        let replaced = parse(builder(&hub, folder.path()), "org/model").await.unwrap();
+        assert_eq!(replaced.report().fetch.requests, 1);
     }
 }
 
-/// An entry that is whole, but of another key: as by a file that was copied.
+/// The entry is valid, but it has another key: a file was copied.
 #[tokio::test]
 async fn an_entry_in_the_place_of_another_is_a_miss() {
     let repos = [
@@ -64,7 +63,7 @@ async fn an_entry_in_the_place_of_another_is_a_miss() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_used_fails_no_call() {
+async fn a_folder_that_cannot_be_used_does_not_fail_a_call() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
@@ -86,7 +85,7 @@ async fn the_cache_stays_within_its_limit() {
     let client = client.build().unwrap();
     for n in 0..200 {
         client.model(format!("org/m{n}")).parse_safetensors_metadata().await.unwrap();
-        // What one process writes between two looks is a 16th of the limit, and an entry.
+        // Between two checks a process writes a 16th of the limit, and one entry.
         assert!(cache.usage().unwrap().bytes <= 86 * 4_096, "after {n}");
     }
     hub.clear_log();
@@ -111,7 +110,6 @@ async fn clearing_deletes_entries_and_nothing_else() {
     assert!(serde_json::to_string(&again.report()).unwrap().contains("\"parameterTotal\":2"));
 }
 
-/// Many at once, of one folder: everybody gets the figures, and the folder is in order afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_readers_and_writers_share_a_folder() {
     let hub = support::fixtures_hub();
@@ -127,5 +125,5 @@ async fn many_readers_and_writers_share_a_folder() {
         assert_eq!(total.unwrap(), expected[n % 3]);
     }
     assert_eq!(DiskCache::new(folder.path()).usage().unwrap().entries, 6);
-    assert_eq!(files(folder.path()).len(), 6, "nothing unfinished is left");
+    assert_eq!(files(folder.path()).len(), 6, "no unfinished file is left");
 }

@@ -83,7 +83,7 @@ fn errors_explain_what_to_do_next() {
     let cases: [(&[&str], &str, String); 6] = [
         (
             &["org/gated"],
-            "error: access to `org/gated`",
+            "error: repository `org/gated` is gated",
             format!("accept its conditions at {endpoint}/org/gated,"),
         ),
         (

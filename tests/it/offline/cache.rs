@@ -1,4 +1,4 @@
-//! A cache as `huggingface_hub` leaves it behind.
+//! A disk cache in the layout of `huggingface_hub`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,22 +11,22 @@ use tempfile::TempDir;
 pub(super) const COMMIT: &str = "1111111111111111111111111111111111111111";
 pub(super) const OLDER: &str = "2222222222222222222222222222222222222222";
 
-/// A cache, and a server that nobody is to connect to.
+/// A cache, and a server that must receive no connection.
 pub(super) struct Offline {
     pub(super) cache: TempDir,
     server: TcpListener,
 }
 
-/// How a snapshot holds its files.
+/// The form of the files in a snapshot.
 #[derive(Clone, Copy)]
 pub(super) enum Files {
-    /// As links to blobs.
+    /// Links to blobs.
     #[cfg(unix)]
     Linked,
-    /// As links to blobs that are links to those that repos share.
+    /// Links to blobs that are links to shared blobs.
     #[cfg(unix)]
     Shared,
-    /// Themselves, as where links are not to be had.
+    /// Regular files, as on systems without links.
     Copied,
 }
 
@@ -55,7 +55,7 @@ impl Offline {
         let model = self.builder().build().unwrap().model(repo).revision(revision);
         let parsed = model.parse_safetensors_metadata().await;
         let error = self.server.accept().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::WouldBlock, "somebody connected");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "a connection was made");
         parsed
     }
 
