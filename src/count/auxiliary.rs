@@ -1,24 +1,24 @@
-//! What quantizers store beside the weights.
+//! Tensors that quantizers store next to the weights.
 
 use std::fmt;
 
 use crate::formats::Dtype;
 
-/// A tensor that quantized weights need to be read, and that holds no weight itself.
+/// The kind of a tensor that is needed to unpack quantized weights and holds no weights itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AuxiliaryTensor {
-    /// What the values of a block are multiplied by.
+    /// The factors of the values in a block.
     Scale,
-    /// What is added to the values of a block.
+    /// The offsets of the values in a block.
     ZeroPoint,
-    /// The shape that a weight had before it was packed.
+    /// The shape of a weight before it was packed.
     Shape,
-    /// The order of the columns at quantization.
+    /// The order of the columns during quantization.
     ColumnOrder,
-    /// The values that the codes of a weight stand for.
+    /// The values that the codes of a weight are mapped to.
     LookupTable,
-    /// The state of the quantizer, serialized.
+    /// The serialized state of the quantizer.
     State,
 }
 

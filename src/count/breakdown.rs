@@ -8,7 +8,7 @@ use super::{Buffer, CountedAs, DtypeCount, MixtureOfExperts};
 use crate::formats::Dtype;
 
 /// The explanation of a count: the rules, and the tensors in groups that were counted alike.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CountBreakdown {
     /// The rules that were applied.

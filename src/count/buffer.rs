@@ -1,30 +1,30 @@
-//! Tensors that are stored with a model and were never trained.
+//! Tensors that are stored with a model but were never trained.
 
 use std::fmt;
 
 use crate::formats::TensorInfo;
 
-/// A tensor that is computed, not learned, and that older versions of libraries saved all the same.
+/// The kind of a tensor that is computed, not learned. Older versions of libraries saved such tensors.
 ///
-/// It is stored like a weight and is part of every documented count, so it stays in ours; it is listed
-/// apart. What a tensor is, is told by its name, and by its shape where a weight could have the name.
+/// A buffer is stored like a weight and is part of every documented count, so it is counted here too, in a
+/// group of its own. It is recognized by its name, and by its shape if a weight could have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Buffer {
-    /// Which positions an attention may look at: gpt2's `attn.bias`.
+    /// The mask of an attention layer, such as `attn.bias` of gpt2.
     AttentionMask,
-    /// The numbers of the positions, or of the types of tokens.
+    /// The numbers of positions or of token types.
     Ids,
     /// The frequencies of rotary embeddings, or their sines and cosines.
     RotaryFrequencies,
-    /// Which relative position two places of a window have to each other.
+    /// The relative positions of all pairs of places in a window.
     RelativePositions,
     /// The running statistics of a batch normalization.
     Statistics,
 }
 
 impl Buffer {
-    /// What buffer a tensor is; `None` for a weight, or for anything that is not known.
+    /// Returns the kind of a buffer; `None` for any other tensor.
     #[must_use]
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let mut parts = name.rsplit('.');
@@ -43,7 +43,7 @@ impl Buffer {
     }
 }
 
-/// Whether a shape is that of a mask over positions, `[1, 1, n, n]`. The bias of a layer has one
+/// Returns whether a shape is that of a mask over positions, `[1, 1, n, n]`. The bias of a layer has one
 /// dimension.
 fn is_mask(shape: &[u64]) -> bool {
     matches!(shape, [1, 1, rows, columns] if rows == columns)
@@ -67,7 +67,7 @@ mod tests {
     use crate::formats::Dtype;
 
     #[test]
-    fn names_and_shapes() {
+    fn buffers_are_recognized_by_name_and_shape() {
         let cases: [(&str, &[u64], Option<Buffer>); 16] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),

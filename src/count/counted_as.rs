@@ -1,25 +1,25 @@
-//! Why a tensor counts as it does.
+//! The classes of tensors.
 
 use std::fmt;
 
 use super::{AuxiliaryTensor, Packing};
 
-/// How the elements of a tensor became its parameters.
+/// The class of a tensor, which determines the number of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CountedAs {
     /// Each element is a parameter.
     AsStored,
-    /// Several parameters are packed into an element.
+    /// Elements hold several packed parameters.
     Unpacked(Packing),
-    /// Not counted: it belongs to the quantization.
+    /// The tensor is not counted, because it only serves to unpack others.
     AuxiliaryTensor(AuxiliaryTensor),
-    /// Not counted: a tensor of shape `[]` is a constant.
+    /// The tensor is not counted, because one of shape `[]` is a constant.
     Scalar,
 }
 
 impl CountedAs {
-    /// The parameters in that many elements; `None` when they do not fit in 64 bits.
+    /// Returns the number of parameters in a number of elements; `None` if it does not fit in 64 bits.
     #[must_use]
     pub fn parameters(self, elements: u64) -> Option<u64> {
         match self {
@@ -29,7 +29,7 @@ impl CountedAs {
         }
     }
 
-    /// Whether the tensor is counted at all.
+    /// Returns whether the tensor is counted at all.
     #[must_use]
     pub fn is_counted(self) -> bool {
         matches!(self, Self::AsStored | Self::Unpacked(_))

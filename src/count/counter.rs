@@ -236,7 +236,7 @@ mod tests {
         "num_experts":2,"num_experts_per_tok":1}"#;
 
     #[test]
-    fn groups_with_their_reasons() {
+    fn tensors_are_grouped_by_class() {
         let (count, counting) = counting(
             GPTQ,
             &[
@@ -279,9 +279,82 @@ mod tests {
     }
 
     #[test]
-    fn parameters_do_not_wrap_where_elements_do_not() {
+    fn an_overflow_by_unpacking_is_an_error() {
         let huge = 1 << 61;
         assert!(counting(GPTQ, &[("qweight", Dtype::from("?"), &[huge - 1])]).is_some());
         assert!(counting(GPTQ, &[("qweight", Dtype::from("?"), &[huge])]).is_none());
+    }
+
+    const DRAFTS: &str = r#"{"num_experts":2,"num_experts_per_tok":1,"num_nextn_predict_layers":1,
+        "num_hidden_layers":1}"#;
+
+    /// Two layers with two experts of 8 parameters each, the second of which drafts tokens, and 8 parameters besides them.
+    const DRAFT_TENSORS: [&str; 6] = [
+        "embed.weight",
+        "layers.0.mlp.experts.0.weight",
+        "layers.0.mlp.experts.1.weight",
+        "layers.1.mlp.experts.0.weight",
+        "layers.1.mlp.experts.1.weight",
+        "mtp.norm.weight",
+    ];
+
+    #[test]
+    fn draft_layers_are_recognized_whenever_the_configuration_arrives() {
+        for config_before in 0..=DRAFT_TENSORS.len() {
+            let mut counter = Counter::new();
+            for (at, name) in DRAFT_TENSORS.iter().enumerate() {
+                if at == config_before {
+                    counter.set_configs(Configs::from_config_json(DRAFTS.as_bytes()).unwrap());
+                }
+                counter.add(name, &bf16(8)).unwrap();
+            }
+            counter.set_configs(Configs::from_config_json(DRAFTS.as_bytes()).unwrap());
+            let moe = counter.finish().unwrap().1.moe.unwrap();
+            assert_eq!((moe.active(), moe.draft, moe.total()), (16, 24, 48), "{config_before}");
+        }
+    }
+
+    fn bf16(length: u64) -> TensorInfo {
+        TensorInfo { dtype: Dtype::BF16, shape: vec![length], data_offsets: (0, 2 * length) }
+    }
+
+    #[test]
+    fn only_the_first_configuration_has_an_effect() {
+        let mut counter = Counter::new();
+        counter.set_configs(Configs::default());
+        counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
+        counter.add("qweight", &bf16(10)).unwrap();
+        assert_eq!(counter.finish().unwrap().0.total(), 10);
+    }
+
+    #[test]
+    fn an_overflow_of_a_tensor_that_waited_is_returned_by_finish() {
+        let mut counter = Counter::new();
+        counter.add("m.qweight", &bf16(1 << 61)).unwrap();
+        assert!(counter.needs_config());
+        counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
+        let overflow = counter.finish().unwrap_err();
+        assert_eq!(overflow, CountOverflow { tensor: "m.qweight".to_owned() });
+    }
+
+    /// A tenth of the experts of Kimi-K2.5, whose 208,550 tensors nearly all wait.
+    #[test]
+    fn twenty_thousand_waiting_tensors_take_less_than_a_megabyte() {
+        let parts = [("packed", "I32"), ("scale", "BF16"), ("shape", "I64")];
+        let mut counter = Counter::new();
+        for expert in 0..2_304 {
+            let module = format!("language_model.model.layers.{}.mlp.experts", 1 + expert / 384);
+            for projection in ["down_proj", "gate_proj", "up_proj"] {
+                for (part, dtype) in parts {
+                    let name = format!("{module}.{}.{projection}.weight_{part}", expert % 384);
+                    let (dtype, shape) = (dtype.into(), vec![2_048, 896]);
+                    let tensor = TensorInfo { dtype, shape, data_offsets: (0, 7_340_032) };
+                    counter.add(&name, &tensor).unwrap();
+                }
+            }
+        }
+        assert_eq!(counter.sums.total.tensors, 0, "every tensor waits");
+        let length = counter.waiting.byte_length();
+        assert!(length < 1_000_000, "{length} bytes");
     }
 }

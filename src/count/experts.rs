@@ -1,37 +1,37 @@
-//! Mixtures of experts: how many of the parameters work on one token.
+//! Mixtures of experts: the number of parameters that are active for one token.
 
 use super::json_object::JsonObject;
 use crate::formats::TensorInfo;
 
-/// How many parameters of a mixture of experts work on one token.
+/// The parameters of a mixture of experts that are active for one token.
 ///
-/// The experts that a token is routed to are all alike, so that is
-/// `always_active + experts_per_token × per_expert`. What is no routed expert is always active, embeddings,
-/// attention, routers and shared experts, but for the layers that draft tokens ahead (multi-token
-/// prediction), which the model works without.
+/// All routed experts have the same size, so the number is
+/// `always_active + experts_per_token × per_expert`. Everything else is always active: embeddings, attention,
+/// routers and shared experts. Layers that draft tokens ahead (multi-token prediction) are never active,
+/// because the model works without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MixtureOfExperts {
-    /// The routed experts of a layer.
+    /// The number of routed experts in a layer.
     pub experts: u64,
-    /// How many of them a token is routed to.
+    /// The number of experts that a token is routed to.
     pub experts_per_token: u64,
     /// The parameters of one expert, summed over the layers.
     pub per_expert: u64,
-    /// The parameters that work on every token.
+    /// The parameters that are active for every token.
     pub always_active: u64,
-    /// The parameters of layers that draft tokens ahead, experts among them.
+    /// The parameters of layers that draft tokens ahead, including their experts.
     pub draft: u64,
 }
 
 impl MixtureOfExperts {
-    /// The parameters that work on one token.
+    /// Returns the number of parameters that are active for one token.
     #[must_use]
     pub fn active(&self) -> u64 {
         self.always_active.saturating_add(self.experts_per_token.saturating_mul(self.per_expert))
     }
 
-    /// All parameters.
+    /// Returns the number of all parameters.
     #[must_use]
     pub fn total(&self) -> u64 {
         let routed = self.experts.saturating_mul(self.per_expert);
@@ -42,12 +42,12 @@ impl MixtureOfExperts {
 /// Returns whether a tensor belongs to an expert that tokens are routed to. Shared experts work on every
 /// token.
 pub(super) fn is_routed(name: &str) -> bool {
-    Position::from_name(name).expert.is_some()
+    TensorPosition::from_name(name).expert.is_some()
 }
 
 /// The place of a tensor in the model, as its name shows it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Position<'a> {
+struct TensorPosition<'a> {
     /// Some models store the layers that draft tokens under this name of their own.
     is_mtp: bool,
     /// The number of the layer.
@@ -56,7 +56,7 @@ struct Position<'a> {
     expert: Option<&'a str>,
 }
 
-impl<'a> Position<'a> {
+impl<'a> TensorPosition<'a> {
     /// Reads a name in one pass, because every tensor of every model comes here.
     fn from_name(name: &'a str) -> Self {
         let mut position = Self::default();
@@ -78,17 +78,17 @@ impl<'a> Position<'a> {
     }
 }
 
-/// The number at the start of a name.
+/// Parses the first component of a name as a number.
 fn number(name: &str) -> Option<u64> {
     name.split('.').next()?.parse().ok()
 }
 
-/// The numbers of experts that a configuration gives.
+/// The numbers of experts in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExpertCounts {
     experts: u64,
     per_token: u64,
-    /// The layers without those that draft tokens, where there are such.
+    /// The number of layers that do not draft tokens; `None` if no numbered layer does.
     layers: Option<u64>,
 }
 
@@ -110,20 +110,20 @@ impl ExpertCounts {
     pub(super) fn from_config(model: &JsonObject<'_>) -> Option<Self> {
         let inner = ["text_config", "llm_config", "ffn_config"];
         let mut inner = inner.into_iter().filter_map(|key| model.get::<JsonObject>(key));
-        Self::of(model).or_else(|| inner.find_map(|config| Self::of(&config)))
+        Self::from_object(model).or_else(|| inner.find_map(|config| Self::from_object(&config)))
     }
 
-    fn of(config: &JsonObject<'_>) -> Option<Self> {
-        let experts = agreed(config, &Self::EXPERTS)?;
-        let per_token = agreed(config, &Self::PER_TOKEN)?;
-        let drafts = agreed(config, &["num_nextn_predict_layers"]);
+    fn from_object(config: &JsonObject<'_>) -> Option<Self> {
+        let experts = unanimous(config, &Self::EXPERTS)?;
+        let per_token = unanimous(config, &Self::PER_TOKEN)?;
+        let drafts = unanimous(config, &["num_nextn_predict_layers"]);
         let layers = drafts.and_then(|_| config.get("num_hidden_layers"));
         (per_token <= experts).then_some(Self { experts, per_token, layers })
     }
 }
 
-/// The number under these keys; `None` where there is none, or where two differ.
-fn agreed(config: &JsonObject<'_>, keys: &[&str]) -> Option<u64> {
+/// Returns the number under these keys; `None` if there is none, or if two differ.
+fn unanimous(config: &JsonObject<'_>, keys: &[&str]) -> Option<u64> {
     let mut found = keys.iter().filter_map(|key| config.get(key)).filter(|&number| number > 0);
     let first = found.next()?;
     found.all(|other: u64| other == first).then_some(first)
@@ -167,7 +167,7 @@ impl ExpertSums {
         if parameters == 0 {
             return;
         }
-        let position = Position::from_name(name);
+        let position = TensorPosition::from_name(name);
         if position.is_mtp {
             self.mtp = self.mtp.saturating_add(parameters);
             return;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_configuration() {
+    fn the_configuration_gives_the_numbers_of_experts() {
         let cases = [
             (r#"{"num_local_experts":8,"num_experts_per_tok":2}"#, Some((8, 2))),
             (
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn experts_one_by_one_and_in_one_tensor() {
+    fn experts_are_counted_one_by_one_or_in_one_tensor() {
         let numbered = [
             ("h.0.mlp.experts.0.w.weight", &[10, 3][..]),
             ("h.0.mlp.experts.1.w.weight", &[10, 3]),
@@ -318,9 +318,9 @@ mod tests {
         assert_eq!(mixture(&stacked), Some((1_062, 1_124)));
     }
 
-    /// As `DeepSeek` stores them, once in a layer after the last and once under a name of their own.
+    /// `DeepSeek` stores them in a layer after the last one, or under a name of their own.
     #[test]
-    fn layers_that_draft_tokens_are_not_active() {
+    fn draft_layers_are_not_active() {
         let tensors = [
             ("model.layers.1.mlp.experts.w", &[4, 10][..]),
             ("model.layers.2.mlp.experts.w", &[4, 10]),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clear_is_left_out() {
+    fn without_agreement_there_is_no_figure() {
         let cases: [&[(&str, &[u64])]; 6] = [
             &[],
             &[("h.0.mlp.weight", &[4, 4])],

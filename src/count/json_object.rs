@@ -1,4 +1,4 @@
-//! JSON of which little is read: each value stays text until it is asked for.
+//! JSON objects whose values are parsed on demand, because few of them are needed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// An object, in the order of the file. What is in it is read leniently: a value of another type than
-/// the one asked for is as good as none, since a configuration may hold anything.
+/// A JSON object, in the order of the file. A value of an unexpected type is treated as missing, because a
+/// configuration may contain anything.
 pub(super) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
 #[derive(serde::Deserialize)]
@@ -15,35 +15,35 @@ pub(super) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> JsonObject<'a> {
-    /// The value of a key; the last one, where the key occurs several times.
+    /// Returns the value of a key; the last one if the key occurs several times.
     pub(super) fn raw(&self, key: &str) -> Option<&'a RawValue> {
         let found = self.0.iter().rev().find(|(JsonKey(found), _)| found == key);
         found.map(|(_, value)| *value)
     }
 
-    /// The value of a key, if it is a `T`.
+    /// Returns the value of a key if it is a `T`.
     pub(super) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
         read(self.raw(key)?)
     }
 
-    /// Whether a key has a value that is not `null`.
+    /// Returns whether a key has a value other than `null`.
     pub(super) fn has(&self, key: &str) -> bool {
         self.raw(key).is_some_and(|value| value.get() != "null")
     }
 
-    /// The strings among the elements of a list; none where there is no list.
+    /// Returns the strings in a list; none if the value is not a list.
     pub(super) fn strings(&self, key: &str) -> Vec<Cow<'a, str>> {
         let elements = self.get::<Vec<&RawValue>>(key).unwrap_or_default();
         elements.into_iter().filter_map(read::<JsonKey>).map(|JsonKey(text)| text).collect()
     }
 
-    /// Every key with its value.
+    /// Returns every key with its value.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(JsonKey(key), value)| (&**key, *value))
     }
 }
 
-/// A value, if it is a `T`.
+/// Parses a value if it is a `T`.
 pub(super) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lenient_and_in_order() {
+    fn values_of_unexpected_types_are_missing() {
         let json = r#"{"b":1,"a":"x","c":null,"b":{"k":[1,"\u0078",null,"y"]},"d":1e999}"#;
         let object: JsonObject = serde_json::from_str(json).unwrap();
         assert_eq!(

@@ -1,11 +1,11 @@
-//! Several values in one element.
+//! The ratio of packed values to elements.
 
 use std::fmt;
 
 use crate::formats::Dtype;
 
-/// How many values are in how many elements, in lowest terms: 8 in 1 for 4 bits in an `I32`, 32 in 3 for
-/// 3 bits in one, which lie across the borders of the elements.
+/// The ratio of packed values to elements, in lowest terms: 8 to 1 for 4 bits in `I32`, 32 to 3 for 3 bits
+/// in `I32`, where values cross the borders of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Packing {
     values: u32,
@@ -13,13 +13,13 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// So many values in every element; `None` where it is one, which is no packing.
+    /// Creates the ratio for a number of values in every element; `None` for one value, which is not packed.
     pub(super) fn times(values: u32) -> Option<Self> {
         (values > 1).then_some(Self { values, elements: 1 })
     }
 
-    /// Values of so many bits, laid bit to bit into elements of a dtype; `None` where the dtype is no
-    /// container or holds no more than one of them.
+    /// Creates the ratio for values of some bits without gaps in elements of a dtype; `None` if nothing is
+    /// packed into the dtype, or if an element holds at most one value.
     pub(super) fn dense(dtype: &Dtype, bits: u32) -> Option<Self> {
         let container = container_bits(dtype)?;
         if bits == 0 || bits >= container {
@@ -29,10 +29,10 @@ impl Packing {
         Some(Self { values: container / common, elements: bits / common })
     }
 
-    /// How many values are in that many elements, rounded; `None` when it does not fit in 64 bits.
+    /// Returns the number of values in a number of elements, rounded; `None` if it does not fit in 64 bits.
     ///
-    /// A row is padded to whole elements, and the padding cannot be told from values: of a width that
-    /// does not divide the container this is the most that there can be.
+    /// Rows are padded to whole elements, and padding looks like values. For a width that does not divide the
+    /// width of the element, the result is therefore an upper bound.
     #[must_use]
     pub fn unpack(self, elements: u64) -> Option<u64> {
         let (values, per) = (u128::from(self.values), u128::from(self.elements));
@@ -41,7 +41,7 @@ impl Packing {
     }
 }
 
-/// As a factor, `×8` or `×32/3`.
+/// Formats the ratio as a factor, `×8` or `×32/3`.
 impl fmt::Display for Packing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.elements {
@@ -51,7 +51,7 @@ impl fmt::Display for Packing {
     }
 }
 
-/// The width of a dtype into which smaller values are packed.
+/// Returns the width in bits of a dtype that smaller values are packed into; `None` for any other dtype.
 pub(super) fn container_bits(dtype: &Dtype) -> Option<u32> {
     match dtype {
         Dtype::U8 | Dtype::I8 => Some(8),
@@ -61,8 +61,8 @@ pub(super) fn container_bits(dtype: &Dtype) -> Option<u32> {
     }
 }
 
-/// The width that a format's name tells, such as `mxfp4` or `nvfp4-pack-quantized`; `None` for one that
-/// is not packed into integers.
+/// Returns the width in bits that the name of a format contains, such as `mxfp4` or
+/// `nvfp4-pack-quantized`; `None` for a format that is not packed into integers.
 pub(super) fn bits_of_format(format: &str) -> Option<u32> {
     let format = format.to_lowercase();
     if ["fp4", "int4", "nf4"].iter().any(|name| format.contains(name)) {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn widths_in_containers() {
+    fn values_are_packed_without_gaps() {
         let cases = [
             (Dtype::I32, 4, 12, 96, "×8"),
             (Dtype::U8, 4, 12, 24, "×2"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_packed() {
+    fn one_value_in_an_element_is_not_packed() {
         let cases = [
             (Dtype::I8, 8),
             (Dtype::U8, 16),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn widths_in_the_names_of_formats() {
+    fn formats_contain_a_width() {
         for format in ["mxfp4-pack-quantized", "NVFP4", "fp4", "uint4", "int4", "nf4"] {
             assert_eq!(bits_of_format(format), Some(4), "{format}");
         }

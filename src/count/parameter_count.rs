@@ -1,27 +1,26 @@
-//! Counting, with checked arithmetic.
+//! Numbers of parameters per dtype.
 
 use std::collections::BTreeMap;
 
 use crate::formats::{Dtype, TensorInfo};
 
-/// What the tensors of one dtype amount to.
+/// The sums over the tensors of one dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DtypeCount {
-    /// Tensors, scalars among them.
+    /// The number of tensors, including scalars.
     pub tensors: u64,
-    /// Tensors whose elements hold parameters: neither scalars nor what belongs to a quantization.
+    /// The number of tensors whose elements hold parameters: all but scalars and auxiliary tensors.
     pub counted: u64,
-    /// The parameters that the elements hold. As many as there are elements, unless the model is
-    /// quantized.
+    /// The number of parameters. It is the number of elements, unless the model is quantized.
     pub parameters: u64,
-    /// Elements as stored, scalars left out.
+    /// The number of elements as stored, without scalars.
     pub elements: u64,
-    /// Tensors of shape `[]`. One is a stored constant, not a weight: only when it is not counted do
-    /// the 44 `masked_bias` of EleutherAI/gpt-neox-20b leave the count that the safetensors
-    /// documentation gives. To count it as one element, add this figure to `elements`.
+    /// The number of tensors of shape `[]`. These are constants, not weights: the count in the safetensors
+    /// documentation for EleutherAI/gpt-neox-20b leaves out its 44 `masked_bias`. To count each as one element,
+    /// add this number to `elements`.
     pub scalars: u64,
-    /// Bytes between the data offsets, those of scalars among them.
+    /// The number of bytes between the data offsets, including scalars.
     pub bytes: u64,
 }
 
@@ -52,12 +51,11 @@ impl DtypeCount {
     }
 }
 
-/// Parameters per dtype, of a file or of all files of a repo.
+/// The number of parameters per dtype.
 ///
-/// An element is what is stored: the product of the shape counts them. A parameter is what the elements
-/// of a quantized model stand for, as the rules of `quantization` have it; the count of a header by
-/// itself takes each element for one. Every sum was checked when it was made, so no figure here has
-/// wrapped around.
+/// An element is stored: the product of the shape is the number of elements. A parameter is a weight of the
+/// model before it was quantized, by the rules of [`count`](crate::count). No sum overflowed: a
+/// [`Counter`](crate::count::Counter) returns an error instead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterCount {
     by_dtype: BTreeMap<Dtype, DtypeCount>,
@@ -79,32 +77,32 @@ impl ParameterCount {
         Self { by_dtype, total }
     }
 
-    /// The parameters of one dtype; 0 where there are none.
+    /// Returns the parameters of one dtype; 0 if no tensor has it.
     #[must_use]
     pub fn get(&self, dtype: &Dtype) -> u64 {
         self.by_dtype.get(dtype).map_or(0, |count| count.parameters)
     }
 
-    /// The parameters of all dtypes together.
+    /// Returns the parameters of all dtypes together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.parameters
     }
 
-    /// Every dtype that a counted tensor has, with its parameters, in the order of [`Dtype::KNOWN`].
+    /// Returns the dtypes of all counted tensors with their parameters, in the order of [`Dtype::KNOWN`].
     pub fn iter(&self) -> impl Iterator<Item = (&Dtype, u64)> {
         self.rows()
             .filter(|(_, count)| count.counted > 0)
             .map(|(dtype, count)| (dtype, count.parameters))
     }
 
-    /// Every dtype with all of its figures.
+    /// Returns every dtype with its sums.
     #[must_use]
     pub fn rows(&self) -> impl ExactSizeIterator<Item = (&Dtype, &DtypeCount)> {
         self.by_dtype.iter()
     }
 
-    /// All figures, summed over the dtypes.
+    /// Returns the sums over all dtypes.
     #[must_use]
     pub fn totals(&self) -> &DtypeCount {
         &self.total
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_stand_apart() {
+    fn scalars_are_counted_separately() {
         let found = count(&[("F16", &[], 2), ("F16", &[3, 4], 24), ("I64", &[], 8)]).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F16, 12)]);
         assert_eq!(
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_tensor_is_listed_with_nothing() {
+    fn an_empty_tensor_is_listed_with_no_parameters() {
         let found = count(&[("F32", &[0, 5], 0)]).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F32, 0)]);
     }

@@ -1,4 +1,4 @@
-//! Names and patterns that a configuration lists, matched without regular expressions.
+//! Names and patterns of modules in a configuration, matched without regular expressions.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,17 @@ use aho_corasick::AhoCorasick;
 
 use super::ConfigError;
 
-/// The most wildcard patterns that a configuration may list. Each is held against every packed tensor;
-/// published lists have a few dozen, or plain names, of which there may be any number.
+/// The largest number of wildcard patterns in a configuration. Each is compared with every packed tensor.
+/// Published lists have a few dozen; the number of plain names is not limited.
 pub(super) const MOST_WILDCARDS: usize = 256;
 
-/// The most bytes of the names in `modules_to_not_convert`.
+/// The largest length of all names in `modules_to_not_convert` together, in bytes.
 const MOST_BYTES: usize = 500_000;
 
-/// Modules as compressed-tensors lists them: exact names, and after `re:` regular expressions.
+/// A list of modules as compressed-tensors writes it: exact names, and regular expressions after `re:`.
 ///
-/// Of the latter those are understood that consist of plain text, `.*`, `\.` and the anchors, nearly all
-/// that are published; one with anything else matches nothing, as in huggingface.js. So no expression of
-/// a stranger is ever compiled or run.
+/// Expressions of plain text, `.*`, `\.` and anchors are supported, which are nearly all that are published.
+/// Any other expression matches nothing, as in huggingface.js. So no expression from the network is compiled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModulePatterns {
     exact: Vec<Box<str>>,
@@ -26,19 +25,19 @@ pub(super) struct ModulePatterns {
 
 impl ModulePatterns {
     pub(super) fn new(texts: Vec<Cow<'_, str>>) -> Result<Self, ConfigError> {
-        let mut targets = Self::default();
+        let mut patterns = Self::default();
         for text in texts {
             match text.strip_prefix("re:") {
-                Some(expression) => targets.wildcards.extend(wildcard(expression)),
-                None => targets.exact.push(text.into()),
+                Some(expression) => patterns.wildcards.extend(wildcard(expression)),
+                None => patterns.exact.push(text.into()),
             }
         }
-        bounded(&targets.wildcards)?;
-        targets.exact.sort_unstable();
-        Ok(targets)
+        check_number(&patterns.wildcards)?;
+        patterns.exact.sort_unstable();
+        Ok(patterns)
     }
 
-    /// How many wildcard patterns there are.
+    /// Returns the number of wildcard patterns.
     pub(super) fn wildcards(&self) -> usize {
         self.wildcards.len()
     }
@@ -49,12 +48,12 @@ impl ModulePatterns {
     }
 }
 
-/// The modules that a quantizer left alone.
+/// The modules that a quantizer did not convert.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnconvertedModules {
     ignored: ModulePatterns,
-    /// `modules_to_not_convert` as transformers reads it: text that occurs anywhere in the name. All of
-    /// it is found in one pass over the name, because lists of hundreds are common.
+    /// The texts of `modules_to_not_convert`, which transformers searches anywhere in a name. One search finds
+    /// them all, because lists with hundreds of them are common.
     anywhere: Option<AhoCorasick>,
     wildcards: Vec<Box<str>>,
 }
@@ -67,7 +66,7 @@ impl UnconvertedModules {
         let (wildcards, plain): (Vec<_>, Vec<_>) =
             not_converted.into_iter().partition(|text| text.contains('*'));
         let wildcards: Vec<Box<str>> = wildcards.into_iter().map(Into::into).collect();
-        bounded(&wildcards)?;
+        check_number(&wildcards)?;
         if plain.iter().map(|text| text.len()).sum::<usize>() > MOST_BYTES {
             return Err(ConfigError::TooManyNames { limit: MOST_BYTES });
         }
@@ -78,7 +77,7 @@ impl UnconvertedModules {
         Ok(Self { ignored: ModulePatterns::new(ignored)?, anywhere, wildcards })
     }
 
-    /// Whether a tensor is of a module that is not quantized.
+    /// Returns whether a tensor belongs to a module that was not converted.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.ignored.match_module(weight_module(name))
             || self.anywhere.as_ref().is_some_and(|texts| texts.is_match(name))
@@ -86,20 +85,20 @@ impl UnconvertedModules {
     }
 }
 
-/// The module of a weight: what comes before the last `.weight`, so that `x.weight_packed` is of `x`.
+/// Returns the module of a weight, the name before the last `.weight`: `x` for `x.weight_packed`.
 pub(super) fn weight_module(name: &str) -> &str {
     name.rfind(".weight").map_or(name, |end| &name[..end])
 }
 
-fn bounded(wildcards: &[Box<str>]) -> Result<(), ConfigError> {
+fn check_number(wildcards: &[Box<str>]) -> Result<(), ConfigError> {
     if wildcards.len() > MOST_WILDCARDS {
         return Err(ConfigError::TooManyPatterns { limit: MOST_WILDCARDS });
     }
     Ok(())
 }
 
-/// A regular expression as a wildcard pattern; `None` if it is more than that. Python's `re.match` begins
-/// at the start of the text and, without `$`, ends anywhere.
+/// Converts a regular expression to a wildcard pattern; `None` if that is not possible. Python's `re.match`
+/// starts at the start of the text and, without `$`, ends anywhere.
 fn wildcard(expression: &str) -> Option<Box<str>> {
     let pattern = expression.strip_prefix('^').unwrap_or(expression);
     let (pattern, end) = pattern.strip_suffix('$').map_or((pattern, "*"), |pattern| (pattern, ""));
@@ -108,7 +107,7 @@ fn wildcard(expression: &str) -> Option<Box<str>> {
     is_plain.then(|| pattern.into())
 }
 
-/// Whether a text is the pattern, of which each `*` stands for any text.
+/// Returns whether a text matches a pattern, in which each `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let (middle, last) = rest.rsplit_once('*').map_or((None, rest), |(m, last)| (Some(m), last));
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_match() {
+    fn wildcards_match_any_text() {
         let cases = [
             ("foo", "foo", true),
             ("foo", "foobar", false),
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_match_modules() {
+    fn patterns_match_modules() {
         let cases = [
             ("model.lm_head", "model.lm_head", true),
             ("model.lm_head", "model.lm_head_2", false),
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn exclusions() {
+    fn unconverted_modules_are_recognized() {
         let cases: [(&[&str], &[&str], &str, bool); 8] = [
             (&[], &[], "model.lm_head.weight", false),
             (&[], &["lm_head"], "model.lm_head.weight", true),
@@ -189,13 +188,13 @@ mod tests {
             (&["re:.*self_attn.*"], &[], "model.layers.0.self_attn.q_proj.weight", true),
         ];
         for (ignored, not_converted, name, expected) in cases {
-            let exclusions = UnconvertedModules::new(texts(ignored), texts(not_converted)).unwrap();
-            assert_eq!(exclusions.contains(name), expected, "{ignored:?} {not_converted:?} {name}");
+            let modules = UnconvertedModules::new(texts(ignored), texts(not_converted)).unwrap();
+            assert_eq!(modules.contains(name), expected, "{ignored:?} {not_converted:?} {name}");
         }
     }
 
     #[test]
-    fn lists_have_an_end() {
+    fn long_lists_are_an_error() {
         let wildcards = vec![Cow::Borrowed("re:a.*"); MOST_WILDCARDS + 1];
         let error = ConfigError::TooManyPatterns { limit: MOST_WILDCARDS };
         assert_eq!(ModulePatterns::new(wildcards).unwrap_err(), error);

@@ -41,6 +41,12 @@ impl WaitingTensors {
         self.push_number(tensor.byte_length());
     }
 
+    /// Returns the memory that the list takes, in bytes.
+    #[cfg(test)]
+    pub(super) fn byte_length(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn push_text(&mut self, text: &str) {
         self.push_number(text.len() as u64);
         self.bytes.extend_from_slice(text.as_bytes());

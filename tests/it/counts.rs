@@ -1,4 +1,4 @@
-//! Counting without keeping headers gives the same figures, by the same requests.
+//! Counting without keeping headers gives the same result with the same requests.
 
 use hf_meta::{CountReport, Error, SafetensorsParseFromRepo};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::{models, support};
 
 const INDEX: &str = "model.safetensors.index.json";
 
-/// A result as JSON, less what it took, or its error.
+/// Returns a result as JSON without its fetch statistics, or its error.
 fn figures(result: Result<CountReport, Error>) -> Result<Value, String> {
     let counts = result.map_err(|error| support::error_chain(&error))?;
     let mut figures = serde_json::to_value(counts).unwrap();
@@ -16,7 +16,7 @@ fn figures(result: Result<CountReport, Error>) -> Result<Value, String> {
     Ok(figures)
 }
 
-/// Compares both calls; how many requests each took.
+/// Compares both calls and returns the number of requests of each.
 async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
     let model = support::client(hub).model(repo);
     let before = hub.log().len();
@@ -32,7 +32,7 @@ async fn compare(hub: &LocalHub, repo: &str) -> [usize; 2] {
 }
 
 #[tokio::test]
-async fn of_every_fixture() {
+async fn every_fixture_is_counted_alike() {
     let hub = support::fixtures_hub();
     for model in models::fixtures() {
         let [counted, parsed] = compare(&hub, model.repo).await;
@@ -40,7 +40,7 @@ async fn of_every_fixture() {
     }
 }
 
-/// Shards `a` with tensor `x` and `b` with `y`, and an index that says something else.
+/// Compares both calls for shards `a` with tensor `x` and `b` with `y`, and an index that disagrees.
 async fn disagreeing(index: File) -> [usize; 2] {
     let repo = support::sharded("org/model").file(INDEX, index);
     compare(&LocalHub::start([repo]).unwrap(), "org/model").await
@@ -67,7 +67,7 @@ async fn what_disagrees_is_read_again_to_say_where() {
     }
 }
 
-/// A tensor of eight packed weights, in one shard, beside a shard of another kind.
+/// A repository with a packed tensor of eight weights in one shard, and a plain tensor in another.
 fn quantized(config: &'static str) -> Repo {
     let packed = r#"{"m.weight":{"dtype":"U32","shape":[2],"data_offsets":[0,8]},"m.scales":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}"#;
     Repo::new("org/model")
@@ -85,7 +85,7 @@ fn quantized(config: &'static str) -> Repo {
 }
 
 #[tokio::test]
-async fn by_the_configuration() {
+async fn quantized_shards_are_counted_alike() {
     for (config, is_read_again) in [
         (r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#, false),
         (r#"{"quantization":{"bits":4,"group_size":64}}"#, true),
@@ -123,7 +123,7 @@ async fn counting_in_vain_ends_early() {
 }
 
 #[tokio::test]
-async fn broken_files_are_refused_alike() {
+async fn invalid_files_give_the_same_error() {
     for header in ["{", r#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}}"#] {
         let repo =
             Repo::new("org/model").file("model.safetensors", support::file_with_header(header, 1));

@@ -1,14 +1,14 @@
-//! The nine models of which the documentation tells what is in them.
+//! The nine models whose counts are documented.
 
 use hf_meta::SafetensorsParseFromRepo;
 
 use crate::support;
 
-/// Repo, files of weights, tensors, and the parameters per dtype.
+/// Repository, number of weight files, number of tensors, and parameters per dtype.
 type Documented = (&'static str, usize, u64, &'static [(&'static str, u64)]);
 
-/// Parameters are those of the "Metadata Parsing" page of the safetensors documentation; tensors are
-/// summed over the modules of each architecture.
+/// The parameters are from the page "Metadata Parsing" of the safetensors documentation; the numbers of tensors are
+/// sums over the modules of each architecture.
 const DOCUMENTED: [Documented; 9] = [
     ("gpt2", 1, 160, &[("F32", 137_022_720)]),
     ("roberta-base", 1, 203, &[("I64", 514), ("F32", 124_697_433)]),
@@ -65,7 +65,7 @@ async fn bloom_as_the_documentation_shows_it() {
 }
 
 #[tokio::test]
-async fn scalars_stand_beside_the_count() {
+async fn scalars_are_reported_next_to_the_count() {
     let hub = support::fixtures_hub();
     let parsed = support::parse(&hub, "EleutherAI/gpt-neox-20b").await.unwrap();
     let totals = parsed.parameter_count().totals();

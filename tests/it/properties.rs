@@ -2,6 +2,7 @@
 //! written and read again.
 
 mod addresses;
+mod count_paths;
 mod hostile;
 mod values;
 

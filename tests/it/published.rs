@@ -1,4 +1,4 @@
-//! Models of which the tests of huggingface.js tell what is in them, most of them quantized.
+//! Models whose counts are in the tests of huggingface.js, most of them quantized.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,21 @@ use crate::support;
 
 type CountReport = &'static [(&'static str, u64)];
 
-/// What is known of a model.
+/// The published figures of a model.
 struct Published {
     files: usize,
     tensors: u64,
-    /// The bytes of the index, of all headers with their lengths, and of all weights.
+    /// The bytes of the index, of all headers with their length prefixes, and of all weights.
     bytes: [u64; 3],
-    /// Parameters per dtype as huggingface.js counts them: packed weights unpacked, and what only unpacks them left
-    /// out.
+    /// Parameters per dtype as huggingface.js counts them: packed weights unpacked, without auxiliary tensors.
     parameters: CountReport,
     /// Elements per dtype, as stored.
     elements: CountReport,
-    /// The experts, how many of them a token is routed to, and the parameters that work on it.
+    /// The number of experts, of experts per token, and of active parameters.
     active: Option<(u64, u64, u64)>,
 }
 
-/// Compares the figures with those that a client reads, which must find nothing odd about the files.
+/// Compares the published figures with those that a client reads. There must be no findings.
 async fn check(model: Model, published: Published) {
     let repo = support::repo_from_model(&model);
     let index =
@@ -51,7 +50,7 @@ async fn check(model: Model, published: Published) {
     assert_eq!(parsed.report().findings, []);
 }
 
-/// Of the models that are fixtures, too.
+/// Returns a model that is also a fixture.
 fn fixture(repo: &str) -> Model {
     models::published().into_iter().find(|model| model.repo == repo).unwrap()
 }
@@ -95,8 +94,8 @@ async fn gpt_oss_120b() {
     check(models::gpt_oss_120b(), published).await;
 }
 
-/// Before huggingface.js left out what unpacks the weights, it counted 8,248,929,342 here: each element twice that is
-/// in `U8`, and the others once.
+/// Before huggingface.js left out auxiliary tensors, it counted 8,248,929,342 here: each `U8` element twice, and each
+/// other element once.
 #[tokio::test]
 async fn llama_in_bitsandbytes() {
     let published = Published {
@@ -136,8 +135,8 @@ async fn llama_in_compressed_tensors() {
     check(fixture("RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16"), published).await;
 }
 
-/// The Hub itself shows the elements, 684,531,386,000. The files of the repo have 688,586,727,753 bytes: its writer did
-/// not sort, so the headers are longer by 3 %.
+/// The Hub itself shows the number of elements, 684,531,386,000. The files in the repository have 688,586,727,753 bytes: their
+/// writer did not sort the tensors, so the headers are 3 % longer.
 #[tokio::test]
 async fn deepseek_r1() {
     let published = Published {
@@ -151,7 +150,7 @@ async fn deepseek_r1() {
     check(models::deepseek_r1(), published).await;
 }
 
-/// The index of the repo is one of 23.5 MB.
+/// The index in the repository has 23.5 MB.
 #[tokio::test]
 async fn kimi_k2_5() {
     let published = Published {
@@ -165,7 +164,7 @@ async fn kimi_k2_5() {
     check(models::kimi_k2_5(), published).await;
 }
 
-/// The files of the repo have the same 864,721,029,744 bytes.
+/// The files in the repository have the same 864,721,029,744 bytes.
 #[tokio::test]
 async fn deepseek_v4_pro() {
     let published = Published {

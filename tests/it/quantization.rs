@@ -1,4 +1,4 @@
-//! Counts of quantized models, over HTTP: when the configuration is asked for, and what it changes.
+//! Counts of quantized models over HTTP: the requests for the configuration, and its effect.
 
 use std::fmt::Write as _;
 
@@ -46,8 +46,8 @@ fn hub(config: Option<&'static str>) -> LocalHub {
     .unwrap()
 }
 
-/// The paths of the configurations that were asked for, without those that redirects led to.
-fn configs_asked(hub: &LocalHub) -> Vec<String> {
+/// Returns the paths of all requests for a configuration, without those that followed a redirect.
+fn config_requests(hub: &LocalHub) -> Vec<String> {
     let paths = hub.log().into_iter().map(|entry| entry.path);
     paths.filter(|path| path.contains("/resolve/") && path.ends_with("/config.json")).collect()
 }
@@ -72,14 +72,14 @@ const QUANTIZED: [&str; 3] = [
 ];
 
 #[tokio::test]
-async fn quantized_fixtures_alone_call_for_a_configuration() {
+async fn only_quantized_fixtures_need_a_configuration() {
     let hub = support::fixtures_hub();
     let fixtures = models::fixtures();
     for Model { repo, .. } in &fixtures {
         hub.clear_log();
         let parsed = support::parse(&hub, repo).await.unwrap();
         let is_quantized = QUANTIZED.contains(repo);
-        assert_eq!(configs_asked(&hub).len(), usize::from(is_quantized), "{repo}");
+        assert_eq!(config_requests(&hub).len(), usize::from(is_quantized), "{repo}");
         let mut rows = parsed.parameter_count().rows();
         let is_as_stored = rows.all(|(_, row)| row.parameters == row.elements);
         assert_eq!(is_as_stored, !is_quantized, "{repo}");
@@ -88,11 +88,11 @@ async fn quantized_fixtures_alone_call_for_a_configuration() {
 }
 
 #[tokio::test]
-async fn packed_weights_call_for_it_once_and_at_the_commit() {
+async fn the_configuration_is_requested_once_and_at_the_commit() {
     let hub = hub(Some(GPTQ));
     let parsed = support::parse(&hub, "org/model").await.unwrap();
     let commit = parsed.report().commit.as_ref().unwrap();
-    assert_eq!(configs_asked(&hub), [format!("/org/model/resolve/{commit}/config.json")]);
+    assert_eq!(config_requests(&hub), [format!("/org/model/resolve/{commit}/config.json")]);
     assert_eq!(counts(&parsed), rows(&UNPACKED));
     assert_eq!(parsed.parameter_count().total(), 259);
     let counting = &parsed.report().breakdown;
@@ -103,15 +103,15 @@ async fn packed_weights_call_for_it_once_and_at_the_commit() {
 }
 
 #[tokio::test]
-async fn without_a_configuration_weights_count_as_stored() {
+async fn without_a_configuration_weights_are_counted_as_stored() {
     let hub = hub(None);
     let parsed = support::parse(&hub, "org/model").await.unwrap();
-    assert_eq!(configs_asked(&hub).len(), 1);
+    assert_eq!(config_requests(&hub).len(), 1);
     assert_eq!((counts(&parsed), parsed.report().findings.len()), (rows(&STORED), 0));
 }
 
 #[tokio::test]
-async fn a_configuration_that_cannot_be_used_is_a_finding() {
+async fn an_invalid_configuration_is_a_finding() {
     for config in ["<html>", "[]", r#"{"quantization_config":"#, ""] {
         let hub = hub(Some(config));
         let parsed = support::parse(&hub, "org/model").await.unwrap();
@@ -134,7 +134,7 @@ async fn a_configuration_that_is_too_long_is_a_finding() {
     }
 }
 
-/// A count that depends on whether the network is up would be a wrong one.
+/// A count must not depend on the state of the network.
 #[tokio::test]
 async fn a_configuration_that_cannot_be_read_now_is_an_error() {
     let hub = hub(Some(GPTQ));
@@ -148,7 +148,7 @@ async fn a_configuration_that_cannot_be_read_now_is_an_error() {
 }
 
 #[tokio::test]
-async fn weights_in_a_folder_go_by_the_configuration_at_the_root() {
+async fn weights_in_a_folder_are_counted_by_the_configuration_at_the_root() {
     let repo = Repo::new("org/model")
         .file("gptq/4bit/model.safetensors", packed())
         .file("gptq/4bit/config.json", File::from_bytes("{}"))
@@ -159,9 +159,9 @@ async fn weights_in_a_folder_go_by_the_configuration_at_the_root() {
     assert_eq!(counts(&parsed), rows(&UNPACKED));
 }
 
-/// What tells that a module is packed by MLX may be in another shard than its weight.
+/// The scales that show that MLX packed a module may be in another shard than its weight.
 #[tokio::test]
-async fn modules_of_mlx_reach_over_shards() {
+async fn parts_of_a_module_may_be_in_different_shards() {
     let index = support::index(&[
         ("m.weight", "a.safetensors"),
         ("m.scales", "b.safetensors"),
@@ -185,8 +185,41 @@ async fn modules_of_mlx_reach_over_shards() {
     assert_eq!(counts(&parsed), rows(&[("BF16", 7, 17), ("U32", 24, 3)]));
 }
 
+/// A layer that drafts tokens is not active, even if its shard would not need the configuration by itself.
 #[tokio::test]
-async fn a_mixture_of_experts_tells_what_is_active() {
+async fn draft_layers_are_recognized_in_every_shard() {
+    let experts = tensors(&[
+        ("layers.0.mlp.experts.0.weight", "BF16", &[8], 2),
+        ("layers.0.mlp.experts.1.weight", "BF16", &[8], 2),
+        ("embed.weight", "BF16", &[8], 2),
+    ]);
+    let index = support::index(&[
+        ("layers.0.mlp.experts.0.weight", "a.safetensors"),
+        ("layers.0.mlp.experts.1.weight", "a.safetensors"),
+        ("embed.weight", "a.safetensors"),
+        ("mtp.norm.weight", "b.safetensors"),
+        ("layers.1.norm.weight", "b.safetensors"),
+    ]);
+    let drafts =
+        tensors(&[("mtp.norm.weight", "BF16", &[8], 2), ("layers.1.norm.weight", "BF16", &[8], 2)]);
+    let config = r#"{"num_experts":2,"num_experts_per_tok":1,"num_nextn_predict_layers":1,"num_hidden_layers":1}"#;
+    let repo = Repo::new("org/moe")
+        .file("model.safetensors.index.json", index)
+        .file("a.safetensors", experts)
+        .file("b.safetensors", drafts)
+        .file("config.json", File::from_bytes(config));
+    let hub = LocalHub::start([repo]).unwrap();
+    let model = support::client(&hub).model("org/moe");
+    let parsed = model.parse_safetensors_metadata().await.unwrap();
+    let counted = model.count().await.unwrap();
+    for report in [parsed.report(), &counted] {
+        let moe = report.breakdown.moe.unwrap();
+        assert_eq!((moe.active(), moe.draft, moe.total()), (16, 16, 40));
+    }
+}
+
+#[tokio::test]
+async fn a_mixture_of_experts_has_active_parameters() {
     let experts = tensors(&[
         ("h.0.mlp.experts.gate_up_proj", "BF16", &[4, 10, 3], 2),
         ("h.0.mlp.shared_experts.weight", "BF16", &[7], 2),
@@ -203,9 +236,9 @@ async fn a_mixture_of_experts_tells_what_is_active() {
     }
 }
 
-/// The masks of gpt2 are a part of the documented count, and listed apart.
+/// The masks of gpt2 are part of the documented count.
 #[tokio::test]
-async fn buffers_are_listed_apart() {
+async fn buffers_have_groups_of_their_own() {
     let hub = support::fixtures_hub();
     let cases = [
         ("gpt2", Buffer::AttentionMask, 12, 12_582_912),
@@ -226,7 +259,7 @@ async fn buffers_are_listed_apart() {
 }
 
 #[tokio::test]
-async fn a_count_that_leaves_64_bits_names_its_tensor() {
+async fn a_count_beyond_64_bits_is_an_error_that_names_the_tensor() {
     let header = format!(
         r#"{{"m.qweight":{{"dtype":"F4","shape":[{}],"data_offsets":[0,{}]}}}}"#,
         1_u64 << 61,

@@ -1,6 +1,6 @@
-//! The rules of counting, each with a case of it, over HTTP.
+//! The rules of counting, each with an example that is read over HTTP.
 //!
-//! They stand in [`TABLE`], which is for readers, too.
+//! [`TABLE`] lists them for readers too.
 
 use futures::stream::{self, StreamExt};
 use hf_meta::Dtype;
@@ -11,7 +11,7 @@ use crate::{quantization, support};
 
 const TABLE: &str = include_str!("rules/table.md");
 
-/// The cases whose repositories are read at the same time.
+/// The number of repositories that are read concurrently.
 const AT_ONCE: usize = 8;
 
 /// A row of the table.
@@ -34,7 +34,7 @@ impl<'a> Row<'a> {
         TABLE.lines().filter(|line| line.starts_with("| ")).skip(1).map(Self::parse)
     }
 
-    /// A file of what is between its backticks: names, dtypes and, where they are not `[12]`, shapes.
+    /// The file with the tensors of the row: names, dtypes and, unless it is `[12]`, the shape.
     fn file(&self) -> File {
         let tensors = self.tensors.split("; ").map(|tensor| tensor.trim_matches('`'));
         let tensors: Vec<_> = tensors.map(tensor).collect();
@@ -43,7 +43,7 @@ impl<'a> Row<'a> {
         quantization::tensors(&tensors.collect::<Vec<_>>())
     }
 
-    /// What its tensors are counted as.
+    /// Reads the repository of the row and returns the groups of its tensors.
     async fn count(&self) -> String {
         let repo = Repo::new("org/case").file("model.safetensors", self.file());
         let config = File::from_bytes(self.config.to_owned());
@@ -55,7 +55,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Name, dtype, shape and bytes per element.
+/// Parses a tensor as name, dtype, shape and bytes per element.
 fn tensor(text: &str) -> (&str, &str, Vec<u64>, u64) {
     let (name, rest) = text.split_once(' ').unwrap();
     let (dtype, shape) = rest.split_once(' ').unwrap_or((rest, "[12]"));
@@ -79,7 +79,6 @@ async fn each_rule_counts_as_the_table_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A method or a reason without a rule in the table would be one that nobody reads of.
 #[test]
 fn every_method_and_every_reason_is_in_the_table() {
     let methods = ["gptq", "awq", "bitsandbytes", "compressed-tensors", "fp8", "mxfp4"];

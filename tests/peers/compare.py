@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds our counts against those of the two clients of the Hub: compare.py FOLDER OURS JS PY.
+"""Compares our counts with those of the two official clients of the Hub: compare.py FOLDER OURS JS PY.
 
-Parameters must be those of huggingface.js, and elements, with the scalars that it counts as one, those of
-huggingface_hub. Where a difference is known (`FOLDER/differs`), there must be one. Weights under other names
-than `model.safetensors` are read by them where they are told the path; where they cannot be, their answer
-must be an error. Every rule must have been met. Prints every difference with its reason; exits with 1 if one has none.
+Parameters must equal those of huggingface.js. Elements must equal those of huggingface_hub, which counts a scalar as
+one element. A repository with a known difference (`FOLDER/differs`) must show it. The clients read weights under other
+names than `model.safetensors` only if they are given the path; otherwise they must return an error. Every rule
+must have been applied at least once. Prints each difference with its reason; exits with 1 if one has no reason.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-# Reasons that the generated repositories must have met, by method.
+# Classes that must occur in the generated repositories, by method.
 MUST_MEET = {
     None: {"as stored", "scale, not counted", "scalar, not counted"},
     "gptq": {"unpacked ×8", "unpacked ×16", "unpacked ×10", "unpacked ×4", "unpacked ×2",
@@ -45,7 +45,7 @@ def without_zeros(counts):
 
 
 def known_reason(folder, repo, is_counted):
-    """Why a client counts a repository in another way, or cannot, as far as that is known."""
+    """Returns the known reason why a client counts a repository differently or fails; None if there is none."""
     path = Path(folder) / repo
     if (path / "reason.txt").exists():
         return (path / "reason.txt").read_text()
@@ -56,7 +56,7 @@ def known_reason(folder, repo, is_counted):
 
 
 def differences(ours, js, py):
-    """What the clients do not agree on, in words, and whether the other client counted anything."""
+    """Returns the differences as text, each with a flag: whether the other client counted anything."""
     if ours is None:
         clients = (("huggingface.js", js), ("huggingface_hub", py))
         return [(f"{name}: {answer}", True) for name, answer in clients if "error" not in answer]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes repositories that try out the rules of counting: headers without data, and configurations.
+"""Generates repositories that exercise the counting rules: headers without data, and configurations.
 
     generate.py FOLDER [COUNT, of each kind: 60] [SEED: 2]
 
-Each is a folder with `model.safetensors` (or two shards and an index), `hub.json` with the sizes that the
-files would have, and mostly a `config.json`. The same seed makes the same repositories. Those under
-`differs/` are where a difference between the clients is known; `reason.txt` says which.
+Each repository is a folder with `model.safetensors` (or two shards and an index), `hub.json` with the sizes of
+the complete files, and usually a `config.json`. A seed always generates the same repositories. For those under
+`differs/`, a difference between the clients is known; `reason.txt` has the reason.
 """
 
 import json
@@ -35,7 +35,7 @@ SUFFIXES = [
     "weight_blocks", "weight_scales",
 ]
 
-# What each kind has most of, so that its rules meet tensors that they apply to.
+# The usual tensors of each kind, so that its rules meet tensors that they apply to.
 FAVOURITES = {
     "gptq": (["qweight", "qzeros", "g_idx", "scales", "weight"], ["I32", "F16", "U8"]),
     "awq": (["qweight", "qzeros", "scales", "weight"], ["I32", "F16", "U8"]),
@@ -187,10 +187,13 @@ def write(folder, found, config, shards=1):
 
 def known_differences():
     weight = {"m.qweight": ("I32", [8])}
-    yield "mask", "a mask in integers calls for no configuration: nobody packs a mask", {
+    yield "mask", "a mask in integers does not need the configuration: nobody packs a mask", {
         "h.0.attn.bias": ("U8", [1, 1, 8, 8]), "w": ("F16", [4])}, {
         "quantization_config": {"quant_method": "gptq", "bits": 4}}
-    yield "text-for-bits", "a width given as text is none", weight, {
+    yield "position-ids", "position ids in integers are never packed, whatever the configuration says", {
+        "m.weight_packed": ("I32", [8]), "embeddings.position_ids": ("I32", [1, 16])}, {
+        "quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized"}}
+    yield "text-for-bits", "a width that is a string is ignored", weight, {
         "quantization_config": {"quant_method": "gptq", "bits": "8"}}
     yield "list-as-text", "huggingface.js fails on a list that is text", weight, {
         "quantization_config": {"quant_method": "gptq", "ignore": "lm_head"}}
@@ -198,7 +201,7 @@ def known_differences():
         "quantization_config": {"quant_method": "gptq", "modules_to_not_convert": [1]}}
     yield "text-as-config", "huggingface.js fails on a quantization that is text", weight, {
         "quantization_config": "gptq"}
-    yield "fraction", "a width that is no whole number is none", {"m.weight_packed": ("I32", [8])}, {
+    yield "fraction", "a width that is not a whole number is ignored", {"m.weight_packed": ("I32", [8])}, {
         "quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized",
                                 "config_groups": {"g": {"weights": {"num_bits": 2.5}}}}}
 

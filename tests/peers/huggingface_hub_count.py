@@ -1,5 +1,5 @@
-"""Counts the repositories that stdin names, some with a path, as `huggingface_hub` does: one line of JSON
-for each. An index under another name is none that it reads."""
+"""Counts the repositories on stdin, some with a path, with `huggingface_hub`. Prints one line of JSON for each.
+An index under another name cannot be read with it."""
 
 import json
 import sys
@@ -16,6 +16,6 @@ for line in sys.stdin.read().splitlines():
     try:
         found = api.parse_safetensors_file_metadata(repo, path) if is_file else api.get_safetensors_metadata(repo)
         answer["count"] = found.parameter_count
-    except Exception as error:  # Whatever it is, it is the answer of this client.
+    except Exception as error:  # Any error is the answer of this client.
         answer["error"] = repr(error)
     print(json.dumps(answer), flush=True)

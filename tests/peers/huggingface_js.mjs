@@ -1,5 +1,4 @@
-// Counts the repositories that stdin names, some with a path, as `@huggingface/hub` does: one line of JSON
-// for each.
+// Counts the repositories on stdin, some with a path, with `@huggingface/hub`. Prints one line of JSON for each.
 import { createInterface } from "node:readline";
 import { parseSafetensorsMetadata } from "@huggingface/hub";
 

@@ -1,7 +1,7 @@
-"""Which file of each repository the clients are told to read: places.py LIST OURS.
+"""Lists the file of each repository that the clients have to read: places.py LIST OURS.
 
-Prints each repository of the list, and behind it the path of its weights, where we found them in another
-place than the one in which the clients look by themselves. Shards without an index have no such path.
+Prints each repository of the list, followed by the path of its weights if the clients would not find them by
+themselves. Shards without an index have no such path.
 """
 
 import json

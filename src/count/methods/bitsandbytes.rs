@@ -68,7 +68,7 @@ mod tests {
     use crate::formats::Dtype;
 
     #[test]
-    fn four_bits() {
+    fn four_bit_weights_are_two_in_a_byte() {
         let config = r#"{"quantization_config":{"quant_method":"bitsandbytes","load_in_4bit":true,
             "modules_to_not_convert":["lm_head"]}}"#;
         check(
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_bits_are_one_to_a_byte() {
+    fn eight_bit_weights_are_stored_as_they_are() {
         let config =
             r#"{"quantization_config":{"quant_method":"bitsandbytes","load_in_8bit":true}}"#;
         check(

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn widths_and_containers() {
+    fn the_factor_follows_from_width_and_dtype() {
         let packed = "m.weight_packed";
         let cases = [
             (4, Dtype::I32, "unpacked ×8"),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn formats() {
+    fn the_format_decides_whether_weights_are_packed() {
         let cases = [
             (r#""format":"mxfp4-pack-quantized""#, "unpacked ×2"),
             (r#""format":"NVFP4-Pack-Quantized""#, "unpacked ×2"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_an_end() {
+    fn too_many_groups_are_an_error() {
         for (targets, most) in [("", 256), (r#""re:a","re:b""#, 85)] {
             for (groups, is_ok) in [(most, true), (most + 1, false)] {
                 let group = |n| format!(r#""g{n}":{{"targets":[{targets}]}}"#);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_group_that_names_a_module() {
+    fn the_first_group_that_names_a_module_applies() {
         let config = config(
             r#""format":"pack-quantized","ignore":["re:.*router.*","lm_head"],"config_groups":{
                 "z":{"targets":["re:.*mlp.*"],"weights":{"num_bits":4}},

@@ -75,7 +75,7 @@ mod tests {
     const EXPERT: &str = "h.0.ffn.experts.3.w1.weight";
 
     #[test]
-    fn experts_alone_are_packed() {
+    fn only_routed_experts_are_packed() {
         let config = r#"{"expert_dtype":"fp4","quantization_config":{"quant_method":"fp8"}}"#;
         check(
             config,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_width_of_the_experts_stands() {
+    fn the_format_of_the_experts_is_found_in_each_place() {
         let fp8 = |inside: &str, outside: &str| {
             format!(r#"{{{outside}"quantization_config":{{"quant_method":"fp8"{inside}}}}}"#)
         };

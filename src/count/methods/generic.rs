@@ -44,7 +44,7 @@ mod tests {
     use crate::formats::Dtype;
 
     #[test]
-    fn methods_without_rules() {
+    fn four_bit_weights_of_any_method_are_two_in_a_byte() {
         let packed: [_; 3] = [
             r#"{"quant_method":"hqq","bits":4}"#,
             r#"{"load_in_4bit":true}"#,

@@ -56,7 +56,7 @@ mod tests {
     use crate::formats::Dtype;
 
     #[test]
-    fn weights_and_what_is_beside_them() {
+    fn parts_of_a_module_are_recognized() {
         let config = r#"{"quantization_config":{"quant_method":"GPTQ","bits":4,
             "modules_to_not_convert":["lm_head"]}}"#;
         check(
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn widths() {
+    fn the_factor_follows_from_the_width() {
         let cases = [
             (r#""bits":4"#, "unpacked ×8", "unpacked ×2"),
             (r#""bits":2"#, "unpacked ×16", "unpacked ×4"),

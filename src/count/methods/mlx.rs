@@ -151,7 +151,7 @@ mod tests {
     use crate::count::methods::cases::{Case, check};
     use crate::formats::Dtype;
 
-    /// A packed module with all that can be beside it.
+    /// A packed module with every other part.
     fn module(weight: &'static str, biases: &'static str) -> [Case<'static>; 4] {
         [
             ("m.weight", Dtype::U32, weight),
@@ -164,7 +164,7 @@ mod tests {
     const ZERO: &str = "zero point, not counted";
 
     #[test]
-    fn modes_and_widths() {
+    fn the_factor_follows_from_mode_and_width() {
         let cases = [
             (r#"{"bits":4,"group_size":64}"#, "unpacked ×8", ZERO),
             (r#"{"bits":2,"group_size":32}"#, "unpacked ×16", ZERO),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_mlx_does_not_accept() {
+    fn parameters_that_mlx_rejects_are_ignored() {
         for parameters in [
             r#"{"bits":1}"#,
             r#"{"bits":7}"#,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_of_their_own() {
+    fn modules_have_parameters_of_their_own() {
         let config = r#"{"quantization":{"bits":4,"group_size":16,"mode":"affine","dense":false,
             "wide":{"bits":8,"group_size":64},"other":{"mode":"nvfp4"},"wrong":{"bits":9},"odd":true,"empty":{}}}"#;
         let mut cases = Vec::new();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn another_quantizer_is_not_taken_for_it() {
+    fn another_method_is_not_mistaken_for_mlx() {
         let config = r#"{"quantization":{"quant_method":"gptq","bits":2,"group_size":64},
             "quantization_config":{"quant_method":"gptq","bits":4}}"#;
         check(

@@ -47,7 +47,7 @@ mod tests {
     use crate::formats::Dtype;
 
     #[test]
-    fn blocks_and_scales() {
+    fn blocks_are_packed_and_scales_are_auxiliary() {
         let config = r#"{"quantization_config":{"quant_method":"mxfp4",
             "modules_to_not_convert":["self_attn"]}}"#;
         check(

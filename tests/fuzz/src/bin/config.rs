@@ -1,13 +1,15 @@
-//! Configurations: whatever they say, counts add up, and what calls for no configuration needs none.
+//! Configurations: with any content, the groups add up to the count, and tensors that need no configuration count
+//! alike with any.
 
 #![no_main]
 
-use hf_meta::count::{Configs, Classifier, Counter, needs_config};
-use hf_meta::{SafetensorsFileHeader, TensorInfo};
+use hf_meta::SafetensorsFileHeader;
+use hf_meta::count::{Configs, CountBreakdown, Counter};
+use hf_meta::ParameterCount;
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 
-/// Tensors that every method does something to, four elements each.
+/// Tensors that the methods classify, four elements each.
 const PACKED: [&str; 9] = [
     "lm_head.weight U8",
     "a.qweight I32",
@@ -20,7 +22,7 @@ const PACKED: [&str; 9] = [
     "m.biases BF16",
 ];
 
-/// Tensors that nothing is done to.
+/// Tensors that no method classifies.
 const PLAIN: [&str; 4] = ["w.weight BF16", "w.bias F32", "h.0.attn.weight F8_E4M3", "ids I64"];
 
 fuzz_target!(|json: &[u8]| {
@@ -30,8 +32,10 @@ fuzz_target!(|json: &[u8]| {
     };
     check_sums(&config, &header(&PACKED));
     let plain = header(&PLAIN);
-    assert!(!tensors(&plain).any(|(name, info)| needs_config(name, &info)));
-    assert_eq!(count(Some(&config), &plain), count(None, &plain));
+    let mut counter = Counter::new();
+    counter.add_all(plain.tensors()).expect("small numbers");
+    assert!(!counter.needs_config());
+    assert_eq!(count(&config, &plain).0, count(&Configs::default(), &plain).0);
 });
 
 fn header(tensors: &[&str]) -> SafetensorsFileHeader {
@@ -49,34 +53,27 @@ fn header(tensors: &[&str]) -> SafetensorsFileHeader {
     SafetensorsFileHeader::from_json(json.as_bytes()).expect("the header is valid")
 }
 
-fn tensors(header: &SafetensorsFileHeader) -> impl Iterator<Item = (&str, TensorInfo)> {
-    header.tensors()
+fn count(
+    config: &Configs,
+    header: &SafetensorsFileHeader,
+) -> (ParameterCount, CountBreakdown) {
+    let mut counter = Counter::new();
+    counter.add_all(header.tensors()).expect("small numbers");
+    counter.set_configs(config.clone());
+    counter.finish().expect("small numbers")
 }
 
-fn count(config: Option<&Configs>, header: &SafetensorsFileHeader) -> u64 {
-    let rules = Classifier::new(config, tensors(header));
-    let mut tally = Counter::default();
-    for (name, info) in tensors(header) {
-        tally.add(&rules, name, &info).expect("small numbers");
-    }
-    tally.finish(&rules).0.total()
-}
-
-/// Groups add up to the count, no element holds more than 32 parameters, and experts are a part.
+/// Checks that groups add up to the count, that no element holds more than 32 parameters, and that experts
+/// are part of the total.
 fn check_sums(config: &Configs, header: &SafetensorsFileHeader) {
-    let rules = Classifier::new(Some(config), tensors(header));
-    let mut tally = Counter::default();
-    for (name, info) in tensors(header) {
-        tally.add(&rules, name, &info).expect("small numbers");
-    }
-    let (count, counting) = tally.finish(&rules);
+    let (count, breakdown) = count(config, header);
     let totals = count.totals();
-    let parameters: u64 = counting.groups.iter().map(|group| group.count.parameters).sum();
-    let elements: u64 = counting.groups.iter().map(|group| group.count.elements).sum();
+    let parameters: u64 = breakdown.groups.iter().map(|group| group.count.parameters).sum();
+    let elements: u64 = breakdown.groups.iter().map(|group| group.count.elements).sum();
     assert_eq!((parameters, elements), (totals.parameters, totals.elements));
     assert!(parameters <= 32 * elements);
-    if let Some(moe) = counting.moe {
+    if let Some(moe) = breakdown.moe {
         assert!(moe.active() <= moe.total() && moe.total() == totals.parameters);
     }
-    assert!(counting.method.is_none_or(|method| method.chars().count() <= 201));
+    assert!(breakdown.method.is_none_or(|method| method.chars().count() <= 201));
 }
