@@ -29,7 +29,7 @@ pub struct TensorGroup {
     /// The dtype of the tensors.
     pub dtype: Dtype,
     /// The class of the tensors.
-    pub reason: CountedAs,
+    pub counted_as: CountedAs,
     /// The kind of buffer; `None` if the tensors are weights.
     pub buffer: Option<Buffer>,
     /// The sums over the tensors.

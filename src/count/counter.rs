@@ -28,7 +28,7 @@ use crate::formats::{Dtype, TensorInfo, TensorTable, clip};
 ///     "norm.weight":{"dtype":"F16","shape":[4],"data_offsets":[8,16]}}"#;
 /// let header = SafetensorsFileHeader::from_json(json)?;
 /// let mut counter = Counter::new();
-/// counter.add_all(header.tensors())?;
+/// counter.add_table(header.tensors())?;
 /// if counter.needs_config() {
 ///     let json = br#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#;
 ///     counter.set_configs(Configs::from_config_json(json)?);
@@ -84,21 +84,6 @@ impl Counter {
             }
         };
         self.sums.add(name, tensor, counted_as)
-    }
-
-    /// Adds several tensors.
-    ///
-    /// # Errors
-    ///
-    /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
-    pub fn add_all<'a>(
-        &mut self,
-        tensors: impl IntoIterator<Item = (&'a str, TensorInfo)>,
-    ) -> Result<(), CountOverflow> {
-        for (name, tensor) in tensors {
-            self.add(name, &tensor)?;
-        }
-        Ok(())
     }
 
     /// Adds the tensors of one file.
@@ -198,11 +183,8 @@ impl Sums {
         let moe = self.experts.mixture(configs.experts, self.total.parameters);
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);
-        let groups = self.groups.into_iter().map(|((dtype, reason, buffer), count)| TensorGroup {
-            dtype,
-            reason,
-            buffer,
-            count,
+        let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
+            TensorGroup { dtype, counted_as, buffer, count }
         });
         let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
@@ -256,7 +238,7 @@ mod tests {
             .map(|group| {
                 let DtypeCount { tensors, elements, parameters, .. } = group.count;
                 let buffer = group.buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
-                let what = format!("{} {}{buffer}", group.dtype, group.reason);
+                let what = format!("{} {}{buffer}", group.dtype, group.counted_as);
                 format!("{what}: {tensors}, {elements}, {parameters}")
             })
             .collect();

@@ -45,9 +45,9 @@ impl MergingCounter {
     #[must_use]
     pub fn finish(self, rules: &Classifier<'_>) -> (ParameterCount, CountBreakdown) {
         let groups = self.groups.into_iter();
-        let groups = groups.map(|((dtype, reason, buffer), count)| TensorGroup {
+        let groups = groups.map(|((dtype, counted_as, buffer), count)| TensorGroup {
             dtype,
-            reason,
+            counted_as,
             buffer,
             count,
         });

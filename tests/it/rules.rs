@@ -63,9 +63,9 @@ fn tensor(text: &str) -> (&str, &str, Vec<u64>, u64) {
     (name, dtype, serde_json::from_str(shape).unwrap(), width)
 }
 
-fn shown(TensorGroup { dtype, reason, buffer, count, .. }: &TensorGroup) -> String {
+fn shown(TensorGroup { dtype, counted_as, buffer, count, .. }: &TensorGroup) -> String {
     let buffer = buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
-    format!("{dtype} {} → {}: {reason}{buffer}", count.elements, count.parameters)
+    format!("{dtype} {} → {}: {counted_as}{buffer}", count.elements, count.parameters)
 }
 
 #[tokio::test]

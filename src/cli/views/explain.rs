@@ -44,7 +44,7 @@ pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()
 
 fn group_row(group: &TensorGroup) -> ExplainRow<'_> {
     let buffer = group.buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
-    let counted = format!("{}{buffer}", group.reason);
+    let counted = format!("{}{buffer}", group.counted_as);
     ExplainRow { dtype: group.dtype.as_str(), count: &group.count, counted }
 }
 

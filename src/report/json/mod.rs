@@ -174,7 +174,7 @@ impl<'a> From<&'a TensorGroup> for Group<'a> {
     fn from(group: &'a TensorGroup) -> Self {
         let DtypeCount { tensors, elements, parameters, bytes, .. } = group.count;
         let (reason, buffer) =
-            (group.reason.to_string(), group.buffer.map(|kind| kind.to_string()));
+            (group.counted_as.to_string(), group.buffer.map(|kind| kind.to_string()));
         Self { dtype: &group.dtype, reason, buffer, tensors, elements, parameters, bytes }
     }
 }

@@ -33,7 +33,7 @@ fuzz_target!(|json: &[u8]| {
     check_sums(&config, &header(&PACKED));
     let plain = header(&PLAIN);
     let mut counter = Counter::new();
-    counter.add_all(plain.tensors()).expect("small numbers");
+    counter.add_table(plain.tensors()).expect("small numbers");
     assert!(!counter.needs_config());
     assert_eq!(count(&config, &plain).0, count(&Configs::default(), &plain).0);
 });
@@ -58,7 +58,7 @@ fn count(
     header: &SafetensorsFileHeader,
 ) -> (ParameterCount, CountBreakdown) {
     let mut counter = Counter::new();
-    counter.add_all(header.tensors()).expect("small numbers");
+    counter.add_table(header.tensors()).expect("small numbers");
     counter.set_configs(config.clone());
     counter.finish().expect("small numbers")
 }
