@@ -1,6 +1,8 @@
-//! The guides in `src/docs`, compared with the code.
+//! The README and the guides in `src/docs`, compared with the code and with the output of the command.
 
 use std::collections::BTreeMap;
+
+use crate::{cli, support};
 
 fn identifier(text: &str) -> &str {
     text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
@@ -34,4 +36,42 @@ fn the_table_of_findings_is_complete() {
         .map(|(severity, rest)| (rest.split('`').next().unwrap().to_owned(), severity.to_owned()))
         .collect();
     assert_eq!(listed, severities());
+}
+
+/// A line without the time that the call took.
+fn without_seconds(line: &str) -> &str {
+    line.strip_suffix(" s").and_then(|line| line.rsplit_once(", ")).map_or(line, |(rest, _)| rest)
+}
+
+/// Compares a printed output with its excerpt in the README. A line of the excerpt may end early with `…`, and a line
+/// `…` replaces all remaining ones.
+fn assert_excerpt(command: &str, excerpt: &str, printed: &str) {
+    let mut printed = printed.lines();
+    for expected in excerpt.lines() {
+        let line = printed.next().unwrap_or_else(|| panic!("{command}: no line `{expected}`"));
+        match expected.strip_suffix('…') {
+            Some("") => return,
+            Some(start) => assert!(line.starts_with(start), "{command}: {line}"),
+            None => assert_eq!(without_seconds(line), without_seconds(expected), "{command}"),
+        }
+    }
+    assert_eq!(printed.next(), None, "{command}");
+}
+
+#[test]
+fn the_readme_shows_what_the_command_prints() {
+    let hub = support::fixtures_hub();
+    let blocks = include_str!("../../README.md").split("```text\n$ hf-meta ").skip(1);
+    let mut compared = 0;
+    for block in blocks {
+        let (command, rest) = block.split_once('\n').unwrap();
+        let (excerpt, _) = rest.split_once("```").unwrap();
+        // Without a shell: the first command of a pipe only.
+        if !command.contains('|') {
+            let args: Vec<_> = command.split(' ').collect();
+            assert_excerpt(command, excerpt, &cli::run(&hub, &args).stdout);
+            compared += 1;
+        }
+    }
+    assert!(compared >= 4);
 }
