@@ -133,7 +133,8 @@ fn the_command_uses_the_public_library() {
     assert_eq!(floors().last(), Some(&"cli"));
     for file in sources("cli") {
         let text = code(&read(&file));
-        assert_eq!(imports(&text), [""; 0], "{} reaches into the library", file.display());
+        let reaches = imports(&text).into_iter().find(|name| *name != "cli");
+        assert_eq!(reaches, None, "{} reaches into the library", file.display());
     }
 }
 
