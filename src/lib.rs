@@ -1,7 +1,7 @@
 //! Inspect safetensors checkpoints on the Hugging Face Hub without downloading them.
 //!
 //! A [`Client`] reads the headers of a repository with HTTP range requests, checks them, and counts parameters per dtype.
-//! It reads kilobytes of terabytes.
+//! For BLOOM, a checkpoint of 352 GB, it reads 156 kB.
 //!
 //! ```no_run
 //! use hf_meta::{Client, Error, SafetensorsParseFromRepo};
@@ -68,7 +68,7 @@
 //! | `cli` (default) | the `hf-meta` command |
 //! | `server` | the badge service, and a cache in Redis |
 //!
-//! A library needs one of them:
+//! A program that reads from the Hub needs `client`:
 //!
 //! ```toml
 //! [dependencies]
