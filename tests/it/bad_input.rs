@@ -9,7 +9,7 @@ use hf_meta::formats::safetensors::IndexError;
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, error_chain, file_with_header};
 
-/// A file that says its header has so many bytes.
+/// Returns a file that announces a header of the given length.
 fn starting_with(length: u64, size: u64) -> File {
     File::padded(length.to_le_bytes().to_vec(), size)
 }

@@ -26,7 +26,7 @@ use self::verdict::{Verdicts, whole};
 
 const CASES: u32 = 8_000;
 
-/// The kinds of errors that a header can have, and those that a file can have beside them.
+/// The number of error kinds of a header, and of those that only a file can have.
 const REFUSALS_OF_HEADERS: usize = 13;
 const REFUSALS_OF_FILES: usize = REFUSALS_OF_HEADERS + 5;
 
@@ -71,7 +71,7 @@ fn apply<T>(changes: &[(Change<T>, Pick)], to: &mut T) {
     }
 }
 
-/// What the cases came to, so that a run in which little happened fails.
+/// The results of all cases, so that a run with few interesting cases fails.
 #[derive(Debug, Default)]
 struct Counter {
     accepted: u32,
@@ -127,13 +127,13 @@ fn halves(file: &[u8]) -> (&[u8], &[u8]) {
     parts.unwrap_or_default()
 }
 
-/// Whether the size of the file is a number: the reference adds it up unchecked.
+/// Returns whether the size of the file fits in 64 bits: the reference adds it up unchecked.
 fn can_be_read_whole(header: &[u8]) -> bool {
     let end = Reading::of(header).map_or(0, |header| header.data_end());
     end.checked_add(1 << 32).is_some()
 }
 
-/// Whether a file can be made that is accepted but for this difference.
+/// Returns whether a file can be generated that is valid except for this difference.
 fn fits_in_memory(allowed: &Allowed) -> bool {
     let fits = |json: &&str| Reading::of(json.as_bytes()).unwrap().data_end() < 1 << 20;
     allowed.examples.iter().any(fits)

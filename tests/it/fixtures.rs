@@ -153,7 +153,7 @@ fn neox_keeps_masks_and_scalars_in_46_shards() {
     assert_eq!(stored("gpt_neox.layers.7.attention.masked_bias")["shape"], json!([]));
 }
 
-/// The tensors of the shards that an index stands beside, each with the name of its shard.
+/// Returns the tensors of the shards next to an index, each with the name of its shard.
 fn found_beside(repo: &str, index: &str) -> BTreeMap<String, String> {
     let stem = index.strip_suffix(".safetensors.index.json").unwrap();
     let is_shard =

@@ -34,7 +34,7 @@ pub(crate) fn pipeline(id: &str) -> Repo {
     .file(&format!("transformer/{}", shards[1]), weights(&["y"]))
 }
 
-/// The paths that were read, and those of the sets beside them.
+/// Returns the paths that were read, and those of the other sets.
 fn paths(parsed: &SafetensorsParseFromRepo) -> (Vec<String>, Option<Vec<String>>) {
     let read = parsed.report().filepaths.iter().map(ToString::to_string).collect();
     let sets = parsed.report().other_sets.as_ref();
@@ -113,7 +113,7 @@ async fn a_component_is_asked_for_by_its_folder_or_its_path() {
     }
 }
 
-/// What each layout leads to: repo, paths in it, files that are read.
+/// The result of each layout: repo, paths in it, files that are read.
 const FOUND: [(&str, &[&str], &[&str]); 8] = [
     (
         "org/adapter",
@@ -182,7 +182,7 @@ async fn layouts_of_local_folders() {
     }
 }
 
-/// A folder that leads back to itself would be searched for ever, and what is hidden is not the user's.
+/// A search would never leave a folder that links to itself, and hidden folders do not belong to the user.
 #[cfg(unix)]
 #[tokio::test]
 async fn hidden_folders_and_links_to_folders_are_not_searched() {

@@ -1,4 +1,4 @@
-//! What holds whatever the input: no panic, errors of bounded length, and values that survive being
+//! Properties for any input: no panic, errors of bounded length, and values that survive being
 //! written and read again.
 
 mod addresses;
@@ -21,7 +21,7 @@ pub(crate) fn config(cases: u32) -> Config {
     }
 }
 
-/// Whether a path stays in the folder it is joined to, by the rules of any system.
+/// Returns whether a path stays in the folder it is joined to, by the rules of any system.
 fn stays_inside(path: &str) -> bool {
     !path.contains(['\\', ':'])
         && !path.contains(char::is_control)

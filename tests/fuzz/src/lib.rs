@@ -1,4 +1,4 @@
-//! What the targets share.
+//! Helpers of the fuzz targets.
 
 use std::error::Error;
 

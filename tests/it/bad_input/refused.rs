@@ -6,7 +6,7 @@ use hf_meta::{Client, Error};
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, error_chain};
 
-/// What a file claims is measured before a byte of it is kept.
+/// The announced length of a file is checked before any byte is stored.
 #[tokio::test]
 async fn limits_can_be_lowered() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();

@@ -14,9 +14,9 @@ pub(super) struct Allowed {
     pub(super) reason: &'static str,
     /// Headers on which the verdicts differ by this and by nothing else.
     pub(super) examples: &'static [&'static str],
-    /// Whether a header has what makes the difference.
+    /// Returns whether a header contains the cause of the difference.
     pub(super) present: fn(&Reading) -> bool,
-    /// Where it is us who refuse, whether this is our error; `None` where it is the crate.
+    /// Returns whether our error is this one; `None` if the `safetensors` crate refuses and we accept.
     pub(super) refusal: Option<fn(&HeaderError) -> bool>,
 }
 
@@ -43,7 +43,7 @@ pub(super) const ALLOWED: [Allowed; 9] = [
         refusal: None,
     },
     Allowed {
-        what: "a field that the format does not know is passed over unread",
+        what: "a field that the format does not know is skipped",
         reason: "the crate makes a value of it first, and so refuses numbers past a float, escapes \
                  of half a character and nesting past its parser's limit, where nobody looks",
         examples: &[

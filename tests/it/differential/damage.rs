@@ -1,4 +1,4 @@
-//! What can be done to a header: to its structure, to its text, and to the file that it is in.
+//! Damage to a header: to its structure, to its text, and to its file.
 
 pub(super) mod bytes;
 mod entry;
@@ -9,7 +9,7 @@ use proptest::sample::{Index, select};
 
 use super::tree::{Fields, Node, quoted};
 
-/// Which of the many places, and which of the many values.
+/// The choice of a place and of a value.
 #[derive(Clone, Debug)]
 pub(super) struct Pick {
     place: Index,
@@ -21,7 +21,7 @@ pub(super) struct Pick {
 /// One change; it changes nothing where there is nothing that it could change.
 pub(super) type Change<T> = fn(&mut T, &Pick);
 
-/// Some changes out of many, at most so many of them.
+/// A strategy for some of the given changes, at most `limit` of them.
 pub(super) fn changes<T: 'static>(
     among: &'static [Change<T>],
     most: usize,

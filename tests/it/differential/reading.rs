@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::tree::reference_knows;
 
-/// What a header lists, in its order and with what stands in it twice.
+/// The content of a header in its order, with duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) metadata: Option<Vec<(String, String)>>,
     pub(super) tensors: Vec<(String, Entry)>,
     pub(super) after_space: bool,
-    /// Whether a field that the format does not know holds what no parser can make a value of.
+    /// True if a field that the format does not know has a content that no parser can convert to a value.
     pub(super) unreadable_extra: bool,
 }
 
@@ -40,7 +40,7 @@ impl Reading {
         Some(reading)
     }
 
-    /// Whether the tensors have more elements than 64 bits count, though none has so many alone.
+    /// Returns whether the sum of all elements exceeds 64 bits, although no tensor alone does.
     pub(super) fn overflows_in_sum(&self) -> bool {
         let elements = |(_, entry): &(String, Entry)| {
             let elements = entry.elements()?;
@@ -73,7 +73,7 @@ impl Reading {
 }
 
 impl Entry {
-    /// Whether the product of the shape leaves 64 bits before it comes to the 0 in it.
+    /// Returns whether the product of the shape exceeds 64 bits before its 0 is reached.
     pub(super) fn overflows_before_zero(&self) -> bool {
         self.shape.contains(&0) && product(&self.shape).is_none()
     }
@@ -166,7 +166,7 @@ fn once<T, E: Error>(slot: &mut Option<T>, value: T) -> Result<(), E> {
     }
 }
 
-/// An object of strings, with the keys that stand in it twice.
+/// An object of strings, with duplicate keys.
 struct Pairs(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {

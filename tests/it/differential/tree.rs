@@ -31,9 +31,9 @@ struct Tensor {
     name: String,
     dtype: &'static Dtype,
     shape: Vec<u64>,
-    /// Where among the others its bytes are.
+    /// The position of its bytes among those of the other tensors.
     rank: u16,
-    /// Whether every character of its name is written as an escape.
+    /// True if every character of its name is escaped.
     escaped: bool,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn escaped(text: &str) -> String {
     format!("\"{}\"", units.concat())
 }
 
-/// Whether the reference implementation knows a dtype by this name.
+/// Returns whether the reference implementation knows a dtype of this name.
 pub(super) fn reference_knows(dtype: &str) -> bool {
     serde_json::from_str::<safetensors::Dtype>(&quoted(dtype)).is_ok()
 }

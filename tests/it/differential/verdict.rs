@@ -1,4 +1,4 @@
-//! What either reader says of a header or of a file, and whether they say the same.
+//! The verdicts of both readers about a header or a file, and their comparison.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use safetensors::tensor::{Metadata, SafeTensorError};
 use super::allowed::ALLOWED;
 use super::reading::Reading;
 
-/// What is wrong with a file that is refused.
+/// The defect of a refused file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     NoPrefix,
@@ -49,12 +49,12 @@ impl Verdicts {
         }
     }
 
-    /// What is wrong by us and by the reference; `None` where nothing is.
+    /// Returns the defects that we and the reference report; `None` for a valid file.
     pub(super) fn stages(&self) -> (Option<Stage>, Option<Stage>) {
         (self.ours.as_ref().err().map(stage), self.reference.as_ref().err().copied())
     }
 
-    /// Whether the verdicts are the same, and where they are to accept, what was read.
+    /// Returns whether the verdicts are equal, and for accepted files, the content too.
     fn agree(&self) -> bool {
         match (&self.ours, &self.reference) {
             (Ok(ours), Ok(reference)) => is_same(ours, reference),
@@ -147,7 +147,7 @@ fn stage_of(error: &SafeTensorError) -> Stage {
     }
 }
 
-/// Whether both read the same tensors, the same metadata, the same length, and count the same.
+/// Returns whether both read the same tensors, metadata, length and counts.
 fn is_same(ours: &SafetensorsFileHeader, reference: &Metadata) -> bool {
     let theirs = reference.tensors();
     let metadata =
@@ -195,7 +195,7 @@ fn recount(reference: &Metadata) -> CountReport {
     counts
 }
 
-/// Whether an accepted header has what the file lists, in its order.
+/// Checks that an accepted header has the content of the file, in its order.
 fn keeps_what_stands_there(ours: &SafetensorsFileHeader, file: &Reading) -> Result<(), String> {
     let mut listed = file.tensors.iter();
     let is_listed = |(name, tensor): (&str, TensorInfo)| {

@@ -1,4 +1,4 @@
-//! What is told by the list of files, and what where there is none.
+//! Results that depend on the list of files, and results without one.
 
 use hf_meta::{Client, Error};
 

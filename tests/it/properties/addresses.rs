@@ -1,4 +1,4 @@
-//! What people paste, and what is shown to them.
+//! Texts that people paste, and the texts shown to them.
 
 use hf_meta::Source;
 use proptest::collection::vec;

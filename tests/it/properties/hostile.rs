@@ -17,7 +17,7 @@ use super::{config, shard_name, stays_inside};
 /// The longest error message, in characters.
 const LONGEST_MESSAGE: usize = 2_000;
 
-/// What headers, indexes, addresses and paths are made of, whole and broken.
+/// Parts of headers, indexes, addresses and paths, valid and invalid.
 const PIECES: &[&str] = &[
     "{",
     "}",

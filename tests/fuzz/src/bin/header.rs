@@ -136,7 +136,7 @@ fn check_same(header: &SafetensorsFileHeader, reference: &Metadata) {
     }
 }
 
-/// Whether a header has something for which the `safetensors` crate, but not we, refuses it: an
+/// Returns whether a header contains something that only the `safetensors` crate refuses: an
 /// unknown dtype, a shape that overflows before its 0, or a field that no value can be made of.
 fn may_be_refused(header: &SafetensorsFileHeader, json: &[u8]) -> bool {
     let is_unknown = |dtype: &Dtype| {
@@ -149,7 +149,7 @@ fn may_be_refused(header: &SafetensorsFileHeader, json: &[u8]) -> bool {
         || serde_json::from_slice::<serde_json::Value>(json).is_err()
 }
 
-/// Whether an error is one for which we, but not the `safetensors` crate, refuse a header: a name or
+/// Returns whether an error is one that only we report, and not the `safetensors` crate: a name or
 /// a metadata key that occurs twice, an array for an entry, an object for a dtype, white space before
 /// the `{`, or a count that leaves 64 bits.
 fn may_refuse(error: &HeaderError) -> bool {

@@ -30,7 +30,7 @@ fn check_pieces(json: &[u8], whole: &Result<SafetensorsIndexJson, IndexError>) {
         (IndexReader::<SafetensorsIndexJson>::default(), IndexReader::<IndexOutline>::default());
     let mut rest = json;
     while let [first, ..] = rest {
-        // Most pieces are short, but not so many that a long input takes long.
+        // Most pieces are short, but their number is bounded, because a long input would take long.
         let length = usize::from(first % 16) + json.len() / 256 + 1;
         let (piece, more) = rest.split_at(length.min(rest.len()));
         assert_eq!(index.feed(piece).is_err(), outline.feed(piece).is_err());
@@ -90,7 +90,7 @@ fn check_tensors(index: &SafetensorsIndexJson) {
     assert!(index.weight_map().len() >= index.shards().len());
 }
 
-/// What the index claims of itself has no depth, and its totals are those that stand in it.
+/// Checks that the metadata of the index has no nested values, and that the totals are those of the metadata.
 fn check_metadata(index: &SafetensorsIndexJson) {
     let metadata = index.metadata();
     let values = metadata.into_iter().flat_map(|metadata| metadata.values());

@@ -16,7 +16,7 @@ pub(in super::super) const OF_TEXT: &[Change<Vec<u8>>] = &[
 
 pub(in super::super) const OF_FILE: &[Change<Vec<u8>>] = &[declare, declare_nearly, cut, append];
 
-/// Bytes that mean something to JSON, and some that may not stand in it.
+/// Bytes with a meaning in JSON, and some that are invalid in it.
 const BYTES: &[u8] = b"{}[],:\"\\ \n0129-+.eEunta\0\x1f\x7f";
 
 fn replace_byte(bytes: &mut Vec<u8>, pick: &Pick) {

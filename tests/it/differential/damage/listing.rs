@@ -39,7 +39,7 @@ const METADATA: [&str; 8] = [
     r#""pt""#,
 ];
 
-/// Where the data ends that the tensors lay claim to.
+/// Returns the end of the data that the tensors declare.
 fn data_end(header: &mut Fields) -> u64 {
     let end = |(_, entry): &mut (String, Node)| match offsets(entry) {
         Some(Node::List(offsets)) => number(offsets.last()?),
