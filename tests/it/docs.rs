@@ -46,7 +46,7 @@ fn without_seconds(line: &str) -> &str {
 /// Compares a printed output with its excerpt in the README. A line of the excerpt may end early with `…`, and a line
 /// `…` replaces all remaining ones.
 fn assert_excerpt(command: &str, excerpt: &str, printed: &str) {
-    let mut printed = printed.lines();
+    let mut printed = printed.trim_end().lines();
     for expected in excerpt.lines() {
         let line = printed.next().unwrap_or_else(|| panic!("{command}: no line `{expected}`"));
         match expected.strip_suffix('…') {
