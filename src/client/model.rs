@@ -155,7 +155,7 @@ impl Model {
     /// of the server or of the disk.
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
         let cache = self.context.header_cache.as_ref();
-        self.with_timeout(async { self.load().await?.run(cache).await }).await
+        self.with_timeout(async { self.load().await?.parse(cache).await }).await
     }
 
     /// Checks everything that headers can show. Reads every header, and continues after an error.

@@ -70,4 +70,9 @@ pub enum Step {
 }
 
 /// All formats that headers are read from.
-pub static FORMATS: &[&dyn Format] = &[&safetensors::Safetensors];
+pub(crate) static FORMATS: &[&dyn Format] = &[&safetensors::Safetensors];
+
+/// Returns the format of a file by its name; safetensors if no format matches.
+pub(crate) fn format_of(path: &RepoPath) -> &'static dyn Format {
+    FORMATS.iter().find(|format| format.matches(path)).copied().unwrap_or(&safetensors::Safetensors)
+}

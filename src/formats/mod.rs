@@ -15,11 +15,12 @@ pub(crate) mod weight_sets;
 
 pub use dtype::{Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError};
-pub use format::{FORMATS, Format, HeaderParser, Step};
+pub use format::{Format, HeaderParser, Step};
 pub use header::FileHeader;
 pub use path::{PathError, RepoPath};
 pub use table::{TensorTable, TensorTableIter};
 pub use tensor::TensorInfo;
 
+pub(crate) use format::format_of;
 pub(crate) use path::names_index;
 pub(crate) use text::{chain, clip};

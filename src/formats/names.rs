@@ -85,6 +85,32 @@ impl Names {
     }
 }
 
+/// A search for many names, which is fast if they come in sorted order.
+#[derive(Debug)]
+pub(crate) struct NameFinder<'a> {
+    names: &'a Names,
+    /// The rank after that of the name that was found last.
+    next: usize,
+}
+
+impl<'a> NameFinder<'a> {
+    pub(in crate::formats) fn new(names: &'a Names) -> Self {
+        Self { names, next: 0 }
+    }
+
+    /// Returns the position of a name in the order of the file.
+    pub(crate) fn position(&mut self, name: &str) -> Option<usize> {
+        let Names { list, by_name } = self.names;
+        let is_next = by_name.get(self.next).is_some_and(|&at| list.get(at as usize) == name);
+        let rank = match is_next {
+            true => self.next,
+            false => by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?,
+        };
+        self.next = rank + 1;
+        Some(by_name[rank] as usize)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,21 +3,21 @@
 use futures::future::FutureExt;
 
 use super::locate::SINGLE;
-use super::{Load, Target};
+use super::{Inspected, Load, Target};
 use crate::backends::{CacheTarget, HeaderCache};
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::report::SafetensorsParseFromRepo;
 
 impl Load {
     /// Reads all headers, from the cache if it has them, and ends at the first error.
-    pub(crate) async fn run(
+    pub(super) async fn inspect(
         self,
         cache: Option<&HeaderCache>,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
+        keeps_headers: bool,
+    ) -> Result<Inspected, Error> {
         // Boxed, so that the ways to read do not add up in the size of this future.
-        let Some(cache) = cache else { return Box::pin(self.read()).await };
-        let call = |backend| Self { backend, ..self.clone() }.read().boxed();
+        let Some(cache) = cache else { return Box::pin(self.read(keeps_headers)).await };
+        let call = |backend| Self { backend, ..self.clone() }.read(keeps_headers).boxed();
         cache.run(self.backend.clone(), self.cache_target(), &self.meter, call).await
     }
 

@@ -1,8 +1,7 @@
 //! The call itself: find the weights, then read every header and count.
 
 mod cached;
-mod count;
-mod count_only;
+mod config_file;
 mod locate;
 mod plan;
 mod reader;
@@ -10,14 +9,12 @@ mod shards;
 mod unindexed;
 mod verify;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::BoxFuture;
 
-use self::count_only::Stop;
 pub(crate) use self::plan::Plan;
 use self::reader::Reader;
 use crate::backends::{Backend, ByteStream, Fetched, HeaderCache, pinned, poll_alongside};
@@ -28,11 +25,7 @@ use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 use crate::report::Finding;
 use crate::report::verify::VerifyReport;
-use crate::report::{CountReport, SafetensorsParseFromRepo};
-
-/// What says how the weights of a repo are quantized, wherever in it they are: huggingface.js, by whose
-/// rules they are counted, reads the one at the root.
-const CONFIG: &str = "config.json";
+use crate::report::{Assembled, CountReport, SafetensorsParseFromRepo};
 
 /// How far a call is, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +114,15 @@ pub(crate) struct Load {
     pub(crate) meter: RequestMeter,
 }
 
+/// A set of weights whose headers were read, from a backend or from the cache.
+struct Inspected {
+    /// The path of the file or the index, or the common path of shards without an index.
+    path: RepoPath,
+    backend: Arc<dyn Backend>,
+    assembled: Assembled,
+    report: CountReport,
+}
+
 /// What the target turned out to be.
 struct Found {
     weights: Weights,
@@ -140,81 +142,61 @@ impl Found {
 /// One set of weights, with what is read of it so far.
 enum Weights {
     File { path: RepoPath, start: Fetched<RangeBytes> },
-    Index { path: RepoPath, pieces: Fetched<ByteStream> },
+    Index { path: RepoPath, stream: Fetched<ByteStream> },
     Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
 }
 
 impl Weights {
     /// Waits for something else while the weights arrive.
     async fn poll_alongside<T>(self, other: impl Future<Output = T>) -> (Self, T) {
-        let Self::Index { path, pieces: Fetched { value, commit } } = self else {
+        let Self::Index { path, stream: Fetched { value, commit } } = self else {
             return (self, other.await);
         };
         let (value, other) = poll_alongside(value, other).await;
-        (Self::Index { path, pieces: Fetched { value, commit } }, other)
+        (Self::Index { path, stream: Fetched { value, commit } }, other)
     }
 
     fn commit(&self) -> Option<&CommitSha> {
         match self {
             Self::File { start, .. } => start.commit.as_ref(),
-            Self::Index { pieces, .. } => pieces.commit.as_ref(),
+            Self::Index { stream, .. } => stream.commit.as_ref(),
             Self::Shards { commit, .. } => commit.as_ref(),
         }
     }
 }
 
 impl Load {
-    /// Reads all headers, and ends at the first error.
-    async fn read(self) -> Result<SafetensorsParseFromRepo, Error> {
-        let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
-        let mut parsed = match weights {
-            Weights::File { path, start } => reader.single(path, start.value).await?,
-            Weights::Index { path, pieces } => reader.sharded(path, pieces.value).await?,
-            Weights::Shards { path, shards, .. } => reader.without_index(path, &shards).await?,
-        };
-        finish(parsed.report_mut(), other_sets, is_whole);
-        Ok(parsed)
+    /// Reads all headers and returns them with their figures. Ends at the first error.
+    pub(crate) async fn parse(
+        self,
+        cache: Option<&HeaderCache>,
+    ) -> Result<SafetensorsParseFromRepo, Error> {
+        let Inspected { path, backend, assembled, report } = self.inspect(cache, true).await?;
+        let file = backend.file_name(&path);
+        let parsed = assembled.into_parsed(path, report);
+        parsed.map_err(|source| Error::Index { file, source })
     }
 
-    /// Counts, and keeps no header, where that can be done.
-    pub(crate) async fn count(self, memory: Option<&HeaderCache>) -> Result<CountReport, Error> {
-        if memory.is_some() {
-            // What is kept for other calls is headers.
-            return Box::pin(self.run(memory)).await.map(SafetensorsParseFromRepo::into_report);
-        }
-        let again = self.clone();
+    /// Reads all headers and returns their figures; each header is dropped once it is counted.
+    pub(crate) async fn count(self, cache: Option<&HeaderCache>) -> Result<CountReport, Error> {
+        Ok(self.inspect(cache, false).await?.report)
+    }
+
+    /// Reads all headers, and ends at the first error.
+    async fn read(self, keeps_headers: bool) -> Result<Inspected, Error> {
         let (reader, Found { weights, other_sets, is_whole }) = self.begin().await?;
-        let counted = match weights {
-            Weights::File { path, start } => reader.count_file(path, start.value).await,
-            Weights::Index { path, pieces } => {
-                Box::pin(reader.count_shards(path, pieces.value)).await
-            }
-            Weights::Shards { path, shards, .. } => {
-                Ok(Box::pin(reader.without_index(path, &shards)).await?.into_report())
-            }
-        };
-        match counted {
-            Ok(mut counts) => {
-                finish(&mut counts, other_sets, is_whole);
-                Ok(counts)
-            }
-            Err(Stop::NeedsNames) => Ok(Box::pin(again.read()).await?.into_report()),
-            Err(Stop::Failed(error)) => Err(error),
-        }
+        let mut inspected = reader.read_weights(weights, keeps_headers).await?;
+        inspected.report.add_other_sets(other_sets);
+        inspected.report.findings.extend((!is_whole).then_some(Finding::PartialListing));
+        Ok(inspected)
     }
 
     /// Reads all headers, and goes on where one is wrong.
     pub(crate) async fn verify(self) -> Result<VerifyReport, Error> {
         let (reader, Found { weights, is_whole, .. }) = self.begin().await?;
-        let mut verdict = match weights {
-            Weights::File { path, start } => reader.verify_file(path, start.value).await,
-            Weights::Index { path, pieces } => reader.verify_shards(path, pieces.value).await?,
-            Weights::Shards { path, shards, .. } => {
-                reader.verify_without_index(path, &shards).await?
-            }
-        };
-        verdict.findings.extend((!is_whole).then_some(Finding::PartialListing));
-        Ok(verdict)
+        let mut report = reader.verify(weights).await?;
+        report.findings.extend((!is_whole).then_some(Finding::PartialListing));
+        Ok(report)
     }
 
     /// Finds the weights. The futures of that are many; boxed, they are no part of all others.
@@ -254,22 +236,13 @@ impl Load {
     }
 
     async fn find_file(&self, path: &RepoPath) -> Result<Found, Error> {
-        let start = self.backend.read_range(path, &self.plan.file(), &self.meter).await?;
+        let start =
+            self.backend.read_range(path, &self.plan.first_range(path), &self.meter).await?;
         Ok(Found::just(Weights::File { path: path.clone(), start }))
     }
 
     async fn find_index(&self, path: &RepoPath) -> Result<Found, Error> {
-        let pieces = self.backend.stream(path, self.limits.index, &self.meter).await?;
-        Ok(Found::just(Weights::Index { path: path.clone(), pieces }))
+        let stream = self.backend.stream(path, self.limits.index, &self.meter).await?;
+        Ok(Found::just(Weights::Index { path: path.clone(), stream }))
     }
-}
-
-/// Says what else there is than what was read.
-fn finish(report: &mut CountReport, mut other_sets: Option<Vec<WeightSet>>, is_whole: bool) {
-    let read: BTreeSet<_> = report.filepaths.iter().cloned().collect();
-    if let Some(sets) = &mut other_sets {
-        sets.retain(|set| !set.is_part_of(&read));
-    }
-    report.other_sets = other_sets;
-    report.findings.extend((!is_whole).then_some(Finding::PartialListing));
 }

@@ -1,85 +1,76 @@
-//! How much of a file is asked for before the length of its header is known.
+//! The first range of a file, before the length of its header is known.
 
 use std::ops::Range;
 
-use crate::formats::safetensors::{
-    FromIndex, IndexError, NamesDigest, PREFIX_LENGTH, SafetensorsIndexJson,
-};
+use super::shards::ShardRequest;
+use crate::formats::safetensors::{IndexError, SafetensorsIndexJson, expected_header_end};
+use crate::formats::{RepoPath, format_of};
 
-use crate::formats::RepoPath;
-
-/// In how many ranges a header is read.
+/// The number of ranges in which a header is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Two: its length, then the header and nothing else.
+    /// Two ranges: the length of the header, then exactly the header.
     #[default]
     Exact,
-    /// One that is expected to hold the header, and another only where it does not.
+    /// One range that is expected to hold the header, and a second one only if it does not.
     Prefetch,
 }
 
-/// The first range of a file that no index tells anything of. Of the files of the 1,000 most used models
-/// 82 % have a header of less than 25 kB, and 97 % one of less than the 100 kB that `huggingface_hub` asks
-/// for (its #1855); a file by itself is that of a small model.
-const SINGLE: u64 = 1 << 16;
+/// The first range of a file without an index, in bytes. Of the files of the 1,000 most used models 82 % have a
+/// header of less than 25 kB, and 97 % one of less than the 100 kB that `huggingface_hub` requests (its #1855);
+/// a single file is that of a small model.
+const SINGLE_FILE_PREFETCH: u64 = 1 << 16;
 
-/// The longest first range, in bytes: what an index says of a shard is not known to be true.
-const LONGEST: u64 = 1 << 23;
+/// The longest first range, in bytes: the index may be wrong about a shard.
+const LONGEST_PREFETCH: u64 = 1 << 23;
 
-/// The length of an index as it is sent, in bytes, beyond which its end is not waited for. A shard then
-/// takes another request, and the call less time: by measurement, at a round trip of 50 ms, the 9 MB of
-/// DeepSeek-R1 are worth waiting for, and the 23.6 MB of Kimi-K2.5 are not.
+/// The length of an index in bytes, as it is sent, above which `Prefetch` does not wait for its end. Each shard
+/// then takes a second request, and the call less time: at a round trip of 50 ms it is faster to wait for the
+/// 9 MB of DeepSeek-R1, and slower to wait for the 23.6 MB of Kimi-K2.5.
 const LONG_INDEX: u64 = 16 << 20;
 
-/// What the entry of a tensor has in a header, beside its name, in bytes: 46 for keys and punctuation,
-/// and what dtype, shape and offsets have in shards of up to ten gigabytes.
-const ENTRY: u64 = 46 + "F8_E4M3".len() as u64 + 15 + 20;
-
-/// What a header has beside its entries: the length before it, metadata, and padding.
-const FRAME: u64 = 256;
-
 impl Plan {
-    /// The first range of a file by itself.
-    pub(super) fn file(self) -> Range<u64> {
+    /// Returns the first range of a file that no index names.
+    pub(super) fn first_range(self, path: &RepoPath) -> Range<u64> {
         match self {
-            Self::Exact => 0..PREFIX_LENGTH,
-            Self::Prefetch => 0..SINGLE,
+            Self::Exact => format_of(path).parser(0).first_range(),
+            Self::Prefetch => 0..SINGLE_FILE_PREFETCH,
         }
     }
 
-    /// Whether a shard is asked for before its index is whole, for which so many bytes have to arrive. How
-    /// long its header may be is not known then, so it is read in two ranges.
-    pub(super) fn asks_early(self, length: Option<u64>) -> bool {
+    /// Returns whether shards are read before their index of `length` bytes is complete. The lengths of their
+    /// headers cannot be estimated then, so they are read in two ranges.
+    pub(super) fn reads_shards_early(self, length: Option<u64>) -> bool {
         self == Self::Exact || length.is_some_and(|length| length > LONG_INDEX)
     }
 
-    /// Each shard with its first range. The index names the tensors of a shard, and that is most of what
-    /// its header consists of.
-    pub(super) fn shards(self, index: &impl FromIndex) -> Vec<(RepoPath, Range<u64>)> {
-        let shards = index.shards();
+    /// Returns the first range of each shard of an index. The index names the tensors of a shard, and their names
+    /// are most of its header.
+    pub(super) fn shards(self, index: &SafetensorsIndexJson) -> Vec<ShardRequest> {
+        let shards = index.shards().iter().cloned();
         match self {
-            Self::Exact => shards.iter().map(|shard| (shard.clone(), self.file())).collect(),
-            Self::Prefetch => {
-                shards.iter().cloned().zip(index.digests().iter().map(expected)).collect()
-            }
+            Self::Exact => shards.map(|shard| self.request(shard)).collect(),
+            Self::Prefetch => shards
+                .zip(index.names_per_shard())
+                .map(|(shard, names)| (shard, 0..expected_header_end(names).min(LONGEST_PREFETCH)))
+                .collect(),
         }
     }
 
-    /// Each of some shards of which no index tells anything, with its first range.
+    /// Returns the first range of each shard that no index names.
     pub(super) fn shards_without_index(
         self,
         shards: &[RepoPath],
-    ) -> Result<Vec<(RepoPath, Range<u64>)>, IndexError> {
+    ) -> Result<Vec<ShardRequest>, IndexError> {
         let limit = SafetensorsIndexJson::MAX_SHARDS;
         if shards.len() > limit {
             return Err(IndexError::TooManyShards { limit });
         }
-        Ok(shards.iter().map(|shard| (shard.file_name(), self.file())).collect())
+        Ok(shards.iter().map(|shard| self.request(shard.file_name())).collect())
     }
-}
 
-/// The range that is expected to hold the header of a shard with tensors of these names.
-fn expected(names: &NamesDigest) -> Range<u64> {
-    let entries = names.tensors().saturating_mul(ENTRY).saturating_add(names.bytes());
-    0..entries.saturating_add(FRAME).min(LONGEST)
+    fn request(self, shard: RepoPath) -> ShardRequest {
+        let first = self.first_range(&shard);
+        (shard, first)
+    }
 }

@@ -1,25 +1,24 @@
-//! Reading headers: all of one commit, side by side, within a budget, and held against each other.
+//! Reading headers: all of one commit, concurrently and within limits.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::{Limits, Load, OnProgress, Plan};
-use crate::backends::{Backend, ByteStream, Fetched};
-use crate::count::CountBreakdown;
-use crate::count::ParameterCount;
+use tokio::sync::OnceCell;
+
+use super::config_file::ConfigFile;
+use super::{Inspected, Limits, Load, OnProgress, Plan, Weights};
+use crate::backends::{Backend, Fetched};
+use crate::count::needs_config;
 use crate::error::Error;
-use crate::formats::RepoPath;
-use crate::formats::safetensors::{HeaderLength, SafetensorsFileHeader, SafetensorsIndexJson};
+use crate::formats::safetensors::IndexError;
+use crate::formats::{FileHeader, HeaderError, HeaderParser, RepoPath, Step, format_of};
 use crate::http::transfer::{RangeBytes, RequestMeter, spawn_blocking_if_large};
 use crate::hub::CommitSha;
-use crate::report::{
-    CountReport, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
-};
-use crate::report::{Finding, agreement};
+use crate::report::{Assembly, FetchStats, Finding};
 
-/// Reads headers of one commit.
+/// A reader of the headers of one commit.
 pub(super) struct Reader {
     pub(super) source: String,
     pub(super) backend: Arc<dyn Backend>,
@@ -27,14 +26,17 @@ pub(super) struct Reader {
     pub(super) plan: Plan,
     pub(super) limits: Limits,
     pub(super) on_progress: Option<OnProgress>,
-    pub(super) started: Instant,
+    started: Instant,
     pub(super) meter: RequestMeter,
-    pub(super) header_bytes: AtomicU64,
+    /// Bytes of all headers so far.
+    header_bytes: AtomicU64,
+    /// The configuration, once a header needs it.
+    pub(super) config: OnceCell<Result<ConfigFile, Error>>,
 }
 
 impl Reader {
-    /// A reader of a store that is pinned to the commit of the call's first answer, whatever becomes of
-    /// the branch.
+    /// Creates a reader of a backend that is pinned to the commit of the call's first response. A push to the
+    /// branch during the call changes nothing.
     pub(super) fn new(load: Load, commit: Option<CommitSha>) -> Self {
         let Load { source, backend, plan, limits, on_progress, started, meter, .. } = load;
         Self {
@@ -47,146 +49,131 @@ impl Reader {
             started,
             meter,
             header_bytes: AtomicU64::new(0),
+            config: OnceCell::new(),
         }
     }
 
-    pub(super) async fn single(
+    /// Reads all headers of a set of weights and counts. Ends at the first error.
+    pub(super) async fn read_weights(
         self,
-        path: RepoPath,
-        start: RangeBytes,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let header = self.rest(&path, start).await?;
-        let mut findings = Vec::new();
-        let counted = self.count(&[(&path, &header)], &mut findings).await?;
-        let report = self.report(
-            vec![path.clone()],
-            header.file_size(),
-            counted,
-            header.declared_total(),
-            findings,
-        );
-        Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, report }))
+        weights: Weights,
+        keeps_headers: bool,
+    ) -> Result<Inspected, Error> {
+        let is_single = matches!(weights, Weights::File { .. });
+        let (path, assembly) = match weights {
+            Weights::File { path, start } => {
+                let header = self.parse_header(&path, start.value).await?;
+                let mut assembly = Assembly::new(None, keeps_headers);
+                assembly.add(path.clone(), header);
+                (path, assembly)
+            }
+            Weights::Index { path, stream } => {
+                let reads =
+                    self.read_indexed_shards(&path, stream.value, keeps_headers, true).await?;
+                (path, reads.assembly)
+            }
+            Weights::Shards { path, shards, .. } => {
+                let requests = self.plan.shards_without_index(&shards);
+                let requests = requests.map_err(|source| self.index_error(&path, source))?;
+                let reads = self.read_listed_shards(&path, requests, keeps_headers, true).await?;
+                (path, reads.assembly)
+            }
+        };
+        self.finish(path, is_single, assembly)
     }
 
-    pub(super) async fn sharded(
-        self,
+    fn finish(
+        mut self,
         path: RepoPath,
-        pieces: ByteStream,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let read = |shard, first| self.header(shard, first);
-        let (index, headers) = self.follow(&path, pieces, read).await?;
-        self.sum(path, index, headers).await
+        is_single: bool,
+        assembly: Assembly,
+    ) -> Result<Inspected, Error> {
+        let config = self.config.take().transpose()?.unwrap_or_default();
+        let filepaths = assembly.filepaths(&path, is_single);
+        let assembled = assembly.finish(config.configs);
+        let report = assembled.report(!is_single, filepaths);
+        let mut report = report.map_err(|source| self.index_error(&path, source))?;
+        report.findings.extend(config.finding);
+        report.findings.extend(self.not_pinned());
+        report.fetch = self.fetch_stats(assembled.totals.file_bytes);
+        report.source = self.source;
+        report.commit = self.commit;
+        Ok(Inspected { path, backend: self.backend, assembled, report })
     }
 
-    /// Reads shards that no index lists; what is in which of them, their headers say.
-    pub(super) async fn without_index(
-        self,
-        path: RepoPath,
-        shards: &[RepoPath],
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let wrong = |source| Error::Index { file: self.backend.file_name(&path), source };
-        let asks = self.plan.shards_without_index(shards).map_err(wrong)?;
-        let headers = self.read_all(&path, asks, |shard, first| self.header(shard, first)).await?;
-        let index = SafetensorsIndexJson::from_headers(&headers).map_err(wrong)?;
-        self.sum(path, index, headers).await
-    }
-
-    async fn sum(
-        self,
-        path: RepoPath,
-        index: SafetensorsIndexJson,
-        headers: Vec<(RepoPath, SafetensorsFileHeader)>,
-    ) -> Result<SafetensorsParseFromRepo, Error> {
-        let wrong = |source| Error::Index { file: self.backend.file_name(&path), source };
-        let mut findings = agreement::check(&index, &headers).map_err(wrong)?;
-        let files: Vec<_> = headers.iter().map(|(shard, header)| (shard, header)).collect();
-        let counted = self.count(&files, &mut findings).await?;
-        let bytes =
-            headers.iter().map(|(_, header)| header.file_size()).fold(0, u64::saturating_add);
-        let index_path = Some(path.clone()).filter(RepoPath::is_index);
-        let shards = headers.iter().map(|(shard, _)| path.sibling(shard));
-        let paths = index_path.into_iter().chain(shards).collect();
-        let report = self.report(paths, bytes, counted, index.declared_total(), findings);
-        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, report }))
-    }
-
-    pub(super) async fn header(
+    /// Reads and checks the header of a file, beginning with a first range.
+    pub(super) async fn read_header(
         &self,
         path: RepoPath,
         first: Range<u64>,
-    ) -> Result<SafetensorsFileHeader, Error> {
+    ) -> Result<FileHeader, Error> {
         let start = self.read(&path, &first).await?;
-        self.rest(&path, start).await
+        self.parse_header(&path, start).await
     }
 
-    /// Reads and checks the header of a file of which the first bytes are known.
-    pub(super) async fn rest(
+    /// Parses and checks the header of a file whose first bytes were read, and reads what is missing. Reads
+    /// the configuration if the count of a tensor depends on it.
+    pub(super) async fn parse_header(
         &self,
         path: &RepoPath,
-        start: RangeBytes,
-    ) -> Result<SafetensorsFileHeader, Error> {
-        let wrong = |source| Error::Header { file: self.backend.file_name(path), source };
-        let file_size = start.file_size;
-        let json = self.header_json(path, start).await?;
-        let header =
-            spawn_blocking_if_large(json.len(), move || SafetensorsFileHeader::from_json(&json));
-        let header = header.await.map_err(wrong)?;
-        header.check_file_size(file_size).map_err(wrong)?;
-        Ok(header)
-    }
-
-    /// Reads the header of a file of which the first bytes are known.
-    pub(super) async fn header_json(
-        &self,
-        path: &RepoPath,
-        start: RangeBytes,
-    ) -> Result<Vec<u8>, Error> {
-        let wrong = |source| Error::Header { file: self.backend.file_name(path), source };
-        let file_size = start.file_size;
-        let length = HeaderLength::from_prefix(&start.bytes, file_size, self.limits.header);
-        let range = length.map_err(wrong)?.range();
-        self.take_from_budget(path, range.end - range.start)?;
-        let json = self.complete(path, start, &range).await?;
-        self.backend.header_end(path, range.end);
-        Ok(json)
-    }
-
-    /// The bytes of a range of a file of which the first bytes are known; asks for what is missing.
-    async fn complete(
-        &self,
-        path: &RepoPath,
-        start: RangeBytes,
-        range: &Range<u64>,
-    ) -> Result<Vec<u8>, Error> {
-        let RangeBytes { mut bytes, file_size } = start;
-        let known = bytes.len() as u64;
-        bytes.truncate(usize::try_from(range.end).unwrap_or(usize::MAX));
-        bytes.drain(..bytes.len().min(usize::try_from(range.start).unwrap_or(usize::MAX)));
-        if known < range.end {
-            let missing = self.read(path, &(known..range.end)).await?;
-            if missing.file_size != file_size {
-                let (before, after) = (file_size, missing.file_size);
-                return Err(Error::Changed { file: self.backend.file_name(path), before, after });
+        first: RangeBytes,
+    ) -> Result<FileHeader, Error> {
+        let RangeBytes { mut bytes, file_size } = first;
+        let mut parser = format_of(path).parser(self.limits.header);
+        let (mut start, mut reserved) = (0, 0);
+        loop {
+            let parsed = spawn_blocking_if_large(bytes.len(), move || {
+                advance(parser, start, bytes, file_size)
+            });
+            let (next_parser, step) = parsed.await;
+            parser = next_parser;
+            match step.map_err(|source| self.header_error(path, source))? {
+                Parsed::Incomplete(range) => {
+                    let length = range.end - range.start;
+                    self.reserve(path, length)?;
+                    reserved += length;
+                    bytes = self.read_more(path, &range, file_size).await?;
+                    start = range.start;
+                }
+                Parsed::Complete { header, needs_config } => {
+                    header
+                        .check_file_size(file_size)
+                        .map_err(|error| self.header_error(path, error))?;
+                    let range = header.header_range();
+                    self.reserve(path, (range.end - range.start).saturating_sub(reserved))?;
+                    self.backend.header_end(path, range.end);
+                    if needs_config {
+                        // The result is used once all headers are there.
+                        let _ = self.config().await;
+                    }
+                    return Ok(header);
+                }
             }
-            if bytes.is_empty() {
-                return Ok(missing.bytes);
-            }
-            bytes.extend_from_slice(&missing.bytes);
         }
-        Ok(bytes)
+    }
+
+    /// Reads a further range of a file whose size is known.
+    async fn read_more(
+        &self,
+        path: &RepoPath,
+        range: &Range<u64>,
+        file_size: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let more = self.read(path, range).await?;
+        if more.file_size != file_size {
+            let (before, after) = (file_size, more.file_size);
+            return Err(Error::Changed { file: self.backend.file_name(path), before, after });
+        }
+        Ok(more.bytes)
     }
 
     /// Reads a range of a file of the commit.
-    pub(super) async fn read(
-        &self,
-        path: &RepoPath,
-        range: &Range<u64>,
-    ) -> Result<RangeBytes, Error> {
-        self.of_commit(path, self.backend.read_range(path, range, &self.meter).await?)
+    async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<RangeBytes, Error> {
+        self.check_commit(path, self.backend.read_range(path, range, &self.meter).await?)
     }
 
-    /// What was read of a file, if it is of the commit.
-    pub(super) fn of_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
+    /// Returns the value that was read if it belongs to the commit of the call.
+    pub(super) fn check_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
         match (&self.commit, read.commit) {
             (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
                 file: self.backend.file_name(path),
@@ -197,8 +184,9 @@ impl Reader {
         }
     }
 
-    /// Counts a header before it is read: many that are each within their limit are too much together.
-    fn take_from_budget(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
+    /// Reserves bytes of the limit for all headers, before they are read: many headers that are each below
+    /// their limit can be too much together.
+    fn reserve(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
         let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
         let limit = self.limits.headers;
         if before.saturating_add(length) > limit {
@@ -207,31 +195,21 @@ impl Reader {
         Ok(())
     }
 
-    pub(super) fn report(
-        self,
-        filepaths: Vec<RepoPath>,
-        bytes_total: u64,
-        (parameter_count, breakdown): (ParameterCount, CountBreakdown),
-        declared_total: Option<u64>,
-        mut findings: Vec<Finding>,
-    ) -> CountReport {
-        findings.extend(agreement::check_count(&parameter_count, declared_total));
-        findings.extend(self.not_pinned());
-        let fetch = self.fetch_stats(bytes_total);
-        CountReport {
-            source: self.source,
-            commit: self.commit,
-            sharded: filepaths.len() > 1,
-            filepaths,
-            parameter_count,
-            breakdown,
-            declared_total,
-            findings,
-            other_sets: None,
-            fetch,
+    pub(super) fn header_error(&self, path: &RepoPath, source: HeaderError) -> Error {
+        Error::Header { file: self.backend.file_name(path), source }
+    }
+
+    /// Returns the error of a set of weights, or of the single file at `path`.
+    pub(super) fn index_error(&self, path: &RepoPath, source: IndexError) -> Error {
+        match source {
+            IndexError::CountOverflow { tensor } => {
+                self.header_error(path, HeaderError::Overflow { tensor })
+            }
+            source => Error::Index { file: self.backend.file_name(path), source },
         }
     }
 
+    /// Returns a finding if the files could belong to several commits.
     pub(super) fn not_pinned(&self) -> Option<Finding> {
         (self.commit.is_none() && self.backend.has_commits()).then_some(Finding::NotPinned)
     }
@@ -244,4 +222,34 @@ impl Reader {
             elapsed: self.started.elapsed(),
         }
     }
+}
+
+/// One step of parsing a header.
+enum Parsed {
+    /// A range that the parser needs.
+    Incomplete(Range<u64>),
+    Complete {
+        header: FileHeader,
+        /// Whether the configuration could change the count of a tensor.
+        needs_config: bool,
+    },
+}
+
+type Parser = Box<dyn HeaderParser>;
+
+fn advance(
+    mut parser: Parser,
+    start: u64,
+    bytes: Vec<u8>,
+    file_size: u64,
+) -> (Parser, Result<Parsed, HeaderError>) {
+    let parsed = parser.advance(start, bytes, Some(file_size)).map(|step| match step {
+        Step::Read(range) => Parsed::Incomplete(range),
+        Step::Done(header) => {
+            let needs_config =
+                header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor));
+            Parsed::Complete { header, needs_config }
+        }
+    });
+    (parser, parsed)
 }

@@ -1,4 +1,4 @@
-//! Shards: read side by side, each from when it is known.
+//! Reading shards concurrently, each as soon as it is known.
 
 use std::collections::HashSet;
 use std::mem::replace;
@@ -11,175 +11,202 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::future::{Either, select};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
-use super::Reader;
+use super::reader::Reader;
+use super::{OnProgress, Plan, Progress};
 use crate::backends::{ByteStream, Fetched};
 use crate::error::Error;
-use crate::formats::RepoPath;
-use crate::formats::safetensors::{FromIndex, IndexReader};
+use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
+use crate::formats::{FileHeader, RepoPath};
 use crate::http::transfer::{BodyEvent, spawn_blocking_if_large};
-use crate::inspect::{OnProgress, Plan, Progress};
+use crate::report::Assembly;
 
-/// A shard, and what of it is asked for first.
-pub(super) type Ask = (RepoPath, Range<u64>);
+/// A shard by its name in the index, and the first range of it to read.
+pub(super) type ShardRequest = (RepoPath, Range<u64>);
 
-/// Shards to be asked for, each once.
-struct Asks<'a> {
-    sender: UnboundedSender<Ask>,
+/// A shard that was read, or the reason why it could not be.
+pub(super) type ShardRead = (RepoPath, Result<FileHeader, Error>);
+
+/// The shards of a set after reading.
+pub(super) struct ShardReads {
+    /// All headers that were read.
+    pub(super) assembly: Assembly,
+    /// The shards that could not be read, sorted by name. Empty if the first failure ends the call.
+    pub(super) failures: Vec<(RepoPath, Error)>,
+}
+
+impl ShardReads {
+    fn new(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
+        Self { assembly: Assembly::new(index, keeps_headers), failures: Vec::new() }
+    }
+}
+
+/// The queue of shards to read, each once.
+struct ShardQueue<'a> {
+    sender: UnboundedSender<ShardRequest>,
     known: HashSet<RepoPath>,
     total: &'a AtomicUsize,
 }
 
-impl Asks<'_> {
-    fn add(&mut self, (shard, first): Ask) {
+impl ShardQueue<'_> {
+    fn add(&mut self, (shard, first): ShardRequest) {
         if self.known.insert(shard.clone()) {
             self.total.store(self.known.len(), Ordering::Relaxed);
-            // Nobody takes them any more where a shard has failed.
+            // The receiver is gone if a shard has failed.
             self.sender.unbounded_send((shard, first)).ok();
         }
     }
 }
 
 impl Reader {
-    /// Reads an index, and what it names beside it. Gives the index, and what was read of each of its
-    /// shards, in their order.
+    /// Reads an index and the shards that it names. `fails_fast` ends the call at the first shard that fails.
     ///
-    /// What is wrong with the index is told before what is wrong with a shard, so the failure of a shard
-    /// waits for the rest of the index. It may be of no account then: an index that breaks off is read
-    /// again, and may name others.
-    pub(super) async fn follow<T: FromIndex, R, E: From<Error>, F>(
+    /// A fault of the index is reported before a fault of a shard, so the failure of a shard waits for the
+    /// rest of the index. It may not even matter: an index whose transfer breaks off is read again, and may
+    /// name other shards.
+    pub(super) async fn read_indexed_shards(
         &self,
         path: &RepoPath,
-        pieces: ByteStream,
-        read: impl Fn(RepoPath, Range<u64>) -> F,
-    ) -> Result<(T, Vec<(RepoPath, R)>), E>
-    where
-        F: Future<Output = Result<R, E>>,
-    {
-        let (total, (sender, asks)) = (AtomicUsize::new(0), unbounded());
-        let new_asks = Asks { sender, known: HashSet::new(), total: &total };
-        let mut index = pin!(self.index::<T>(path, pieces, new_asks));
-        let mut reads = pin!(self.side_by_side(path, asks, &total, read));
+        stream: ByteStream,
+        keeps_headers: bool,
+        fails_fast: bool,
+    ) -> Result<ShardReads, Error> {
+        let (total, (sender, requests)) = (AtomicUsize::new(0), unbounded());
+        let queue = ShardQueue { sender, known: HashSet::new(), total: &total };
+        let mut index = pin!(self.read_index(path, stream, queue));
+        let mut reads = pin!(self.read_concurrently(path, requests, &total));
         let mut early = Vec::new();
-        // Reads that wait go on, too: each may have a connection that the index needs to be read again.
+        // The reads must go on while the index arrives: each may hold a connection that the index needs to be
+        // read again.
         let index = loop {
             match select(index.as_mut(), reads.next()).await {
                 Either::Left((index, _)) => break index?,
                 Either::Right((read, _)) => early.extend(read),
             }
         };
-        let (mut all, mut reads) = (Vec::new(), pin!(stream::iter(early).chain(reads)));
-        while let Some((shard, read)) = reads.next().await {
-            if index.shards().binary_search(&shard).is_ok() {
-                all.push((shard, read?));
-            }
-        }
-        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Ok((index, all))
+        let named: HashSet<_> = index.shards().iter().cloned().collect();
+        let reads = stream::iter(early).chain(reads).filter(|(shard, _)| {
+            let is_named = named.contains(shard);
+            async move { is_named }
+        });
+        assemble(ShardReads::new(Some(index), keeps_headers), reads, fails_fast).await
     }
 
-    /// Reads shards of which nothing more is to be known. Gives what was read of each, in their order.
-    pub(super) async fn read_all<R, F>(
+    /// Reads shards that no index lists.
+    pub(super) async fn read_listed_shards(
         &self,
         path: &RepoPath,
-        asks: Vec<Ask>,
-        read: impl Fn(RepoPath, Range<u64>) -> F,
-    ) -> Result<Vec<(RepoPath, R)>, Error>
-    where
-        F: Future<Output = Result<R, Error>>,
-    {
-        let total = AtomicUsize::new(asks.len());
-        let reads = self.side_by_side(path, stream::iter(asks), &total, read);
-        let reads = reads.map(|(shard, read)| read.map(|read| (shard, read)));
-        let mut reads: Vec<_> = reads.try_collect().await?;
-        reads.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(reads)
+        requests: Vec<ShardRequest>,
+        keeps_headers: bool,
+        fails_fast: bool,
+    ) -> Result<ShardReads, Error> {
+        let total = AtomicUsize::new(requests.len());
+        let reads = self.read_concurrently(path, stream::iter(requests), &total);
+        assemble(ShardReads::new(None, keeps_headers), reads, fails_fast).await
     }
 
-    /// Reads shards side by side, and tells how far that is. Gives them as they come.
-    fn side_by_side<R, E, F>(
+    /// Reads shards concurrently and reports progress. Returns them as they complete.
+    fn read_concurrently(
         &self,
         path: &RepoPath,
-        asks: impl Stream<Item = Ask>,
+        requests: impl Stream<Item = ShardRequest>,
         total: &AtomicUsize,
-        read: impl Fn(RepoPath, Range<u64>) -> F,
-    ) -> impl Stream<Item = (RepoPath, Result<R, E>)>
-    where
-        F: Future<Output = Result<R, E>>,
-    {
+    ) -> impl Stream<Item = ShardRead> {
         let mut done = 0;
-        let reads = asks.map(move |(shard, first)| {
-            let read = read(path.sibling(&shard), first);
+        let reads = requests.map(move |(shard, first)| {
+            let read = self.read_header(path.sibling(&shard), first);
             async move { (shard, read.await) }
         });
         reads.buffer_unordered(self.limits.concurrency).inspect(move |(_, read)| {
             done += usize::from(read.is_ok());
-            if let Some(OnProgress(tell)) = &self.on_progress {
-                tell(Progress { done, total: total.load(Ordering::Relaxed) });
+            if let Some(OnProgress(report)) = &self.on_progress {
+                report(Progress { done, total: total.load(Ordering::Relaxed) });
             }
         })
     }
 
-    /// Reads an index, and asks for its shards as soon as the plan allows.
-    async fn index<T: FromIndex>(
+    /// Reads an index, and queues its shards as soon as the plan allows.
+    async fn read_index(
         &self,
         path: &RepoPath,
-        mut pieces: ByteStream,
-        mut asks: Asks<'_>,
-    ) -> Result<T, Error> {
-        let (mut arrived, mut is_early) = (Arrived::<T>::default(), false);
-        while let Some(piece) = pieces.try_next().await? {
-            match piece {
-                BodyEvent::Start { response: commit, content_length: length } => {
-                    self.of_commit(path, Fetched { value: (), commit })?;
-                    arrived = Arrived::default();
-                    is_early = self.plan.asks_early(length);
+        mut stream: ByteStream,
+        mut queue: ShardQueue<'_>,
+    ) -> Result<SafetensorsIndexJson, Error> {
+        let (mut arrived, mut is_early) = (ArrivingIndex::default(), false);
+        while let Some(event) = stream.try_next().await? {
+            match event {
+                BodyEvent::Start { response: commit, content_length } => {
+                    self.check_commit(path, Fetched { value: (), commit })?;
+                    arrived = ArrivingIndex::default();
+                    is_early = self.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
-                    arrived = arrived.and(bytes).await;
+                    arrived = arrived.feed(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
                     for shard in new {
-                        asks.add((shard.clone(), Plan::Exact.file()));
+                        queue.add((shard.clone(), Plan::Exact.first_range(shard)));
                     }
                 }
             }
         }
-        let Arrived { reader, length, .. } = arrived;
+        let ArrivingIndex { reader, length, .. } = arrived;
         let index = spawn_blocking_if_large(length, move || reader.finish()).await;
-        let index =
-            index.map_err(|source| Error::Index { file: self.backend.file_name(path), source })?;
-        self.plan.shards(&index).into_iter().for_each(|ask| asks.add(ask));
+        let index = index.map_err(|source| self.index_error(path, source))?;
+        self.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
         Ok(index)
     }
 }
 
-/// An index, as far as it has arrived.
-struct Arrived<T: FromIndex> {
-    reader: IndexReader<T>,
-    length: usize,
-    /// How many of its shards were looked at.
-    seen: usize,
-}
-
-impl<T: FromIndex> Default for Arrived<T> {
-    fn default() -> Self {
-        Self { reader: IndexReader::default(), length: 0, seen: 0 }
+/// Adds shards to a set as they come.
+async fn assemble(
+    mut set: ShardReads,
+    reads: impl Stream<Item = ShardRead>,
+    fails_fast: bool,
+) -> Result<ShardReads, Error> {
+    let mut reads = pin!(reads);
+    while let Some((shard, read)) = reads.next().await {
+        match read {
+            Ok(header) => {
+                let length = usize::try_from(header.header_range().end).unwrap_or(usize::MAX);
+                let ShardReads { mut assembly, failures } = set;
+                let assembly = spawn_blocking_if_large(length, move || {
+                    assembly.add(shard, header);
+                    assembly
+                });
+                set = ShardReads { assembly: assembly.await, failures };
+            }
+            Err(error) if fails_fast => return Err(error),
+            Err(error) => set.failures.push((shard, error)),
+        }
     }
+    set.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(set)
 }
 
-impl<T: FromIndex> Arrived<T> {
-    /// Reads on. That something is wrong is told at the end, when all has arrived as it was sent.
-    async fn and(mut self, piece: Bytes) -> Self {
-        spawn_blocking_if_large(piece.len(), move || {
-            self.length += piece.len();
-            self.reader.feed(&piece).ok();
+/// The part of an index that has arrived.
+#[derive(Default)]
+struct ArrivingIndex {
+    reader: IndexReader<SafetensorsIndexJson>,
+    /// Bytes so far.
+    length: usize,
+    /// The number of shards that were queued.
+    queued: usize,
+}
+
+impl ArrivingIndex {
+    /// Feeds the next bytes to the reader. An error is reported by the end of the index, when all bytes have
+    /// arrived as they were sent.
+    async fn feed(mut self, bytes: Bytes) -> Self {
+        spawn_blocking_if_large(bytes.len(), move || {
+            self.length += bytes.len();
+            self.reader.feed(&bytes).ok();
             self
         })
         .await
     }
 
-    /// The shards that are known since the last time.
+    /// Returns the shards that were named since the last call.
     fn new_shards(&mut self) -> &[RepoPath] {
         let shards = self.reader.shards();
-        &shards[replace(&mut self.seen, shards.len())..]
+        &shards[replace(&mut self.queued, shards.len())..]
     }
 }

@@ -1,15 +1,17 @@
-//! Shards that lie beside those of an index, and that it does not name.
+//! Shards that are next to an index which does not name them.
 
-use super::Reader;
+use super::reader::Reader;
 use crate::error::Error;
 use crate::formats::weight_sets::{Layout, names_shard};
 use crate::formats::{RepoPath, chain, clip};
 use crate::report::{Finding, bounded};
 
 impl Reader {
-    /// Adds what is left of another split of the same model. One listing tells, which only a repository
-    /// is asked for: a local folder may have the whole disk below it.
-    pub(super) async fn find_left_over(
+    /// Finds shards that the index does not name, such as those of an earlier split of the same model.
+    ///
+    /// This takes one listing, and only a repository is asked for it: a local folder may have the whole disk
+    /// below it.
+    pub(super) async fn find_unindexed_shards(
         &self,
         index: &RepoPath,
         named: &[RepoPath],
@@ -18,7 +20,7 @@ impl Reader {
         if !self.backend.has_commits() || !named.iter().any(names_shard) {
             return;
         }
-        match self.left_over(index, named).await {
+        match self.list_unindexed_shards(index, named).await {
             Ok(shards) => findings.extend(bounded(
                 shards
                     .into_iter()
@@ -31,7 +33,7 @@ impl Reader {
         }
     }
 
-    async fn left_over(
+    async fn list_unindexed_shards(
         &self,
         index: &RepoPath,
         named: &[RepoPath],

@@ -1,182 +1,157 @@
-//! Reading on where a file is wrong, to say all that is wrong.
+//! Verification: reading on where a file is wrong, to report everything that is wrong.
 
-use futures::future::FutureExt;
-
-use super::Reader;
-use super::shards::Ask;
-use crate::backends::ByteStream;
+use super::Weights;
+use super::config_file::ConfigFile;
+use super::reader::Reader;
+use super::shards::ShardReads;
 use crate::error::Error;
-use crate::formats::safetensors::{IndexError, SafetensorsFileHeader, SafetensorsIndexJson};
+use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 use crate::formats::{RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
-use crate::inspect::CONFIG;
-use crate::inspect::count::{call_for_config, usable};
 use crate::report::verify::tying::{InputEmbedding, TyingConfig};
 use crate::report::verify::{VerifyReport, numbering};
-use crate::report::{Finding, Severity, agreement, bounded};
+use crate::report::{Assembly, Finding, Severity, agreement, bounded};
 
-type Headers = [(RepoPath, SafetensorsFileHeader)];
-
-/// A shard, and what reading its header gave.
-type Read = (RepoPath, Result<SafetensorsFileHeader, Error>);
-
-/// What the files of a set are found to be.
+/// The findings about a set of weights so far.
 struct Survey {
-    /// How many files there should be.
+    /// The number of files that there should be.
     files: usize,
-    /// Those whose header can be read.
-    headers: Vec<(RepoPath, SafetensorsFileHeader)>,
-    /// The total that the set claims of itself.
-    declared: Option<u64>,
+    assembly: Assembly,
     findings: Vec<Finding>,
+    /// The shards that are named, by an index or by a listing.
+    shards: Vec<RepoPath>,
 }
 
 impl Survey {
-    fn of(reads: Vec<Read>) -> Self {
-        let files = reads.len();
-        let (mut headers, mut errors) = (Vec::with_capacity(files), Vec::new());
-        for (shard, read) in reads {
-            match read {
-                Ok(header) => headers.push((shard, header)),
-                Err(error) => errors.push(finding(&shard, error)),
-            }
-        }
-        Self { files, headers, declared: None, findings: bounded(errors.into_iter()) }
+    fn new(reads: ShardReads, shards: Vec<RepoPath>) -> Self {
+        let ShardReads { assembly, failures } = reads;
+        let failures = failures.into_iter().map(|(shard, error)| file_finding(&shard, error));
+        Self { files: shards.len(), assembly, findings: bounded(failures), shards }
     }
 
-    fn of_bad_index(path: &RepoPath, reason: IndexError) -> Self {
-        let findings = vec![Finding::MalformedIndex { file: clip(path.as_str()), reason }];
-        Self { files: 0, headers: Vec::new(), declared: None, findings }
+    fn from_malformed_index(path: &RepoPath, reason: IndexError) -> Self {
+        let findings = vec![malformed_index(path, reason)];
+        Self { files: 0, assembly: Assembly::new(None, true), findings, shards: Vec::new() }
     }
 }
 
 impl Reader {
-    pub(in crate::inspect) async fn verify_file(
-        self,
-        path: RepoPath,
-        start: RangeBytes,
-    ) -> VerifyReport {
-        let mut survey =
-            Survey { files: 1, headers: Vec::new(), declared: None, findings: Vec::new() };
-        match self.rest(&path, start).await {
-            Ok(header) => {
-                survey.declared = header.declared_total();
-                survey.headers.push((path.clone(), header));
+    /// Reads every header, and reports what is wrong.
+    pub(super) async fn verify(self, weights: Weights) -> Result<VerifyReport, Error> {
+        let (path, survey) = match weights {
+            Weights::File { path, start } => {
+                let survey = self.survey_file(&path, start.value).await;
+                (path, survey)
             }
-            Err(error) => survey.findings.push(finding(&path, error)),
+            Weights::Index { path, stream } => {
+                let reads = self.read_indexed_shards(&path, stream.value, true, false).await;
+                let survey = match reads {
+                    Ok(reads) => self.survey_index(&path, reads).await,
+                    Err(Error::Index { source, .. }) => Survey::from_malformed_index(&path, source),
+                    Err(error) => return Err(error),
+                };
+                (path, survey)
+            }
+            Weights::Shards { path, shards, .. } => {
+                let survey = self.survey_listed(&path, &shards).await?;
+                (path, survey)
+            }
+        };
+        Ok(self.conclude(&path, survey).await)
+    }
+
+    async fn survey_file(&self, path: &RepoPath, start: RangeBytes) -> Survey {
+        let (mut assembly, mut findings) = (Assembly::new(None, true), Vec::new());
+        match self.parse_header(path, start).await {
+            Ok(header) => assembly.add(path.clone(), header),
+            Err(error) => findings.push(file_finding(path, error)),
         }
-        self.conclude(&path, survey).await
+        Survey { files: 1, assembly, findings, shards: Vec::new() }
     }
 
-    pub(in crate::inspect) async fn verify_shards(
-        self,
-        path: RepoPath,
-        pieces: ByteStream,
-    ) -> Result<VerifyReport, Error> {
-        let read = |shard, first| self.header(shard, first).map(Ok);
-        let survey = match self.follow(&path, pieces, read).await {
-            Ok((index, reads)) => self.survey(&path, &index, reads).await,
-            Err(Error::Index { source, .. }) => Survey::of_bad_index(&path, source),
-            Err(error) => return Err(error),
-        };
-        Ok(self.conclude(&path, survey).await)
-    }
-
-    pub(in crate::inspect) async fn verify_without_index(
-        self,
-        path: RepoPath,
-        shards: &[RepoPath],
-    ) -> Result<VerifyReport, Error> {
-        let survey = match self.plan.shards_without_index(shards) {
-            Ok(asks) => self.survey_without_index(&path, asks).await?,
-            Err(reason) => Survey::of_bad_index(&path, reason),
-        };
-        Ok(self.conclude(&path, survey).await)
-    }
-
-    async fn survey(
-        &self,
-        path: &RepoPath,
-        index: &SafetensorsIndexJson,
-        reads: Vec<Read>,
-    ) -> Survey {
-        let mut survey = Survey::of(reads);
-        survey.findings.extend(agreement::survey(index, &survey.headers));
-        survey.findings.extend(numbering::check(index.shards()));
-        self.find_left_over(path, index.shards(), &mut survey.findings).await;
-        survey.declared = index.declared_total();
+    async fn survey_index(&self, path: &RepoPath, reads: ShardReads) -> Survey {
+        let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
+        let mut survey = Survey::new(reads, shards);
+        survey.findings.extend(survey.assembly.disagreements());
+        survey.findings.extend(numbering::check(&survey.shards));
+        self.find_unindexed_shards(path, &survey.shards, &mut survey.findings).await;
         survey
     }
 
-    async fn survey_without_index(&self, path: &RepoPath, asks: Vec<Ask>) -> Result<Survey, Error> {
-        let names: Vec<_> = asks.iter().map(|(shard, _)| shard.clone()).collect();
-        let read = |shard, first| self.header(shard, first).map(Ok);
-        let mut survey = Survey::of(self.read_all(path, asks, read).await?);
-        if let Err(reason) = SafetensorsIndexJson::from_headers(&survey.headers) {
-            survey.findings.push(Finding::MalformedIndex { file: clip(path.as_str()), reason });
-        }
-        survey.findings.extend(numbering::check(&names));
+    async fn survey_listed(&self, path: &RepoPath, shards: &[RepoPath]) -> Result<Survey, Error> {
+        let requests = match self.plan.shards_without_index(shards) {
+            Ok(requests) => requests,
+            Err(reason) => return Ok(Survey::from_malformed_index(path, reason)),
+        };
+        let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
+        let reads = self.read_listed_shards(path, requests, true, false).await?;
+        let mut survey = Survey::new(reads, shards);
+        survey.findings.extend(survey.assembly.disagreements());
+        survey.findings.extend(numbering::check(&survey.shards));
         Ok(survey)
     }
 
-    async fn conclude(self, path: &RepoPath, survey: Survey) -> VerifyReport {
-        let Survey { files, headers, declared, mut findings } = survey;
-        // What a file that was not read would add to the model cannot be known.
-        let input =
-            InputEmbedding::find(&headers).filter(|_| headers.len() == files && is_at_root(path));
-        let declared = declared.filter(|_| headers.len() == files && is_countable(&findings));
-        let counted: Vec<_> = headers.iter().map(|(path, header)| (path, header)).collect();
-        let mut config = None;
-        if input.is_some() || call_for_config(&counted) {
-            let read = self.config(&mut findings).await;
-            config = read.unwrap_or_else(|error| {
-                findings.insert(0, finding(&RepoPath::trusted(CONFIG), error));
-                None
-            });
+    async fn conclude(mut self, path: &RepoPath, survey: Survey) -> VerifyReport {
+        let Survey { files, assembly, mut findings, .. } = survey;
+        let is_complete = assembly.headers().len() == files;
+        // A file that was not read could hold the output embedding.
+        let checks_embeddings = is_complete && path.segments().count() == 1;
+        if checks_embeddings && InputEmbedding::find(assembly.headers()).is_some() {
+            let _ = self.config().await;
         }
-        let rules = config.as_deref().and_then(|json| usable(json, &mut findings));
-        match self.tally(&counted, rules.as_ref()) {
-            Ok((count, _)) => findings.extend(agreement::check_count(&count, declared)),
-            Err(_) if findings.contains(&Finding::CountOverflow) => {}
+        let config = self.config_or_finding(&mut findings);
+        let assembled = assembly.finish(config.configs);
+        let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
+        match &assembled.counted {
+            Ok((count, _)) => findings.extend(agreement::check_count(count, declared)),
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
-        let config = config.as_deref().and_then(TyingConfig::parse);
+        let config = config.json.as_deref().and_then(TyingConfig::parse);
+        let input = InputEmbedding::find(&assembled.headers).filter(|_| checks_embeddings);
         if let (Some(input), Some(config)) = (input, config) {
-            config.add_findings(&input, &headers, &mut findings);
+            config.add_findings(&input, &assembled.headers, &mut findings);
         }
-        self.verdict(files, &headers, findings)
-    }
-
-    fn verdict(self, files: usize, headers: &Headers, mut findings: Vec<Finding>) -> VerifyReport {
         findings.extend(self.not_pinned());
-        let sizes = headers.iter().map(|(_, header)| header.file_size());
-        let cost = self.fetch_stats(sizes.fold(0, u64::saturating_add));
         VerifyReport {
+            fetch: self.fetch_stats(assembled.totals.file_bytes),
             source: self.source,
             commit: self.commit,
             files,
-            valid_files: headers.len(),
-            tensors: headers.iter().map(|(_, header)| header.tensors().len() as u64).sum(),
+            valid_files: assembled.totals.files,
+            tensors: assembled.totals.tensors,
             findings,
-            fetch: cost,
+        }
+    }
+
+    /// Returns the configuration if it was read. An error becomes the first finding.
+    fn config_or_finding(&mut self, findings: &mut Vec<Finding>) -> ConfigFile {
+        match self.config.take() {
+            Some(Ok(mut config)) => {
+                findings.extend(config.finding.take());
+                config
+            }
+            Some(Err(error)) => {
+                findings.insert(0, file_finding(&ConfigFile::path(), error));
+                ConfigFile::default()
+            }
+            None => ConfigFile::default(),
         }
     }
 }
 
-/// Whether the config of the model is beside its weights, and not that of another one.
-fn is_at_root(path: &RepoPath) -> bool {
-    path.segments().count() == 1
-}
-
-/// Whether the tensors that were found are those that a total is declared of.
+/// Returns whether the tensors that were found are those for which a total is declared.
 fn is_countable(findings: &[Finding]) -> bool {
     !findings.iter().any(|finding| {
         finding.severity() == Severity::Error || matches!(finding, Finding::UnindexedTensor { .. })
     })
 }
 
-/// What keeps a file from being read, as a finding.
-fn finding(path: &RepoPath, error: Error) -> Finding {
+fn malformed_index(path: &RepoPath, reason: IndexError) -> Finding {
+    Finding::MalformedIndex { file: clip(path.as_str()), reason }
+}
+
+/// Returns the reason why a file could not be read, as a finding.
+fn file_finding(path: &RepoPath, error: Error) -> Finding {
     let file = clip(path.as_str());
     match error {
         Error::Header { source, .. } => Finding::MalformedHeader { file, reason: source },

@@ -1,67 +1,173 @@
-//! What an index and the headers of its shards must agree on.
+//! Agreement between an index and the headers of its shards.
 //!
-//! A disagreement that leaves the counts right is a [`Finding`]. One that makes them wrong is an
-//! error: a tensor that is in two shards would be counted twice, and one that is in none is missing
-//! from the sum.
+//! A disagreement that leaves the counts right is a warning. One that makes them wrong is an error: a tensor in
+//! two shards would be counted twice, and a tensor in no shard would be missing from the sum.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
-use super::Finding;
-use super::finding::bounded;
+use super::{Finding, bounded};
 use crate::count::ParameterCount;
-use crate::formats::safetensors::{IndexError, SafetensorsFileHeader, SafetensorsIndexJson};
-use crate::formats::{RepoPath, clip};
+use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
+use crate::formats::{RepoPath, TensorTable, clip};
 
-type Headers = [(RepoPath, SafetensorsFileHeader)];
+/// A comparison of an index with the headers of its shards, which may come in any order.
+///
+/// Stores two bytes per tensor of the index. Tensors that no index lists are stored with their names.
+#[derive(Debug)]
+pub(crate) struct Agreement {
+    index: Option<SafetensorsIndexJson>,
+    /// The shards whose headers were compared, in the order in which they came.
+    shards: Vec<RepoPath>,
+    /// For each tensor of the index, one more than the position in `shards` of the first shard that holds it;
+    /// 0 if none does.
+    holders: Vec<u16>,
+    /// Tensors of the index in a further shard.
+    repeated: Vec<(usize, u16)>,
+    /// Tensors that the index does not list, with the shards that hold them.
+    unindexed: HashMap<Box<str>, Vec<u16>>,
+}
 
-/// What is odd about an index and its shards, other than what [`check_count`] finds.
-///
-/// # Errors
-///
-/// When the index and the headers cannot both be right about what there is to count, and when a sum
-/// leaves 64 bits.
-pub fn check(index: &SafetensorsIndexJson, headers: &Headers) -> Result<Vec<Finding>, IndexError> {
-    let findings = survey(index, headers);
-    match findings.first().and_then(contradiction) {
-        Some(error) => Err(error),
-        None => Ok(findings),
+impl Agreement {
+    /// Starts a comparison. Without an index, only tensors in two shards are found.
+    pub(crate) fn new(index: Option<SafetensorsIndexJson>) -> Self {
+        let tensors = index.as_ref().map_or(0, |index| index.weight_map().len());
+        Self {
+            index,
+            shards: Vec::new(),
+            holders: vec![0; tensors],
+            repeated: Vec::new(),
+            unindexed: HashMap::new(),
+        }
+    }
+
+    /// Adds the tensors of a shard, which is named as in the index.
+    pub(crate) fn add(&mut self, shard: &RepoPath, tensors: &TensorTable) {
+        // An index names at most 10,000 shards (`SafetensorsIndexJson::MAX_SHARDS`).
+        let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
+        self.shards.push(shard.clone());
+        let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
+        for name in tensors.names() {
+            match finder.as_mut().and_then(|finder| finder.position(name)) {
+                Some(position) if self.holders[position] == 0 => {
+                    self.holders[position] = number + 1
+                }
+                Some(position) => self.repeated.push((position, number)),
+                None => self.unindexed.entry(name.into()).or_default().push(number),
+            }
+        }
+    }
+
+    pub(crate) fn index(&self) -> Option<&SafetensorsIndexJson> {
+        self.index.as_ref()
+    }
+
+    /// Returns the shards whose headers were added, sorted by name.
+    pub(crate) fn shards(&self) -> BTreeSet<&RepoPath> {
+        self.shards.iter().collect()
+    }
+
+    pub(crate) fn into_index(self) -> Option<SafetensorsIndexJson> {
+        self.index
+    }
+
+    /// Returns the disagreements: errors first, then warnings.
+    ///
+    /// A shard whose header was not added gives no finding. `tensor_bytes`, the size of all tensors, is
+    /// compared with the declared size only if all headers were added and hold exactly the tensors of the
+    /// index; otherwise the sizes are bound to differ.
+    pub(crate) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
+        let mut findings = bounded(self.duplicate_tensors());
+        let Some(index) = &self.index else { return findings };
+        findings.extend(bounded(self.missing_tensors(index)));
+        let is_complete = findings.is_empty() && self.shards.len() == index.shards().len();
+        findings.extend(bounded(self.wrong_shards(index)));
+        findings.extend(bounded(self.unindexed_tensors()));
+        if is_complete && self.unindexed.is_empty() {
+            findings.extend(check_size(index.total_size(), tensor_bytes));
+        }
+        findings
+    }
+
+    fn duplicate_tensors(&self) -> impl Iterator<Item = Finding> {
+        let mut indexed: HashMap<usize, Vec<u16>> = HashMap::new();
+        for &(position, number) in &self.repeated {
+            let first = || vec![self.holders[position] - 1];
+            indexed.entry(position).or_insert_with(first).push(number);
+        }
+        let indexed = indexed.into_iter().filter_map(|(position, numbers)| {
+            Some((self.index.as_ref()?.tensor_at(position).0, numbers))
+        });
+        let unindexed = self.unindexed.iter().filter(|(_, numbers)| numbers.len() > 1);
+        let unindexed = unindexed.map(|(name, numbers)| (&**name, numbers.clone()));
+        let mut findings: Vec<_> = indexed
+            .chain(unindexed)
+            .flat_map(|(tensor, numbers)| {
+                let mut shards = self.names(&numbers).into_iter();
+                let first = shards.next();
+                shards.filter_map(move |second| Some((tensor, first?, second)))
+            })
+            .collect();
+        findings.sort_unstable();
+        findings.into_iter().map(|(tensor, first, second)| Finding::DuplicateTensor {
+            tensor: clip(tensor),
+            first: clip(first.as_str()),
+            second: clip(second.as_str()),
+        })
+    }
+
+    /// Returns the shards of these numbers, sorted by name.
+    fn names(&self, numbers: &[u16]) -> BTreeSet<&RepoPath> {
+        numbers.iter().filter_map(|&number| self.shards.get(usize::from(number))).collect()
+    }
+
+    /// Returns the tensors that are in no shard although the shard that the index names was read.
+    fn missing_tensors(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
+        let read: BTreeSet<_> = self.shards.iter().collect();
+        let entries = index.weight_map().zip(&self.holders);
+        let missing =
+            entries.filter(move |((_, shard), holder)| **holder == 0 && read.contains(shard));
+        missing.map(|((tensor, shard), _)| Finding::MissingTensor {
+            tensor: clip(tensor),
+            shard: clip(shard.as_str()),
+        })
+    }
+
+    /// Returns the tensors that are in exactly one shard, but not in the one that the index names.
+    fn wrong_shards(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
+        let repeated: BTreeSet<_> = self.repeated.iter().map(|(position, _)| *position).collect();
+        let entries = index.weight_map().zip(&self.holders).enumerate();
+        entries.filter_map(move |(position, ((tensor, indexed), holder))| {
+            let found = self.shards.get(usize::from(holder.checked_sub(1)?))?;
+            (found != indexed && !repeated.contains(&position)).then(|| Finding::WrongShard {
+                tensor: clip(tensor),
+                indexed: clip(indexed.as_str()),
+                found: clip(found.as_str()),
+            })
+        })
+    }
+
+    fn unindexed_tensors(&self) -> impl Iterator<Item = Finding> {
+        let once = self.unindexed.iter().filter(|(_, numbers)| numbers.len() == 1);
+        let mut once: Vec<_> = once
+            .filter_map(|(name, numbers)| Some((self.shards.get(usize::from(numbers[0]))?, name)))
+            .collect();
+        once.sort_unstable();
+        once.into_iter().map(|(shard, tensor)| Finding::UnindexedTensor {
+            tensor: clip(tensor),
+            shard: clip(shard.as_str()),
+        })
     }
 }
 
-/// What an index and the headers of its shards contradict each other in, then what is odd about them.
-///
-/// Of shards whose header is not given nothing is said. The size that the index declares is held against
-/// that of the tensors only where all headers are given and hold just the tensors of the index; elsewhere
-/// the difference is bound to be there.
-#[must_use]
-pub fn survey(index: &SafetensorsIndexJson, headers: &Headers) -> Vec<Finding> {
-    let mut count = ParameterCount::default();
-    let sum = headers.iter().try_for_each(|(_, header)| count.merge(&header.parameter_count()));
-    let places = Places::of(headers);
-    let mut findings: Vec<_> =
-        sum.is_none().then_some(Finding::CountOverflow).into_iter().collect();
-    findings.extend(bounded(places.doubles()));
-    findings.extend(bounded(places.missing(index, headers)));
-    let is_whole = findings.is_empty() && headers.len() == index.shards().len();
-    findings.extend(bounded(places.misplaced(index, headers)));
-    if is_whole && places.shards.len() == index.weight_map().len() {
-        findings.extend(check_size(index.total_size(), count.totals().bytes));
-    }
-    findings
-}
-
-/// Whether an index is wrong about the bytes of all tensors, where it declares them.
-#[must_use]
-pub fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
+/// Compares the size of all tensors, in bytes, with the size that the index declares.
+fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
     let declared = declared.filter(|&declared| declared != found)?;
     Some(Finding::TotalSizeMismatch { declared, found })
 }
 
-/// What makes a count wrong, as an error.
-fn contradiction(finding: &Finding) -> Option<IndexError> {
+/// Returns the error of a finding that makes the counts wrong; `None` if it leaves them right.
+pub(crate) fn as_error(finding: &Finding) -> Option<IndexError> {
     Some(match finding.clone() {
-        Finding::CountOverflow => IndexError::Overflow,
         Finding::DuplicateTensor { tensor, first, second } => {
             IndexError::InTwoShards { tensor, first, second }
         }
@@ -70,12 +176,10 @@ fn contradiction(finding: &Finding) -> Option<IndexError> {
     })
 }
 
-/// What is odd about a count by itself, and beside the total that the file claims.
+/// Checks a count by itself, and against the total that the files declare.
 ///
-/// Parameters and elements are both taken as right, with scalars or without: the writers of the claim
-/// differ.
-#[must_use]
-pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding> {
+/// Writers of the total differ: it may be the parameters or the elements, with scalars or without.
+pub(crate) fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding> {
     let unknown = count.rows().filter(|(dtype, _)| dtype.bits().is_none());
     let unknown = unknown.map(|(dtype, row)| Finding::UnknownDtype {
         dtype: clip(dtype.as_str()),
@@ -94,116 +198,44 @@ pub fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding
     bounded(unknown).into_iter().chain(wrong).collect()
 }
 
-/// Where the tensors of shards are.
-struct Places<'a> {
-    /// Every tensor with the first shard that holds it.
-    shards: HashMap<&'a str, &'a RepoPath>,
-    /// Tensors that another shard holds, too, with that shard.
-    twice: Vec<(&'a str, &'a RepoPath)>,
-}
-
-impl<'a> Places<'a> {
-    fn of(headers: &'a Headers) -> Self {
-        let (mut shards, mut twice) = (HashMap::new(), Vec::new());
-        for (tensor, path) in tensors(headers) {
-            match shards.entry(tensor) {
-                Entry::Vacant(entry) => drop(entry.insert(path)),
-                Entry::Occupied(_) => twice.push((tensor, path)),
-            }
-        }
-        Self { shards, twice }
-    }
-
-    fn doubles(&self) -> impl Iterator<Item = Finding> {
-        self.twice.iter().map(|(tensor, path)| Finding::DuplicateTensor {
-            tensor: clip(tensor),
-            first: clip(self.shards[tensor].as_str()),
-            second: clip(path.as_str()),
-        })
-    }
-
-    /// Tensors that are in no shard, though that of the index was read.
-    fn missing(
-        &self,
-        index: &SafetensorsIndexJson,
-        headers: &Headers,
-    ) -> impl Iterator<Item = Finding> {
-        let read: HashSet<_> = headers.iter().map(|(path, _)| path).collect();
-        let missing = index.weight_map().filter(move |(tensor, shard)| {
-            !self.shards.contains_key(tensor) && read.contains(shard)
-        });
-        missing.map(|(tensor, shard)| Finding::MissingTensor {
-            tensor: clip(tensor),
-            shard: clip(shard.as_str()),
-        })
-    }
-
-    /// Tensors that are in one shard, but not in that of the index.
-    fn misplaced(
-        &self,
-        index: &SafetensorsIndexJson,
-        headers: &Headers,
-    ) -> impl Iterator<Item = Finding> {
-        let twice: HashSet<_> = self.twice.iter().map(|(tensor, _)| *tensor).collect();
-        let once = tensors(headers).filter(move |(tensor, _)| !twice.contains(tensor));
-        once.filter_map(|(tensor, path)| check_place(index, tensor, path))
-    }
-}
-
-/// Every tensor of every shard.
-fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, &RepoPath)> {
-    headers
-        .iter()
-        .flat_map(|(path, header)| header.tensors().names().map(move |tensor| (tensor, path)))
-}
-
-fn check_place(index: &SafetensorsIndexJson, tensor: &str, path: &RepoPath) -> Option<Finding> {
-    match index.shard(tensor) {
-        Some(indexed) if indexed == path => None,
-        Some(indexed) => Some(Finding::WrongShard {
-            tensor: clip(tensor),
-            indexed: clip(indexed.as_str()),
-            found: clip(path.as_str()),
-        }),
-        None => Some(Finding::UnindexedTensor { tensor: clip(tensor), shard: clip(path.as_str()) }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::Configs;
+    use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 
     fn header(tensors: &[&str]) -> SafetensorsFileHeader {
         let entry = |(at, name): (usize, &&str)| {
-            format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+            format!(r#""{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
         };
         let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
         SafetensorsFileHeader::from_json(format!("{{{}}}", entries.join(",")).as_bytes()).unwrap()
     }
 
-    /// Checks shards `a` and `b` with these tensors against an index.
-    fn verdict(a: &[&str], b: &[&str], index: &str) -> Result<Vec<Finding>, IndexError> {
-        let index = SafetensorsIndexJson::from_json(index.as_bytes()).unwrap();
+    /// Compares shards `a` and `b` with an index, in both orders.
+    fn findings(a: &[&str], b: &[&str], index: &str) -> Result<Vec<Finding>, IndexError> {
         let path = |name: &str| name.parse::<RepoPath>().unwrap();
         let headers = [(path("a.safetensors"), header(a)), (path("b.safetensors"), header(b))];
-        let mut count = ParameterCount::default();
-        for (_, header) in &headers {
-            count.merge(&header.parameter_count()).unwrap();
-        }
-        let mut findings = check(&index, &headers)?;
-        findings.extend(check_count(&count, index.declared_total()));
-        Ok(findings)
+        let compare = |headers: Vec<_>| {
+            let index = SafetensorsIndexJson::from_json(index.as_bytes()).unwrap();
+            let parsed =
+                SafetensorsParseFromRepo::from_headers(Some(index), headers, &Configs::default());
+            parsed.map(|parsed| parsed.into_report().findings)
+        };
+        let found = compare(headers.to_vec());
+        assert_eq!(compare(headers.into_iter().rev().collect()), found, "the order matters");
+        found
     }
 
     const INDEX: &str = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
 
     #[test]
-    fn agreement() {
-        assert_eq!(verdict(&["x"], &["y"], INDEX), Ok(vec![]));
+    fn an_index_that_is_right_gives_no_finding() {
+        assert_eq!(findings(&["x"], &["y"], INDEX), Ok(vec![]));
     }
 
     #[test]
-    fn oddities_that_leave_the_count_right() {
+    fn disagreements_that_leave_the_count_right_are_findings() {
         let (a, b) = ("a.safetensors", "b.safetensors");
         let swapped = |tensor: &str, indexed: &str, found: &str| Finding::WrongShard {
             tensor: tensor.to_owned(),
@@ -211,18 +243,18 @@ mod tests {
             found: found.to_owned(),
         };
         assert_eq!(
-            verdict(&["y"], &["x"], INDEX),
-            Ok(vec![swapped("y", b, a), swapped("x", a, b)])
+            findings(&["y"], &["x"], INDEX),
+            Ok(vec![swapped("x", a, b), swapped("y", b, a)])
         );
         let extra = Finding::UnindexedTensor { tensor: "z".to_owned(), shard: b.to_owned() };
-        assert_eq!(verdict(&["x"], &["y", "z"], INDEX), Ok(vec![extra]));
+        assert_eq!(findings(&["x"], &["y", "z"], INDEX), Ok(vec![extra]));
     }
 
     #[test]
-    fn findings_have_an_end() {
+    fn findings_of_a_kind_are_bounded() {
         let names: Vec<_> = (0..1_007).map(|n| n.to_string()).collect();
         let names: Vec<_> = names.iter().map(String::as_str).chain(["x"]).collect();
-        let findings = verdict(&names, &["y"], INDEX).unwrap();
+        let findings = findings(&names, &["y"], INDEX).unwrap();
         assert_eq!(findings.len(), 1_001);
         assert_eq!(findings.last(), Some(&Finding::MoreFindings { findings: 7 }));
     }
@@ -231,8 +263,10 @@ mod tests {
     fn unknown_dtypes_are_found() {
         let json = br#"{"w":{"dtype":"NEW3","shape":[2],"data_offsets":[0,1]}}"#;
         let header = SafetensorsFileHeader::from_json(json).unwrap();
+        let headers = vec![("w.safetensors".parse().unwrap(), header)];
+        let parsed = SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default());
         let unknown = Finding::UnknownDtype { dtype: "NEW3".to_owned(), tensors: 1 };
-        assert_eq!(check_count(&header.parameter_count(), Some(2)), [unknown]);
+        assert_eq!(parsed.unwrap().report().findings, [unknown]);
     }
 
     #[test]
@@ -243,16 +277,26 @@ mod tests {
             Finding::TotalSizeMismatch { declared: 3, found: 2 },
             Finding::TotalParametersMismatch { declared: 333_312, found: 2 },
         ];
-        assert_eq!(verdict(&["x"], &["y"], index), Ok(totals.into()));
+        assert_eq!(findings(&["x"], &["y"], index), Ok(totals.into()));
     }
 
     #[test]
-    fn oddities_that_make_the_count_wrong() {
+    fn disagreements_that_make_the_count_wrong_are_errors() {
         let [a, b, x, y] = ["a.safetensors", "b.safetensors", "x", "y"].map(str::to_owned);
         assert_eq!(
-            verdict(&["x"], &["x", "y"], INDEX),
+            findings(&["x"], &["x", "y"], INDEX),
             Err(IndexError::InTwoShards { tensor: x, first: a, second: b.clone() })
         );
-        assert_eq!(verdict(&["x"], &[], INDEX), Err(IndexError::Missing { tensor: y, shard: b }));
+        assert_eq!(findings(&["x"], &[], INDEX), Err(IndexError::Missing { tensor: y, shard: b }));
+    }
+
+    #[test]
+    fn a_missing_header_is_an_error() {
+        let index = SafetensorsIndexJson::from_json(INDEX.as_bytes()).unwrap();
+        let headers = vec![("a.safetensors".parse().unwrap(), header(&["x"]))];
+        let parsed =
+            SafetensorsParseFromRepo::from_headers(Some(index), headers, &Configs::default());
+        let shard = "b.safetensors".to_owned();
+        assert_eq!(parsed.err(), Some(IndexError::MissingHeader { shard }));
     }
 }

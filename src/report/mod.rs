@@ -1,6 +1,7 @@
 //! Results of a call and their views.
 
-pub mod agreement;
+pub(crate) mod agreement;
+mod assembly;
 pub mod diff;
 mod finding;
 pub(crate) mod json;
@@ -15,6 +16,7 @@ use serde::{Serialize, Serializer};
 
 pub use finding::{Finding, Severity};
 
+pub(crate) use assembly::{Assembled, Assembly};
 pub(crate) use finding::bounded;
 pub(crate) use name_parts::{compare_parts, number, parts, ranges};
 
@@ -101,6 +103,18 @@ impl CountReport {
     }
 }
 
+impl CountReport {
+    /// Adds the other sets of weights, without those that were read.
+    #[cfg(feature = "client")]
+    pub(crate) fn add_other_sets(&mut self, mut sets: Option<Vec<WeightSet>>) {
+        let read = self.filepaths.iter().cloned().collect();
+        if let Some(sets) = &mut sets {
+            sets.retain(|set| !set.is_part_of(&read));
+        }
+        self.other_sets = sets;
+    }
+}
+
 /// The requests, bytes and time that a call took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,13 +148,6 @@ impl SafetensorsParseFromRepo {
         match self {
             Self::Single(file) => &file.report,
             Self::Sharded(shards) => &shards.report,
-        }
-    }
-
-    pub(crate) fn report_mut(&mut self) -> &mut CountReport {
-        match self {
-            Self::Single(file) => &mut file.report,
-            Self::Sharded(shards) => &mut shards.report,
         }
     }
 

@@ -35,6 +35,7 @@ mod quantization;
 mod requests;
 mod resilience;
 mod rules;
+mod same_result;
 #[cfg(feature = "server")]
 mod server;
 mod sources;

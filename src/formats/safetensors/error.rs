@@ -33,8 +33,12 @@ pub enum IndexError {
     InTwoShards { tensor: String, first: String, second: String },
     #[error("the index puts tensor `{tensor}` into `{shard}`, but no shard holds it")]
     Missing { tensor: String, shard: String },
-    #[error("the shards hold more than 64 bits can count")]
-    Overflow,
+    #[error("the parameters of the shards do not fit in 64 bits, at tensor `{tensor}`")]
+    CountOverflow { tensor: String },
+    #[error("the index names shard `{shard}`, whose header is missing")]
+    MissingHeader { shard: String },
+    #[error("there are no headers")]
+    NoHeaders,
 }
 
 impl IndexError {

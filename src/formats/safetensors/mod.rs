@@ -27,3 +27,4 @@ pub use prefix::{HeaderLength, PREFIX_LENGTH};
 
 pub(crate) use header::{HeaderOutline, Sink};
 pub(crate) use index::FromIndex;
+pub(crate) use prefix::expected_header_end;

@@ -79,6 +79,19 @@ impl HeaderLength {
     }
 }
 
+/// Bytes of a tensor's entry in a header, without its name: 46 for keys and punctuation, and as much as dtype,
+/// shape and offsets take in shards of up to ten gigabytes.
+const ENTRY: u64 = 46 + "F8_E4M3".len() as u64 + 15 + 20;
+
+/// Bytes of a header besides its entries: the length before it, metadata and padding.
+const OVERHEAD: u64 = 256;
+
+/// Returns the offset at which the header of a file is expected to end, by the number of its tensors and the length
+/// of their names in bytes.
+pub(crate) fn expected_header_end((tensors, name_bytes): (u64, u64)) -> u64 {
+    tensors.saturating_mul(ENTRY).saturating_add(name_bytes).saturating_add(OVERHEAD)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

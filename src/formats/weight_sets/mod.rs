@@ -186,6 +186,13 @@ fn is_first_module(folder: &str) -> bool {
     folder.starts_with("0_") && !folder.contains('/')
 }
 
+/// Returns the common path of shards, with a `*` in place of the shard number; `None` if their names have none.
+pub(crate) fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
+    let mut paths = shards.iter().map(|shard| WeightsName::of(shard).map(|(_, path, _)| path));
+    let first = paths.next()??;
+    paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
+}
+
 /// Counts shards with the index of the same name, in the order of paths. Where a model was split twice,
 /// the names do not tell which shards are those of the index, and all stay sets of their own.
 fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {

@@ -7,11 +7,10 @@
 
 use serde::Deserialize;
 
-use crate::formats::safetensors::SafetensorsFileHeader;
-use crate::formats::{RepoPath, TensorInfo, clip};
+use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
 
-type Headers = [(RepoPath, SafetensorsFileHeader)];
+type Headers = [(RepoPath, FileHeader)];
 
 /// Names of input embeddings: a whole name, or the end of one after a dot.
 const INPUT_NAMES: [&str; 5] = [
@@ -151,7 +150,8 @@ mod tests {
         };
         let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
         let json = format!("{{{}}}", entries.join(","));
-        let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
+        let header =
+            FileHeader::from(crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap());
         let headers = [("a.safetensors".parse().unwrap(), header)];
         let mut found: Vec<_> = missing.iter().map(|tensor| missing_tensor(tensor)).collect();
         let config: TyingConfig = serde_json::from_str(config).unwrap();

@@ -19,7 +19,7 @@ pub use self::outline::IndexOutline;
 pub use self::reader::IndexReader;
 use super::digest::NamesDigest;
 use super::{IndexError, SafetensorsFileHeader};
-use crate::formats::names::{LONGEST, NameList, Names};
+use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
 use crate::formats::{RepoPath, clip};
 
 /// The checked index of a sharded repo, `model.safetensors.index.json`.
@@ -102,6 +102,27 @@ impl SafetensorsIndexJson {
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
         self.tensors.position(tensor).map(|at| self.at(self.places[at]))
+    }
+
+    /// Returns the tensor at a position of the `weight_map`, with its shard.
+    pub(crate) fn tensor_at(&self, position: usize) -> (&str, &RepoPath) {
+        (self.tensors.get(position), self.at(self.places[position]))
+    }
+
+    /// Returns a search for the positions of many tensors.
+    pub(crate) fn finder(&self) -> NameFinder<'_> {
+        NameFinder::new(&self.tensors)
+    }
+
+    /// Returns the number of tensors of each shard, and the length of their names in bytes.
+    pub(crate) fn names_per_shard(&self) -> Vec<(u64, u64)> {
+        let mut shards = vec![(0, 0); self.shards().len()];
+        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
+            let (tensors, bytes) = &mut shards[usize::from(place)];
+            *tensors += 1;
+            *bytes += tensor.len() as u64;
+        }
+        shards
     }
 
     fn at(&self, place: u16) -> &RepoPath {

@@ -1,0 +1,246 @@
+//! Results from headers, however the headers were read.
+
+use super::{
+    CountReport, FetchStats, Finding, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+    agreement,
+};
+use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
+use crate::formats::safetensors::{IndexError, SafetensorsFileHeader, SafetensorsIndexJson};
+use crate::formats::weight_sets::common_path;
+use crate::formats::{FileHeader, RepoPath, clip};
+use crate::report::agreement::Agreement;
+
+/// The path of an index whose headers were read in another way.
+const INDEX: &str = "model.safetensors.index.json";
+
+/// A set of weights that is put together header by header, in any order.
+///
+/// The only way from headers to figures: every path that reads headers feeds it.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    agreement: Agreement,
+    counter: Counter,
+    overflow: Option<CountOverflow>,
+    keeps_headers: bool,
+    headers: Vec<(RepoPath, FileHeader)>,
+    totals: Totals,
+}
+
+/// Sums over the headers of a set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// The number of files of weights.
+    pub(crate) files: usize,
+    /// Size of the files, in bytes.
+    pub(crate) file_bytes: u64,
+    /// Size of the tensors' data, in bytes.
+    pub(crate) tensor_bytes: u64,
+    pub(crate) tensors: u64,
+    /// The parameters that the metadata of the last header declares.
+    declared: Option<u64>,
+}
+
+/// The figures of a set of weights, all headers of which were added.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) index: Option<SafetensorsIndexJson>,
+    /// The headers by their names in the index, sorted; none if they were not kept.
+    pub(crate) headers: Vec<(RepoPath, FileHeader)>,
+    pub(crate) counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
+    /// Disagreements between index and headers, errors first.
+    pub(crate) findings: Vec<Finding>,
+    /// The parameters that the index declares, or a file without an index.
+    pub(crate) declared_total: Option<u64>,
+    pub(crate) totals: Totals,
+}
+
+impl Assembly {
+    /// Starts a set with this index; `None` for a single file, and for shards without an index.
+    pub(crate) fn new(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
+        Self {
+            agreement: Agreement::new(index),
+            counter: Counter::new(),
+            overflow: None,
+            keeps_headers,
+            headers: Vec::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Adds the header of a file, which is named as in the index.
+    pub(crate) fn add(&mut self, shard: RepoPath, header: FileHeader) {
+        self.agreement.add(&shard, header.tensors());
+        if self.overflow.is_none() {
+            self.overflow = self.counter.add_table(header.tensors()).err();
+        }
+        self.totals.files += 1;
+        self.totals.file_bytes = self.totals.file_bytes.saturating_add(header.file_size());
+        self.totals.tensor_bytes = self.totals.tensor_bytes.saturating_add(header.data_length());
+        self.totals.tensors += header.tensors().len() as u64;
+        self.totals.declared = header.declared_total();
+        if self.keeps_headers {
+            self.headers.push((shard, header));
+        }
+    }
+
+    /// Returns the index.
+    pub(crate) fn index(&self) -> Option<&SafetensorsIndexJson> {
+        self.agreement.index()
+    }
+
+    /// Returns the headers in the order in which they were added; none if they are not kept.
+    pub(crate) fn headers(&self) -> &[(RepoPath, FileHeader)] {
+        &self.headers
+    }
+
+    /// Returns the disagreements between the index and the headers so far.
+    pub(crate) fn disagreements(&self) -> Vec<Finding> {
+        self.agreement.findings(self.totals.tensor_bytes)
+    }
+
+    /// Returns the paths of all files of the set, the index first. `path` is that of the file or the index, or
+    /// the common path of the shards.
+    pub(crate) fn filepaths(&self, path: &RepoPath, is_single: bool) -> Vec<RepoPath> {
+        if is_single {
+            return vec![path.clone()];
+        }
+        let index = self.index().map(|_| path.clone());
+        let shards = self.agreement.shards().into_iter().map(|shard| path.sibling(shard));
+        index.into_iter().chain(shards).collect()
+    }
+
+    /// Counts by the configuration files of the model, and compares the index with the headers.
+    pub(crate) fn finish(self, configs: Configs) -> Assembled {
+        let Self { agreement, mut counter, overflow, mut headers, totals, .. } = self;
+        counter.set_configs(configs);
+        let counted = overflow.map_or_else(|| counter.finish(), Err);
+        let findings = agreement.findings(totals.tensor_bytes);
+        let index = agreement.into_index();
+        let declared_total = match &index {
+            Some(index) => index.declared_total(),
+            None => totals.declared.filter(|_| totals.files == 1),
+        };
+        headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Assembled { index, headers, counted, findings, declared_total, totals }
+    }
+}
+
+impl Assembled {
+    /// Returns the figures; `filepaths` are those of all files, the index first.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first disagreement that makes the counts wrong, or the overflow of a sum.
+    pub(crate) fn report(
+        &self,
+        sharded: bool,
+        filepaths: Vec<RepoPath>,
+    ) -> Result<CountReport, IndexError> {
+        if let Some(error) = self.findings.first().and_then(agreement::as_error) {
+            return Err(error);
+        }
+        let (parameter_count, breakdown) = match &self.counted {
+            Ok(counted) => counted.clone(),
+            Err(CountOverflow { tensor }) => {
+                return Err(IndexError::CountOverflow { tensor: tensor.clone() });
+            }
+        };
+        let mut findings = self.findings.clone();
+        findings.extend(agreement::check_count(&parameter_count, self.declared_total));
+        let bytes_total = self.totals.file_bytes;
+        Ok(CountReport {
+            source: filepaths.first().map_or_else(String::new, ToString::to_string),
+            commit: None,
+            sharded,
+            filepaths,
+            parameter_count,
+            breakdown,
+            declared_total: self.declared_total,
+            findings,
+            other_sets: None,
+            fetch: FetchStats { bytes_total, ..FetchStats::default() },
+        })
+    }
+
+    /// Returns the result with its headers, which were kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the shards have no index and too long names for one.
+    pub(crate) fn into_parsed(
+        self,
+        path: RepoPath,
+        report: CountReport,
+    ) -> Result<SafetensorsParseFromRepo, IndexError> {
+        let mut headers: Vec<_> = self
+            .headers
+            .into_iter()
+            .map(|(shard, header)| (shard, SafetensorsFileHeader::from(header)))
+            .collect();
+        if !report.sharded
+            && let Some((_, header)) = headers.pop()
+        {
+            return Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, report }));
+        }
+        let index = match self.index {
+            Some(index) => index,
+            None => SafetensorsIndexJson::from_headers(&headers)?,
+        };
+        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, report }))
+    }
+}
+
+impl SafetensorsParseFromRepo {
+    /// Puts a result together from headers that were read in another way, such as by an own reader or in a
+    /// browser.
+    ///
+    /// `headers` are named as in the index. Without an index, one header is a single file, and several are
+    /// shards. The count is over all headers at once: the parts of a quantized module may lie in different
+    /// shards, so the counts of single headers must not be added up. `configs` holds what `config.json` says;
+    /// it matters if [`Counter::needs_config`] is true for the headers.
+    ///
+    /// The result has no commit, and its source is the path of its first file.
+    ///
+    /// ```
+    /// use hf_meta::count::Configs;
+    /// use hf_meta::{SafetensorsFileHeader, SafetensorsParseFromRepo};
+    ///
+    /// let json = br#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+    /// let header = SafetensorsFileHeader::from_json(json)?;
+    /// let headers = vec![("model.safetensors".parse()?, header)];
+    /// let parsed = SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default())?;
+    /// assert_eq!(parsed.parameter_count().total(), 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no headers, if the header of a shard is missing, if a tensor is in two
+    /// shards or in none, or if a sum does not fit in 64 bits.
+    pub fn from_headers(
+        index: Option<SafetensorsIndexJson>,
+        headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+        configs: &Configs,
+    ) -> Result<Self, IndexError> {
+        let shards: Vec<_> = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        let Some(first) = shards.first() else { return Err(IndexError::NoHeaders) };
+        let mut indexed = index.iter().flat_map(SafetensorsIndexJson::shards);
+        if let Some(missing) = indexed.find(|shard| !shards.contains(shard)) {
+            return Err(IndexError::MissingHeader { shard: clip(missing.as_str()) });
+        }
+        let is_single = index.is_none() && shards.len() == 1;
+        let path = match &index {
+            Some(_) => RepoPath::trusted(INDEX),
+            None if is_single => first.clone(),
+            None => common_path(&shards).unwrap_or_else(|| RepoPath::trusted("*.safetensors")),
+        };
+        let mut assembly = Assembly::new(index, true);
+        for (shard, header) in headers {
+            assembly.add(shard, header.into());
+        }
+        let filepaths = assembly.filepaths(&path, is_single);
+        let assembled = assembly.finish(configs.clone());
+        let report = assembled.report(!is_single, filepaths)?;
+        assembled.into_parsed(path, report)
+    }
+}
