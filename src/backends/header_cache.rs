@@ -13,7 +13,8 @@ use super::{Backend, pinned};
 use crate::cache::{Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, encode};
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::{RequestMeter, spawn_blocking_if_large};
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::RequestMeter;
 use crate::hub::{CommitSha, Revision};
 
 /// A cache of header bytes with its settings.

@@ -32,6 +32,7 @@
 
 mod address;
 mod attempt;
+pub(crate) mod blocking;
 mod body;
 mod clients;
 mod decode;

@@ -14,7 +14,8 @@ use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::IndexError;
 use crate::formats::{FileHeader, HeaderError, HeaderParser, RepoPath, Step, format_of};
-use crate::http::transfer::{RangeBytes, RequestMeter, spawn_blocking_if_large};
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 use crate::report::{Assembly, FetchStats, Finding};
 

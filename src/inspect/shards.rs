@@ -17,7 +17,8 @@ use crate::backends::{ByteStream, Fetched};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::formats::{FileHeader, RepoPath};
-use crate::http::transfer::{BodyEvent, spawn_blocking_if_large};
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::BodyEvent;
 use crate::report::Assembly;
 
 /// A shard by its name in the index, and the first range of it to read.

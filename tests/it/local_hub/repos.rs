@@ -73,8 +73,8 @@ async fn a_hub_can_be_served_under_a_path() {
 #[tokio::test]
 async fn the_log_contains_every_request_in_order() {
     let hub = hub();
-    let asked = format!("{WEIGHTS}?download=true");
-    let first = get_from(&hub, &asked, &[("range", "bytes=0-7"), ("user-agent", "test/1")]).await;
+    let path = format!("{WEIGHTS}?download=true");
+    let first = get_from(&hub, &path, &[("range", "bytes=0-7"), ("user-agent", "test/1")]).await;
     get(first.location(), &[("range", "bytes=0-7"), ("accept-encoding", "identity")]).await;
 
     let [to_hub, to_cdn] = hub.log().try_into().unwrap();

@@ -1,0 +1,25 @@
+//! CPU-bound work, kept off the async worker threads.
+
+/// The maximum number of bytes parsed on the async worker threads. Moving smaller work to another thread
+/// costs more time than it saves.
+const MAX_INLINE_BYTES: usize = 1 << 16;
+
+/// Runs CPU-bound work on `bytes` bytes of input, and moves it to the blocking thread pool if it is long.
+///
+/// The async worker threads continue to receive responses meanwhile.
+pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes <= MAX_INLINE_BYTES {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The task was cancelled: the runtime is shutting down and drops this future next.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
