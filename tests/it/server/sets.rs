@@ -90,7 +90,7 @@ async fn several_sets_are_offered_as_links() {
     let router = router(&hub, config());
     let page = get(&router, "/?repo=org/several").await.body;
     assert!(page.contains("Choose a set of weights"), "{page}");
-    assert!(page.contains("holds 3 sets of weights"), "{page}");
+    assert!(page.contains("contains 3 sets of weights"), "{page}");
     assert!(!page.contains("<script>") && !page.contains("Embed the badge"), "{page}");
     let links = links(&page);
     assert_eq!(links.len(), 3, "{links:?}");
