@@ -1,7 +1,7 @@
 //! HTTP clients and connections: HTTP/2 or HTTP/1.1 per server, and a limit on HTTP/1.1 connections.
 //!
 //! A client that offers both versions learns the version of a server from its first TLS handshake. Until
-//! then every concurrent request opens a connection of its own, although HTTP/2 needs only one: 64
+//! then every concurrent request opens its own connection, although HTTP/2 needs only one: 64
 //! handshakes for a model of 72 shards. So HTTPS servers are offered HTTP/2 alone at first, and all requests
 //! share one connection from the start. Servers that do not respond to that are offered both versions.
 
@@ -17,7 +17,7 @@ use super::{AddressPolicy, HttpSettings, error};
 
 /// The maximum number of concurrent HTTP/1.1 requests to all servers together.
 ///
-/// Each has a connection of its own, and macOS allows a process 256 open files by default.
+/// Each has its own connection, and macOS allows a process 256 open files by default.
 const MAX_HTTP1_CONNECTIONS: usize = 64;
 
 /// HTTP/2 flow-control windows in bytes, per response and per connection (RFC 9113, section 5.2).

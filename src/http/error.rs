@@ -28,7 +28,7 @@ pub enum HttpError {
         /// The error of the HTTP library, without its URL.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The response has another status than a success.
+    /// The response has an unexpected status, such as 404 or 500.
     #[error("`{url}` responded with status {status}")]
     Status {
         /// The requested URL, after redirects.
