@@ -8,6 +8,7 @@ mod names;
 mod path;
 mod records;
 pub mod safetensors;
+mod spans;
 mod table;
 mod tensor;
 mod text;

@@ -25,6 +25,11 @@ pub(super) struct NameList {
 pub(super) const LONGEST: usize = u32::MAX as usize;
 
 impl NameList {
+    /// Creates a list with memory for `names` names of `bytes` bytes together.
+    pub(super) fn with_capacity(names: usize, bytes: usize) -> Self {
+        Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(names) }
+    }
+
     /// Adds a name. All names together must be no longer than [`LONGEST`].
     pub(super) fn push(&mut self, name: &str) {
         self.text.push_str(name);
@@ -38,10 +43,6 @@ impl NameList {
 
     pub(super) fn get(&self, at: usize) -> &str {
         &self.text[self.range(at)]
-    }
-
-    pub(super) fn last(&self) -> Option<&str> {
-        Some(self.get(self.len().checked_sub(1)?))
     }
 
     /// The names, found by name from now on; or the first that occurs twice.

@@ -15,6 +15,11 @@ pub(super) struct Records {
 const OTHER: u8 = u8::MAX;
 
 impl Records {
+    /// Creates records with memory for `records` of `bytes` bytes together.
+    pub(super) fn with_capacity(records: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), starts: Vec::with_capacity(records) }
+    }
+
     pub(super) fn push(&mut self, tensor: &TensorInfo) {
         let (begin, end) = tensor.data_offsets;
         #[expect(clippy::cast_possible_truncation, reason = "a record is shorter than its JSON")]

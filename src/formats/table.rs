@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::TensorInfo;
-use super::names::Names;
+use super::names::{NameList, Names};
 use super::records::Records;
+use super::spans::{SpanError, data_length};
+use super::{HeaderError, TensorInfo, clip};
 
 /// The tensors of one file, in the order of its header.
 ///
@@ -32,12 +33,6 @@ pub struct TensorTable {
 }
 
 impl TensorTable {
-    /// Creates a table from as many records as names, in the same order.
-    pub(super) fn new(names: Names, mut records: Records) -> Self {
-        records.shrink_to_fit();
-        Self { names, records }
-    }
-
     /// Returns the number of tensors.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -97,6 +92,23 @@ impl TensorTable {
     }
 }
 
+impl TensorTable {
+    /// Checks that the data of the tensors has no holes and overlaps, and returns its length in bytes.
+    fn data_length(&self) -> Result<u64, HeaderError> {
+        let mut spans = Vec::with_capacity(self.len());
+        self.for_each(|_, tensor| spans.push(tensor.data_offsets));
+        let tensor = |at| clip(self.names.get(at));
+        data_length(&spans).map_err(|error| match error {
+            SpanError::Hole { at, begin, expected } => {
+                HeaderError::Hole { tensor: tensor(at), begin, expected }
+            }
+            SpanError::Overlap { at, begin, expected } => {
+                HeaderError::Overlap { tensor: tensor(at), begin, expected }
+            }
+        })
+    }
+}
+
 impl<'a> IntoIterator for &'a TensorTable {
     type Item = (&'a str, TensorInfo);
     type IntoIter = TensorTableIter<'a>;
@@ -127,3 +139,60 @@ impl<'a> Iterator for TensorTableIter<'a> {
 }
 
 impl ExactSizeIterator for TensorTableIter<'_> {}
+
+/// A [`TensorTable`] under construction, which checks each tensor.
+#[derive(Debug)]
+pub(super) struct TensorTableBuilder {
+    names: NameList,
+    records: Records,
+    /// The end of the last tensor's data, as long as the data of every tensor begins where that of the one
+    /// before it ends. Most writers list tensors in the order of their data, and then nothing is sorted.
+    data_end: Option<u64>,
+    /// The error of the first invalid tensor. It is returned by `finish` only: a text that is not JSON has
+    /// no tensors, and a duplicate name explains most other errors.
+    error: Option<HeaderError>,
+}
+
+impl TensorTableBuilder {
+    /// Creates a builder with memory for about as many tensors as a header of `length` bytes has.
+    pub(super) fn for_header(length: usize) -> Self {
+        // Most writers take 110 to 140 bytes per tensor, of which the name has 30 to 60.
+        let tensors = length / 128;
+        Self {
+            names: NameList::with_capacity(tensors, length / 3),
+            records: Records::with_capacity(tensors, length / 8),
+            data_end: Some(0),
+            error: None,
+        }
+    }
+
+    /// Adds a tensor. All names together must not be longer than
+    /// [`LONGEST`](super::names::LONGEST) bytes.
+    pub(super) fn push(&mut self, name: &str, tensor: &TensorInfo) {
+        self.names.push(name);
+        if self.error.is_none() {
+            let (begin, end) = tensor.data_offsets;
+            self.data_end = self.data_end.filter(|expected| *expected == begin).map(|_| end);
+            match tensor.check(name) {
+                Ok(()) => self.records.push(tensor),
+                Err(error) => self.error = Some(error),
+            }
+        }
+    }
+
+    /// Returns the table, and the length of the tensors' data in bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first broken rule: a duplicate name, an invalid tensor, a hole or an overlap in the data.
+    pub(super) fn finish(self) -> Result<(TensorTable, u64), HeaderError> {
+        let Self { names, mut records, data_end, error } = self;
+        let names = names.into_names();
+        let names = names.map_err(|tensor| HeaderError::DuplicateTensor { tensor })?;
+        error.map_or(Ok(()), Err)?;
+        records.shrink_to_fit();
+        let table = TensorTable { names, records };
+        let data_length = data_end.map_or_else(|| table.data_length(), Ok)?;
+        Ok((table, data_length))
+    }
+}

@@ -1,12 +1,6 @@
 //! One entry of a header: what a tensor is and where its bytes are.
 
-use std::fmt;
-
 use serde::Serialize;
-use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess,
-    Visitor,
-};
 
 use super::{Dtype, HeaderError, clip};
 
@@ -24,7 +18,7 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
-    /// A place to read entries into.
+    /// The value that parsers overwrite, so that they reuse its memory.
     pub(super) const EMPTY: Self =
         Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
 
@@ -91,100 +85,6 @@ impl TensorInfo {
         let (tensor, dtype) = (clip(name), self.dtype.clone());
         Err(HeaderError::Implausible { tensor, dtype, elements, found })
     }
-}
-
-impl<'de> Deserialize<'de> for TensorInfo {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut tensor = Self::EMPTY;
-        deserializer.deserialize_map(Entry(&mut tensor))?;
-        Ok(tensor)
-    }
-}
-
-/// Reads an entry into the place of another, whose memory it takes over.
-pub(super) struct Entry<'a>(pub(super) &'a mut TensorInfo);
-
-impl<'de> DeserializeSeed<'de> for Entry<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Entry<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with `dtype`, `shape` and `data_offsets`")
-    }
-
-    /// An array in place of the object, which a derived implementation would take, is refused.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let (mut dtype, mut shape, mut data_offsets) = (None, None, None);
-        while let Some(field) = map.next_key()? {
-            match field {
-                Field::Dtype => set(&mut dtype, "dtype", map.next_value()?)?,
-                Field::Shape => {
-                    set(&mut shape, "shape", map.next_value_seed(Shape(&mut self.0.shape))?)?;
-                }
-                Field::DataOffsets => set(&mut data_offsets, "data_offsets", map.next_value()?)?,
-                Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        let () = shape.ok_or_else(|| A::Error::missing_field("shape"))?;
-        self.0.dtype = dtype.ok_or_else(|| A::Error::missing_field("dtype"))?;
-        self.0.data_offsets =
-            data_offsets.ok_or_else(|| A::Error::missing_field("data_offsets"))?;
-        Ok(())
-    }
-}
-
-struct Shape<'a>(&'a mut Vec<u64>);
-
-impl<'de> DeserializeSeed<'de> for Shape<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Shape<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the lengths of the dimensions")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        self.0.clear();
-        while let Some(length) = seq.next_element()? {
-            self.0.push(length);
-        }
-        Ok(())
-    }
-}
-
-fn set<T, E: serde::de::Error>(
-    slot: &mut Option<T>,
-    field: &'static str,
-    value: T,
-) -> Result<(), E> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(E::duplicate_field(field)),
-    }
-}
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Field {
-    Dtype,
-    Shape,
-    DataOffsets,
-    #[serde(other)]
-    Unknown,
 }
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! Text from a file is as long as its author wants; in an error it has a bound.
 
 use std::error::Error;
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Visitor};
 
 /// The longest text from a file that an error carries, in characters.
 const LONGEST: usize = 200;
@@ -25,29 +22,6 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         next = cause.source();
     }
     text
-}
-
-/// Reads a string, and makes something of it before it is gone.
-pub(super) struct Text<F>(pub(super) F);
-
-impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<T, E> {
-        Ok((self.0)(text))
-    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ mod error;
 mod format;
 mod header;
 mod index;
+mod json;
+mod position;
 mod prefix;
 
 pub use super::{DetectedFormat, HeaderError};

@@ -75,14 +75,14 @@ pub(super) const ALLOWED: [Allowed; 9] = [
         reason: "the format knows objects only; the crate's derived code takes the fields in order",
         examples: &[r#"{"x":["U8",[1],[0,1]]}"#],
         present: |header| any(header, |entry| entry.is_array),
-        refusal: Some(|error| entry_error(error, "invalid type: sequence")),
+        refusal: Some(|error| entry_error(error, "found an array")),
     },
     Allowed {
         what: "a dtype that is an object is refused",
         reason: "the format knows names only; the crate's derived code takes a variant of an enum",
         examples: &[r#"{"x":{"dtype":{"U8":null},"shape":[1],"data_offsets":[0,1]}}"#],
         present: |header| any(header, |entry| entry.dtype_is_object),
-        refusal: Some(|error| entry_error(error, "invalid type: map")),
+        refusal: Some(|error| entry_error(error, "found an object")),
     },
     Allowed {
         what: "white space before the `{` is refused",

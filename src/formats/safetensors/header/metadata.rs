@@ -1,21 +1,21 @@
-//! What a file says of itself: `__metadata__`.
+//! The `__metadata__` of a file.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
-/// The key that holds the file's own metadata among the tensors.
+/// The key of the metadata, next to the keys of the tensors.
 pub(super) const METADATA: &str = "__metadata__";
 
-/// The most entries of `__metadata__` that are kept; a map of a hundred megabytes of short ones would
-/// be gigabytes.
+/// The largest number of entries. A map of 100 MB of short entries would take gigabytes of memory.
 const MOST_ENTRIES: usize = 100_000;
 
-/// `__metadata__`: strings by distinct keys, or `null`, which a published model has (vllm #50827).
-pub(super) struct Metadata(pub(super) Option<BTreeMap<String, String>>);
+/// The value of `__metadata__`: strings by distinct keys, or `null`, which a published model has
+/// (vllm #50827).
+pub(super) struct MetadataMap(pub(super) Option<BTreeMap<String, String>>);
 
-impl<'de> Deserialize<'de> for Metadata {
+impl<'de> Deserialize<'de> for MetadataMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(MetadataVisitor).map(Self)
     }

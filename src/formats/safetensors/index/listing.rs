@@ -6,8 +6,29 @@ use super::Entries;
 use super::frame::Frame;
 use super::metadata::{Metadata, Plain};
 use super::shards::Shards;
-use super::text::{Stop, Text};
+use crate::formats::safetensors::json::{JsonError, JsonReader};
 use crate::formats::safetensors::{DetectedFormat, IndexError};
+
+/// The reason why an index cannot be parsed any further.
+#[derive(Debug)]
+pub(super) enum IndexStop {
+    /// The JSON is incomplete or invalid.
+    Json(JsonError),
+    /// The JSON breaks a rule of the format.
+    Refused(Box<IndexError>),
+}
+
+impl From<JsonError> for IndexStop {
+    fn from(error: JsonError) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl From<IndexError> for IndexStop {
+    fn from(error: IndexError) -> Self {
+        Self::Refused(Box::new(error))
+    }
+}
 
 /// What an index lists, as far as it is read.
 #[derive(Debug, Default)]
@@ -37,7 +58,7 @@ enum Stage {
 impl<E: Entries> Listing<E> {
     /// Reads to the end of a text that the index ends with. Wherever it stops before, all that is
     /// complete is taken, and the text is read as far as that.
-    pub(super) fn read(&mut self, text: &mut Text<'_>) -> Result<(), Stop> {
+    pub(super) fn read(&mut self, text: &mut JsonReader<'_>) -> Result<(), IndexStop> {
         loop {
             text.skip_space();
             let start = text.at;
@@ -46,7 +67,7 @@ impl<E: Entries> Listing<E> {
                 Stage::Index { is_first } => self.index_entry(text, is_first),
                 Stage::WeightMap { is_first } => self.tensor(text, is_first),
                 Stage::End if text.rest().is_empty() => return Ok(()),
-                Stage::End => Err(text.flaw("expected nothing more")),
+                Stage::End => Err(text.invalid("expected nothing more").into()),
             };
             match next {
                 Ok(stage) => self.stage = stage,
@@ -58,20 +79,26 @@ impl<E: Entries> Listing<E> {
         }
     }
 
-    fn index_entry(&mut self, text: &mut Text<'_>, is_first: bool) -> Result<Stage, Stop> {
-        if !text.goes_on(is_first)? {
+    fn index_entry(
+        &mut self,
+        text: &mut JsonReader<'_>,
+        is_first: bool,
+    ) -> Result<Stage, IndexStop> {
+        if !text.next_entry(is_first)? {
             return Ok(Stage::End);
         }
         let key = text.key()?;
         match &*key {
-            "dtype" if self.dtype.is_some() => return Err(text.flaw("`dtype` occurs twice")),
+            "dtype" if self.dtype.is_some() => {
+                return Err(text.invalid("`dtype` occurs twice").into());
+            }
             "dtype" => self.dtype = text.value::<Plain>()?.text(),
             "metadata" if self.metadata.is_some() => {
-                return Err(text.flaw("`metadata` occurs twice"));
+                return Err(text.invalid("`metadata` occurs twice").into());
             }
             "metadata" => self.metadata = Some(text.value()?),
             "weight_map" if self.has_weight_map => {
-                return Err(text.flaw("`weight_map` occurs twice"));
+                return Err(text.invalid("`weight_map` occurs twice").into());
             }
             "weight_map" => {
                 text.expect(b'{', "expected a `weight_map`, an object of shard names by tensor")?;
@@ -84,8 +111,8 @@ impl<E: Entries> Listing<E> {
     }
 
     #[inline]
-    fn tensor(&mut self, text: &mut Text<'_>, is_first: bool) -> Result<Stage, Stop> {
-        if !text.goes_on(is_first)? {
+    fn tensor(&mut self, text: &mut JsonReader<'_>, is_first: bool) -> Result<Stage, IndexStop> {
+        if !text.next_entry(is_first)? {
             return Ok(Stage::Index { is_first: false });
         }
         let tensor = text.key()?;
@@ -117,7 +144,7 @@ impl<E: Entries> Listing<E> {
     }
 }
 
-fn start_of_index(text: &mut Text<'_>) -> Result<Stage, Stop> {
+fn start_of_index(text: &mut JsonReader<'_>) -> Result<Stage, IndexStop> {
     if text.peek()? == b'{' {
         text.at += 1;
         return Ok(Stage::Index { is_first: true });
@@ -125,7 +152,7 @@ fn start_of_index(text: &mut Text<'_>) -> Result<Stage, Stop> {
     let rest = text.rest().trim_ascii_start();
     match DetectedFormat::recognize(rest) {
         Some(detected) => Err(IndexError::NotAnIndex { detected }.into()),
-        None if DetectedFormat::is_possible(rest) => Err(Stop::Incomplete),
-        None => Err(text.flaw("expected an index, an object with a `weight_map`")),
+        None if DetectedFormat::is_possible(rest) => Err(JsonError::Incomplete.into()),
+        None => Err(text.invalid("expected an index, an object with a `weight_map`").into()),
     }
 }

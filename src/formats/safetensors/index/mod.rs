@@ -1,13 +1,12 @@
 //! The index of a sharded set of weights.
 
-mod flaw;
 mod frame;
+mod invalid;
 mod listing;
 mod metadata;
 mod outline;
 mod reader;
 mod shards;
-mod text;
 
 use std::fmt::Debug;
 

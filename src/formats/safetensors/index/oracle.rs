@@ -11,7 +11,6 @@ use super::shards::Shards;
 use super::{Entries, SafetensorsIndexJson, Tensors};
 use crate::formats::clip;
 use crate::formats::safetensors::{DetectedFormat, IndexError};
-use crate::formats::text::Text;
 
 pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError> {
     let mut listing = Listing::default();
@@ -121,7 +120,7 @@ impl<'de> Visitor<'de> for WeightMap<'_> {
         let Self(listing) = self;
         let mut tensors = Tensors::default();
         while map.next_key_seed(Text(|tensor: &str| tensors.names.push(tensor)))?.is_some() {
-            let tensor = tensors.names.last().unwrap_or_default();
+            let tensor = tensors.names.get(tensors.names.len() - 1);
             match map.next_value_seed(Text(|shard: &str| listing.shards.place(tensor, shard)))? {
                 Ok(place) => tensors.places.push(place),
                 Err(refusal) => {
@@ -132,5 +131,28 @@ impl<'de> Visitor<'de> for WeightMap<'_> {
         }
         listing.entries = Some(tensors);
         Ok(())
+    }
+}
+
+/// Reads a string, and makes something of it before it is gone.
+struct Text<F>(F);
+
+impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<T, E> {
+        Ok((self.0)(text))
     }
 }

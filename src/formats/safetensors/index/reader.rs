@@ -2,13 +2,14 @@
 
 use std::mem::take;
 
-use super::flaw::{Flaw, Position};
-use super::listing::Listing;
-use super::text::{Stop, Text};
+use super::invalid::InvalidIndex;
+use super::listing::{IndexStop, Listing};
 use super::{FromIndex, SafetensorsIndexJson};
 use crate::formats::RepoPath;
 use crate::formats::names::LONGEST;
 use crate::formats::safetensors::IndexError;
+use crate::formats::safetensors::json::{JsonError, JsonReader};
+use crate::formats::safetensors::position::TextPosition;
 
 /// Reads an index from pieces of any size: [`SafetensorsIndexJson`](super::SafetensorsIndexJson),
 /// which knows where each tensor is, or [`IndexOutline`](super::IndexOutline), which has no names of
@@ -37,10 +38,10 @@ pub struct IndexReader<T: FromIndex = SafetensorsIndexJson> {
     /// The length from which on the tail is worth another look.
     worth_reading: usize,
     /// Where the tail starts.
-    position: Position,
+    position: TextPosition,
     /// Bytes of all pieces.
     length: usize,
-    flaw: Option<Flaw>,
+    invalid: Option<InvalidIndex>,
     /// What ended the reading: after it nothing is read any more.
     refusal: Option<IndexError>,
 }
@@ -51,9 +52,9 @@ impl<T: FromIndex> Default for IndexReader<T> {
             listing: Listing::default(),
             tail: Vec::new(),
             worth_reading: 0,
-            position: Position::default(),
+            position: TextPosition::default(),
             length: 0,
-            flaw: None,
+            invalid: None,
             refusal: None,
         }
     }
@@ -94,11 +95,11 @@ impl<T: FromIndex> IndexReader<T> {
             Some(refusal) => return Err(refusal),
             None => self.read(&tail)?,
         };
-        if self.flaw.is_none() && !self.listing.is_whole() {
+        if self.invalid.is_none() && !self.listing.is_whole() {
             let rest = &tail[read..];
             self.search_from(rest, 0, rest.len(), "unexpected end")?;
         }
-        self.flaw.map_or_else(|| self.listing.finish(), |flaw| Err(flaw.into_error()))
+        self.invalid.map_or_else(|| self.listing.finish(), |invalid| Err(invalid.into_error()))
     }
 
     fn take_piece(&mut self, piece: &[u8]) -> Result<(), IndexError> {
@@ -146,25 +147,25 @@ impl<T: FromIndex> IndexReader<T> {
 
     /// Reads all of a text that is complete, and returns how much that is.
     fn read(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
-        if let Some(flaw) = &mut self.flaw {
-            flaw.search(bytes)?;
+        if let Some(invalid) = &mut self.invalid {
+            invalid.search(bytes)?;
             return Ok(bytes.len());
         }
-        let mut text = Text::new(bytes);
+        let mut text = JsonReader::from_bytes(bytes);
         match self.listing.read(&mut text) {
-            Ok(()) | Err(Stop::Incomplete) => {
-                self.position = self.position.behind(&bytes[..text.at]);
+            Ok(()) | Err(IndexStop::Json(JsonError::Incomplete)) => {
+                self.position = self.position.after(&bytes[..text.at]);
                 Ok(text.at)
             }
-            Err(Stop::Refusal(error)) => Err(*error),
-            Err(Stop::Flaw { at, message }) => {
-                self.search_from(bytes, text.at, at, &message)?;
+            Err(IndexStop::Refused(error)) => Err(*error),
+            Err(IndexStop::Json(JsonError::Invalid(invalid))) => {
+                self.search_from(bytes, text.at, invalid.at, &invalid.message)?;
                 Ok(bytes.len())
             }
         }
     }
 
-    /// Looks for a better reason behind what is read of a text that has a flaw at a place.
+    /// Looks for a better reason behind what is read of a text that has a invalid at a place.
     fn search_from(
         &mut self,
         bytes: &[u8],
@@ -172,9 +173,9 @@ impl<T: FromIndex> IndexReader<T> {
         at: usize,
         message: &str,
     ) -> Result<(), IndexError> {
-        let place = self.position.behind(&bytes[..at.min(bytes.len())]);
-        let from = self.position.behind(&bytes[..read]);
-        let flaw = self.flaw.insert(Flaw::new(message, place, from));
-        flaw.search(&bytes[read..])
+        let place = self.position.after(&bytes[..at.min(bytes.len())]);
+        let from = self.position.after(&bytes[..read]);
+        let invalid = self.invalid.insert(InvalidIndex::new(message, place, from));
+        invalid.search(&bytes[read..])
     }
 }

@@ -16,8 +16,6 @@ use safetensors::tensor::Metadata;
 fuzz_target!(|json: &[u8]| {
     let reference = serde_json::from_slice::<Metadata>(json);
     let header = SafetensorsFileHeader::from_json(json);
-    let counted = SafetensorsFileHeader::count_json(json);
-    assert_eq!(counted.as_ref(), header.as_ref().map(SafetensorsFileHeader::parameter_count));
     match header {
         Ok(header) => {
             check_spans(&header);
@@ -157,7 +155,7 @@ fn may_refuse(error: &HeaderError) -> bool {
         HeaderError::DuplicateTensor { .. } | HeaderError::Overflow { .. } => true,
         HeaderError::NotAnObject { first } => first.is_ascii_whitespace(),
         HeaderError::Json { message } => message.contains("occurs twice"),
-        HeaderError::Entry { message, .. } => ["invalid type: sequence", "invalid type: map"]
+        HeaderError::Entry { message, .. } => [", found an array", ", found an object"]
             .iter()
             .any(|part| message.contains(part)),
         _ => false,

@@ -1,0 +1,36 @@
+//! Lines and columns.
+
+use memchr::{memchr_iter, memrchr};
+
+/// A place in a text, as it is shown to people.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextPosition {
+    /// Counted from 1.
+    pub(super) line: usize,
+    /// The number of bytes in the line before the place.
+    pub(super) column: usize,
+}
+
+impl Default for TextPosition {
+    fn default() -> Self {
+        Self { line: 1, column: 0 }
+    }
+}
+
+impl TextPosition {
+    /// Returns the position after a text that starts at this one.
+    pub(super) fn after(self, text: &[u8]) -> Self {
+        match memrchr(b'\n', text) {
+            None => Self { column: self.column + text.len(), ..self },
+            Some(end) => Self {
+                line: self.line + memchr_iter(b'\n', text).count(),
+                column: text.len() - end - 1,
+            },
+        }
+    }
+
+    /// Returns a message with this position, counted from 1.
+    pub(super) fn describe(self, message: &str) -> String {
+        format!("{message} at line {} column {}", self.line, self.column + 1)
+    }
+}

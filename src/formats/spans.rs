@@ -1,0 +1,67 @@
+//! The check that the data of the tensors is without holes and overlaps.
+
+use std::cmp::Ordering;
+
+/// A tensor whose data does not begin where the data of the one before it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpanError {
+    /// Bytes before the tensor with the index `at` belong to no tensor.
+    Hole { at: usize, begin: u64, expected: u64 },
+    /// The tensor with the index `at` begins inside another.
+    Overlap { at: usize, begin: u64, expected: u64 },
+}
+
+/// Returns the length of the data, if these begins and ends cover it without holes and overlaps. They may be
+/// in any order.
+pub(super) fn data_length(spans: &[(u64, u64)]) -> Result<u64, SpanError> {
+    #[expect(clippy::cast_possible_truncation, reason = "fewer spans than bytes of names")]
+    let mut order: Vec<u32> = (0..spans.len() as u32).collect();
+    order.sort_by_key(|&at| spans[at as usize]);
+    order.into_iter().try_fold(0, |expected, at| {
+        let at = at as usize;
+        let (begin, end) = spans[at];
+        match begin.cmp(&expected) {
+            Ordering::Equal => Ok(end),
+            Ordering::Greater => Err(SpanError::Hole { at, begin, expected }),
+            Ordering::Less => Err(SpanError::Overlap { at, begin, expected }),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_follow_each_other_in_any_order() {
+        let cases: [(&[(u64, u64)], u64); 6] = [
+            (&[], 0),
+            (&[(0, 0)], 0),
+            (&[(0, 4), (4, 6)], 6),
+            (&[(4, 6), (0, 4)], 6),
+            // Tensors without data lie between others, wherever they are listed.
+            (&[(0, 4), (4, 6), (4, 4), (0, 0), (6, 6)], 6),
+            (&[(4, 4), (0, 4)], 4),
+        ];
+        for (spans, end) in cases {
+            assert_eq!(data_length(spans), Ok(end), "{spans:?}");
+        }
+    }
+
+    #[test]
+    fn holes_and_overlaps() {
+        assert_eq!(data_length(&[(1, 2)]), Err(SpanError::Hole { at: 0, begin: 1, expected: 0 }));
+        assert_eq!(
+            data_length(&[(5, 6), (0, 4)]),
+            Err(SpanError::Hole { at: 0, begin: 5, expected: 4 })
+        );
+        assert_eq!(
+            data_length(&[(0, 4), (3, 6)]),
+            Err(SpanError::Overlap { at: 1, begin: 3, expected: 4 })
+        );
+        assert_eq!(
+            data_length(&[(0, 4), (2, 2)]),
+            Err(SpanError::Overlap { at: 1, begin: 2, expected: 4 })
+        );
+    }
+}
