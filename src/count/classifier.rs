@@ -33,11 +33,6 @@ impl<'a> Classifier<'a> {
         Self { configs, modules }
     }
 
-    /// Creates the rules for tensors one by one.
-    pub(crate) fn by(configs: Option<&'a Configs>) -> Self {
-        Self::new(configs, std::iter::empty::<(&str, TensorInfo)>())
-    }
-
     /// Classifies a tensor.
     #[must_use]
     pub fn judge(&self, name: &str, tensor: &TensorInfo) -> CountedAs {

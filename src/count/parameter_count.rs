@@ -110,6 +110,7 @@ impl ParameterCount {
 
     /// Adds a tensor of which each element is a parameter; `None`, and nothing changed, when a sum
     /// leaves 64 bits.
+    #[cfg(test)]
     pub(crate) fn add(&mut self, tensor: &TensorInfo) -> Option<()> {
         let parameters = if tensor.is_scalar() { None } else { Some(tensor.elements()?) };
         self.add_row(&tensor.dtype, DtypeCount::of(tensor, parameters)?)

@@ -186,7 +186,7 @@ async fn assemble(
 /// The part of an index that has arrived.
 #[derive(Default)]
 struct ArrivingIndex {
-    reader: IndexReader<SafetensorsIndexJson>,
+    reader: IndexReader,
     /// Bytes so far.
     length: usize,
     /// The number of shards that were queued.

@@ -56,7 +56,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
         (File::from_bytes(page), "the file is not safetensors: it starts like an HTML or XML page"),
         (
             file_with_header("{nope}", 0),
-            "the header is not valid JSON of its kind: key must be a string at line 1 column 2",
+            "the header is not valid JSON of its kind: expected a key, a string, found `nope` at line 1 column 2",
         ),
         (
             File::from_bytes([&6_u64.to_le_bytes()[..], b"{\"\xff\":1"].concat()),
@@ -109,7 +109,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
         ),
         (
             file_with_header(r#"{"__metadata__":{"format":1}}"#, 0),
-            "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 27",
+            "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 17",
         ),
     ]
 }

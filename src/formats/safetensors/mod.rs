@@ -10,7 +10,6 @@
 //!
 //! [format]: https://github.com/huggingface/safetensors#format
 
-mod digest;
 mod error;
 mod format;
 mod header;
@@ -20,13 +19,10 @@ mod position;
 mod prefix;
 
 pub use super::{DetectedFormat, HeaderError};
-pub use digest::NamesDigest;
 pub use error::IndexError;
 pub use format::Safetensors;
 pub use header::SafetensorsFileHeader;
-pub use index::{IndexOutline, IndexReader, SafetensorsIndexJson};
+pub use index::{IndexReader, SafetensorsIndexJson};
 pub use prefix::{HeaderLength, PREFIX_LENGTH};
 
-pub(crate) use header::{HeaderOutline, Sink};
-pub(crate) use index::FromIndex;
 pub(crate) use prefix::expected_header_end;

@@ -23,7 +23,7 @@ pub(crate) struct TableRows<T = TableRow> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableRow {
     pub(super) name: String,
-    /// The number of parameters; for a module, of stored elements.
+    /// The number of parameters; for a module or a file, of stored elements.
     pub(super) count: u64,
     pub(super) bytes: u64,
 }
@@ -54,6 +54,12 @@ impl TableRow {
     }
 
     pub(super) fn from_file(path: &str, header: &SafetensorsFileHeader) -> Self {
-        Self::new(path, header.parameter_count().totals())
+        let mut elements = 0_u64;
+        header.tensors().for_each(|_, tensor| {
+            if !tensor.is_scalar() {
+                elements = elements.saturating_add(tensor.elements().unwrap_or(u64::MAX));
+            }
+        });
+        Self { name: clip(path), count: elements, bytes: header.data_length() }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::count::DtypeCount;
+use hf_meta::count::{Counter, DtypeCount, ParameterCount};
 use hf_meta::{SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ proptest! {
     #[test]
     fn totals_are_the_sums_over_the_dtypes(tensors in tensors()) {
         let header = parsed(&header_json(&tensors, &BTreeMap::new()));
-        let count = header.parameter_count();
+        let count = count(&header);
         let sum = |part: fn(&DtypeCount) -> u64| {
             count.rows().map(|(_, row)| part(row)).sum::<u64>()
         };
@@ -106,7 +106,7 @@ proptest! {
         let entries: Vec<_> = shuffled.iter().map(entry).collect();
         let json = format!("{{{}}}", entries.join(","));
         let shuffled = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
-        prop_assert_eq!(shuffled.parameter_count(), header.parameter_count());
+        prop_assert_eq!(count(&shuffled), count(&header));
         prop_assert_eq!(shuffled.file_size(), header.file_size());
         prop_assert!(header.tensors().iter().all(|(name, tensor)| shuffled.tensors().get(name) == Some(tensor)));
     }
@@ -138,4 +138,27 @@ proptest! {
             prop_assert!(shards.contains(&shard.to_string()));
         }
     }
+}
+
+fn count(header: &SafetensorsFileHeader) -> ParameterCount {
+    let mut counter = Counter::new();
+    counter.add_table(header.tensors()).unwrap();
+    counter.finish().unwrap().0
+}
+
+/// Two elements to a byte: 2^63.3 bytes hold 2^64.3 of them.
+const GIANTS: &str = r#"{
+    "a":{"dtype":"F4","shape":[4611686018427387902],"data_offsets":[0,2305843009213693951]},
+    "b":{"dtype":"F4","shape":[4611686018427387902],"data_offsets":[2305843009213693951,4611686018427387902]},
+    "c":{"dtype":"F4","shape":[4611686018427387902],"data_offsets":[4611686018427387902,6917529027641081853]},
+    "d":{"dtype":"F4","shape":[4611686018427387902],"data_offsets":[6917529027641081853,9223372036854775804]},
+    "e":{"dtype":"F4","shape":[4611686018427387902],"data_offsets":[9223372036854775804,11529215046068469755]}
+}"#;
+
+#[test]
+fn more_elements_than_64_bits_count_are_an_error_of_the_counter() {
+    let header = SafetensorsFileHeader::from_json(GIANTS.trim().as_bytes()).unwrap();
+    let mut counter = Counter::new();
+    let error = counter.add_table(header.tensors()).and_then(|()| counter.finish().map(drop));
+    assert!(error.is_err());
 }

@@ -1,7 +1,6 @@
 //! The header of one file.
 
 mod metadata;
-mod outline;
 mod parse;
 
 use std::ops::{Deref, Range};
@@ -9,11 +8,8 @@ use std::ops::{Deref, Range};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use self::metadata::METADATA;
-pub(crate) use self::outline::HeaderOutline;
-pub(crate) use self::outline::Sink;
 use self::parse::ParsedHeader;
 use super::{HeaderError, HeaderLength, PREFIX_LENGTH};
-use crate::count::ParameterCount;
 use crate::formats::FileHeader;
 
 /// The checked header of one safetensors file.
@@ -26,7 +22,7 @@ use crate::formats::FileHeader;
 ///
 /// let json = br#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
 /// let header = SafetensorsFileHeader::from_json(json)?;
-/// assert_eq!(header.parameter_count().total(), 6);
+/// assert_eq!(header.tensors().get("w").unwrap().elements(), Some(6));
 /// assert_eq!(header.file_size(), 8 + 57 + 24);
 /// # Ok::<(), hf_meta::formats::safetensors::HeaderError>(())
 /// ```
@@ -77,16 +73,6 @@ impl SafetensorsFileHeader {
         let header = Self::from_json(start.get(first..last).ok_or(truncated)?)?;
         file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
         Ok(header)
-    }
-
-    /// Counts each element of each tensor as a parameter.
-    #[must_use]
-    pub fn parameter_count(&self) -> ParameterCount {
-        let mut count = ParameterCount::default();
-        self.tensors().for_each(|_, tensor| {
-            count.add(tensor);
-        });
-        count
     }
 
     /// Returns the length of the header's JSON in bytes, without the eight bytes before it.

@@ -6,7 +6,7 @@ use crate::formats::RepoPath;
 
 /// An index less the entries of its `weight_map`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frame {
+pub(super) struct Frame {
     pub(super) dtype: Option<String>,
     pub(super) metadata: Option<Map<String, Value>>,
     pub(super) shards: Vec<RepoPath>,

@@ -2,10 +2,10 @@
 
 use serde::de::IgnoredAny;
 
-use super::Entries;
 use super::frame::Frame;
 use super::metadata::{Metadata, Plain};
 use super::shards::Shards;
+use super::{SafetensorsIndexJson, WeightMapEntries};
 use crate::formats::safetensors::json::{JsonError, JsonReader};
 use crate::formats::safetensors::{DetectedFormat, IndexError};
 
@@ -32,13 +32,13 @@ impl From<IndexError> for IndexStop {
 
 /// What an index lists, as far as it is read.
 #[derive(Debug, Default)]
-pub(super) struct Listing<E> {
+pub(super) struct Listing {
     stage: Stage,
     dtype: Option<String>,
     metadata: Option<Metadata>,
     has_weight_map: bool,
     pub(super) shards: Shards,
-    entries: E,
+    entries: WeightMapEntries,
 }
 
 /// What comes next.
@@ -55,7 +55,7 @@ enum Stage {
     End,
 }
 
-impl<E: Entries> Listing<E> {
+impl Listing {
     /// Reads to the end of a text that the index ends with. Wherever it stops before, all that is
     /// complete is taken, and the text is read as far as that.
     pub(super) fn read(&mut self, text: &mut JsonReader<'_>) -> Result<(), IndexStop> {
@@ -121,7 +121,7 @@ impl<E: Entries> Listing<E> {
             Some(place) => place,
             None => self.shards.place(&tensor, &shard.decode()?)?,
         };
-        self.entries.take(&tensor, place);
+        self.entries.push(&tensor, place);
         Ok(Stage::WeightMap { is_first: false })
     }
 
@@ -130,7 +130,7 @@ impl<E: Entries> Listing<E> {
         matches!(self.stage, Stage::End)
     }
 
-    pub(super) fn finish(self) -> Result<E::Index, IndexError> {
+    pub(super) fn finish(self) -> Result<SafetensorsIndexJson, IndexError> {
         if !self.has_weight_map {
             return Err(IndexError::NoWeightMap);
         }

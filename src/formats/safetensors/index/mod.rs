@@ -4,19 +4,14 @@ mod frame;
 mod invalid;
 mod listing;
 mod metadata;
-mod outline;
 mod reader;
 mod shards;
-
-use std::fmt::Debug;
 
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Map, Value};
 
 use self::frame::Frame;
-pub use self::outline::IndexOutline;
 pub use self::reader::IndexReader;
-use super::digest::NamesDigest;
 use super::{IndexError, SafetensorsFileHeader};
 use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
 use crate::formats::{RepoPath, clip};
@@ -182,65 +177,22 @@ fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> Index
     IndexError::InTwoShards { tensor, first, second }
 }
 
-/// What an [`IndexReader`] can make of an index.
-pub trait FromIndex: Sized + Send + 'static {
-    /// What it keeps of the `weight_map` on the way.
-    type Entries: Entries<Index = Self> + Send;
-
-    /// The shards, each once, in the order of their names.
-    fn shards(&self) -> &[RepoPath];
-
-    /// The names of the tensors of each shard, in the order of the shards.
-    fn digests(&self) -> Vec<NamesDigest>;
-}
-
-/// Takes the entries of a `weight_map`, in the order of the index.
-pub trait Entries: Debug + Default {
-    /// What becomes of them.
-    type Index;
-
-    /// Takes a tensor with the place of its shard among those that were named so far.
-    fn take(&mut self, tensor: &str, place: u16);
-
-    /// Ends the index. The shards are sorted now; `ranks` has the new place of each by its old one.
-    ///
-    /// # Errors
-    ///
-    /// When the entries break a rule together.
-    fn finish(self, frame: Frame, ranks: &[u16]) -> Result<Self::Index, IndexError>;
-}
-
-/// Every tensor, and for each of them the place of its shard.
+/// The entries of a `weight_map`, in the order of the index.
 #[derive(Debug, Default)]
-pub struct Tensors {
+struct WeightMapEntries {
     names: NameList,
+    /// For each tensor, the place of its shard among the shards that were named before.
     places: Vec<u16>,
 }
 
-impl FromIndex for SafetensorsIndexJson {
-    type Entries = Tensors;
-
-    fn shards(&self) -> &[RepoPath] {
-        self.shards()
-    }
-
-    fn digests(&self) -> Vec<NamesDigest> {
-        let mut digests = vec![NamesDigest::default(); self.shards().len()];
-        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
-            digests[usize::from(place)].add(tensor);
-        }
-        digests
-    }
-}
-
-impl Entries for Tensors {
-    type Index = SafetensorsIndexJson;
-
-    fn take(&mut self, tensor: &str, place: u16) {
+impl WeightMapEntries {
+    fn push(&mut self, tensor: &str, place: u16) {
         self.names.push(tensor);
         self.places.push(place);
     }
 
+    /// Creates the index. `frame` has its shards sorted, and `ranks` has the new place of each by its old
+    /// one.
     fn finish(mut self, frame: Frame, ranks: &[u16]) -> Result<SafetensorsIndexJson, IndexError> {
         let tensors = self.names.into_names();
         let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::frame::Frame;
 use super::metadata::{Metadata, Plain};
 use super::shards::Shards;
-use super::{Entries, SafetensorsIndexJson, Tensors};
+use super::{SafetensorsIndexJson, WeightMapEntries};
 use crate::formats::clip;
 use crate::formats::safetensors::{DetectedFormat, IndexError};
 
@@ -43,7 +43,7 @@ fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
 struct Listing {
     dtype: Option<String>,
     metadata: Option<Map<String, Value>>,
-    entries: Option<Tensors>,
+    entries: Option<WeightMapEntries>,
     shards: Shards,
     /// Our own reason to stop, where it is not the parser's.
     refusal: Option<IndexError>,
@@ -118,7 +118,7 @@ impl<'de> Visitor<'de> for WeightMap<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self(listing) = self;
-        let mut tensors = Tensors::default();
+        let mut tensors = WeightMapEntries::default();
         while map.next_key_seed(Text(|tensor: &str| tensors.names.push(tensor)))?.is_some() {
             let tensor = tensors.names.get(tensors.names.len() - 1);
             match map.next_value_seed(Text(|shard: &str| listing.shards.place(tensor, shard)))? {

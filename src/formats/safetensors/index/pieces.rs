@@ -7,7 +7,9 @@ use proptest::sample::{Index, select};
 use super::*;
 use crate::formats::safetensors::DetectedFormat;
 
-fn read<'a, T: FromIndex>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<T, IndexError> {
+fn read<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<SafetensorsIndexJson, IndexError> {
     let mut reader = IndexReader::default();
     pieces.into_iter().try_for_each(|piece| reader.feed(piece))?;
     reader.finish()
@@ -21,32 +23,11 @@ fn wordless<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
     })
 }
 
-/// Checks that an outline says what the index does, so far as it can.
-fn check_outline(
-    outline: Result<IndexOutline, IndexError>,
-    index: &Result<SafetensorsIndexJson, IndexError>,
-) {
-    match (outline, index) {
-        (Ok(outline), Ok(index)) => {
-            assert_eq!(outline.frame, index.frame);
-            assert!(outline.is_distinct());
-            for (at, shard) in index.shards().iter().enumerate() {
-                let tensors = index.weight_map().filter(|&(_, other)| other == shard);
-                let names: NamesDigest = tensors.map(|(tensor, _)| tensor).collect();
-                assert_eq!(outline.names()[at], names, "{shard}");
-            }
-        }
-        (Ok(outline), Err(IndexError::DuplicateTensor { .. })) => assert!(!outline.is_distinct()),
-        (outline, index) => assert_eq!(outline.err().as_ref(), index.as_ref().err()),
-    }
-}
-
 /// Checks that pieces make no difference, nor does it that the reader is not `serde_json`.
 fn check(json: &[u8], pieces: &[&[u8]]) {
     let whole = SafetensorsIndexJson::from_json(json);
     assert_eq!(wordless(whole.clone()), wordless(oracle::from_json(json)));
     assert_eq!(read(pieces.iter().copied()), whole);
-    check_outline(read(pieces.iter().copied()), &whole);
 }
 
 const INDEXES: &[&str] = &[
@@ -196,7 +177,7 @@ fn long_entries_are_read_from_short_pieces() {
 
 #[test]
 fn a_shard_is_known_as_soon_as_it_is_named() {
-    let mut reader = IndexReader::<IndexOutline>::default();
+    let mut reader = IndexReader::default();
     let steps = [
         (r#"{"weight_map": {"v": "b.safetensors"#, 0),
         ("\"", 1),
@@ -210,15 +191,15 @@ fn a_shard_is_known_as_soon_as_it_is_named() {
     }
     let named: Vec<_> = reader.shards().iter().map(RepoPath::to_string).collect();
     assert_eq!(named, ["b.safetensors", "a.safetensors"]);
-    let outline = reader.finish().unwrap();
-    let shards = outline.shards().iter().zip(outline.names());
-    let found: Vec<_> = shards.map(|(path, names)| (path.as_str(), names.tensors())).collect();
-    assert_eq!(found, [("a.safetensors", 1), ("b.safetensors", 2)]);
+    let index = reader.finish().unwrap();
+    let found: Vec<_> = index.shards().iter().map(RepoPath::as_str).collect();
+    assert_eq!(found, ["a.safetensors", "b.safetensors"]);
+    assert_eq!(index.shard("x").unwrap().as_str(), "b.safetensors");
 }
 
 #[test]
 fn little_is_held_of_what_is_read() {
-    let mut reader = IndexReader::<IndexOutline>::default();
+    let mut reader = IndexReader::default();
     reader.feed(b"{\"weight_map\":{\"\":\"a.safetensors\"").unwrap();
     for tensor in 0..20_000 {
         reader.feed(format!(",\n\"{tensor}\":\"a.safet").as_bytes()).unwrap();
@@ -230,7 +211,7 @@ fn little_is_held_of_what_is_read() {
 #[test]
 fn nothing_is_read_after_a_refusal() {
     let refusal = IndexError::NotSafetensors { tensor: "w".to_owned(), shard: "a.bin".to_owned() };
-    let mut reader = IndexReader::<SafetensorsIndexJson>::default();
+    let mut reader = IndexReader::default();
     assert_eq!(reader.feed(br#"{"weight_map":{"w":"a.bin","#), Err(refusal.clone()));
     assert_eq!(reader.feed(br#""v":"a.safetensors"}}"#), Err(refusal.clone()));
     assert_eq!(reader.finish(), Err(refusal));
@@ -268,10 +249,10 @@ fn what_is_wrong_is_told_with_its_place() {
     ];
     for (json, message) in cases {
         for length in [1, 9, 100] {
-            let verdict = read::<SafetensorsIndexJson>(json.as_bytes().chunks(length));
+            let verdict = read(json.as_bytes().chunks(length));
             assert_eq!(verdict, Err(IndexError::Json { message: message.to_owned() }), "{json}");
         }
     }
-    let verdict = read::<IndexOutline>([b"<!DOC".as_slice()]);
+    let verdict = read([b"<!DOC".as_slice()]);
     assert_eq!(verdict, Err(IndexError::NotAnIndex { detected: DetectedFormat::Markup }));
 }

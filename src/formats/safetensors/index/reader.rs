@@ -2,37 +2,35 @@
 
 use std::mem::take;
 
+use super::SafetensorsIndexJson;
 use super::invalid::InvalidIndex;
 use super::listing::{IndexStop, Listing};
-use super::{FromIndex, SafetensorsIndexJson};
 use crate::formats::RepoPath;
 use crate::formats::names::LONGEST;
 use crate::formats::safetensors::IndexError;
 use crate::formats::safetensors::json::{JsonError, JsonReader};
 use crate::formats::safetensors::position::TextPosition;
 
-/// Reads an index from pieces of any size: [`SafetensorsIndexJson`](super::SafetensorsIndexJson),
-/// which knows where each tensor is, or [`IndexOutline`](super::IndexOutline), which has no names of
-/// tensors.
+/// A parser of an index that arrives in pieces of any size.
 ///
-/// Every entry is taken as soon as it is there, so a shard is known before the rest of the index is.
-/// Beside what is made of the entries, no more is held than the longest of them, and of the values
-/// beside the `weight_map`. The pieces make no difference to what is read, nor to the error.
+/// Each entry is parsed as soon as it is complete, so a shard is known before the rest of the index has
+/// arrived. Besides the result, only the incomplete entry is stored. The sizes of the pieces change neither
+/// the result nor the error.
 ///
 /// ```
-/// use hf_meta::safetensors::{IndexOutline, IndexReader};
+/// use hf_meta::formats::safetensors::IndexReader;
 ///
-/// let mut reader = IndexReader::<IndexOutline>::default();
+/// let mut reader = IndexReader::default();
 /// reader.feed(br#"{"weight_map":{"v":"a.safetensors","w":"b.safe"#)?;
 /// assert_eq!(reader.shards().len(), 1);
 /// reader.feed(br#"tensors"}}"#)?;
-/// let outline = reader.finish()?;
-/// assert_eq!(outline.shards()[1].as_str(), "b.safetensors");
+/// let index = reader.finish()?;
+/// assert_eq!(index.shards()[1].as_str(), "b.safetensors");
 /// # Ok::<(), hf_meta::formats::safetensors::IndexError>(())
 /// ```
-#[derive(Debug)]
-pub struct IndexReader<T: FromIndex = SafetensorsIndexJson> {
-    listing: Listing<T::Entries>,
+#[derive(Debug, Default)]
+pub struct IndexReader {
+    listing: Listing,
     /// What has arrived of an entry that is not complete.
     pub(super) tail: Vec<u8>,
     /// The length from which on the tail is worth another look.
@@ -46,25 +44,11 @@ pub struct IndexReader<T: FromIndex = SafetensorsIndexJson> {
     refusal: Option<IndexError>,
 }
 
-impl<T: FromIndex> Default for IndexReader<T> {
-    fn default() -> Self {
-        Self {
-            listing: Listing::default(),
-            tail: Vec::new(),
-            worth_reading: 0,
-            position: TextPosition::default(),
-            length: 0,
-            invalid: None,
-            refusal: None,
-        }
-    }
-}
-
 /// An entry up to this long, in bytes, is looked at again with every piece. A longer one is not until
 /// twice as much of it is there, or many small pieces would take time that grows with its square.
 const SHORT: usize = 1 << 12;
 
-impl<T: FromIndex> IndexReader<T> {
+impl IndexReader {
     /// Reads the next piece.
     ///
     /// # Errors
@@ -89,7 +73,7 @@ impl<T: FromIndex> IndexReader<T> {
     /// # Errors
     ///
     /// The first broken rule, with the tensor that breaks it.
-    pub fn finish(mut self) -> Result<T, IndexError> {
+    pub fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
         let tail = take(&mut self.tail);
         let read = match self.refusal.take() {
             Some(refusal) => return Err(refusal),

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hf_meta::count::{DtypeCount};
+use hf_meta::count::{Counter, DtypeCount};
 
 use hf_meta::formats::safetensors::{HeaderError, PREFIX_LENGTH};
 use hf_meta::{Dtype, SafetensorsFileHeader, TensorInfo};
@@ -70,7 +70,9 @@ fn elements(tensor: &TensorInfo) -> u128 {
 
 /// The count is what the tensors add up to, and its totals what its rows do.
 fn check_counts(header: &SafetensorsFileHeader) {
-    let count = header.parameter_count();
+    let mut counter = Counter::new();
+    let counted = counter.add_table(header.tensors()).and_then(|()| counter.finish());
+    let Ok((count, _)) = counted else { return };
     let tensors = || header.tensors().iter().map(|(_, tensor)| tensor);
     let scalars = || tensors().filter(|tensor| tensor.shape.is_empty()).count() as u128;
     let parameters = tensors().map(|tensor| elements(&tensor)).sum::<u128>() - scalars();
@@ -109,7 +111,6 @@ fn check_round_trip(header: &SafetensorsFileHeader) {
     let again = SafetensorsFileHeader::from_json(&written).expect("what was written can be read");
     assert!(again.tensors().iter().eq(header.tensors()));
     assert_eq!(again.metadata(), header.metadata());
-    assert_eq!(again.parameter_count(), header.parameter_count());
     assert_eq!(again.data_length(), header.data_length());
     let rewritten = serde_json::to_vec(&again).expect("a header can be written");
     assert!(rewritten == written, "the second writing differs from the first");
