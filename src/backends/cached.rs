@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::{BoxFuture, FutureExt, ready};
 use futures::stream::{self, StreamExt};
 
-use super::{Backend, ByteStream, Fetched, FileListing};
+use super::{Backend, ByteStream, Fetch, Fetched, FileListing, ListFuture};
 use crate::cache::CachedHeaders;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::{BodyEvent, RangeBytes, RequestMeter};
+use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::hub::CommitSha;
 
 /// A cached commit of another backend. It serves what an earlier call has read, and nothing else.
@@ -40,29 +40,15 @@ impl CachedCommit {
 }
 
 impl Backend for CachedCommit {
-    fn read_range<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        range: &'a Range<u64>,
-        _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
-        self.fetched(self.headers.range(path, range), || self.file_name(path))
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+        self.fetched(self.headers.range(path, &range), || self.file_name(path))
     }
 
-    fn read_whole<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        _limit: u64,
-        _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, _limit: u64) -> Fetch<'a, Vec<u8>> {
         self.fetched(self.headers.whole(path), || self.file_name(path))
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: Option<&'a RepoPath>,
-        _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         let name = || format!("list of files of {}", self.name());
         let listed = self.fetched(self.headers.listing(folder), name);
         let listing = |Fetched { value: (files, is_complete), commit }| {
@@ -120,16 +106,12 @@ impl CacheRecorder {
 }
 
 impl Backend for CacheRecorder {
-    fn read_range<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        range: &'a Range<u64>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
-        let read = self.inner.read_range(path, range, meter);
-        read.inspect(|read| {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+        let start = range.start;
+        let read = self.inner.read_range(path, range);
+        read.inspect(move |read| {
             if let Ok(read) = read {
-                self.record(|to| to.headers.add_range(path, range.start, &read.value));
+                self.record(|to| to.headers.add_range(path, start, &read.value));
             }
         })
         .boxed()
@@ -137,14 +119,9 @@ impl Backend for CacheRecorder {
 
     /// Records a whole file. If this reader may not read it, or not all of it, the result is not what
     /// another reader would get, and is not cached.
-    fn read_whole<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
-        let read = self.inner.read_whole(path, limit, meter);
-        read.inspect(|read| match read {
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+        let read = self.inner.read_whole(path, limit);
+        read.inspect(move |read| match read {
             Ok(read) => self.record(|to| to.headers.add_file(path, &read.value)),
             Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
                 self.record(|to| to.headers.skip_caching());
@@ -155,14 +132,9 @@ impl Backend for CacheRecorder {
     }
 
     /// Records a streamed file once its end is reached.
-    fn stream<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<ByteStream>, Error>> {
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
         async move {
-            let Fetched { value, commit } = self.inner.stream(path, limit, meter).await?;
+            let Fetched { value, commit } = self.inner.stream(path, limit).await?;
             let (recorder, path, mut file) = (self.clone(), path.clone(), Some(Vec::new()));
             let events = value.map(Some).chain(stream::iter([None]));
             let events = events.filter_map(move |event| {
@@ -186,12 +158,8 @@ impl Backend for CacheRecorder {
     }
 
     /// Records a listing. A server may have none today only, so its absence is not cached.
-    fn list<'a>(
-        &'a self,
-        folder: Option<&'a RepoPath>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
-        let listed = self.inner.list(folder, meter);
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
+        let listed = self.inner.list(folder);
         listed
             .inspect(move |listed| match listed {
                 Ok(Some(FileListing { files, is_complete, .. })) => {

@@ -4,11 +4,11 @@ use std::io::{self, ErrorKind, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::FutureExt;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::{Backend, Fetched, FileListing};
+use super::{Backend, Fetch, Fetched, FileListing, ListFuture};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
@@ -21,41 +21,29 @@ const MAX_ENTRIES: usize = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct DiskFolder {
     pub(crate) folder: PathBuf,
+    pub(crate) meter: RequestMeter,
 }
 
 impl Backend for DiskFolder {
-    fn read_range<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        range: &'a Range<u64>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let chunk = read_range(&self.file(path), range, meter).await;
+            let chunk = read_range(&self.file(path), &range, &self.meter).await;
             let value = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
             Ok(Fetched { value, commit: None })
         }
         .boxed()
     }
 
-    fn read_whole<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         async move {
-            let value = read_whole(&self.file(path), self.file_name(path), limit, meter).await?;
+            let value =
+                read_whole(&self.file(path), self.file_name(path), limit, &self.meter).await?;
             Ok(Fetched { value, commit: None })
         }
         .boxed()
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: Option<&'a RepoPath>,
-        _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
             let files = list(&self.folder, self.name(), folder).await?;
             Ok(files.map(|files| FileListing { files, commit: None, is_complete: true }))

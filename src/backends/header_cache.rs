@@ -14,7 +14,6 @@ use crate::cache::{Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode,
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::RequestMeter;
 use crate::hub::{CommitSha, Revision};
 
 /// A cache of header bytes with its settings.
@@ -40,7 +39,6 @@ struct CacheLookup<'a> {
     /// The revision that was asked for.
     revision: Revision,
     probe: RepoPath,
-    meter: &'a RequestMeter,
 }
 
 /// The commit that a branch pointed to.
@@ -62,12 +60,11 @@ impl HeaderCache {
         &self,
         mut backend: Arc<dyn Backend>,
         target: CacheTarget,
-        meter: &RequestMeter,
         call: impl Fn(Arc<dyn Backend>) -> BoxFuture<'static, Result<T, Error>>,
     ) -> Result<T, Error> {
         let Some(identity) = backend.cache_identity() else { return call(backend).await };
         let (keys, revision) = (CacheKeys::new(identity, &target.name), identity.revision.clone());
-        let lookup = CacheLookup { settings: self, keys, revision, probe: target.probe, meter };
+        let lookup = CacheLookup { settings: self, keys, revision, probe: target.probe };
         if let Some(found) = lookup.find(&mut backend, &call).await? {
             return Ok(found);
         }
@@ -146,7 +143,7 @@ impl CacheLookup<'_> {
         backend: &dyn Backend,
         before: &str,
     ) -> Result<Option<CommitSha>, Error> {
-        let commit = match backend.current_commit(&self.probe, self.meter).await {
+        let commit = match backend.current_commit(&self.probe).await {
             Ok(commit) => commit,
             Err(
                 Error::RejectedToken { .. } | Error::FileNotFound { .. } | Error::Forbidden { .. },

@@ -8,7 +8,7 @@ use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use super::stream::{self, ByteStream};
-use super::{Backend, Fetched, FileListing, http_error, web};
+use super::{Backend, Fetch, Fetched, FileListing, ListFuture, http_error, web};
 use crate::cache::CacheIdentity;
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -26,56 +26,39 @@ pub(crate) struct HubRepo {
     pub(crate) repo: RepoId,
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
+    pub(crate) meter: RequestMeter,
 }
 
 impl Backend for HubRepo {
-    fn read_range<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        range: &'a Range<u64>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let read = self.http.read_range(&self.url(path), range, meter).await;
+            let read = self.http.read_range(&self.url(path), &range, &self.meter).await;
             self.fetched(|| self.file_name(path), read)
         }
         .instrument(self.span(path))
         .boxed()
     }
 
-    fn read_whole<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         async move {
-            let read = self.http.read_all(&self.url(path), limit, meter).await;
+            let read = self.http.read_all(&self.url(path), limit, &self.meter).await;
             self.fetched(|| self.file_name(path), read)
         }
         .instrument(self.span(path))
         .boxed()
     }
 
-    fn stream<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<ByteStream>, Error>> {
-        let pieces = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, meter));
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
+        let pieces =
+            self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, &self.meter));
         let (repo, file) = (self.clone(), self.file_name(path));
         let explain = move |failure| repo.explain(file.clone(), failure);
         let repo = self.clone();
         stream::from_http(pieces, move |chain| repo.commit(chain), explain).boxed()
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: Option<&'a RepoPath>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
-        let Self { http, endpoint, repo, revision, .. } = self;
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
+        let Self { http, endpoint, repo, revision, meter, .. } = self;
         async move {
             match listing::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await
             {
@@ -109,11 +92,10 @@ impl Backend for HubRepo {
     fn current_commit<'a>(
         &'a self,
         path: &'a RepoPath,
-        meter: &'a RequestMeter,
     ) -> BoxFuture<'a, Result<Option<CommitSha>, Error>> {
         async move {
             let commit =
-                self.http.response_header(&self.url(path), web::X_REPO_COMMIT, meter).await;
+                self.http.response_header(&self.url(path), web::X_REPO_COMMIT, &self.meter).await;
             let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
             Ok(commit.and_then(|commit| commit.parse().ok()))
         }
@@ -131,8 +113,7 @@ impl Backend for HubRepo {
     fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
         async move {
             let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
-            let meter = RequestMeter::default();
-            let read = self.http.read_all(&url, HubReportedCount::LIMIT, &meter).await;
+            let read = self.http.read_all(&url, HubReportedCount::LIMIT, &self.meter).await;
             let (json, _) = read.map_err(|failure| self.explain(self.name(), failure))?;
             Ok(HubReportedCount::from_json(&json))
         }

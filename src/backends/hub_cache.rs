@@ -17,11 +17,11 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::FutureExt;
 use serde::Deserialize;
 use tokio::fs;
 
-use super::{Backend, Fetched, FileListing, disk};
+use super::{Backend, Fetch, Fetched, FileListing, ListFuture, disk};
 use crate::error::{Error, SnapshotError};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
@@ -44,6 +44,7 @@ pub(crate) struct HubCacheSnapshot {
     tree: PathBuf,
     /// The folders that links may lead to.
     roots: Vec<PathBuf>,
+    meter: RequestMeter,
 }
 
 impl HubCacheSnapshot {
@@ -57,6 +58,7 @@ impl HubCacheSnapshot {
         cache: &Path,
         repo: RepoId,
         revision: Revision,
+        meter: RequestMeter,
     ) -> Result<Self, Error> {
         match locate(cache, &repo, &revision).await {
             Ok((commit, home)) => {
@@ -65,7 +67,7 @@ impl HubCacheSnapshot {
                 let folder = home.join("snapshots").join(commit.as_str());
                 let tree = home.join("trees").join(format!("{commit}.json"));
                 let roots = real.into_iter().chain(shared).collect();
-                Ok(Self { repo, commit, folder, tree, roots })
+                Ok(Self { repo, commit, folder, tree, roots, meter })
             }
             Err(source) => Err(Error::NotCached { repo, revision, source }),
         }
@@ -109,14 +111,9 @@ impl HubCacheSnapshot {
 }
 
 impl Backend for HubCacheSnapshot {
-    fn read_range<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        range: &'a Range<u64>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let chunk = disk::read_range(&self.file(path).await?, range, meter).await;
+            let chunk = disk::read_range(&self.file(path).await?, &range, &self.meter).await;
             chunk
                 .map(|chunk| self.fetched(chunk))
                 .map_err(|error| Error::from_io(self.file_name(path), error))
@@ -124,25 +121,16 @@ impl Backend for HubCacheSnapshot {
         .boxed()
     }
 
-    fn read_whole<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         async move {
             let (file, name) = (self.file(path).await?, self.file_name(path));
-            Ok(self.fetched(disk::read_whole(&file, name, limit, meter).await?))
+            Ok(self.fetched(disk::read_whole(&file, name, limit, &self.meter).await?))
         }
         .boxed()
     }
 
     /// Lists all files of the commit, or else those that were downloaded.
-    fn list<'a>(
-        &'a self,
-        folder: Option<&'a RepoPath>,
-        _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
             let commit = Some(self.commit.clone());
             if let Some(mut files) = self.tree().await {

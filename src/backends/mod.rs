@@ -36,46 +36,34 @@ use crate::cache::CacheIdentity;
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubReportedCount};
 
-/// A folder of files, each named by its path in the folder.
+/// The future of a value that is read from a file.
+pub(crate) type Fetch<'a, T> = BoxFuture<'a, Result<Fetched<T>, Error>>;
+
+/// The future of a listing.
+pub(crate) type ListFuture<'a> = BoxFuture<'a, Result<Option<FileListing>, Error>>;
+
+/// A folder of files, each named by its path in the folder. A backend is made for one call, and counts the
+/// requests and bytes of that call.
 ///
 /// The methods with a default body are for repositories; a plain folder needs none of them.
 pub(crate) trait Backend: Debug + Send + Sync {
     /// Reads a range of a file. The chunk is shorter than the range only if the file ends inside it.
-    fn read_range<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        range: &'a Range<u64>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>>;
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes>;
 
     /// Reads a whole file of at most `limit` bytes.
-    fn read_whole<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>>;
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>>;
 
     /// Reads a whole file of at most `limit` bytes as a stream. Returns once the file is known to be there.
-    fn stream<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<ByteStream>, Error>> {
-        self.read_whole(path, limit, meter).map(|read| read.map(stream::from_bytes)).boxed()
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
+        self.read_whole(path, limit).map(|read| read.map(stream::from_bytes)).boxed()
     }
 
     /// Lists all files below a folder, or all files of the backend. Returns `None` if there is no listing,
     /// or none for this reader.
-    fn list<'a>(
-        &'a self,
-        folder: Option<&'a RepoPath>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>>;
+    fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a>;
 
     /// Notes that the header of a file ends at an offset. Bytes that were read behind it are not cached.
     fn header_end(&self, _path: &RepoPath, _end: u64) {}
@@ -96,7 +84,6 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn current_commit<'a>(
         &'a self,
         _path: &'a RepoPath,
-        _meter: &'a RequestMeter,
     ) -> BoxFuture<'a, Result<Option<CommitSha>, Error>> {
         ready(Ok(None)).boxed()
     }

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use futures::future::{BoxFuture, FutureExt, ready};
+use futures::future::{FutureExt, ready};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use super::stream::{self, ByteStream};
-use super::{Backend, Fetched, FileListing, http_error};
+use super::{Backend, Fetch, Fetched, ListFuture, http_error};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::transfer::{RangeBytes, RequestMeter};
@@ -22,58 +22,41 @@ pub(super) const X_REPO_COMMIT: &str = "x-repo-commit";
 #[derive(Clone, Debug)]
 pub(crate) struct WebFolder {
     pub(crate) http: Http,
+    pub(crate) meter: RequestMeter,
     pub(crate) url: Url,
     /// The name of the file at `url`.
     pub(crate) file: RepoPath,
 }
 
 impl Backend for WebFolder {
-    fn read_range<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        range: &'a Range<u64>,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<RangeBytes>, Error>> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let read = self.http.read_range(&self.url(path), range, meter).await;
+            let read = self.http.read_range(&self.url(path), &range, &self.meter).await;
             self.fetched(path, read)
         }
         .instrument(self.span(path))
         .boxed()
     }
 
-    fn read_whole<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<Vec<u8>>, Error>> {
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         async move {
-            let read = self.http.read_all(&self.url(path), limit, meter).await;
+            let read = self.http.read_all(&self.url(path), limit, &self.meter).await;
             self.fetched(path, read)
         }
         .instrument(self.span(path))
         .boxed()
     }
 
-    fn stream<'a>(
-        &'a self,
-        path: &'a RepoPath,
-        limit: u64,
-        meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Fetched<ByteStream>, Error>> {
-        let pieces = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, meter));
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
+        let pieces =
+            self.span(path).in_scope(|| self.http.stream(&self.url(path), limit, &self.meter));
         let file = self.file_name(path);
         let explain = move |failure| http_error::explain(file.clone(), failure, None);
         stream::from_http(pieces, commit, explain).boxed()
     }
 
     /// A web server has no listing that could be relied on.
-    fn list<'a>(
-        &'a self,
-        _folder: Option<&'a RepoPath>,
-        _meter: &'a RequestMeter,
-    ) -> BoxFuture<'a, Result<Option<FileListing>, Error>> {
+    fn list<'a>(&'a self, _folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         ready(Ok(None)).boxed()
     }
 

@@ -37,14 +37,19 @@ pub(crate) struct ClientContext {
 
 impl ClientContext {
     /// Returns a repository on the Hub; for an offline client, its snapshot in the cache.
-    async fn repo(&self, repo: &RepoId, revision: Revision) -> Result<Arc<dyn Backend>, Error> {
+    async fn repo(
+        &self,
+        repo: &RepoId,
+        revision: Revision,
+        meter: RequestMeter,
+    ) -> Result<Arc<dyn Backend>, Error> {
         let repo = repo.clone();
         if let Some(cache) = &self.offline {
-            return Ok(Arc::new(HubCacheSnapshot::find(cache, repo, revision).await?));
+            return Ok(Arc::new(HubCacheSnapshot::find(cache, repo, revision, meter).await?));
         }
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
         let warnings = Arc::clone(&self.warnings);
-        Ok(Arc::new(HubRepo { http, endpoint, repo, revision, warnings }))
+        Ok(Arc::new(HubRepo { http, endpoint, repo, revision, warnings, meter }))
     }
 }
 
@@ -192,9 +197,9 @@ impl Model {
     /// If no listing arrives or it is invalid, and [`Error::DeadlineExceeded`].
     pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         self.with_timeout(async {
-            let Load { backend, target, meter, .. } = self.load().await?;
+            let Load { backend, target, .. } = self.load().await?;
             let folder = target.folder();
-            let listed = list(&*backend, folder, &meter).await?;
+            let listed = list(&*backend, folder).await?;
             Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
         })
         .await
@@ -212,11 +217,11 @@ impl Model {
     }
 
     async fn load(&self) -> Result<Load, Error> {
-        let source = self.source.clone()?;
+        let (source, meter) = (self.source.clone()?, RequestMeter::default());
         let (backend, target): (Arc<dyn Backend>, _) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                (self.context.repo(repo, revision).await?, Target::of(path.clone()))
+                (self.context.repo(repo, revision, meter.clone()).await?, Target::of(path.clone()))
             }
             Source::Url(_) if self.context.offline.is_some() => {
                 return Err(Error::Offline { what: source.to_string() });
@@ -225,11 +230,11 @@ impl Model {
                 let file = file_of(url);
                 let target = Target::of_file(file.clone());
                 let (http, url) = (self.context.http.clone(), url.clone());
-                (Arc::new(WebFolder { http, url, file }), target)
+                (Arc::new(WebFolder { http, url, file, meter: meter.clone() }), target)
             }
             Source::Local(path) => {
                 let (folder, target) = on_disk(path).await?;
-                (Arc::new(folder), target)
+                (Arc::new(DiskFolder { folder, meter: meter.clone() }), target)
             }
         };
         Ok(Load {
@@ -241,7 +246,7 @@ impl Model {
             lists_sets: self.lists_sets,
             on_progress: self.on_progress.clone(),
             started: Instant::now(),
-            meter: RequestMeter::default(),
+            meter,
         })
     }
 }
@@ -251,11 +256,10 @@ impl Model {
 async fn list(
     backend: &dyn Backend,
     folder: Option<&RepoPath>,
-    meter: &RequestMeter,
 ) -> Result<Option<FileListing>, Error> {
-    match (backend.list(folder, meter).await, backend.anonymous()) {
+    match (backend.list(folder).await, backend.anonymous()) {
         (Err(error @ Error::RejectedToken { .. }), Some(backend)) => {
-            backend.list(folder, meter).await.map_err(|_| error)
+            backend.list(folder).await.map_err(|_| error)
         }
         (listed, _) => listed,
     }
@@ -269,14 +273,14 @@ fn file_of(url: &Url) -> RepoPath {
 }
 
 /// Returns a local folder, or the folder of a file with the file as its target.
-async fn on_disk(path: &Path) -> Result<(DiskFolder, Target), Error> {
+async fn on_disk(path: &Path) -> Result<(PathBuf, Target), Error> {
     let failed = |error| Error::from_io(path.display().to_string(), error);
     let metadata = tokio::fs::metadata(path).await.map_err(failed)?;
     if metadata.is_dir() {
-        return Ok((DiskFolder { folder: path.to_owned() }, Target::Folder(None)));
+        return Ok((path.to_owned(), Target::Folder(None)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let target = Target::of_file(RepoPath::trusted(&name));
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-    Ok((DiskFolder { folder }, target))
+    Ok((folder, target))
 }

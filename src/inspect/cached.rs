@@ -18,7 +18,7 @@ impl Load {
         // Boxed, so that the ways to read do not add up in the size of this future.
         let Some(cache) = cache else { return Box::pin(self.read(keeps_headers)).await };
         let call = |backend| Self { backend, ..self.clone() }.read(keeps_headers).boxed();
-        cache.run(self.backend.clone(), self.cache_target(), &self.meter, call).await
+        cache.run(self.backend.clone(), self.cache_target(), call).await
     }
 
     fn cache_target(&self) -> CacheTarget {

@@ -55,7 +55,7 @@ impl Reader {
 
     async fn read_config(&self) -> Result<ConfigFile, Error> {
         let path = ConfigFile::path();
-        match self.backend.read_whole(&path, self.limits.config, &self.meter).await {
+        match self.backend.read_whole(&path, self.limits.config).await {
             Ok(json) => {
                 let json = self.check_commit(&path, json)?;
                 Ok(ConfigFile::from_json(json))

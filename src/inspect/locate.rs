@@ -121,16 +121,14 @@ impl Load {
         let commit = match commit {
             Some(commit) => Some(commit),
             // A listing may lack the commit; every file has it.
-            None => {
-                load.backend.read_range(&shards[0], &(0..PREFIX_LENGTH), &load.meter).await?.commit
-            }
+            None => load.backend.read_range(&shards[0], 0..PREFIX_LENGTH).await?.commit,
         };
         Ok(Weights::Shards { path: set.path.clone(), shards, commit })
     }
 
     /// Lists the files of the backend or of a folder.
     async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<FileListing>, Error> {
-        self.backend.list(folder, &self.meter).await
+        self.backend.list(folder).await
     }
 
     fn no_safetensors(

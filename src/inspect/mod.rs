@@ -236,13 +236,12 @@ impl Load {
     }
 
     async fn find_file(&self, path: &RepoPath) -> Result<Found, Error> {
-        let start =
-            self.backend.read_range(path, &self.plan.first_range(path), &self.meter).await?;
+        let start = self.backend.read_range(path, self.plan.first_range(path)).await?;
         Ok(Found::just(Weights::File { path: path.clone(), start }))
     }
 
     async fn find_index(&self, path: &RepoPath) -> Result<Found, Error> {
-        let stream = self.backend.stream(path, self.limits.index, &self.meter).await?;
+        let stream = self.backend.stream(path, self.limits.index).await?;
         Ok(Found::just(Weights::Index { path: path.clone(), stream }))
     }
 }

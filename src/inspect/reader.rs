@@ -170,7 +170,7 @@ impl Reader {
 
     /// Reads a range of a file of the commit.
     async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<RangeBytes, Error> {
-        self.check_commit(path, self.backend.read_range(path, range, &self.meter).await?)
+        self.check_commit(path, self.backend.read_range(path, range.clone()).await?)
     }
 
     /// Returns the value that was read if it belongs to the commit of the call.

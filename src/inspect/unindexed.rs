@@ -39,7 +39,7 @@ impl Reader {
         named: &[RepoPath],
     ) -> Result<Vec<RepoPath>, Error> {
         let folder = index.folder();
-        let listed = self.backend.list(folder.as_ref(), &self.meter).await?;
+        let listed = self.backend.list(folder.as_ref()).await?;
         let files = listed.map_or_else(Vec::new, |listing| listing.files);
         Ok(Layout::of(folder.as_ref(), &files).left_over(named))
     }
