@@ -1,8 +1,8 @@
-//! Counts the parameters of nine models that a local Hub serves: `cargo run --example quickstart`.
+//! `cargo quickstart`: starts a Hub on this machine, with the headers of real models, and reads nine of them.
 //!
-//! The Hub serves the headers in `fixtures/`, so this needs no internet.
+//! This is a binary and not an example: an example would compile all dependencies of the tests first, which takes twice
+//! as long.
 
-#[path = "local_hub/hub/mod.rs"]
 mod hub;
 
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use hf_meta::{Client, SafetensorsParseFromRepo};
 use hub::{LocalHub, load_folder};
 
-/// The models in the documentation of safetensors and of its clients, whose counts are known.
+/// The models whose counts the documentation of the format lists.
 const REPOS: [&str; 9] = [
     "EleutherAI/gpt-neox-20b",
     "Jean-Baptiste/camembert-ner",
