@@ -55,7 +55,7 @@ impl SafetensorsFileHeader {
     /// ```
     /// use hf_meta::SafetensorsFileHeader;
     ///
-    /// let file = b"\x3a\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]}} ......";
+    /// let file = b"\x38\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]}} ......";
     /// let header = SafetensorsFileHeader::from_file_start(file, Some(file.len() as u64))?;
     /// assert_eq!(header.tensors().get("w").unwrap().shape, [2, 3]);
     /// # Ok::<(), hf_meta::formats::HeaderError>(())
