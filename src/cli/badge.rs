@@ -86,10 +86,18 @@ fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
     Ok(text + "\n")
 }
 
+/// The badge cannot be written to its file.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to write `{}`", file.display())]
+struct WriteError {
+    file: PathBuf,
+    source: io::Error,
+}
+
 fn write(args: &BadgeArgs, text: &str) -> io::Result<()> {
     match &args.output {
         Some(file) => fs::write(file, text).map_err(|error| {
-            io::Error::new(error.kind(), format!("failed to write `{}`: {error}", file.display()))
+            io::Error::new(error.kind(), WriteError { file: file.clone(), source: error })
         }),
         None => io::stdout().write_all(text.as_bytes()),
     }

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-/// The greatest width that a cell can give its column, in characters. A longer cell shifts the rest of
-/// its own row only.
+/// The limit of a column's width, in characters. A longer cell shifts only the rest of its own row.
 const MAX_CELL_WIDTH: usize = 80;
 
 /// The side of a column on which its cells line up.

@@ -129,29 +129,29 @@ pub enum Finding {
     },
     /// The numbers in the names of the shards have a gap.
     #[error(
-        "the shard names `{shards}` announce {of} shards, but the index lists {named}; the first missing number is {first}"
+        "the shard names `{shards}` announce {total} shards, but the index lists {listed}; the first missing number is {first_missing}"
     )]
     ShardNumberMissing {
         /// The common form of the names, with `*` in place of the number.
         shards: String,
         /// The number of shards that the names announce.
-        of: u64,
+        total: u64,
         /// The number of shards that the index lists.
-        named: u64,
+        listed: u64,
         /// The first number without a shard.
-        first: u64,
+        first_missing: u64,
     },
     /// The number in the name of a shard is out of range.
     #[error(
-        "the number of shard `{shard}` is out of range: its name announces {of} shards, numbered from {first}"
+        "the number of shard `{shard}` is out of range: its name announces {total} shards, numbered from {first_number}"
     )]
     ShardNumberOutOfRange {
         /// The path of the shard.
         shard: String,
         /// The number of shards that the name announces.
-        of: u64,
+        total: u64,
         /// The number of the first shard, 0 or 1.
-        first: u64,
+        first_number: u64,
     },
     /// Two shards have the same number in their names.
     #[error("shards `{first}` and `{second}` have the same number")]

@@ -6,7 +6,8 @@ use crate::report::{Finding, bounded};
 
 use crate::formats::{RepoPath, clip};
 
-/// What is odd about the numbers of shards: the first oddity of each set that shares a name.
+/// Checks the numbers in the names of shards. Returns the first finding of each group of names that differ
+/// only in numbers.
 pub(crate) fn check(shards: &[RepoPath]) -> Vec<Finding> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for shard in shards.iter().filter_map(Numbered::parse) {
@@ -54,8 +55,8 @@ fn check_set(set: &[Numbered<'_>]) -> Option<Finding> {
         if shard.number - start >= shard.of {
             return Some(Finding::ShardNumberOutOfRange {
                 shard: shard.name(),
-                of: shard.of,
-                first: start,
+                total: shard.of,
+                first_number: start,
             });
         }
         if let Some(twin) = numbers.insert(shard.number, shard) {
@@ -65,12 +66,14 @@ fn check_set(set: &[Numbered<'_>]) -> Option<Finding> {
             });
         }
     }
-    let named = numbers.len() as u64;
-    (named < first.of).then(|| Finding::ShardNumberMissing {
+    let listed = numbers.len() as u64;
+    (listed < first.of).then(|| Finding::ShardNumberMissing {
         shards: clip(&format!("{}*-of-{}{}", first.stem, first.of, first.end)),
-        of: first.of,
-        named,
-        first: (start..=first.of).find(|number| !numbers.contains_key(number)).unwrap_or(named),
+        total: first.of,
+        listed,
+        first_missing: (start..=first.of)
+            .find(|number| !numbers.contains_key(number))
+            .unwrap_or(listed),
     })
 }
 
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_sets() {
+    fn a_complete_numbering_has_no_findings() {
         let sets: [&[&str]; 5] = [
             &["a.safetensors", "b-of-2.safetensors", "c-1-of-.safetensors"],
             &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
@@ -99,23 +102,24 @@ mod tests {
     }
 
     #[test]
-    fn odd_sets() {
+    fn the_first_defect_of_each_numbering_is_found() {
         let name = |number: u64, of: u64| format!("m-{number}-of-{of}.safetensors");
         let found = |numbers: &[(u64, u64)]| {
             let names: Vec<_> = numbers.iter().map(|&(number, of)| name(number, of)).collect();
             findings(&names.iter().map(String::as_str).collect::<Vec<_>>())
         };
-        let missing = |of, named, first| Finding::ShardNumberMissing {
-            shards: format!("m-*-of-{of}.safetensors"),
-            of,
-            named,
-            first,
+        let missing = |total, listed, first_missing| Finding::ShardNumberMissing {
+            shards: format!("m-*-of-{total}.safetensors"),
+            total,
+            listed,
+            first_missing,
         };
         assert_eq!(found(&[(1, 3), (3, 3)]), [missing(3, 2, 2)]);
         assert_eq!(found(&[(2, 3), (3, 3)]), [missing(3, 2, 1)]);
         assert_eq!(found(&[(0, 3), (1, 3)]), [missing(3, 2, 2)]);
         assert_eq!(found(&[(1, u64::MAX)]), [missing(u64::MAX, 1, 2)]);
-        let beyond = |shard, first| Finding::ShardNumberOutOfRange { shard, of: 2, first };
+        let beyond =
+            |shard, first_number| Finding::ShardNumberOutOfRange { shard, total: 2, first_number };
         assert_eq!(found(&[(1, 2), (3, 2)]), [beyond(name(3, 2), 1)]);
         assert_eq!(found(&[(0, 2), (1, 2), (2, 2)]), [beyond(name(2, 2), 0)]);
         assert_eq!(

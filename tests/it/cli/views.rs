@@ -132,7 +132,7 @@ fn other_sets_of_weights_are_listed() {
         "{}",
         choice.stderr
     );
-    assert!(choice.stderr.contains("holds 2 sets"), "{}", choice.stderr);
+    assert!(choice.stderr.contains("contains 2 sets"), "{}", choice.stderr);
     assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
     let other = run(&hub, &["org/other"]);
     assert_eq!(other.code, 1);
