@@ -82,6 +82,15 @@
 //! [The command](docs::command) · [Badges and their service](docs::service) · [Speed](docs::speed) ·
 //! [Architecture](docs::architecture)
 
+#![cfg_attr(
+    not(feature = "client"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "names of files and sets of weights matter to the client alone"
+    )
+)]
+
 #[cfg(feature = "client")]
 mod backends;
 #[cfg(feature = "badge")]

@@ -18,7 +18,7 @@ use crate::http::Http;
 use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
-use crate::inspect::{Limits, Load, OnProgress, Plan, Progress, Target};
+use crate::inspect::{Inspection, Limits, OnProgress, Plan, Progress, Target};
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, SafetensorsParseFromRepo};
 
@@ -146,7 +146,7 @@ impl Model {
     /// The errors of [`Model::parse_safetensors_metadata`].
     pub async fn count(&self) -> Result<CountReport, Error> {
         let cache = self.context.header_cache.as_ref();
-        self.with_timeout(async { self.load().await?.count(cache).await }).await
+        self.with_timeout(async { self.inspection().await?.count(cache).await }).await
     }
 
     /// Reads the header of every file, checks it, and counts the parameters.
@@ -160,7 +160,7 @@ impl Model {
     /// of the server or of the disk.
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
         let cache = self.context.header_cache.as_ref();
-        self.with_timeout(async { self.load().await?.parse(cache).await }).await
+        self.with_timeout(async { self.inspection().await?.parse(cache).await }).await
     }
 
     /// Checks everything that headers can show. Reads every header, and continues after an error.
@@ -173,7 +173,7 @@ impl Model {
     /// The errors of [`Model::parse_safetensors_metadata`] up to the index, or up to the first bytes of a
     /// single file; and [`Error::DeadlineExceeded`]. All later errors are findings of the report.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.with_timeout(async { self.load().await?.verify().await }).await
+        self.with_timeout(async { self.inspection().await?.verify().await }).await
     }
 
     /// Asks the Hub for the parameter count that it reports for the repository. It covers the whole
@@ -185,7 +185,7 @@ impl Model {
     /// If the repository does not exist or is not accessible, if no response arrives, and
     /// [`Error::DeadlineExceeded`].
     pub async fn hub_reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        self.with_timeout(async { self.load().await?.backend.reported_count().await }).await
+        self.with_timeout(async { self.inspection().await?.backend.reported_count().await }).await
     }
 
     /// Lists all sets of weights in the repository or the folder, by the names of the files alone. Returns
@@ -197,7 +197,7 @@ impl Model {
     /// If no listing arrives or it is invalid, and [`Error::DeadlineExceeded`].
     pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         self.with_timeout(async {
-            let Load { backend, target, .. } = self.load().await?;
+            let Inspection { backend, target, .. } = self.inspection().await?;
             let folder = target.folder();
             let listed = list(&*backend, folder).await?;
             Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
@@ -216,19 +216,22 @@ impl Model {
         tokio::time::timeout(limit, call).await.map_err(|_| Error::DeadlineExceeded { limit })?
     }
 
-    async fn load(&self) -> Result<Load, Error> {
+    async fn inspection(&self) -> Result<Inspection, Error> {
         let (source, meter) = (self.source.clone()?, RequestMeter::default());
         let (backend, target): (Arc<dyn Backend>, _) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                (self.context.repo(repo, revision, meter.clone()).await?, Target::of(path.clone()))
+                (
+                    self.context.repo(repo, revision, meter.clone()).await?,
+                    Target::from_path(path.clone()),
+                )
             }
             Source::Url(_) if self.context.offline.is_some() => {
                 return Err(Error::Offline { what: source.to_string() });
             }
             Source::Url(url) => {
                 let file = file_of(url);
-                let target = Target::of_file(file.clone());
+                let target = Target::from_file(file.clone());
                 let (http, url) = (self.context.http.clone(), url.clone());
                 (Arc::new(WebFolder { http, url, file, meter: meter.clone() }), target)
             }
@@ -237,7 +240,7 @@ impl Model {
                 (Arc::new(DiskFolder { folder, meter: meter.clone() }), target)
             }
         };
-        Ok(Load {
+        Ok(Inspection {
             source: source.to_string(),
             backend,
             target,
@@ -280,7 +283,7 @@ async fn on_disk(path: &Path) -> Result<(PathBuf, Target), Error> {
         return Ok((path.to_owned(), Target::Folder(None)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let target = Target::of_file(RepoPath::trusted(&name));
+    let target = Target::from_file(RepoPath::trusted(&name));
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok((folder, target))
 }

@@ -3,12 +3,12 @@
 use futures::future::FutureExt;
 
 use super::locate::SINGLE;
-use super::{Inspected, Load, Target};
+use super::{Inspected, Inspection, Target};
 use crate::backends::{CacheTarget, HeaderCache};
 use crate::error::Error;
 use crate::formats::RepoPath;
 
-impl Load {
+impl Inspection {
     /// Reads all headers, from the cache if it has them, and ends at the first error.
     pub(super) async fn inspect(
         self,

@@ -2,23 +2,114 @@
 
 use std::pin::pin;
 
-use futures::future::{Either, select};
+use futures::future::{BoxFuture, Either, select};
 
-use super::{Found, Load, Weights};
-use crate::backends::{FileListing, pinned};
+use super::reader::Reader;
+use super::{Inspection, Plan, Target};
+use crate::backends::{ByteStream, Fetched, FileListing, pinned, poll_alongside};
 use crate::error::{BoxError, Error};
 use crate::formats::RepoPath;
-use crate::formats::safetensors::PREFIX_LENGTH;
 use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
+use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubError};
 
 /// The usual names of weights, in most repositories.
 pub(super) const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-impl Load {
+/// The weights that a target turned out to be.
+pub(super) struct Located {
+    pub(super) weights: Weights,
+    /// All sets in the target's folder, if they were listed.
+    pub(super) other_sets: Option<Vec<WeightSet>>,
+    /// Whether no listing was needed, or a complete one was there.
+    pub(super) is_complete: bool,
+}
+
+impl Located {
+    /// Creates weights that were found without a listing.
+    fn new(weights: Weights) -> Self {
+        Self { weights, other_sets: None, is_complete: true }
+    }
+}
+
+/// A set of weights, and the part of it that was read already.
+pub(super) enum Weights {
+    File { path: RepoPath, start: Fetched<RangeBytes> },
+    Index { path: RepoPath, stream: Fetched<ByteStream> },
+    Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
+}
+
+impl Weights {
+    /// Waits for another future while the weights arrive.
+    async fn poll_alongside<T>(self, other: impl Future<Output = T>) -> (Self, T) {
+        let Self::Index { path, stream: Fetched { value, commit } } = self else {
+            return (self, other.await);
+        };
+        let (value, other) = poll_alongside(value, other).await;
+        (Self::Index { path, stream: Fetched { value, commit } }, other)
+    }
+
+    fn commit(&self) -> Option<&CommitSha> {
+        match self {
+            Self::File { start, .. } => start.commit.as_ref(),
+            Self::Index { stream, .. } => stream.commit.as_ref(),
+            Self::Shards { commit, .. } => commit.as_ref(),
+        }
+    }
+}
+
+impl Inspection {
+    /// Finds the weights, and returns them with a reader of their commit.
+    ///
+    /// Boxed, so that the futures of the search do not add up in the size of every call.
+    pub(super) fn locate(self) -> BoxFuture<'static, Result<(Reader, Located), Error>> {
+        Box::pin(async move {
+            let (mut inspection, mut located) = self.find_with_or_without_token().await?;
+            let commit = located.weights.commit().cloned();
+            inspection.backend = pinned(&inspection.backend, commit.as_ref());
+            if inspection.lists_sets && located.other_sets.is_none() {
+                let (weights, sets) = located.weights.poll_alongside(inspection.list_sets()).await;
+                located = Located { weights, other_sets: sets?, ..located };
+            }
+            Ok((Reader::new(inspection, commit), located))
+        })
+    }
+
+    /// Finds the weights. If the token is invalid, tries again without it: a public repository needs no token.
+    async fn find_with_or_without_token(mut self) -> Result<(Self, Located), Error> {
+        let error = match self.find().await {
+            Err(error @ Error::RejectedToken { .. }) => error,
+            found => return found.map(|found| (self, found)),
+        };
+        let Some(backend) = self.backend.anonymous() else { return Err(error) };
+        self.backend = backend;
+        let Ok(found) = self.find().await else { return Err(error) };
+        tracing::warn!("the token is not valid; reading without it");
+        Ok((self, found))
+    }
+
+    async fn find(&self) -> Result<Located, Error> {
+        match &self.target {
+            Target::File(path) => self.find_file(path).await,
+            Target::Index(path) => self.find_index(path).await,
+            Target::Shards(path) => self.find_shards(path).await,
+            Target::Folder(folder) => self.search(folder.as_ref()).await,
+        }
+    }
+
+    async fn find_file(&self, path: &RepoPath) -> Result<Located, Error> {
+        let start = self.backend.read_range(path, self.plan.first_range(path)).await?;
+        Ok(Located::new(Weights::File { path: path.clone(), start }))
+    }
+
+    async fn find_index(&self, path: &RepoPath) -> Result<Located, Error> {
+        let stream = self.backend.stream(path, self.limits.index).await?;
+        Ok(Located::new(Weights::Index { path: path.clone(), stream }))
+    }
+
     /// Finds the weights in a folder, or in the whole backend.
-    pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Found, Error> {
+    pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let names = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
         match self.find_either(&names).await {
             Err(Error::FileNotFound { source, .. }) => {
@@ -30,7 +121,7 @@ impl Load {
 
     /// Requests both usual names concurrently: one after the other would cost every sharded repository a
     /// round trip. If both exist, the single file is the one that loaders read, and the index is dropped.
-    async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Found, Error> {
+    async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Located, Error> {
         let file = pin!(self.find_file(single));
         let shards = pin!(self.find_index(index));
         match select(file, shards).await {
@@ -38,9 +129,9 @@ impl Load {
             Either::Left((file, _)) => file,
             Either::Right((shards, file)) => {
                 let (shards, file) = match shards {
-                    Ok(Found { weights, .. }) => {
+                    Ok(Located { weights, .. }) => {
                         let (weights, file) = weights.poll_alongside(file).await;
-                        (Ok(Found::just(weights)), file)
+                        (Ok(Located::new(weights)), file)
                     }
                     Err(error) => (Err(error), file.await),
                 };
@@ -58,10 +149,10 @@ impl Load {
         folder: Option<&RepoPath>,
         missing: &[RepoPath; 2],
         source: BoxError,
-    ) -> Result<Found, Error> {
+    ) -> Result<Located, Error> {
         let known = source.downcast_ref().and_then(commit_of);
         let listed = self.pinned(known).list(folder).await?;
-        let Some(FileListing { files, commit, is_complete: is_whole }) = listed else {
+        let Some(FileListing { files, commit, is_complete }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
         let layout = Layout::of(folder, &files);
@@ -72,7 +163,7 @@ impl Load {
             }
             Some(set) => {
                 let weights = self.find_set(set, known.cloned().or(commit)).await?;
-                Ok(Found { weights, other_sets: Some(layout.sets), is_whole })
+                Ok(Located { weights, other_sets: Some(layout.sets), is_complete })
             }
             None if layout.sets.is_empty() => {
                 Err(self.no_safetensors(missing, layout.others, source))
@@ -82,7 +173,7 @@ impl Load {
     }
 
     /// Finds the shards of a path with a `*` in place of their number.
-    pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Found, Error> {
+    pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Located, Error> {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
             file: self.backend.file_name(path),
@@ -92,7 +183,7 @@ impl Load {
         let layout = Layout::of(folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
         let weights = self.find_set(set, listed.commit).await?;
-        Ok(Found::just(weights))
+        Ok(Located::new(weights))
     }
 
     /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
@@ -107,13 +198,13 @@ impl Load {
 
     /// Starts to read a set, at a commit if it is known.
     async fn find_set(&self, set: &WeightSet, commit: Option<CommitSha>) -> Result<Weights, Error> {
-        let load = self.pinned(commit.as_ref());
+        let pinned = self.pinned(commit.as_ref());
         if !set.is_without_index() {
             let is_index = set.path.is_index();
             let found = if is_index {
-                load.find_index(&set.path).await
+                pinned.find_index(&set.path).await
             } else {
-                load.find_file(&set.path).await
+                pinned.find_file(&set.path).await
             };
             return found.map(|found| found.weights);
         }
@@ -121,7 +212,10 @@ impl Load {
         let commit = match commit {
             Some(commit) => Some(commit),
             // A listing may lack the commit; every file has it.
-            None => load.backend.read_range(&shards[0], 0..PREFIX_LENGTH).await?.commit,
+            None => {
+                let first = Plan::Exact.first_range(&shards[0]);
+                pinned.backend.read_range(&shards[0], first).await?.commit
+            }
         };
         Ok(Weights::Shards { path: set.path.clone(), shards, commit })
     }

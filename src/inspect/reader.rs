@@ -8,7 +8,8 @@ use std::time::Instant;
 use tokio::sync::OnceCell;
 
 use super::config_file::ConfigFile;
-use super::{Inspected, Limits, Load, OnProgress, Plan, Weights};
+use super::locate::Weights;
+use super::{Inspected, Inspection, Limits, OnProgress, Plan};
 use crate::backends::{Backend, Fetched};
 use crate::count::needs_config;
 use crate::error::Error;
@@ -38,8 +39,9 @@ pub(super) struct Reader {
 impl Reader {
     /// Creates a reader of a backend that is pinned to the commit of the call's first response. A push to the
     /// branch during the call changes nothing.
-    pub(super) fn new(load: Load, commit: Option<CommitSha>) -> Self {
-        let Load { source, backend, plan, limits, on_progress, started, meter, .. } = load;
+    pub(super) fn new(inspection: Inspection, commit: Option<CommitSha>) -> Self {
+        let Inspection { source, backend, plan, limits, on_progress, started, meter, .. } =
+            inspection;
         Self {
             source,
             backend,

@@ -1,7 +1,7 @@
 //! Verification: reading on where a file is wrong, to report everything that is wrong.
 
-use super::Weights;
 use super::config_file::ConfigFile;
+use super::locate::Weights;
 use super::reader::Reader;
 use super::shards::ShardReads;
 use crate::error::Error;
