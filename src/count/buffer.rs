@@ -27,12 +27,15 @@ impl Buffer {
     /// Returns the kind of a buffer; `None` for any other tensor.
     #[must_use]
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
-        let mut parts = name.rsplit('.');
-        let (suffix, parent) = (parts.next()?, parts.next().unwrap_or_default());
-        match suffix {
-            "bias" if parent.starts_with("att") && is_mask(&info.shape) => {
-                Some(Self::AttentionMask)
-            }
+        let mut components = name.rsplit('.');
+        let (last, parent) = (components.next()?, components.next().unwrap_or_default());
+        Self::from_components(parent, last, &info.shape)
+    }
+
+    /// Recognizes a buffer by the last two components of its name, and its shape.
+    pub(super) fn from_components(parent: &str, last: &str, shape: &[u64]) -> Option<Self> {
+        match last {
+            "bias" if parent.starts_with("att") && is_mask(shape) => Some(Self::AttentionMask),
             "masked_bias" | "attn_mask" | "causal_mask" => Some(Self::AttentionMask),
             "position_ids" | "token_type_ids" => Some(Self::Ids),
             "inv_freq" | "cos_cached" | "sin_cached" | "freqs_cis" => Some(Self::RotaryFrequencies),

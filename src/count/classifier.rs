@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use super::methods::Module;
+use super::module_part::ModulePart;
 use super::{Configs, CountedAs, module, suffix};
 use crate::formats::TensorInfo;
 
@@ -38,6 +39,6 @@ impl<'a> Classifier<'a> {
     pub fn judge(&self, name: &str, tensor: &TensorInfo) -> CountedAs {
         let parts = self.modules.get(module(name)).map_or(&[][..], Vec::as_slice);
         let configs = self.configs.cloned().unwrap_or_default();
-        configs.classify(name, tensor, &Module::from_sorted(parts))
+        configs.classify(&ModulePart::new(name, tensor), &Module::from_sorted(parts))
     }
 }

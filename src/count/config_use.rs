@@ -1,9 +1,9 @@
 //! The use of a configuration for a tensor.
 
+use super::AuxiliaryTensor;
 use super::methods::{PartEvidence, evidence};
+use super::module_part::ModulePart;
 use super::packing::container_bits;
-use super::{AuxiliaryTensor, Buffer, experts, suffix};
-use crate::formats::TensorInfo;
 
 /// The answers to two questions about a tensor, before any configuration is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +15,19 @@ pub(super) struct ConfigUse {
 }
 
 impl ConfigUse {
-    /// Looks at the name, the dtype and the shape of a tensor.
+    /// Looks at the name, the dtype and the shape of a tensor, without a configuration.
     ///
     /// The Hub counts a request for `config.json` as a download, so only a tensor asks for it that would
     /// be counted differently, or whose parameters would not be active. Buffers do not ask, whatever
     /// integers they are in: nobody packs a mask.
-    pub(super) fn from_tensor(name: &str, tensor: &TensorInfo) -> Self {
+    pub(super) fn from_part(part: &ModulePart<'_>) -> Self {
+        let tensor = part.tensor;
         let is_integer = container_bits(&tensor.dtype).is_some();
-        let may_be_packed = is_integer && Buffer::from_tensor(name, tensor).is_none();
-        let evidence = evidence(suffix(name));
+        let may_be_packed = is_integer && part.buffer.is_none();
+        let evidence = evidence(part.name);
         let is_evident = matches!(evidence, Some(PartEvidence::AnyMethod | PartEvidence::Name));
-        let asks = !tensor.is_scalar() && (may_be_packed || is_evident || experts::is_routed(name));
+        let asks =
+            !tensor.is_scalar() && (may_be_packed || is_evident || part.position.expert.is_some());
         // Exponents (`F8_E8M0`) are auxiliary with any configuration.
         let is_fixed = AuxiliaryTensor::from_dtype(&tensor.dtype).is_some();
         Self { depends: !is_fixed && (may_be_packed || evidence.is_some()), asks }
@@ -38,7 +40,7 @@ mod tests {
     use crate::count::methods::Module;
     use crate::count::module;
     use crate::count::{Configs, CountedAs};
-    use crate::formats::Dtype;
+    use crate::formats::{Dtype, TensorInfo};
 
     #[test]
     fn tensors_ask_for_the_configuration() {
@@ -67,7 +69,7 @@ mod tests {
         for (name, dtype, shape, expected) in cases {
             let info = TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (0, 0) };
             assert_eq!(
-                ConfigUse::from_tensor(name, &info).asks,
+                ConfigUse::from_part(&ModulePart::new(name, &info)).asks,
                 expected,
                 "{name} {:?}",
                 info.dtype
@@ -85,7 +87,8 @@ mod tests {
         let other =
             [part("biases", Dtype::BF16), part("scales", Dtype::BF16), part("weight", Dtype::U32)];
         let parts = Module::from_sorted(&other);
-        [&Configs::default(), config].map(|config| config.classify(name, tensor, &parts))
+        [&Configs::default(), config]
+            .map(|config| config.classify(&ModulePart::new(name, tensor), &parts))
     }
 
     #[test]
@@ -114,7 +117,7 @@ mod tests {
                     for (dtype, shape) in shapes {
                         let info = TensorInfo { dtype: dtype.clone(), shape, data_offsets: (0, 0) };
                         let [without, with] = classes(&config, &name, &info);
-                        let depends = ConfigUse::from_tensor(&name, &info).depends;
+                        let depends = ConfigUse::from_part(&ModulePart::new(&name, &info)).depends;
                         assert!(depends || with == without, "{method}: {name} {dtype} is {with}");
                     }
                 }

@@ -4,11 +4,10 @@ use thiserror::Error;
 
 use super::experts::ExpertCounts;
 use super::json_object::JsonObject;
-use super::methods::{
-    CONFIG_KEYS, Method, Module, ModulePart, QuantizationSection, auxiliary_in_any_method,
-};
-use super::{AuxiliaryTensor, Buffer, CountedAs};
-use crate::formats::{TensorInfo, clip};
+use super::methods::{CONFIG_KEYS, Method, Module, QuantizationSection, auxiliary_in_any_method};
+use super::module_part::ModulePart;
+use super::{AuxiliaryTensor, CountedAs};
+use crate::formats::clip;
 
 /// The quantization of a model and its numbers of experts, as its configuration files give them.
 ///
@@ -92,22 +91,15 @@ impl Configs {
         self.quantization.as_ref().is_some_and(|found| found.method.needs_whole_modules())
     }
 
-    /// Classifies a tensor of a module.
-    pub(super) fn classify(
-        &self,
-        name: &str,
-        tensor: &TensorInfo,
-        module: &Module<'_>,
-    ) -> CountedAs {
-        if let Some(kind) = AuxiliaryTensor::from_dtype(&tensor.dtype) {
+    /// Classifies a part of a module. The module is empty unless the method needs whole modules.
+    pub(super) fn classify(&self, part: &ModulePart<'_>, module: &Module<'_>) -> CountedAs {
+        if let Some(kind) = AuxiliaryTensor::from_dtype(&part.tensor.dtype) {
             return CountedAs::AuxiliaryTensor(kind);
         }
-        match self.classify_quantized(&ModulePart::new(name, tensor), module) {
-            Some(CountedAs::Unpacked(_)) | None if tensor.is_scalar() => CountedAs::Scalar,
+        match self.classify_quantized(part, module) {
+            Some(CountedAs::Unpacked(_)) | None if part.tensor.is_scalar() => CountedAs::Scalar,
             // Nobody packs a mask or position ids, whatever the configuration says about integers.
-            Some(CountedAs::Unpacked(_)) if Buffer::from_tensor(name, tensor).is_some() => {
-                CountedAs::AsStored
-            }
+            Some(CountedAs::Unpacked(_)) if part.buffer.is_some() => CountedAs::AsStored,
             class => class.unwrap_or(CountedAs::AsStored),
         }
     }

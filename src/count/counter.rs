@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::config_use::ConfigUse;
 use super::experts::ExpertSums;
 use super::methods::Module;
+use super::module_part::ModulePart;
 use super::waiting::WaitingTensors;
 use super::{
     Buffer, Configs, CountBreakdown, CountedAs, DtypeCount, ParameterCount, RuleSet, TensorGroup,
@@ -43,7 +44,7 @@ pub struct Counter {
     configs: Option<Configs>,
     needs_config: bool,
     waiting: WaitingTensors,
-    sums: Sums,
+    sums: CountSums,
     /// The overflow of a tensor that waited.
     overflow: Option<CountOverflow>,
 }
@@ -70,20 +71,20 @@ impl Counter {
     ///
     /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
-        let ConfigUse { depends, asks } = ConfigUse::from_tensor(name, tensor);
+        let part = ModulePart::new(name, tensor);
+        let ConfigUse { depends, asks } = ConfigUse::from_part(&part);
         self.needs_config |= asks;
-        let no_module = Module::default();
-        let counted_as = match &self.configs {
-            _ if !depends => Configs::default().classify(name, tensor, &no_module),
+        let unquantized = Configs::default();
+        let configs = if depends { self.configs.as_ref() } else { Some(&unquantized) };
+        match configs {
             Some(configs) if !configs.needs_whole_modules() => {
-                configs.classify(name, tensor, &no_module)
+                self.sums.add(&part, configs.classify(&part, &Module::default()))
             }
             _ => {
                 self.waiting.push(name, tensor);
-                return Ok(());
+                Ok(())
             }
-        };
-        self.sums.add(name, tensor, counted_as)
+        }
     }
 
     /// Adds the tensors of one file.
@@ -127,7 +128,8 @@ impl Counter {
         self.waiting.for_each_module(|parts| {
             let module = Module::from_sorted(parts);
             let add = |(name, tensor): &(String, TensorInfo)| {
-                sums.add(name, tensor, configs.classify(name, tensor, &module))
+                let part = ModulePart::new(name, tensor);
+                sums.add(&part, configs.classify(&part, &module))
             };
             parts.iter().try_for_each(add)
         })?;
@@ -135,31 +137,27 @@ impl Counter {
     }
 }
 
-/// The tensors that have been classified.
+/// The sums over all tensors that have been classified.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+struct CountSums {
     total: DtypeCount,
-    groups: BTreeMap<(Dtype, CountedAs, Option<Buffer>), DtypeCount>,
+    groups: BTreeMap<GroupKey, DtypeCount>,
+    /// The group of the last tensor, which is usually that of the next one. It is not in `groups` yet.
+    last: Option<(GroupKey, DtypeCount)>,
     experts: ExpertSums,
 }
 
-impl Sums {
-    fn add(
-        &mut self,
-        name: &str,
-        tensor: &TensorInfo,
-        counted_as: CountedAs,
-    ) -> Result<(), CountOverflow> {
-        let added = self.checked_add(name, tensor, counted_as);
-        added.ok_or_else(|| CountOverflow { tensor: clip(name) })
+/// The dtype, the class and the kind of buffer of the tensors of a group.
+type GroupKey = (Dtype, CountedAs, Option<Buffer>);
+
+impl CountSums {
+    fn add(&mut self, part: &ModulePart<'_>, counted_as: CountedAs) -> Result<(), CountOverflow> {
+        let added = self.checked_add(part, counted_as);
+        added.ok_or_else(|| CountOverflow { tensor: clip(part.tensor_name) })
     }
 
-    fn checked_add(
-        &mut self,
-        name: &str,
-        tensor: &TensorInfo,
-        counted_as: CountedAs,
-    ) -> Option<()> {
+    fn checked_add(&mut self, part: &ModulePart<'_>, counted_as: CountedAs) -> Option<()> {
+        let tensor = part.tensor;
         let elements = if tensor.is_scalar() { 0 } else { tensor.elements()? };
         let parameters = counted_as.parameters(elements)?;
         let count = DtypeCount {
@@ -170,16 +168,31 @@ impl Sums {
             scalars: u64::from(tensor.is_scalar()),
             bytes: tensor.byte_length(),
         };
-        // The total bounds every group, so the check of the total is the check of all.
+        // The total bounds every group, so no other sum can overflow.
         self.total = self.total.checked_add(count)?;
-        let key = (tensor.dtype.clone(), counted_as, Buffer::from_tensor(name, tensor));
-        let group = self.groups.entry(key).or_default();
-        *group = group.checked_add(count)?;
-        self.experts.add(name, tensor, parameters);
+        self.experts.add(part, parameters);
+        if let Some((key, sum)) = &mut self.last
+            && key.0 == tensor.dtype
+            && (key.1, key.2) == (counted_as, part.buffer)
+        {
+            *sum = sum.checked_add(count)?;
+            return Some(());
+        }
+        self.flush();
+        self.last = Some(((tensor.dtype.clone(), counted_as, part.buffer), count));
         Some(())
     }
 
-    fn finish(self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
+    /// Adds the sums of the last group to the others.
+    fn flush(&mut self) {
+        if let Some((key, count)) = self.last.take() {
+            let group = self.groups.entry(key).or_default();
+            *group = group.checked_add(count).unwrap_or(*group);
+        }
+    }
+
+    fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
+        self.flush();
         let moe = self.experts.mixture(configs.experts, self.total.parameters);
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);

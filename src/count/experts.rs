@@ -1,6 +1,7 @@
 //! Mixtures of experts: the number of parameters that are active for one token.
 
 use super::json_object::JsonObject;
+use super::module_part::{ModulePart, leading_number};
 use crate::formats::TensorInfo;
 
 /// The parameters of a mixture of experts that are active for one token.
@@ -37,50 +38,6 @@ impl MixtureOfExperts {
         let routed = self.experts.saturating_mul(self.per_expert);
         self.always_active.saturating_add(self.draft).saturating_add(routed)
     }
-}
-
-/// Returns whether a tensor belongs to an expert that tokens are routed to. Shared experts work on every
-/// token.
-pub(super) fn is_routed(name: &str) -> bool {
-    TensorPosition::from_name(name).expert.is_some()
-}
-
-/// The place of a tensor in the model, as its name shows it.
-#[derive(Clone, Copy, Debug, Default)]
-struct TensorPosition<'a> {
-    /// Some models store the layers that draft tokens under this name of their own.
-    is_mtp: bool,
-    /// The number of the layer.
-    layer: Option<u64>,
-    /// The name after `experts`: the number of a routed expert, or a tensor that holds all of them.
-    expert: Option<&'a str>,
-}
-
-impl<'a> TensorPosition<'a> {
-    /// Reads a name in one pass, because every tensor of every model comes here.
-    fn from_name(name: &'a str) -> Self {
-        let mut position = Self::default();
-        let (mut rest, mut is_first, mut has_layers) = (name, true, false);
-        while let Some((component, after)) = rest.split_once('.') {
-            position.is_mtp |= is_first && component == "mtp";
-            if !has_layers && component.ends_with("layers") {
-                has_layers = true;
-                position.layer = number(after);
-            }
-            if !is_first && position.expert.is_none() && component == "experts" {
-                position.expert = Some(after);
-            }
-            (rest, is_first) = (after, false);
-        }
-        position.is_mtp |= name == "mtp";
-        position.expert = position.expert.filter(|_| !name.contains("shared_experts"));
-        position
-    }
-}
-
-/// Parses the first component of a name as a number.
-fn number(name: &str) -> Option<u64> {
-    name.split('.').next()?.parse().ok()
 }
 
 /// The numbers of experts in a configuration.
@@ -163,11 +120,11 @@ struct LayerSums {
 
 impl ExpertSums {
     /// Adds a tensor that holds some parameters. The sums are parts of the total, which was checked.
-    pub(super) fn add(&mut self, name: &str, info: &TensorInfo, parameters: u64) {
+    pub(super) fn add(&mut self, part: &ModulePart<'_>, parameters: u64) {
+        let position = part.position;
         if parameters == 0 {
             return;
         }
-        let position = TensorPosition::from_name(name);
         if position.is_mtp {
             self.mtp = self.mtp.saturating_add(parameters);
             return;
@@ -175,7 +132,7 @@ impl ExpertSums {
         let sums = self.layer(position.layer);
         sums.parameters = sums.parameters.saturating_add(parameters);
         if let Some(expert) = position.expert {
-            sums.add_expert(expert, info, parameters);
+            sums.add_expert(expert, part.tensor, parameters);
         }
     }
 
@@ -224,7 +181,7 @@ impl ExpertSums {
 impl LayerSums {
     fn add_expert(&mut self, expert: &str, info: &TensorInfo, parameters: u64) {
         self.routed = self.routed.saturating_add(parameters);
-        match number(expert) {
+        match leading_number(expert) {
             Some(number) => self.numbered = self.numbered.max(number.saturating_add(1)),
             None => self.add_stacked(info.shape.first().copied()),
         }
@@ -297,8 +254,9 @@ mod tests {
             let info =
                 TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) };
             let parameters = info.elements().unwrap();
-            total += if is_routed(name) { parameters } else { 0 };
-            experts.add(name, &info, parameters);
+            let part = ModulePart::new(name, &info);
+            total += if part.position.expert.is_some() { parameters } else { 0 };
+            experts.add(&part, parameters);
         }
         experts.mixture(Some(counts), total).map(|found| (found.active(), found.total()))
     }

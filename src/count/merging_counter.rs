@@ -26,7 +26,7 @@ impl MergingCounter {
         let key = (info.dtype.clone(), reason, Buffer::from_tensor(name, info));
         let group = self.groups.entry(key).or_default();
         *group = group.checked_add(count)?;
-        self.experts.add(name, info, parameters);
+        self.experts.add(&super::module_part::ModulePart::new(name, info), parameters);
         Some(())
     }
 

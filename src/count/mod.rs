@@ -56,6 +56,7 @@ mod experts;
 mod json_object;
 mod merging_counter;
 mod methods;
+mod module_part;
 mod packing;
 mod parameter_count;
 mod patterns;
@@ -86,5 +87,5 @@ fn module(name: &str) -> &str {
 /// Returns whether `config.json` could change the count of a tensor.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &crate::formats::TensorInfo) -> bool {
-    config_use::ConfigUse::from_tensor(name, tensor).asks
+    config_use::ConfigUse::from_part(&module_part::ModulePart::new(name, tensor)).asks
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    MethodDefinition, Module, ModulePart, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
+    MethodDefinition, Module, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
     QuantizationMethod, role,
 };
+use crate::count::module_part::ModulePart;
 use crate::count::patterns::UnconvertedModules;
 use crate::count::{AuxiliaryTensor, CountedAs, Packing};
 use crate::formats::Dtype;

@@ -1,4 +1,5 @@
 use crate::count::config_use::ConfigUse;
+use crate::count::module_part::ModulePart;
 use crate::count::waiting::WaitingTensors;
 use crate::count::{Configs, CountedAs};
 use crate::formats::{Dtype, TensorInfo};
@@ -18,8 +19,10 @@ pub(super) fn check(config: &str, cases: &[Case<'_>]) {
     for (name, dtype, expected) in cases {
         let found = classify(&configs, &waiting, name, &tensor(dtype));
         assert_eq!(found.to_string(), *expected, "{name} {dtype}");
-        let as_stored = Configs::default().classify(name, &tensor(dtype), &Module::default());
-        let depends = ConfigUse::from_tensor(name, &tensor(dtype)).depends;
+        let tensor = tensor(dtype);
+        let part = ModulePart::new(name, &tensor);
+        let as_stored = Configs::default().classify(&part, &Module::default());
+        let depends = ConfigUse::from_part(&part).depends;
         assert!(depends || found == as_stored, "{name} {dtype} depends on the configuration");
     }
 }
@@ -37,7 +40,8 @@ fn classify(
     let mut found = None;
     let visit = |parts: &[(String, TensorInfo)]| {
         if parts.iter().any(|part| part.0 == name && part.1 == *tensor) {
-            found = Some(configs.classify(name, tensor, &Module::from_sorted(parts)));
+            found =
+                Some(configs.classify(&ModulePart::new(name, tensor), &Module::from_sorted(parts)));
         }
         Ok::<_, ()>(())
     };

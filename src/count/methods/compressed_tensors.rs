@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    MethodDefinition, Module, ModulePart, PartEvidence, PartName, QUANTIZATION_CONFIG,
-    QuantizationMethod, QuantizationSection,
+    MethodDefinition, Module, PartEvidence, PartName, QUANTIZATION_CONFIG, QuantizationMethod,
+    QuantizationSection,
 };
 use crate::count::json_object::{JsonObject, read};
+use crate::count::module_part::ModulePart;
 use crate::count::packing::{bits_of_format, container_bits};
 use crate::count::patterns::{MOST_WILDCARDS, ModulePatterns, UnconvertedModules, weight_module};
 use crate::count::{AuxiliaryTensor, ConfigError, CountedAs, Packing};

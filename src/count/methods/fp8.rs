@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    MethodDefinition, Module, ModulePart, PartEvidence, PartName, QUANTIZATION_CONFIG,
-    QuantizationMethod, QuantizationSection,
+    MethodDefinition, Module, PartEvidence, PartName, QUANTIZATION_CONFIG, QuantizationMethod,
+    QuantizationSection,
 };
-use crate::count::experts;
 use crate::count::json_object::JsonObject;
+use crate::count::module_part::ModulePart;
 use crate::count::packing::bits_of_format;
 use crate::count::patterns::UnconvertedModules;
 use crate::count::{AuxiliaryTensor, CountedAs, Packing};
@@ -38,7 +38,7 @@ impl QuantizationMethod for Fp8 {
         let packing = Packing::dense(&part.tensor.dtype, self.expert_bits?)?;
         // Other integers of these models are tables, such as `gate.tid2eid` of DeepSeek-V4.
         let is_packed =
-            experts::is_routed(part.tensor_name) && !self.unconverted.contains(part.tensor_name);
+            part.position.expert.is_some() && !self.unconverted.contains(part.tensor_name);
         is_packed.then_some(CountedAs::Unpacked(packing))
     }
 }

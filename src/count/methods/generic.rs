@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::bitsandbytes::FourBitBytes;
 use super::{
-    MethodDefinition, Module, ModulePart, PartEvidence, PartName, QUANTIZATION_CONFIG,
-    QuantizationMethod,
+    MethodDefinition, Module, PartEvidence, PartName, QUANTIZATION_CONFIG, QuantizationMethod,
 };
+use crate::count::module_part::ModulePart;
 use crate::count::{AuxiliaryTensor, CountedAs};
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::{
-    MethodDefinition, Module, ModulePart, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
+    MethodDefinition, Module, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
     QuantizationMethod, QuantizationSection, role,
 };
 use crate::count::json_object::{JsonObject, read};
+use crate::count::module_part::ModulePart;
 use crate::count::{AuxiliaryTensor, CountedAs, Packing, module};
 use crate::formats::Dtype;
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 pub(super) use self::parts::{PartEvidence, auxiliary_in_any_method, evidence};
 use self::parts::{PartName, PartRole, role};
 use super::json_object::JsonObject;
+use super::module_part::ModulePart;
 use super::patterns::UnconvertedModules;
 use super::{ConfigError, CountedAs, suffix};
 use crate::formats::{TensorInfo, clip};
@@ -60,23 +61,6 @@ pub(super) trait QuantizationMethod: Debug + Send + Sync {
     /// Classifies a part of a module; `None` if it is stored as in a model that is not quantized. `module` is
     /// empty unless the method needs whole modules.
     fn classify(&self, part: &ModulePart<'_>, module: &Module<'_>) -> Option<CountedAs>;
-}
-
-/// A tensor as a part of a module.
-#[derive(Clone, Copy)]
-pub(super) struct ModulePart<'a> {
-    /// The name of the tensor.
-    pub(super) tensor_name: &'a str,
-    /// The last component of the name.
-    pub(super) name: &'a str,
-    /// The tensor.
-    pub(super) tensor: &'a TensorInfo,
-}
-
-impl<'a> ModulePart<'a> {
-    pub(super) fn new(tensor_name: &'a str, tensor: &'a TensorInfo) -> Self {
-        Self { tensor_name, name: suffix(tensor_name), tensor }
-    }
 }
 
 /// The parts of a module from all files: tensors whose names differ in the last component only.

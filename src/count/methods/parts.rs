@@ -108,7 +108,8 @@ impl PartIndex {
 
     fn find(&self, name: &str) -> Option<&'static PartName> {
         let same_length = self.by_length.get(name.len()).into_iter().flatten();
-        same_length.chain(&self.patterns).find(|part| part.matches(name)).copied()
+        let plain = same_length.copied().find(|part| part.pattern == name);
+        plain.or_else(|| self.patterns.iter().copied().find(|part| part.matches(name)))
     }
 }
 
