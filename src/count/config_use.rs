@@ -8,9 +8,9 @@ use super::packing::container_bits;
 /// The answers to two questions about a tensor, before any configuration is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigUse {
-    /// Whether some configuration would change the class of the tensor.
+    /// True if some configuration would change the class of the tensor.
     pub(super) depends: bool,
-    /// Whether the tensor is a reason to request `config.json`.
+    /// True if the tensor is a reason to request `config.json`.
     pub(super) asks: bool,
 }
 

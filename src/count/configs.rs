@@ -29,7 +29,7 @@ pub struct Configs {
 /// The quantization of a model.
 #[derive(Clone, Debug)]
 struct Quantization {
-    /// The name of the method in results; `None` if the configuration gives none.
+    /// The name of the method in results; `None` if the configuration has no name for it.
     name: Option<String>,
     method: Method,
 }

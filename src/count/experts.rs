@@ -114,7 +114,7 @@ struct LayerSums {
     numbered: u64,
     /// The first dimension of the tensors that hold all experts.
     stacked: Option<u64>,
-    /// Whether that dimension differs between two tensors.
+    /// True if that dimension differs between two tensors.
     is_unclear: bool,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct ModulePart<'a> {
 /// The place of a tensor in the model, as its name shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TensorPosition<'a> {
-    /// Whether the first component is `mtp`: some models store the layers that draft tokens under it.
+    /// True if the first component is `mtp`: some models store the layers that draft tokens under it.
     pub(super) is_mtp: bool,
     /// The number of the layer.
     pub(super) layer: Option<u64>,

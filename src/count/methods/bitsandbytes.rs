@@ -47,7 +47,7 @@ impl QuantizationMethod for Bitsandbytes {
 /// The rule that bytes hold two values each, under any name.
 #[derive(Debug)]
 pub(super) struct FourBitBytes {
-    /// Whether the configuration says that the weights have 4 bits.
+    /// True if the configuration says that the weights have 4 bits.
     pub(super) is_4bit: bool,
     /// The modules that are not packed.
     pub(super) unconverted: UnconvertedModules,

@@ -52,7 +52,7 @@ struct Mlx {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MlxLayout {
     bits: u32,
-    /// Whether the module has zero points, which MLX calls `biases`. Only this mode has them.
+    /// True if the module has zero points, which MLX calls `biases`. Only this mode has them.
     is_affine: bool,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct MethodDefinition {
     pub(super) config_keys: &'static [&'static str],
     /// The values of `quant_method`, in lower case; empty for any value.
     pub(super) names: &'static [&'static str],
-    /// Whether `quant_method` may be missing.
+    /// True if `quant_method` may be missing.
     pub(super) name_is_optional: bool,
     /// The parts of its modules.
     pub(super) parts: &'static [PartName],
