@@ -62,11 +62,10 @@ impl Reader {
         weights: Weights,
         keeps_headers: bool,
     ) -> Result<Inspected, Error> {
-        let is_single = matches!(weights, Weights::File { .. });
         let (path, assembly) = match weights {
             Weights::File { path, start } => {
                 let header = self.parse_header(&path, start.value).await?;
-                let mut assembly = Assembly::new(None, keeps_headers);
+                let mut assembly = Assembly::new_single(keeps_headers);
                 assembly.add(path.clone(), header);
                 (path, assembly)
             }
@@ -82,19 +81,14 @@ impl Reader {
                 (path, reads.assembly)
             }
         };
-        self.finish(path, is_single, assembly)
+        self.finish(path, assembly)
     }
 
-    fn finish(
-        mut self,
-        path: RepoPath,
-        is_single: bool,
-        assembly: Assembly,
-    ) -> Result<Inspected, Error> {
+    fn finish(mut self, path: RepoPath, assembly: Assembly) -> Result<Inspected, Error> {
         let config = self.config.take().transpose()?.unwrap_or_default();
-        let filepaths = assembly.filepaths(&path, is_single);
+        let filepaths = assembly.filepaths(&path);
         let assembled = assembly.finish(config.configs);
-        let report = assembled.report(!is_single, filepaths);
+        let report = assembled.report(filepaths);
         let mut report = report.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(config.finding);
         report.findings.extend(self.not_pinned());
@@ -110,7 +104,7 @@ impl Reader {
         path: RepoPath,
         first: Range<u64>,
     ) -> Result<FileHeader, Error> {
-        let start = self.read(&path, &first).await?;
+        let start = self.read(&path, first).await?;
         self.parse_header(&path, start).await
     }
 
@@ -125,23 +119,21 @@ impl Reader {
         let mut parser = format_of(path).parser(self.limits.header);
         let (mut start, mut reserved) = (0, 0);
         loop {
-            let parsed = spawn_blocking_if_large(bytes.len(), move || {
-                advance(parser, start, bytes, file_size)
-            });
-            let (next_parser, step) = parsed.await;
-            parser = next_parser;
-            match step.map_err(|source| self.header_error(path, source))? {
-                Parsed::Incomplete(range) => {
-                    let length = range.end - range.start;
+            let length = bytes.len();
+            let parsed =
+                spawn_blocking_if_large(length, move || advance(parser, start, bytes, file_size));
+            match parsed.await.map_err(|source| self.header_error(path, source))? {
+                Parsed::Incomplete { missing, parser: continued } => {
+                    let length = missing.end - missing.start;
                     self.reserve(path, length)?;
                     reserved += length;
-                    bytes = self.read_more(path, &range, file_size).await?;
-                    start = range.start;
+                    start = missing.start;
+                    bytes = self.read_more(path, missing, file_size).await?;
+                    parser = continued;
                 }
                 Parsed::Complete { header, needs_config } => {
-                    header
-                        .check_file_size(file_size)
-                        .map_err(|error| self.header_error(path, error))?;
+                    let checked = header.check_file_size(file_size);
+                    checked.map_err(|source| self.header_error(path, source))?;
                     let range = header.header_range();
                     self.reserve(path, (range.end - range.start).saturating_sub(reserved))?;
                     self.backend.header_end(path, range.end);
@@ -159,7 +151,7 @@ impl Reader {
     async fn read_more(
         &self,
         path: &RepoPath,
-        range: &Range<u64>,
+        range: Range<u64>,
         file_size: u64,
     ) -> Result<Vec<u8>, Error> {
         let more = self.read(path, range).await?;
@@ -171,8 +163,8 @@ impl Reader {
     }
 
     /// Reads a range of a file of the commit.
-    async fn read(&self, path: &RepoPath, range: &Range<u64>) -> Result<RangeBytes, Error> {
-        self.check_commit(path, self.backend.read_range(path, range.clone()).await?)
+    async fn read(&self, path: &RepoPath, range: Range<u64>) -> Result<RangeBytes, Error> {
+        self.check_commit(path, self.backend.read_range(path, range).await?)
     }
 
     /// Returns the value that was read if it belongs to the commit of the call.
@@ -229,8 +221,11 @@ impl Reader {
 
 /// One step of parsing a header.
 enum Parsed {
-    /// A range that the parser needs.
-    Incomplete(Range<u64>),
+    Incomplete {
+        /// The range that the parser needs.
+        missing: Range<u64>,
+        parser: Box<dyn HeaderParser>,
+    },
     Complete {
         header: FileHeader,
         /// Whether the configuration could change the count of a tensor.
@@ -238,21 +233,19 @@ enum Parsed {
     },
 }
 
-type Parser = Box<dyn HeaderParser>;
-
+/// Feeds a parser. It is dropped with its bytes once the header is complete.
 fn advance(
-    mut parser: Parser,
+    mut parser: Box<dyn HeaderParser>,
     start: u64,
     bytes: Vec<u8>,
     file_size: u64,
-) -> (Parser, Result<Parsed, HeaderError>) {
-    let parsed = parser.advance(start, bytes, Some(file_size)).map(|step| match step {
-        Step::Read(range) => Parsed::Incomplete(range),
+) -> Result<Parsed, HeaderError> {
+    Ok(match parser.advance(start, bytes, Some(file_size))? {
+        Step::Read(missing) => Parsed::Incomplete { missing, parser },
         Step::Done(header) => {
             let needs_config =
                 header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor));
             Parsed::Complete { header, needs_config }
         }
-    });
-    (parser, parsed)
+    })
 }

@@ -37,7 +37,7 @@ pub(super) struct ShardReads {
 
 impl ShardReads {
     fn new(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
-        Self { assembly: Assembly::new(index, keeps_headers), failures: Vec::new() }
+        Self { assembly: Assembly::new_sharded(index, keeps_headers), failures: Vec::new() }
     }
 }
 

@@ -31,7 +31,7 @@ impl Survey {
 
     fn from_malformed_index(path: &RepoPath, reason: IndexError) -> Self {
         let findings = vec![malformed_index(path, reason)];
-        Self { files: 0, assembly: Assembly::new(None, true), findings, shards: Vec::new() }
+        Self { files: 0, assembly: Assembly::new_sharded(None, true), findings, shards: Vec::new() }
     }
 }
 
@@ -61,7 +61,7 @@ impl Reader {
     }
 
     async fn survey_file(&self, path: &RepoPath, start: RangeBytes) -> Survey {
-        let (mut assembly, mut findings) = (Assembly::new(None, true), Vec::new());
+        let (mut assembly, mut findings) = (Assembly::new_single(true), Vec::new());
         match self.parse_header(path, start).await {
             Ok(header) => assembly.add(path.clone(), header),
             Err(error) => findings.push(file_finding(path, error)),

@@ -18,7 +18,8 @@ const INDEX: &str = "model.safetensors.index.json";
 /// The only way from headers to figures: every path that reads headers feeds it.
 #[derive(Debug)]
 pub(crate) struct Assembly {
-    agreement: Agreement,
+    /// `None` for a single file, which agrees with itself.
+    agreement: Option<Agreement>,
     counter: Counter,
     overflow: Option<CountOverflow>,
     keeps_headers: bool,
@@ -43,6 +44,7 @@ pub(crate) struct Totals {
 /// The figures of a set of weights, all headers of which were added.
 #[derive(Debug)]
 pub(crate) struct Assembled {
+    sharded: bool,
     pub(crate) index: Option<SafetensorsIndexJson>,
     /// The headers by their names in the index, sorted; none if they were not kept.
     pub(crate) headers: Vec<(RepoPath, FileHeader)>,
@@ -55,10 +57,15 @@ pub(crate) struct Assembled {
 }
 
 impl Assembly {
-    /// Starts a set with this index; `None` for a single file, and for shards without an index.
-    pub(crate) fn new(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
+    /// Starts a set that is a single file.
+    pub(crate) fn new_single(keeps_headers: bool) -> Self {
+        Self { agreement: None, ..Self::new_sharded(None, keeps_headers) }
+    }
+
+    /// Starts a set of shards with their index, or without one.
+    pub(crate) fn new_sharded(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
         Self {
-            agreement: Agreement::new(index),
+            agreement: Some(Agreement::new(index)),
             counter: Counter::new(),
             overflow: None,
             keeps_headers,
@@ -69,7 +76,9 @@ impl Assembly {
 
     /// Adds the header of a file, which is named as in the index.
     pub(crate) fn add(&mut self, shard: RepoPath, header: FileHeader) {
-        self.agreement.add(&shard, header.tensors());
+        if let Some(agreement) = &mut self.agreement {
+            agreement.add(&shard, header.tensors());
+        }
         if self.overflow.is_none() {
             self.overflow = self.counter.add_table(header.tensors()).err();
         }
@@ -85,7 +94,7 @@ impl Assembly {
 
     /// Returns the index.
     pub(crate) fn index(&self) -> Option<&SafetensorsIndexJson> {
-        self.agreement.index()
+        self.agreement.as_ref()?.index()
     }
 
     /// Returns the headers in the order in which they were added; none if they are not kept.
@@ -95,17 +104,16 @@ impl Assembly {
 
     /// Returns the disagreements between the index and the headers so far.
     pub(crate) fn disagreements(&self) -> Vec<Finding> {
-        self.agreement.findings(self.totals.tensor_bytes)
+        let agreement = self.agreement.as_ref();
+        agreement.map_or_else(Vec::new, |agreement| agreement.findings(self.totals.tensor_bytes))
     }
 
     /// Returns the paths of all files of the set, the index first. `path` is that of the file or the index, or
     /// the common path of the shards.
-    pub(crate) fn filepaths(&self, path: &RepoPath, is_single: bool) -> Vec<RepoPath> {
-        if is_single {
-            return vec![path.clone()];
-        }
+    pub(crate) fn filepaths(&self, path: &RepoPath) -> Vec<RepoPath> {
+        let Some(agreement) = &self.agreement else { return vec![path.clone()] };
         let index = self.index().map(|_| path.clone());
-        let shards = self.agreement.shards().into_iter().map(|shard| path.sibling(shard));
+        let shards = agreement.shards().into_iter().map(|shard| path.sibling(shard));
         index.into_iter().chain(shards).collect()
     }
 
@@ -114,14 +122,16 @@ impl Assembly {
         let Self { agreement, mut counter, overflow, mut headers, totals, .. } = self;
         counter.set_configs(configs);
         let counted = overflow.map_or_else(|| counter.finish(), Err);
-        let findings = agreement.findings(totals.tensor_bytes);
-        let index = agreement.into_index();
+        let sharded = agreement.is_some();
+        let findings = agreement.as_ref().map(|agreement| agreement.findings(totals.tensor_bytes));
+        let index = agreement.and_then(Agreement::into_index);
         let declared_total = match &index {
             Some(index) => index.declared_total(),
-            None => totals.declared.filter(|_| totals.files == 1),
+            None => totals.declared.filter(|_| !sharded),
         };
+        let findings = findings.unwrap_or_default();
         headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Assembled { index, headers, counted, findings, declared_total, totals }
+        Assembled { sharded, index, headers, counted, findings, declared_total, totals }
     }
 }
 
@@ -131,11 +141,7 @@ impl Assembled {
     /// # Errors
     ///
     /// Returns the first disagreement that makes the counts wrong, or the overflow of a sum.
-    pub(crate) fn report(
-        &self,
-        sharded: bool,
-        filepaths: Vec<RepoPath>,
-    ) -> Result<CountReport, IndexError> {
+    pub(crate) fn report(&self, filepaths: Vec<RepoPath>) -> Result<CountReport, IndexError> {
         if let Some(error) = self.findings.first().and_then(agreement::as_error) {
             return Err(error);
         }
@@ -151,7 +157,7 @@ impl Assembled {
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
             commit: None,
-            sharded,
+            sharded: self.sharded,
             filepaths,
             parameter_count,
             breakdown,
@@ -234,13 +240,16 @@ impl SafetensorsParseFromRepo {
             None if is_single => first.clone(),
             None => common_path(&shards).unwrap_or_else(|| RepoPath::trusted("*.safetensors")),
         };
-        let mut assembly = Assembly::new(index, true);
+        let mut assembly = match is_single {
+            true => Assembly::new_single(true),
+            false => Assembly::new_sharded(index, true),
+        };
         for (shard, header) in headers {
             assembly.add(shard, header.into());
         }
-        let filepaths = assembly.filepaths(&path, is_single);
+        let filepaths = assembly.filepaths(&path);
         let assembled = assembly.finish(configs.clone());
-        let report = assembled.report(!is_single, filepaths)?;
+        let report = assembled.report(filepaths)?;
         assembled.into_parsed(path, report)
     }
 }

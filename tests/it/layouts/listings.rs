@@ -95,8 +95,8 @@ async fn listings_that_do_not_end_or_are_none() {
     let hub = hub.unwrap();
     let link = |to: &str| Fault::Header("link", format!("<{to}>; rel=\"next\""));
     let cases = [
-        (link("https://huggingface.co/x?recursive=true"), "its pages have no end"),
-        (link("/x?cursor=1"), "its pages have no end"),
+        (link("https://huggingface.co/x?recursive=true"), "the listing has no last page"),
+        (link("/x?cursor=1"), "the listing has no last page"),
         (Fault::WholeFile { is_chunked: true }, ""),
         (Fault::ResetInBody { after: 3 }, "failed to fetch"),
         (Fault::Status(404, vec![]), "no safetensors weights in"),
