@@ -47,14 +47,12 @@
 mod auxiliary;
 mod breakdown;
 mod buffer;
-mod classifier;
 mod config_use;
 mod configs;
 mod counted_as;
 mod counter;
 mod experts;
 mod json_object;
-mod merging_counter;
 mod methods;
 mod module_part;
 mod packing;
@@ -65,12 +63,10 @@ mod waiting;
 pub use auxiliary::AuxiliaryTensor;
 pub use breakdown::{CountBreakdown, RuleSet, TensorGroup};
 pub use buffer::Buffer;
-pub use classifier::Classifier;
 pub use configs::{ConfigError, Configs};
 pub use counted_as::CountedAs;
 pub use counter::{CountOverflow, Counter};
 pub use experts::MixtureOfExperts;
-pub use merging_counter::MergingCounter;
 pub use packing::Packing;
 pub use parameter_count::{DtypeCount, ParameterCount};
 
