@@ -145,15 +145,6 @@ impl ExpertSums {
         &mut self.layers[number]
     }
 
-    /// Adds the sums over other tensors.
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.mtp = self.mtp.saturating_add(other.mtp);
-        self.elsewhere.merge(&other.elsewhere);
-        for (number, sums) in other.layers.iter().enumerate() {
-            self.layer(Some(number as u64)).merge(sums);
-        }
-    }
-
     /// Returns the figures of the mixture, if the configuration and the tensors agree on the number of
     /// experts.
     pub(super) fn mixture(

@@ -81,6 +81,9 @@ fn module(name: &str) -> &str {
 }
 
 /// Returns whether `config.json` could change the count of a tensor.
+///
+/// A [`Counter`] answers this for all its tensors together. Ask here to request `config.json` before the headers
+/// of all files have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &crate::formats::TensorInfo) -> bool {
     config_use::ConfigUse::from_part(&module_part::ModulePart::new(name, tensor)).asks

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::formats::{Dtype, TensorInfo};
+use crate::formats::Dtype;
 
 /// The sums over the tensors of one dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,21 +25,8 @@ pub struct DtypeCount {
 }
 
 impl DtypeCount {
-    /// What a tensor amounts to that holds so many parameters, or none that count. `None` when its
-    /// elements do not fit in 64 bits.
-    pub(crate) fn of(tensor: &TensorInfo, parameters: Option<u64>) -> Option<Self> {
-        let scalars = u64::from(tensor.is_scalar());
-        Some(Self {
-            tensors: 1,
-            counted: u64::from(parameters.is_some()),
-            parameters: parameters.unwrap_or(0),
-            elements: tensor.elements()? - scalars,
-            scalars,
-            bytes: tensor.byte_length(),
-        })
-    }
-
-    pub(crate) fn checked_add(self, other: Self) -> Option<Self> {
+    /// Adds every field; `None` when a sum does not fit in 64 bits.
+    pub(super) fn checked_add(self, other: Self) -> Option<Self> {
         Some(Self {
             tensors: self.tensors.checked_add(other.tensors)?,
             counted: self.counted.checked_add(other.counted)?,
@@ -107,43 +94,21 @@ impl ParameterCount {
     pub fn totals(&self) -> &DtypeCount {
         &self.total
     }
-
-    /// Adds a tensor of which each element is a parameter; `None`, and nothing changed, when a sum
-    /// leaves 64 bits.
-    #[cfg(test)]
-    pub(crate) fn add(&mut self, tensor: &TensorInfo) -> Option<()> {
-        let parameters = if tensor.is_scalar() { None } else { Some(tensor.elements()?) };
-        self.add_row(&tensor.dtype, DtypeCount::of(tensor, parameters)?)
-    }
-
-    /// Adds another count; `None` when a sum leaves 64 bits.
-    pub(crate) fn merge(&mut self, other: &Self) -> Option<()> {
-        other.rows().try_for_each(|(dtype, count)| self.add_row(dtype, *count))
-    }
-
-    /// Adds to the figures of a dtype; `None`, and nothing changed, when a sum leaves 64 bits.
-    pub(crate) fn add_row(&mut self, dtype: &Dtype, count: DtypeCount) -> Option<()> {
-        // The total bounds every row, so the check on it is the check on all.
-        self.total = self.total.checked_add(count)?;
-        match self.by_dtype.get_mut(dtype) {
-            Some(row) => *row = row.checked_add(count)?,
-            None => drop(self.by_dtype.insert(dtype.clone(), count)),
-        }
-        Some(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::Counter;
+    use crate::formats::TensorInfo;
 
     fn count(tensors: &[(&str, &[u64], u64)]) -> Option<ParameterCount> {
-        let mut count = ParameterCount::default();
+        let mut counter = Counter::new();
         for &(dtype, shape, bytes) in tensors {
             let (dtype, shape) = (dtype.into(), shape.to_vec());
-            count.add(&TensorInfo { dtype, shape, data_offsets: (0, bytes) })?;
+            counter.add("w", &TensorInfo { dtype, shape, data_offsets: (0, bytes) }).ok()?;
         }
-        Some(count)
+        Some(counter.finish().ok()?.0)
     }
 
     #[test]
@@ -174,7 +139,6 @@ mod tests {
     fn sums_do_not_wrap() {
         let half: (&str, &[u64], u64) = ("?", &[1 << 63], 0);
         assert_eq!(count(&[half, half]), None);
-        let one = count(&[half]).unwrap();
-        assert_eq!(one.clone().merge(&one), None);
+        assert!(count(&[half]).is_some());
     }
 }
