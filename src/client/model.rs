@@ -200,7 +200,7 @@ impl Model {
             let Inspection { backend, target, .. } = self.inspection().await?;
             let folder = target.folder();
             let listed = list(&*backend, folder).await?;
-            Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
+            Ok(listed.map(|listed| Layout::new(folder, &listed.files).sets))
         })
         .await
     }
@@ -272,7 +272,7 @@ async fn list(
 fn file_of(url: &Url) -> RepoPath {
     let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
     let name = percent_decode_str(name).decode_utf8_lossy();
-    RepoPath::trusted(&name)
+    RepoPath::new_unchecked(&name)
 }
 
 /// Returns a local folder, or the folder of a file with the file as its target.
@@ -283,7 +283,7 @@ async fn on_disk(path: &Path) -> Result<(PathBuf, Target), Error> {
         return Ok((path.to_owned(), Target::Folder(None)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let target = Target::from_file(RepoPath::trusted(&name));
+    let target = Target::from_file(RepoPath::new_unchecked(&name));
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok((folder, target))
 }

@@ -44,7 +44,7 @@ impl RepoPath {
     }
 
     /// The name of a file as its reader gave it, who is no stranger to be guarded against.
-    pub(crate) fn trusted(name: &str) -> Self {
+    pub(crate) fn new_unchecked(name: &str) -> Self {
         Self(name.into())
     }
 
@@ -57,7 +57,7 @@ impl RepoPath {
     }
 
     /// A file of a plain name in a folder, or at the top.
-    pub(crate) fn within(folder: Option<&Self>, name: &str) -> Self {
+    pub(crate) fn join(folder: Option<&Self>, name: &str) -> Self {
         match folder {
             Some(folder) => Self(format!("{folder}/{name}").into()),
             None => Self(name.into()),
@@ -87,7 +87,7 @@ impl FromStr for RepoPath {
     type Err = PathError;
 
     fn from_str(path: &str) -> Result<Self, PathError> {
-        match flaw(path) {
+        match find_reason(path) {
             None => Ok(Self(path.into())),
             Some(reason) => Err(PathError { path: clip(path), reason }),
         }
@@ -103,7 +103,7 @@ pub(crate) fn names_index(path: &str) -> bool {
 }
 
 /// What keeps a text from being a plain relative path.
-fn flaw(path: &str) -> Option<&'static str> {
+fn find_reason(path: &str) -> Option<&'static str> {
     let has = |test: fn(char) -> bool| path.contains(test);
     if path.is_empty() {
         Some("is empty")

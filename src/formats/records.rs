@@ -35,13 +35,13 @@ impl Records {
 
     pub(super) fn get(&self, at: usize) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
-        Rest(&self.bytes[self.starts[at] as usize..]).read_into(&mut tensor);
+        RecordReader(&self.bytes[self.starts[at] as usize..]).read_into(&mut tensor);
         tensor
     }
 
     /// Returns a reader that starts at the first record.
-    pub(super) fn reader(&self) -> Rest<'_> {
-        Rest(&self.bytes)
+    pub(super) fn reader(&self) -> RecordReader<'_> {
+        RecordReader(&self.bytes)
     }
 
     pub(super) fn shrink_to_fit(&mut self) {
@@ -67,9 +67,9 @@ impl Records {
 }
 
 /// What is still to be read of the records. They are our own, so nothing in them can be wrong.
-pub(super) struct Rest<'a>(&'a [u8]);
+pub(super) struct RecordReader<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl RecordReader<'_> {
     /// Reads the next record in place of a tensor, and reuses the memory of its shape.
     pub(super) fn read_into(&mut self, tensor: &mut TensorInfo) {
         tensor.dtype = self.dtype();

@@ -24,8 +24,8 @@ impl Inspection {
     fn cache_target(&self) -> CacheTarget {
         let (path, probe) = match &self.target {
             Target::File(path) | Target::Index(path) => (Some(path), path.clone()),
-            Target::Shards(path) => (Some(path), RepoPath::within(path.folder().as_ref(), SINGLE)),
-            Target::Folder(path) => (path.as_ref(), RepoPath::within(path.as_ref(), SINGLE)),
+            Target::Shards(path) => (Some(path), RepoPath::join(path.folder().as_ref(), SINGLE)),
+            Target::Folder(path) => (path.as_ref(), RepoPath::join(path.as_ref(), SINGLE)),
         };
         let path = path.map_or("", RepoPath::as_str);
         // No path holds a line break.

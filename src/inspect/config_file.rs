@@ -24,7 +24,7 @@ pub(super) struct ConfigFile {
 impl ConfigFile {
     /// Returns the path of the configuration.
     pub(super) fn path() -> RepoPath {
-        RepoPath::trusted(CONFIG)
+        RepoPath::new_unchecked(CONFIG)
     }
 
     fn from_json(json: Vec<u8>) -> Self {

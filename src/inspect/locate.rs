@@ -110,7 +110,7 @@ impl Inspection {
 
     /// Finds the weights in a folder, or in the whole backend.
     pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
-        let names = [SINGLE, INDEX].map(|name| RepoPath::within(folder, name));
+        let names = [SINGLE, INDEX].map(|name| RepoPath::join(folder, name));
         match self.find_either(&names).await {
             Err(Error::FileNotFound { source, .. }) => {
                 self.search_listing(folder, &names, source).await
@@ -155,7 +155,7 @@ impl Inspection {
         let Some(FileListing { files, commit, is_complete }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
-        let layout = Layout::of(folder, &files);
+        let layout = Layout::new(folder, &files);
         match layout.main() {
             // It is listed, but its request has just failed; another request would fail, too.
             Some(set) if missing.contains(&set.path) => {
@@ -180,7 +180,7 @@ impl Inspection {
             source: "no such shards are listed".into(),
         };
         let listed = self.list(folder.as_ref()).await?.ok_or_else(not_found)?;
-        let layout = Layout::of(folder.as_ref(), &listed.files);
+        let layout = Layout::new(folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
         let weights = self.find_set(set, listed.commit).await?;
         Ok(Located::new(weights))
@@ -193,7 +193,7 @@ impl Inspection {
         if listed.is_none() {
             tracing::warn!(source = %self.source, "its files cannot be listed");
         }
-        Ok(listed.map(|listed| Layout::of(folder, &listed.files).sets))
+        Ok(listed.map(|listed| Layout::new(folder, &listed.files).sets))
     }
 
     /// Starts to read a set, at a commit if it is known.

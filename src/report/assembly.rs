@@ -236,9 +236,11 @@ impl SafetensorsParseFromRepo {
         }
         let is_single = index.is_none() && shards.len() == 1;
         let path = match &index {
-            Some(_) => RepoPath::trusted(INDEX),
+            Some(_) => RepoPath::new_unchecked(INDEX),
             None if is_single => first.clone(),
-            None => common_path(&shards).unwrap_or_else(|| RepoPath::trusted("*.safetensors")),
+            None => {
+                common_path(&shards).unwrap_or_else(|| RepoPath::new_unchecked("*.safetensors"))
+            }
         };
         let mut assembly = match is_single {
             true => Assembly::new_single(true),

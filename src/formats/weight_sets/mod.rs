@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use self::name::{Form, Shard, WeightsName};
+use self::name::{Form, ShardNumber, WeightsName};
 use crate::formats::RepoPath;
 
 pub(crate) use self::name::{names_shard, names_shards};
@@ -45,7 +45,7 @@ pub struct WeightSet {
     #[serde(skip)]
     name: WeightsName,
     #[serde(skip)]
-    members: Vec<(Option<Shard>, RepoPath)>,
+    members: Vec<(Option<ShardNumber>, RepoPath)>,
 }
 
 impl WeightSet {
@@ -53,7 +53,7 @@ impl WeightSet {
         Self { path, files: 0, bytes: 0, name, members: Vec::new() }
     }
 
-    fn add(&mut self, file: &ListedFile, shard: Option<Shard>) {
+    fn add(&mut self, file: &ListedFile, shard: Option<ShardNumber>) {
         if self.name.form != Form::Index {
             self.files += 1;
             self.bytes = self.bytes.saturating_add(file.size);
@@ -113,15 +113,15 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// What is in a folder, or in a whole repo, which has these files.
-    pub(crate) fn of(root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
+    pub(crate) fn new(root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
         for file in files {
-            if let Some((name, path, shard)) = WeightsName::of(&file.path) {
+            if let Some((name, path, shard)) = WeightsName::parse(&file.path) {
                 let set = sets.entry(path.clone()).or_insert_with(|| WeightSet::new(path, name));
                 set.add(file, shard);
             }
         }
-        let modules = RepoPath::within(root, "modules.json");
+        let modules = RepoPath::join(root, "modules.json");
         Self {
             sets: with_their_indexes(sets.into_values()),
             others: others::count(files),
@@ -151,14 +151,15 @@ impl Layout {
     }
 
     /// The shards of the same models as these shards that are not among them.
-    pub(crate) fn left_over(&self, named: &[RepoPath]) -> Vec<RepoPath> {
+    pub(crate) fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
-        let models = named.iter().filter_map(|path| Some(WeightsName::of(path)?.0.without_form()));
+        let models =
+            named.iter().filter_map(|path| Some(WeightsName::parse(path)?.0.without_form()));
         let models: BTreeSet<_> = models.collect();
         let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().without_form()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
-        let left_over = members.map(|(_, path)| path).filter(|path| !named.contains(path));
-        left_over.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+        let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
+        unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
     }
 
     /// How likely a set is the model: places and names that mean one come first, in the order in which
@@ -188,7 +189,7 @@ fn is_first_module(folder: &str) -> bool {
 
 /// Returns the common path of shards, with a `*` in place of the shard number; `None` if their names have none.
 pub(crate) fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
-    let mut paths = shards.iter().map(|shard| WeightsName::of(shard).map(|(_, path, _)| path));
+    let mut paths = shards.iter().map(|shard| WeightsName::parse(shard).map(|(_, path, _)| path));
     let first = paths.next()??;
     paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
 }

@@ -28,7 +28,7 @@ pub(super) struct WeightsName {
 
 /// The place of a shard among its like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shard {
+pub(super) struct ShardNumber {
     pub(super) number: u32,
     pub(super) total: u32,
 }
@@ -41,7 +41,7 @@ const STEMS: [&str; 5] =
 impl WeightsName {
     /// The name of the set that a file is of, the path that all files of the set have in common, and
     /// which shard of it the file is; `None` for a file that is neither weights nor an index of them.
-    pub(super) fn of(path: &RepoPath) -> Option<(Self, RepoPath, Option<Shard>)> {
+    pub(super) fn parse(path: &RepoPath) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         let name = |form, text: &str| {
             let (stem, variant) = split_variant(text);
@@ -57,7 +57,11 @@ impl WeightsName {
         let common = format!("{before}*-of-{after}.safetensors");
         let variant = after.trim_start_matches(|c: char| c.is_ascii_digit());
         let text = format!("{}{variant}", &before[..before.len() - 1]);
-        Some((name(Form::Shards, &text), path.sibling(&RepoPath::trusted(&common)), Some(shard)))
+        Some((
+            name(Form::Shards, &text),
+            path.sibling(&RepoPath::new_unchecked(&common)),
+            Some(shard),
+        ))
     }
 
     /// What a set has in common with those of another form: folder, stem and variant.
@@ -73,10 +77,10 @@ impl WeightsName {
 
 /// Whether the name of a file says which shard it is, and of how many.
 pub(crate) fn names_shard(path: &RepoPath) -> bool {
-    WeightsName::of(path).is_some_and(|(.., shard)| shard.is_some())
+    WeightsName::parse(path).is_some_and(|(.., shard)| shard.is_some())
 }
 
-/// Whether a path is that of shards without an index, as [`WeightsName::of`] writes it.
+/// Whether a path is that of shards without an index, as [`WeightsName::parse`] writes it.
 pub(crate) fn names_shards(path: &RepoPath) -> bool {
     path.as_str().contains("*-of-") && path.is_safetensors()
 }
@@ -101,12 +105,12 @@ fn split_variant(text: &str) -> (String, String) {
 
 /// Splits `model-00001-of-00072`, also with `_` or with a variant behind it, into what is before the
 /// number, the shard, and what follows `-of-`. Numbers have five or six digits, as in huggingface.js.
-fn split_shard(text: &str) -> Option<(&str, Shard, &str)> {
+fn split_shard(text: &str) -> Option<(&str, ShardNumber, &str)> {
     text.match_indices("-of-").find_map(|(at, of)| {
         let (head, after) = (&text[..at], &text[at + of.len()..]);
         let before = head.trim_end_matches(|c: char| c.is_ascii_digit());
         let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        let shard = Shard {
+        let shard = ShardNumber {
             number: number(&head[before.len()..])?,
             total: number(&after[..after.len() - rest.len()])?,
         };
@@ -126,7 +130,7 @@ mod tests {
     /// The parts of a name in a line: path of the set, stem, variant, form, shard.
     fn described(path: &str) -> String {
         let path = path.parse().unwrap();
-        WeightsName::of(&path).map_or_else(String::new, |(name, path, shard)| {
+        WeightsName::parse(&path).map_or_else(String::new, |(name, path, shard)| {
             let shard = shard
                 .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
             let WeightsName { folder, stem, variant, form } = name;

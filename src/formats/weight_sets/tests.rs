@@ -3,7 +3,7 @@ use super::*;
 fn layout(root: &str, paths: &[&str]) -> Layout {
     let file = |path: &&str| ListedFile { path: path.parse().unwrap(), size: 10 };
     let files: Vec<_> = paths.iter().map(file).collect();
-    Layout::of(root.parse().ok().as_ref(), &files)
+    Layout::new(root.parse().ok().as_ref(), &files)
 }
 
 /// The model by its path; `-` where there is none or where names do not tell.

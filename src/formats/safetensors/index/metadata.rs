@@ -11,17 +11,17 @@ const MAX_METADATA: usize = 1_000;
 
 /// `metadata`: an object of which the plain values are kept, or `null`.
 #[derive(Debug)]
-pub(super) struct Metadata(pub(super) Option<Map<String, Value>>);
+pub(super) struct IndexMetadata(pub(super) Option<Map<String, Value>>);
 
-impl<'de> Deserialize<'de> for Metadata {
+impl<'de> Deserialize<'de> for IndexMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MetadataVisitor).map(Self)
+        deserializer.deserialize_any(IndexMetadataVisitor).map(Self)
     }
 }
 
-struct MetadataVisitor;
+struct IndexMetadataVisitor;
 
-impl<'de> Visitor<'de> for MetadataVisitor {
+impl<'de> Visitor<'de> for IndexMetadataVisitor {
     type Value = Option<Map<String, Value>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +34,7 @@ impl<'de> Visitor<'de> for MetadataVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut metadata = Map::new();
-        while let Some((key, Plain(value))) = map.next_entry::<String, _>()? {
+        while let Some((key, ScalarValue(value))) = map.next_entry::<String, _>()? {
             let twice = value.is_some_and(|value| metadata.insert(key, value).is_some());
             if twice {
                 return Err(A::Error::custom("a key of `metadata` occurs twice"));
@@ -48,23 +48,23 @@ impl<'de> Visitor<'de> for MetadataVisitor {
 }
 
 /// A value without others inside; `None` for an object or an array, which is passed over unread.
-pub(super) struct Plain(Option<Value>);
+pub(super) struct ScalarValue(Option<Value>);
 
-impl Plain {
+impl ScalarValue {
     pub(super) fn text(self) -> Option<String> {
         self.0?.as_str().map(str::to_owned)
     }
 }
 
-impl<'de> Deserialize<'de> for Plain {
+impl<'de> Deserialize<'de> for ScalarValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PlainVisitor).map(Self)
+        deserializer.deserialize_any(ScalarVisitor).map(Self)
     }
 }
 
-struct PlainVisitor;
+struct ScalarVisitor;
 
-impl<'de> Visitor<'de> for PlainVisitor {
+impl<'de> Visitor<'de> for ScalarVisitor {
     type Value = Option<Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,16 +1,16 @@
 //! The index of a sharded set of weights.
 
-mod frame;
+mod fields;
 mod invalid;
-mod listing;
 mod metadata;
+mod parser;
 mod reader;
-mod shards;
+mod shard_table;
 
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Map, Value};
 
-use self::frame::Frame;
+use self::fields::IndexFields;
 pub use self::reader::IndexReader;
 use super::{IndexError, SafetensorsFileHeader};
 use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
@@ -32,7 +32,7 @@ use crate::formats::{RepoPath, clip};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsIndexJson {
-    frame: Frame,
+    fields: IndexFields,
     tensors: Names,
     /// For each tensor the place of its shard among the shards: a name per shard is kept, not one per
     /// tensor.
@@ -76,14 +76,14 @@ impl SafetensorsIndexJson {
         }
         let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
         let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
-        let frame = Frame { shards, ..Frame::default() };
-        Ok(Self { frame, tensors, places })
+        let fields = IndexFields { shards, ..IndexFields::default() };
+        Ok(Self { fields, tensors, places })
     }
 
     /// The shards, each once, in the order of their names.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
-        &self.frame.shards
+        &self.fields.shards
     }
 
     /// Every tensor with the shard that the index puts it into, in the order of the index.
@@ -120,34 +120,34 @@ impl SafetensorsIndexJson {
     }
 
     fn at(&self, place: u16) -> &RepoPath {
-        &self.frame.shards[usize::from(place)]
+        &self.fields.shards[usize::from(place)]
     }
 
     /// The `metadata` of the index, as it stands there.
     #[must_use]
     pub fn metadata(&self) -> Option<&Map<String, Value>> {
-        self.frame.metadata.as_ref()
+        self.fields.metadata.as_ref()
     }
 
     /// The bytes of all tensors together, as the index claims them.
     #[must_use]
     pub fn total_size(&self) -> Option<u64> {
-        self.frame.total_size()
+        self.fields.total_size()
     }
 
     /// The parameters of all tensors together, as the index claims them (`total_parameters`). A
     /// claim, not a count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
-        self.frame.declared_total()
+        self.fields.declared_total()
     }
 }
 
 impl Serialize for SafetensorsIndexJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct WeightMap<'a>(&'a SafetensorsIndexJson);
+        struct SerializedWeightMap<'a>(&'a SafetensorsIndexJson);
 
-        impl Serialize for WeightMap<'_> {
+        impl Serialize for SerializedWeightMap<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let mut map = serializer.serialize_map(Some(self.0.tensors.len()))?;
                 self.0
@@ -158,13 +158,13 @@ impl Serialize for SafetensorsIndexJson {
         }
 
         let mut index = serializer.serialize_struct("SafetensorsIndexJson", 3)?;
-        if let Some(dtype) = &self.frame.dtype {
+        if let Some(dtype) = &self.fields.dtype {
             index.serialize_field("dtype", dtype)?;
         }
-        if let Some(metadata) = &self.frame.metadata {
+        if let Some(metadata) = &self.fields.metadata {
             index.serialize_field("metadata", metadata)?;
         }
-        index.serialize_field("weight_map", &WeightMap(self))?;
+        index.serialize_field("weight_map", &SerializedWeightMap(self))?;
         index.end()
     }
 }
@@ -191,13 +191,17 @@ impl WeightMapEntries {
         self.places.push(place);
     }
 
-    /// Creates the index. `frame` has its shards sorted, and `ranks` has the new place of each by its old
+    /// Creates the index. `fields` has its shards sorted, and `ranks` has the new place of each by its old
     /// one.
-    fn finish(mut self, frame: Frame, ranks: &[u16]) -> Result<SafetensorsIndexJson, IndexError> {
+    fn finish(
+        mut self,
+        fields: IndexFields,
+        ranks: &[u16],
+    ) -> Result<SafetensorsIndexJson, IndexError> {
         let tensors = self.names.into_names();
         let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
         self.places.iter_mut().for_each(|place| *place = ranks[usize::from(*place)]);
-        Ok(SafetensorsIndexJson { frame, tensors, places: self.places })
+        Ok(SafetensorsIndexJson { fields, tensors, places: self.places })
     }
 }
 

@@ -5,27 +5,27 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::frame::Frame;
-use super::metadata::{Metadata, Plain};
-use super::shards::Shards;
+use super::fields::IndexFields;
+use super::metadata::{IndexMetadata, ScalarValue};
+use super::shard_table::ShardTable;
 use super::{SafetensorsIndexJson, WeightMapEntries};
 use crate::formats::clip;
 use crate::formats::safetensors::{DetectedFormat, IndexError};
 
 pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError> {
-    let mut listing = Listing::default();
-    if let Err(error) = listing.read(json) {
+    let mut visitor = OracleVisitor::default();
+    if let Err(error) = visitor.read(json) {
         // A refusal of our own ends the parser's work early; its complaint then says nothing.
-        return Err(listing.refusal.unwrap_or_else(|| diagnose(json, &error)));
+        return Err(visitor.refusal.unwrap_or_else(|| diagnose(json, &error)));
     }
-    let entries = listing.entries.ok_or(IndexError::NoWeightMap)?;
-    let shards = listing.shards.paths;
+    let entries = visitor.entries.ok_or(IndexError::NoWeightMap)?;
+    let shards = visitor.shards.paths;
     if shards.is_empty() {
         return Err(IndexError::EmptyWeightMap);
     }
-    let mut frame = Frame { dtype: listing.dtype, metadata: listing.metadata, shards };
-    let ranks = frame.sort_shards();
-    entries.finish(frame, &ranks)
+    let mut fields = IndexFields { dtype: visitor.dtype, metadata: visitor.metadata, shards };
+    let ranks = fields.sort_shards();
+    entries.finish(fields, &ranks)
 }
 
 /// What a parser's complaint most likely means.
@@ -40,16 +40,16 @@ fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
 }
 
 #[derive(Default)]
-struct Listing {
+struct OracleVisitor {
     dtype: Option<String>,
     metadata: Option<Map<String, Value>>,
     entries: Option<WeightMapEntries>,
-    shards: Shards,
+    shards: ShardTable,
     /// Our own reason to stop, where it is not the parser's.
     refusal: Option<IndexError>,
 }
 
-impl Listing {
+impl OracleVisitor {
     fn read(&mut self, json: &[u8]) -> serde_json::Result<()> {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         deserializer.deserialize_map(&mut *self)?;
@@ -57,7 +57,7 @@ impl Listing {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Listing {
+impl<'de> Visitor<'de> for &mut OracleVisitor {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,19 +68,19 @@ impl<'de> Visitor<'de> for &mut Listing {
         let mut metadata = None;
         while let Some(key) = map.next_key()? {
             match key {
-                Key::Metadata if metadata.is_some() => {
+                IndexKey::Metadata if metadata.is_some() => {
                     return Err(A::Error::duplicate_field("metadata"));
                 }
-                Key::WeightMap if self.entries.is_some() => {
+                IndexKey::WeightMap if self.entries.is_some() => {
                     return Err(A::Error::duplicate_field("weight_map"));
                 }
-                Key::Metadata => metadata = Some(map.next_value::<Metadata>()?.0),
-                Key::WeightMap => map.next_value_seed(WeightMap(self))?,
-                Key::Dtype if self.dtype.is_some() => {
+                IndexKey::Metadata => metadata = Some(map.next_value::<IndexMetadata>()?.0),
+                IndexKey::WeightMap => map.next_value_seed(WeightMapSeed(self))?,
+                IndexKey::Dtype if self.dtype.is_some() => {
                     return Err(A::Error::duplicate_field("dtype"));
                 }
-                Key::Dtype => self.dtype = map.next_value::<Plain>()?.text(),
-                Key::Unknown => drop(map.next_value::<IgnoredAny>()?),
+                IndexKey::Dtype => self.dtype = map.next_value::<ScalarValue>()?.text(),
+                IndexKey::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         self.metadata = metadata.flatten();
@@ -90,7 +90,7 @@ impl<'de> Visitor<'de> for &mut Listing {
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Key {
+enum IndexKey {
     Dtype,
     Metadata,
     WeightMap,
@@ -99,9 +99,9 @@ enum Key {
 }
 
 /// Reads `weight_map`, and keeps each shard's name once.
-struct WeightMap<'a>(&'a mut Listing);
+struct WeightMapSeed<'a>(&'a mut OracleVisitor);
 
-impl<'de> DeserializeSeed<'de> for WeightMap<'_> {
+impl<'de> DeserializeSeed<'de> for WeightMapSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -109,7 +109,7 @@ impl<'de> DeserializeSeed<'de> for WeightMap<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for WeightMap<'_> {
+impl<'de> Visitor<'de> for WeightMapSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,27 +117,29 @@ impl<'de> Visitor<'de> for WeightMap<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self(listing) = self;
+        let Self(visitor) = self;
         let mut tensors = WeightMapEntries::default();
-        while map.next_key_seed(Text(|tensor: &str| tensors.names.push(tensor)))?.is_some() {
+        while map.next_key_seed(StringSeed(|tensor: &str| tensors.names.push(tensor)))?.is_some() {
             let tensor = tensors.names.get(tensors.names.len() - 1);
-            match map.next_value_seed(Text(|shard: &str| listing.shards.place(tensor, shard)))? {
+            match map
+                .next_value_seed(StringSeed(|shard: &str| visitor.shards.place(tensor, shard)))?
+            {
                 Ok(place) => tensors.places.push(place),
                 Err(refusal) => {
-                    listing.refusal = Some(refusal);
+                    visitor.refusal = Some(refusal);
                     return Err(A::Error::custom("refused"));
                 }
             }
         }
-        listing.entries = Some(tensors);
+        visitor.entries = Some(tensors);
         Ok(())
     }
 }
 
 /// Reads a string, and makes something of it before it is gone.
-struct Text<F>(F);
+struct StringSeed<F>(F);
 
-impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
+impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for StringSeed<F> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
@@ -145,7 +147,7 @@ impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
     }
 }
 
-impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
+impl<T, F: FnOnce(&str) -> T> Visitor<'_> for StringSeed<F> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use std::mem::take;
 
 use super::SafetensorsIndexJson;
 use super::invalid::InvalidIndex;
-use super::listing::{IndexStop, Listing};
+use super::parser::{IndexParser, IndexStop};
 use crate::formats::RepoPath;
 use crate::formats::names::LONGEST;
 use crate::formats::safetensors::IndexError;
@@ -30,7 +30,7 @@ use crate::formats::safetensors::position::TextPosition;
 /// ```
 #[derive(Debug, Default)]
 pub struct IndexReader {
-    listing: Listing,
+    parser: IndexParser,
     /// What has arrived of an entry that is not complete.
     pub(super) tail: Vec<u8>,
     /// The length from which on the tail is worth another look.
@@ -65,7 +65,7 @@ impl IndexReader {
     /// The shards that are known so far, in the order in which the index names them.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
-        &self.listing.shards.paths
+        &self.parser.shards.paths
     }
 
     /// What was read, now that there are no more pieces.
@@ -79,11 +79,11 @@ impl IndexReader {
             Some(refusal) => return Err(refusal),
             None => self.read(&tail)?,
         };
-        if self.invalid.is_none() && !self.listing.is_whole() {
+        if self.invalid.is_none() && !self.parser.is_whole() {
             let rest = &tail[read..];
             self.search_from(rest, 0, rest.len(), "unexpected end")?;
         }
-        self.invalid.map_or_else(|| self.listing.finish(), |invalid| Err(invalid.into_error()))
+        self.invalid.map_or_else(|| self.parser.finish(), |invalid| Err(invalid.into_error()))
     }
 
     fn take_piece(&mut self, piece: &[u8]) -> Result<(), IndexError> {
@@ -136,7 +136,7 @@ impl IndexReader {
             return Ok(bytes.len());
         }
         let mut text = JsonReader::from_bytes(bytes);
-        match self.listing.read(&mut text) {
+        match self.parser.read(&mut text) {
             Ok(()) | Err(IndexStop::Json(JsonError::Incomplete)) => {
                 self.position = self.position.after(&bytes[..text.at]);
                 Ok(text.at)

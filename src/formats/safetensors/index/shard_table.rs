@@ -8,14 +8,14 @@ use crate::formats::{RepoPath, clip};
 
 /// Distinct shards, in the order in which they were first named.
 #[derive(Debug, Default)]
-pub(super) struct Shards {
+pub(super) struct ShardTable {
     pub(super) paths: Vec<RepoPath>,
     places: HashMap<Box<str>, u16>,
     /// The place of the shard that was named last: the next tensor is mostly in the same.
     last: u16,
 }
 
-impl Shards {
+impl ShardTable {
     /// The place of the shard that was named last, if this is its name.
     pub(super) fn again(&self, name: &[u8]) -> Option<u16> {
         let last = self.paths.get(usize::from(self.last))?;

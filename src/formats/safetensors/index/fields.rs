@@ -6,13 +6,13 @@ use crate::formats::RepoPath;
 
 /// An index less the entries of its `weight_map`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct IndexFields {
     pub(super) dtype: Option<String>,
     pub(super) metadata: Option<Map<String, Value>>,
     pub(super) shards: Vec<RepoPath>,
 }
 
-impl Frame {
+impl IndexFields {
     /// The bytes of all tensors together, as the index claims them.
     pub(super) fn total_size(&self) -> Option<u64> {
         whole_number(self.metadata.as_ref()?.get("total_size")?)

@@ -2,9 +2,9 @@
 
 use serde::de::IgnoredAny;
 
-use super::frame::Frame;
-use super::metadata::{Metadata, Plain};
-use super::shards::Shards;
+use super::fields::IndexFields;
+use super::metadata::{IndexMetadata, ScalarValue};
+use super::shard_table::ShardTable;
 use super::{SafetensorsIndexJson, WeightMapEntries};
 use crate::formats::safetensors::json::{JsonError, JsonReader};
 use crate::formats::safetensors::{DetectedFormat, IndexError};
@@ -32,18 +32,18 @@ impl From<IndexError> for IndexStop {
 
 /// What an index lists, as far as it is read.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    stage: Stage,
+pub(super) struct IndexParser {
+    state: ParserState,
     dtype: Option<String>,
-    metadata: Option<Metadata>,
+    metadata: Option<IndexMetadata>,
     has_weight_map: bool,
-    pub(super) shards: Shards,
+    pub(super) shards: ShardTable,
     entries: WeightMapEntries,
 }
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, Default)]
-enum Stage {
+enum ParserState {
     /// The index.
     #[default]
     Start,
@@ -55,22 +55,22 @@ enum Stage {
     End,
 }
 
-impl Listing {
+impl IndexParser {
     /// Reads to the end of a text that the index ends with. Wherever it stops before, all that is
     /// complete is taken, and the text is read as far as that.
     pub(super) fn read(&mut self, text: &mut JsonReader<'_>) -> Result<(), IndexStop> {
         loop {
             text.skip_space();
             let start = text.at;
-            let next = match self.stage {
-                Stage::Start => start_of_index(text),
-                Stage::Index { is_first } => self.index_entry(text, is_first),
-                Stage::WeightMap { is_first } => self.tensor(text, is_first),
-                Stage::End if text.rest().is_empty() => return Ok(()),
-                Stage::End => Err(text.invalid("expected nothing more").into()),
+            let next = match self.state {
+                ParserState::Start => start_of_index(text),
+                ParserState::Index { is_first } => self.index_entry(text, is_first),
+                ParserState::WeightMap { is_first } => self.tensor(text, is_first),
+                ParserState::End if text.rest().is_empty() => return Ok(()),
+                ParserState::End => Err(text.invalid("expected nothing more").into()),
             };
             match next {
-                Ok(stage) => self.stage = stage,
+                Ok(state) => self.state = state,
                 Err(stop) => {
                     text.at = start;
                     return Err(stop);
@@ -83,16 +83,16 @@ impl Listing {
         &mut self,
         text: &mut JsonReader<'_>,
         is_first: bool,
-    ) -> Result<Stage, IndexStop> {
+    ) -> Result<ParserState, IndexStop> {
         if !text.next_entry(is_first)? {
-            return Ok(Stage::End);
+            return Ok(ParserState::End);
         }
         let key = text.key()?;
         match &*key {
             "dtype" if self.dtype.is_some() => {
                 return Err(text.invalid("`dtype` occurs twice").into());
             }
-            "dtype" => self.dtype = text.value::<Plain>()?.text(),
+            "dtype" => self.dtype = text.value::<ScalarValue>()?.text(),
             "metadata" if self.metadata.is_some() => {
                 return Err(text.invalid("`metadata` occurs twice").into());
             }
@@ -103,17 +103,21 @@ impl Listing {
             "weight_map" => {
                 text.expect(b'{', "expected a `weight_map`, an object of shard names by tensor")?;
                 self.has_weight_map = true;
-                return Ok(Stage::WeightMap { is_first: true });
+                return Ok(ParserState::WeightMap { is_first: true });
             }
             _ => drop(text.value::<IgnoredAny>()?),
         }
-        Ok(Stage::Index { is_first: false })
+        Ok(ParserState::Index { is_first: false })
     }
 
     #[inline]
-    fn tensor(&mut self, text: &mut JsonReader<'_>, is_first: bool) -> Result<Stage, IndexStop> {
+    fn tensor(
+        &mut self,
+        text: &mut JsonReader<'_>,
+        is_first: bool,
+    ) -> Result<ParserState, IndexStop> {
         if !text.next_entry(is_first)? {
-            return Ok(Stage::Index { is_first: false });
+            return Ok(ParserState::Index { is_first: false });
         }
         let tensor = text.key()?;
         let shard = text.string("expected the name of a shard, a string")?;
@@ -122,32 +126,33 @@ impl Listing {
             None => self.shards.place(&tensor, &shard.decode()?)?,
         };
         self.entries.push(&tensor, place);
-        Ok(Stage::WeightMap { is_first: false })
+        Ok(ParserState::WeightMap { is_first: false })
     }
 
     /// Whether the index has ended.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(self.stage, Stage::End)
+        matches!(self.state, ParserState::End)
     }
 
     pub(super) fn finish(self) -> Result<SafetensorsIndexJson, IndexError> {
         if !self.has_weight_map {
             return Err(IndexError::NoWeightMap);
         }
-        let Self { dtype, metadata, shards: Shards { paths: shards, .. }, entries, .. } = self;
+        let Self { dtype, metadata, shards: ShardTable { paths: shards, .. }, entries, .. } = self;
         if shards.is_empty() {
             return Err(IndexError::EmptyWeightMap);
         }
-        let mut frame = Frame { dtype, metadata: metadata.and_then(|metadata| metadata.0), shards };
-        let ranks = frame.sort_shards();
-        entries.finish(frame, &ranks)
+        let mut fields =
+            IndexFields { dtype, metadata: metadata.and_then(|metadata| metadata.0), shards };
+        let ranks = fields.sort_shards();
+        entries.finish(fields, &ranks)
     }
 }
 
-fn start_of_index(text: &mut JsonReader<'_>) -> Result<Stage, IndexStop> {
+fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, IndexStop> {
     if text.peek()? == b'{' {
         text.at += 1;
-        return Ok(Stage::Index { is_first: true });
+        return Ok(ParserState::Index { is_first: true });
     }
     let rest = text.rest().trim_ascii_start();
     match DetectedFormat::recognize(rest) {
