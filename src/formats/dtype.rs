@@ -1,4 +1,4 @@
-//! The element types of tensors, by the names the format gives them.
+//! The element types of tensors.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -7,20 +7,21 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// One row per known dtype: the name on the wire and its width in bits.
+/// One row per known dtype: its name in headers, and the elements and bytes of its smallest block.
 macro_rules! dtypes {
-    ($($(#[$doc:meta])+ $name:ident = $bits:literal,)+) => {
+    ($($(#[$doc:meta])+ $name:ident = $elements:literal in $bytes:literal,)+) => {
         /// The type of a tensor's elements.
         ///
-        /// Known are the 22 names of `safetensors` 0.8 and three that published models use beside
-        /// them: `E8M0`, `UE8` and `FP4` (huggingface.js counts those too). Any other name is kept
-        /// as [`Dtype::Other`]: a new dtype must not make a repo unreadable.
+        /// Known are the 22 names of `safetensors` 0.8, and `E8M0`, `UE8` and `FP4`, which are in published
+        /// models and known to huggingface.js. Any other name is stored in [`Dtype::Other`], so that a new
+        /// dtype does not make a repository unreadable.
         ///
         /// ```
         /// use hf_meta::Dtype;
         ///
         /// assert_eq!(Dtype::from("BF16"), Dtype::BF16);
         /// assert_eq!(Dtype::BF16.bits(), Some(16));
+        /// assert_eq!(Dtype::F4.block().unwrap().elements, 2);
         /// assert_eq!(Dtype::from("F3").to_string(), "F3");
         /// ```
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,15 +29,15 @@ macro_rules! dtypes {
         #[non_exhaustive]
         pub enum Dtype {
             $($(#[$doc])+ $name,)+
-            /// A name this version does not know, kept as it stands in the file.
+            /// An unknown dtype, with its name in the file.
             Other(UnknownDtype),
         }
 
         impl Dtype {
-            /// Every dtype whose width is known, in the order of the format's own list.
+            /// All known dtypes, in the order of the format's specification.
             pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
 
-            /// The name in the header, such as `BF16`.
+            /// Returns the name in the header, such as `BF16`.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -45,17 +46,26 @@ macro_rules! dtypes {
                 }
             }
 
-            /// The width of one element in bits; `None` for a dtype this version does not know.
+            /// Returns the smallest block of elements that fills whole bytes; `None` for an unknown dtype.
+            #[must_use]
+            pub fn block(&self) -> Option<BlockSize> {
+                match self {
+                    $(Self::$name => Some(BlockSize { elements: $elements, bytes: $bytes }),)+
+                    Self::Other(_) => None,
+                }
+            }
+
+            /// Returns the width of one element in bits; `None` for an unknown dtype.
             #[must_use]
             pub fn bits(&self) -> Option<u64> {
                 match self {
-                    $(Self::$name => Some($bits),)+
+                    $(Self::$name => Some($bytes * 8 / $elements),)+
                     Self::Other(_) => None,
                 }
             }
         }
 
-        /// The known dtypes alone, for their places in the list.
+        /// The known dtypes alone, for their positions in the table.
         #[expect(non_camel_case_types, reason = "the names are those of the format")]
         #[expect(clippy::upper_case_acronyms, reason = "the names are those of the format")]
         enum Known {
@@ -63,7 +73,7 @@ macro_rules! dtypes {
         }
 
         impl Dtype {
-            /// The place in [`Dtype::KNOWN`].
+            /// Returns the position in [`Dtype::KNOWN`]; `None` for an unknown dtype.
             pub(super) fn rank(&self) -> Option<u8> {
                 match self {
                     $(Self::$name => Some(Known::$name as u8),)+
@@ -83,61 +93,71 @@ macro_rules! dtypes {
     };
 }
 
-/// The name of a dtype that is not among [`Dtype::KNOWN`]; made by `Dtype::from` alone.
+/// The smallest block of elements that fills whole bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockSize {
+    /// The number of elements in a block.
+    pub elements: u64,
+    /// The number of bytes of a block.
+    pub bytes: u64,
+}
+
+/// The name of a dtype that is not in [`Dtype::KNOWN`]. Only `Dtype::from` creates it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnknownDtype(Box<str>);
 
 dtypes! {
     /// Boolean, one byte each.
-    BOOL = 8,
+    BOOL = 1 in 1,
     /// 4-bit float (MX), two to a byte.
-    F4 = 4,
-    /// The same width under the name some exporters write.
-    FP4 = 4,
+    F4 = 2 in 1,
+    /// 4-bit float (MX), under the name that some exporters write.
+    FP4 = 2 in 1,
     /// 6-bit float: 2 exponent bits, 3 of mantissa.
-    F6_E2M3 = 6,
+    F6_E2M3 = 4 in 3,
     /// 6-bit float: 3 exponent bits, 2 of mantissa.
-    F6_E3M2 = 6,
+    F6_E3M2 = 4 in 3,
     /// Unsigned byte; also the container of many packed 4-bit formats.
-    U8 = 8,
+    U8 = 1 in 1,
     /// Signed byte.
-    I8 = 8,
+    I8 = 1 in 1,
     /// 8-bit float: 5 exponent bits, 2 of mantissa.
-    F8_E5M2 = 8,
+    F8_E5M2 = 1 in 1,
     /// 8-bit float: 4 exponent bits, 3 of mantissa.
-    F8_E4M3 = 8,
+    F8_E4M3 = 1 in 1,
     /// 8-bit exponent without mantissa: the scales of MX formats.
-    F8_E8M0 = 8,
-    /// The same as `F8_E8M0` under an older name.
-    E8M0 = 8,
-    /// The same as `F8_E8M0` under another name.
-    UE8 = 8,
+    F8_E8M0 = 1 in 1,
+    /// 8-bit exponent without mantissa, under an older name.
+    E8M0 = 1 in 1,
+    /// 8-bit exponent without mantissa, under another name.
+    UE8 = 1 in 1,
     /// 8-bit float, finite and without negative zero: 4 exponent bits, 3 of mantissa.
-    F8_E4M3FNUZ = 8,
+    F8_E4M3FNUZ = 1 in 1,
     /// 8-bit float, finite and without negative zero: 5 exponent bits, 2 of mantissa.
-    F8_E5M2FNUZ = 8,
+    F8_E5M2FNUZ = 1 in 1,
     /// Signed 16-bit integer.
-    I16 = 16,
+    I16 = 1 in 2,
     /// Unsigned 16-bit integer.
-    U16 = 16,
+    U16 = 1 in 2,
     /// Half precision float.
-    F16 = 16,
+    F16 = 1 in 2,
     /// Brain float.
-    BF16 = 16,
+    BF16 = 1 in 2,
     /// Signed 32-bit integer.
-    I32 = 32,
+    I32 = 1 in 4,
     /// Unsigned 32-bit integer.
-    U32 = 32,
+    U32 = 1 in 4,
     /// Single precision float.
-    F32 = 32,
+    F32 = 1 in 4,
     /// Complex number of two 32-bit floats.
-    C64 = 64,
+    C64 = 1 in 8,
     /// Double precision float.
-    F64 = 64,
+    F64 = 1 in 8,
     /// Signed 64-bit integer.
-    I64 = 64,
+    I64 = 1 in 8,
     /// Unsigned 64-bit integer.
-    U64 = 64,
+    U64 = 1 in 8,
 }
 
 impl fmt::Display for Dtype {
@@ -185,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_survive_the_round_trip() {
+    fn names_are_parsed_as_they_are_written() {
         for (rank, dtype) in Dtype::KNOWN.iter().enumerate() {
             assert_eq!(dtype.rank().map(usize::from), Some(rank));
             assert_eq!(&Dtype::from(dtype.as_str()), dtype);
@@ -195,9 +215,9 @@ mod tests {
         assert_eq!(Dtype::from("F3").bits(), None);
     }
 
-    /// The reference implementation is the authority on every name it knows.
+    /// The reference implementation decides for every dtype that it knows.
     #[test]
-    fn widths_are_those_of_the_safetensors_crate() {
+    fn widths_agree_with_the_safetensors_crate() {
         let mut compared = 0;
         for dtype in Dtype::KNOWN {
             let json = serde_json::to_string(dtype).unwrap();

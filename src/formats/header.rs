@@ -7,8 +7,8 @@ use super::{HeaderError, TensorTable, clip};
 
 /// The checked header of one file of weights, in any format.
 ///
-/// A value exists only if the header obeys every rule that its own bytes can show. Whether the file is as
-/// long as its header says is checked by [`check_file_size`](Self::check_file_size).
+/// Every rule that the bytes of the header can show was checked. The size of the file is checked by
+/// [`check_file_size`](Self::check_file_size).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHeader {
     tensors: TensorTable,
@@ -58,7 +58,7 @@ impl FileHeader {
         self.header_range.end.saturating_add(self.data_length)
     }
 
-    /// Checks that the file ends where its data does.
+    /// Checks the size of the file, in bytes.
     ///
     /// # Errors
     ///

@@ -1,4 +1,16 @@
-//! File formats of model weights: pure functions from bytes to checked values.
+//! File formats of model weights.
+//!
+//! A file of weights starts with a header: the name, dtype, shape and data offsets of each tensor. The data
+//! after it is thousands of times as long, and is never read. [`FileHeader`] is the checked header of a file
+//! in any format, and its [`TensorTable`] has the tensors.
+//!
+//! Parsers perform no I/O. A [`HeaderParser`] asks for a byte range with [`HeaderParser::first_range`] and
+//! [`Step::Read`]. Its caller reads the bytes from the network or a disk and passes them to
+//! [`HeaderParser::advance`], until it returns [`Step::Done`]. Bytes from a file are not trusted: sizes are
+//! limited, arithmetic is checked, and text in errors is cut.
+//!
+//! A format is one module that implements [`Format`], and one line of `FORMATS` in `format.rs`. A dtype is one
+//! line of the table in `dtype.rs`. Indexes of sharded checkpoints are a part of [`safetensors`].
 
 mod dtype;
 mod error;
@@ -14,7 +26,7 @@ mod tensor;
 mod text;
 pub(crate) mod weight_sets;
 
-pub use dtype::{Dtype, UnknownDtype};
+pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError};
 pub use format::{Format, HeaderParser, Step};
 pub use header::FileHeader;
@@ -23,5 +35,4 @@ pub use table::{TensorTable, TensorTableIter};
 pub use tensor::TensorInfo;
 
 pub(crate) use format::format_of;
-pub(crate) use path::names_index;
 pub(crate) use text::{chain, clip};

@@ -1,13 +1,13 @@
-//! Names in the order of the file, found by name.
+//! The names of tensors.
 
 use std::ops::Range;
 
 use super::clip;
 
-/// Distinct names, one behind the other in one text: a file may hold half a million of them.
+/// Distinct names in the order of the file, stored in one text: a file may have half a million.
 ///
-/// The sort that proves them distinct is also what finds them, so that no hasher stands between
-/// hostile names and their lookup.
+/// The sorted order that shows duplicates also serves lookups. A lookup is a binary search, which hostile
+/// names cannot slow down as they could a hash table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
     list: NameList,
@@ -21,11 +21,11 @@ pub(super) struct NameList {
     ends: Vec<u32>,
 }
 
-/// The longest text of names, in bytes: places in it are kept in 32 bits.
+/// The longest text of names, in bytes: offsets in it have 32 bits.
 pub(super) const LONGEST: usize = u32::MAX as usize;
 
 impl NameList {
-    /// Creates a list with memory for `names` names of `bytes` bytes together.
+    /// Creates an empty list with memory for `names` names of `bytes` bytes in total.
     pub(super) fn with_capacity(names: usize, bytes: usize) -> Self {
         Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(names) }
     }
@@ -45,13 +45,17 @@ impl NameList {
         &self.text[self.range(at)]
     }
 
-    /// The names, found by name from now on; or the first that occurs twice.
+    /// Sorts the names for lookups.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first name that occurs twice.
     pub(super) fn into_names(mut self) -> Result<Names, String> {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
         #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
         let mut by_name: Box<[u32]> = (0..self.len() as u32).collect();
-        // Stable, because this sort makes use of the long runs that are in order already.
+        // The stable sort is fast for long runs that are in order already, and most files have them.
         by_name.sort_by(|&a, &b| self.get(a as usize).cmp(self.get(b as usize)));
         let is_twice = |pair: &&[u32]| self.get(pair[0] as usize) == self.get(pair[1] as usize);
         match by_name.windows(2).find(is_twice) {
@@ -67,7 +71,7 @@ impl NameList {
 }
 
 impl Names {
-    /// The place of a name in the order of the file.
+    /// Returns the position of a name in the order of the file.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         let found = self.by_name.binary_search_by(|&at| self.list.get(at as usize).cmp(name));
         found.ok().map(|rank| self.by_name[rank] as usize)

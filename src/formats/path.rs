@@ -1,4 +1,4 @@
-//! Names of files inside a repo.
+//! Paths of files in a repository.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,48 +7,59 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::clip;
+use super::safetensors::{is_index_name, is_weights_name};
 
-/// A plain relative path inside a repo, with `/` between its segments.
+/// A plain relative path in a repository, with `/` between its segments.
 ///
-/// A value of this type cannot leave the folder it is joined to, nor turn into a URL of its own:
-/// no leading `/`, no empty, `.` or `..` segment, no `\`, no `:` (a scheme or a drive), no control
-/// character, at most 1,024 bytes. An index that names a shard by `..` otherwise reaches another
-/// repo with the reader's token (`huggingface_hub` #4916).
+/// A path cannot leave the folder that it is joined to, and it cannot be a URL: it has no leading `/`, no
+/// empty, `.` or `..` segment, no `\`, no `:` (a scheme or a drive) and no control character. It has at most
+/// 1,024 bytes. Without these rules, an index with a `..` in the name of a shard could read another
+/// repository with the token of the user (`huggingface_hub` #4916).
+///
+/// ```
+/// use hf_meta::RepoPath;
+///
+/// let path: RepoPath = "unet/model.safetensors".parse()?;
+/// assert_eq!(path.segments().count(), 2);
+/// assert!("../other/model.safetensors".parse::<RepoPath>().is_err());
+/// # Ok::<(), hf_meta::formats::PathError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RepoPath(Box<str>);
 
-/// Why a text is not a [`RepoPath`].
+/// The error of a text that is not a [`RepoPath`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{path}` {reason}")]
 #[non_exhaustive]
 pub struct PathError {
     /// The text, cut to 200 characters.
     pub path: String,
-    /// What is wrong with it.
+    /// The broken rule, as the end of a sentence that begins with the path.
     pub reason: &'static str,
 }
 
 impl RepoPath {
+    /// The longest path, in bytes.
     const LONGEST: usize = 1_024;
 
-    /// The path as text.
+    /// Returns the path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The segments between the slashes, at least one, none of them empty.
+    /// Returns the segments between the slashes. There is at least one, and none is empty.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.0.split('/')
     }
 
-    /// The name of a file as its reader gave it, who is no stranger to be guarded against.
+    /// Creates a path without checks, from a text that does not come from the network.
     pub(crate) fn new_unchecked(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// Another path, taken as relative to the folder that this file is in.
+    /// Returns a path that is relative to the folder of this file.
     pub(crate) fn sibling(&self, other: &Self) -> Self {
         match self.0.rsplit_once('/') {
             Some((folder, _)) => Self(format!("{folder}/{other}").into()),
@@ -56,7 +67,7 @@ impl RepoPath {
         }
     }
 
-    /// A file of a plain name in a folder, or at the top.
+    /// Joins a folder, `None` for the top, and the name of a file.
     pub(crate) fn join(folder: Option<&Self>, name: &str) -> Self {
         match folder {
             Some(folder) => Self(format!("{folder}/{name}").into()),
@@ -64,22 +75,24 @@ impl RepoPath {
         }
     }
 
-    /// The folder that this file is in; `None` at the top.
+    /// Returns the folder of this file; `None` at the top.
     pub(crate) fn folder(&self) -> Option<Self> {
         self.0.rsplit_once('/').map(|(folder, _)| Self(folder.into()))
     }
 
-    /// The last segment.
+    /// Returns the last segment.
     pub(crate) fn file_name(&self) -> Self {
         Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
     }
 
+    /// Returns whether this is a safetensors file, by its extension.
     pub(crate) fn is_safetensors(&self) -> bool {
-        self.0.ends_with(".safetensors")
+        is_weights_name(&self.0)
     }
 
+    /// Returns whether this is the index of a sharded checkpoint, by its name.
     pub(crate) fn is_index(&self) -> bool {
-        names_index(&self.0)
+        is_index_name(&self.0)
     }
 }
 
@@ -87,23 +100,15 @@ impl FromStr for RepoPath {
     type Err = PathError;
 
     fn from_str(path: &str) -> Result<Self, PathError> {
-        match find_reason(path) {
+        match broken_rule(path) {
             None => Ok(Self(path.into())),
             Some(reason) => Err(PathError { path: clip(path), reason }),
         }
     }
 }
 
-/// Whether a path is that of an index by its name. The index of a variant has it in its name, mostly at
-/// the end: `model.safetensors.index.fp16.json`.
-pub(crate) fn names_index(path: &str) -> bool {
-    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
-    let is_variant = |name: &str| name.contains(".safetensors.index.");
-    file.ends_with(".index.json") || file.strip_suffix(".json").is_some_and(is_variant)
-}
-
-/// What keeps a text from being a plain relative path.
-fn find_reason(path: &str) -> Option<&'static str> {
+/// Returns the first broken rule of a path.
+fn broken_rule(path: &str) -> Option<&'static str> {
     let has = |test: fn(char) -> bool| path.contains(test);
     if path.is_empty() {
         Some("is empty")
@@ -144,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_could_lead_elsewhere_is_refused() {
+    fn paths_that_leave_their_folder_are_refused() {
         let long = "a".repeat(1_025);
         let cases = [
             "",
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_beside_their_index() {
+    fn shards_are_in_the_folder_of_their_index() {
         let [index, nested, shard] =
             ["model.safetensors.index.json", "7b/1/model.safetensors.index.json", "a.safetensors"]
                 .map(|path| path.parse::<RepoPath>().unwrap());

@@ -1,25 +1,27 @@
-//! Tensors as they are kept: packed, in fewer bytes than their JSON had.
+//! Packed tensors, in fewer bytes than their JSON.
 
 use crate::formats::{Dtype, TensorInfo};
 
-/// One record per tensor: dtype, rank, dimensions, begin and length of the data. Every number is in
-/// LEB128, seven bits to a byte, and so never longer than its decimal digits: whatever a header
-/// lists, this is smaller. A `Vec` per shape would make a hostile one many times as large.
+/// Packed tensors: dtype, number of dimensions, dimensions, begin and length of the data.
+///
+/// Every number is in LEB128, seven bits per byte, and never longer than its decimal digits. A record is
+/// therefore shorter than its JSON. A `Vec` per shape would make a hostile header many times as large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
     bytes: Vec<u8>,
     starts: Vec<u32>,
 }
 
-/// The tag of a dtype that is none of [`Dtype::KNOWN`]; its name follows.
+/// The tag of a dtype that is not in [`Dtype::KNOWN`]. The name follows it.
 const OTHER: u8 = u8::MAX;
 
 impl Records {
-    /// Creates records with memory for `records` of `bytes` bytes together.
+    /// Creates an empty list with memory for `records` records of `bytes` bytes in total.
     pub(super) fn with_capacity(records: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), starts: Vec::with_capacity(records) }
     }
 
+    /// Adds a tensor.
     pub(super) fn push(&mut self, tensor: &TensorInfo) {
         let (begin, end) = tensor.data_offsets;
         #[expect(clippy::cast_possible_truncation, reason = "a record is shorter than its JSON")]
@@ -33,6 +35,7 @@ impl Records {
         self.push_number(end - begin);
     }
 
+    /// Returns the tensor at a position.
     pub(super) fn get(&self, at: usize) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
         RecordReader(&self.bytes[self.starts[at] as usize..]).read_into(&mut tensor);
@@ -44,6 +47,7 @@ impl Records {
         RecordReader(&self.bytes)
     }
 
+    /// Frees unused memory.
     pub(super) fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
         self.starts.shrink_to_fit();
@@ -66,7 +70,7 @@ impl Records {
     }
 }
 
-/// What is still to be read of the records. They are our own, so nothing in them can be wrong.
+/// A reader of records, with the bytes that are not read yet. They come from [`Records`] and are always valid.
 pub(super) struct RecordReader<'a>(&'a [u8]);
 
 impl RecordReader<'_> {
@@ -114,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_comes_out() {
+    fn records_are_read_as_they_were_written() {
         let info = |dtype: &str, shape: &[u64], data_offsets| TensorInfo {
             dtype: dtype.into(),
             shape: shape.to_vec(),

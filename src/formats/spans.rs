@@ -1,8 +1,8 @@
-//! The check that the data of the tensors is without holes and overlaps.
+//! The check for holes and overlaps in the data of the tensors.
 
 use std::cmp::Ordering;
 
-/// A tensor whose data does not begin where the data of the one before it ends.
+/// A tensor whose data does not begin at the end of the data before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanError {
     /// Bytes before the tensor with the index `at` belong to no tensor.
@@ -11,8 +11,11 @@ pub(super) enum SpanError {
     Overlap { at: usize, begin: u64, expected: u64 },
 }
 
-/// Returns the length of the data, if these begins and ends cover it without holes and overlaps. They may be
-/// in any order.
+/// Returns the length of the data in bytes. `spans` has the begin and the end of each tensor, in any order.
+///
+/// # Errors
+///
+/// Returns the first hole or overlap.
 pub(super) fn data_length(spans: &[(u64, u64)]) -> Result<u64, SpanError> {
     #[expect(clippy::cast_possible_truncation, reason = "fewer spans than bytes of names")]
     let mut order: Vec<u32> = (0..spans.len() as u32).collect();

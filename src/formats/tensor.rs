@@ -1,10 +1,10 @@
-//! One entry of a header: what a tensor is and where its bytes are.
+//! The entry of one tensor in a header.
 
 use serde::Serialize;
 
 use super::{Dtype, HeaderError, clip};
 
-/// What a header says of one tensor.
+/// The dtype, shape and data offsets of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TensorInfo {
@@ -12,42 +12,42 @@ pub struct TensorInfo {
     pub dtype: Dtype,
     /// The length of each dimension, in elements; empty for a scalar.
     pub shape: Vec<u64>,
-    /// The first byte and the byte after the last, counted from the start of the data section
-    /// (not of the file).
+    /// The offsets of the first byte and of the byte after the last. They are relative to the start of the
+    /// data section, not of the file.
     pub data_offsets: (u64, u64),
 }
 
 impl TensorInfo {
-    /// The value that parsers overwrite, so that they reuse its memory.
+    /// A placeholder that parsers overwrite, so that they reuse its memory.
     pub(super) const EMPTY: Self =
         Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
 
-    /// The number of elements, the product of the shape: 1 for a scalar, 0 where a dimension is 0.
-    /// `None` when it does not fit in 64 bits.
+    /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0. `None` if it does not fit in
+    /// 64 bits.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {
         let product =
             self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
-        // A 0 decides whatever stands around it, so that `[0, n]` and `[n, 0]` are the same number.
+        // With a 0 the product is 0 even if other dimensions overflow, in any order.
         product.or_else(|| self.shape.contains(&0).then_some(0))
     }
 
-    /// The number of bytes between the data offsets.
+    /// Returns the number of bytes between the data offsets.
     #[must_use]
     pub fn byte_length(&self) -> u64 {
         self.data_offsets.1.saturating_sub(self.data_offsets.0)
     }
 
-    /// Whether the tensor has no dimensions, shape `[]`.
+    /// Returns whether the tensor has no dimensions, shape `[]`.
     #[must_use]
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
     }
 
-    /// Holds shape and dtype against the span of the data offsets.
+    /// Checks that shape and dtype agree with the data offsets.
     ///
-    /// Of a dtype of unknown width only its author knows how many bytes it takes, but no element is in
-    /// less than a bit, and so no count is larger than its file allows.
+    /// The width of an unknown dtype is unknown too. Its elements need at least one bit each, so that no
+    /// count is larger than its file allows.
     pub(super) fn check(&self, name: &str) -> Result<(), HeaderError> {
         let (begin, end) = self.data_offsets;
         if end < begin {
@@ -78,6 +78,7 @@ impl TensorInfo {
         Ok(())
     }
 
+    /// Checks that a tensor of an unknown dtype has at least one bit per element.
     fn check_plausible(&self, name: &str, elements: u64, found: u64) -> Result<(), HeaderError> {
         if elements.div_ceil(8) <= found {
             return Ok(());

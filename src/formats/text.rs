@@ -1,11 +1,11 @@
-//! Text from a file is as long as its author wants; in an error it has a bound.
+//! Error text of bounded length: names in a file can be of any length.
 
 use std::error::Error;
 
 /// The longest text from a file that an error carries, in characters.
 const LONGEST: usize = 200;
 
-/// The text, cut to a length that fits an error message.
+/// Cuts a text to a length that fits an error message.
 pub(crate) fn clip(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -13,7 +13,7 @@ pub(crate) fn clip(text: &str) -> String {
     }
 }
 
-/// An error with its causes, which no message of ours repeats.
+/// Returns the message of an error and of all its causes, separated by colons.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -2,11 +2,11 @@
 
 use futures::future::FutureExt;
 
-use super::locate::SINGLE;
 use super::{Inspected, Inspection, Target};
 use crate::backends::{CacheTarget, HeaderCache};
 use crate::error::Error;
 use crate::formats::RepoPath;
+use crate::formats::safetensors::WEIGHTS_NAME;
 
 impl Inspection {
     /// Reads all headers, from the cache if it has them, and ends at the first error.
@@ -24,8 +24,10 @@ impl Inspection {
     fn cache_target(&self) -> CacheTarget {
         let (path, probe) = match &self.target {
             Target::File(path) | Target::Index(path) => (Some(path), path.clone()),
-            Target::Shards(path) => (Some(path), RepoPath::join(path.folder().as_ref(), SINGLE)),
-            Target::Folder(path) => (path.as_ref(), RepoPath::join(path.as_ref(), SINGLE)),
+            Target::Shards(path) => {
+                (Some(path), RepoPath::join(path.folder().as_ref(), WEIGHTS_NAME))
+            }
+            Target::Folder(path) => (path.as_ref(), RepoPath::join(path.as_ref(), WEIGHTS_NAME)),
         };
         let path = path.map_or("", RepoPath::as_str);
         // No path holds a line break.

@@ -9,13 +9,10 @@ use super::{Inspection, Plan, Target};
 use crate::backends::{ByteStream, Fetched, FileListing, pinned, poll_alongside};
 use crate::error::{BoxError, Error};
 use crate::formats::RepoPath;
+use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubError};
-
-/// The usual names of weights, in most repositories.
-pub(super) const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 
 /// The weights that a target turned out to be.
 pub(super) struct Located {
@@ -110,7 +107,7 @@ impl Inspection {
 
     /// Finds the weights in a folder, or in the whole backend.
     pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
-        let names = [SINGLE, INDEX].map(|name| RepoPath::join(folder, name));
+        let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
         match self.find_either(&names).await {
             Err(Error::FileNotFound { source, .. }) => {
                 self.search_listing(folder, &names, source).await

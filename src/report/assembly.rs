@@ -5,13 +5,12 @@ use super::{
     agreement,
 };
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
-use crate::formats::safetensors::{IndexError, SafetensorsFileHeader, SafetensorsIndexJson};
+use crate::formats::safetensors::{
+    EXTENSION, INDEX_NAME, IndexError, SafetensorsFileHeader, SafetensorsIndexJson,
+};
 use crate::formats::weight_sets::common_path;
 use crate::formats::{FileHeader, RepoPath, clip};
 use crate::report::agreement::Agreement;
-
-/// The path of an index whose headers were read in another way.
-const INDEX: &str = "model.safetensors.index.json";
 
 /// A set of weights that is put together header by header, in any order.
 ///
@@ -236,11 +235,10 @@ impl SafetensorsParseFromRepo {
         }
         let is_single = index.is_none() && shards.len() == 1;
         let path = match &index {
-            Some(_) => RepoPath::new_unchecked(INDEX),
+            Some(_) => RepoPath::new_unchecked(INDEX_NAME),
             None if is_single => first.clone(),
-            None => {
-                common_path(&shards).unwrap_or_else(|| RepoPath::new_unchecked("*.safetensors"))
-            }
+            None => common_path(&shards)
+                .unwrap_or_else(|| RepoPath::new_unchecked(&format!("*{EXTENSION}"))),
         };
         let mut assembly = match is_single {
             true => Assembly::new_single(true),

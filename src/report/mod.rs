@@ -46,7 +46,7 @@ pub struct SafetensorsFile {
     pub path: RepoPath,
     /// The header of the file.
     pub header: SafetensorsFileHeader,
-    /// The figures of the file.
+    /// The counts of the file.
     pub report: CountReport,
 }
 
@@ -61,11 +61,11 @@ pub struct SafetensorsShards {
     pub index: SafetensorsIndexJson,
     /// The shards by their names in the index, sorted, with their headers.
     pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
-    /// The figures of all shards together.
+    /// The counts of all shards together.
     pub report: CountReport,
 }
 
-/// The figures of a set of weights, without its headers.
+/// The counts of a set of weights, without its headers.
 ///
 /// Serializes to the JSON of [`SafetensorsParseFromRepo`] without `header`, `index` and `headers`.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub struct CountReport {
     pub source: String,
     /// The commit that every byte belongs to; `None` if the source has no commits.
     pub commit: Option<CommitSha>,
-    /// Whether the weights are spread over shards.
+    /// `true` if the weights are in several shards.
     pub sharded: bool,
     /// The paths of all files that were read, the index first.
     pub filepaths: Vec<RepoPath>,
@@ -142,7 +142,7 @@ impl SafetensorsParseFromRepo {
         &self.report().parameter_count
     }
 
-    /// Returns the figures without the headers.
+    /// Returns the counts without the headers.
     #[must_use]
     pub fn report(&self) -> &CountReport {
         match self {
@@ -151,7 +151,7 @@ impl SafetensorsParseFromRepo {
         }
     }
 
-    /// Returns the figures and drops the headers.
+    /// Returns the counts and drops the headers.
     #[must_use]
     pub fn into_report(self) -> CountReport {
         match self {

@@ -1,4 +1,4 @@
-//! Safetensors as one of the formats.
+//! The implementation of [`Format`] for safetensors.
 
 use std::ops::Range;
 
@@ -23,14 +23,14 @@ impl Format for Safetensors {
     }
 }
 
-/// The state of reading one header: the bytes of the file so far, without a gap.
+/// A parser of one header, with the bytes of the file so far, without a gap.
 #[derive(Debug, Default)]
 struct SafetensorsParser {
     header_limit: u64,
     /// At most the first eight bytes of the file.
     prefix: Vec<u8>,
-    /// The bytes after them. They are apart from the prefix so that a header that was read by itself is
-    /// parsed where it is: copying would need its memory twice.
+    /// The bytes after the prefix. They are stored apart from it, so that a header that was read by itself is
+    /// parsed in place: a copy would need its memory twice.
     json: Vec<u8>,
 }
 
@@ -74,7 +74,7 @@ impl SafetensorsParser {
         (self.prefix.len() as u64).saturating_add(self.json.len() as u64)
     }
 
-    /// Adds those bytes that follow the known ones, of bytes that were read at an offset.
+    /// Adds bytes that were read at an offset, except those that are known already.
     fn append(&mut self, start: u64, mut bytes: Vec<u8>) {
         let Some(skipped) = self.known().checked_sub(start) else { return };
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(bytes.len());

@@ -1,16 +1,17 @@
-//! The safetensors format: pure functions from bytes to checked values.
+//! The safetensors format: parsers of headers and indexes.
 //!
-//! Nothing here knows of files, of HTTP or of the Hub, and nothing is async. A value of
-//! [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if every rule that its own bytes
-//! can show was checked. That a file ends where its header says is checked where its size is known,
-//! and what two files must agree on in [`agreement`].
+//! The parsers perform no I/O. A [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if every
+//! rule that its own bytes can show was checked. The size of a file is checked as soon as it is known. The
+//! agreement of an index with its shards is checked by
+//! [`SafetensorsParseFromRepo::from_headers`](crate::SafetensorsParseFromRepo::from_headers).
 //!
 //! The rules are those of the [format] and of its reference implementation, the `safetensors` crate.
-//! Where ours differ, the difference is stated at the rule, with its reason.
+//! Deliberate differences are documented at [`SafetensorsFileHeader::from_json`].
 //!
 //! [format]: https://github.com/huggingface/safetensors#format
 
 mod error;
+mod file_names;
 mod format;
 mod header;
 mod index;
@@ -25,4 +26,7 @@ pub use header::SafetensorsFileHeader;
 pub use index::{IndexReader, SafetensorsIndexJson};
 pub use prefix::{HeaderLength, PREFIX_LENGTH};
 
+pub(crate) use file_names::{
+    EXTENSION, INDEX_NAME, WEIGHTS_NAME, is_index_name, is_weights_name, split_index,
+};
 pub(crate) use prefix::expected_header_end;

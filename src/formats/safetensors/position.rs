@@ -1,13 +1,13 @@
-//! Lines and columns.
+//! Lines and columns of a text.
 
 use memchr::{memchr_iter, memrchr};
 
-/// A place in a text, as it is shown to people.
+/// A line and a column of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextPosition {
-    /// Counted from 1.
+    /// The number of the line, counted from 1.
     pub(super) line: usize,
-    /// The number of bytes in the line before the place.
+    /// The number of bytes before the position in its line.
     pub(super) column: usize,
 }
 

@@ -29,16 +29,15 @@ pub const PREFIX_LENGTH: u64 = 8;
 pub struct HeaderLength(u64);
 
 impl HeaderLength {
-    /// The limit of the `safetensors` crate, in bytes; a file over it cannot be loaded by it.
+    /// The limit of the `safetensors` crate, in bytes. It cannot load a file with a longer header.
     pub const DEFAULT_LIMIT: u64 = 100_000_000;
 
     /// Reads the length from the start of a file of `file_size` bytes, or of an unknown size (`None`).
     ///
     /// # Errors
     ///
-    /// When the file is too short to hold a length, when the header would be empty, longer than
-    /// `limit` or reach past the end of the file, and when the bytes are the well-known start of
-    /// something else.
+    /// Returns an error if the file is too short to have a length, if the header is empty, longer than `limit`
+    /// or longer than the file, or if the bytes are the start of another known format.
     pub fn from_prefix(
         start: &[u8],
         file_size: impl Into<Option<u64>>,

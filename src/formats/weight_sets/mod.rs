@@ -1,8 +1,8 @@
-//! Which sets of weights there are in a repo or a folder, and which of them is the model. The names of
-//! the files alone tell; nothing is read.
+//! The sets of weights in a repository or a folder, found by the names of the files alone.
 
 mod name;
 mod others;
+mod shard_name;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,9 @@ use crate::formats::RepoPath;
 
 pub(crate) use self::name::{names_shard, names_shards};
 pub use self::others::OtherWeights;
+pub(crate) use self::shard_name::NumberedName;
 
-/// A file that is there, and its size in bytes.
+/// A file in a listing, with its size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedFile {
     pub(crate) path: RepoPath,
@@ -22,7 +23,7 @@ pub(crate) struct ListedFile {
 }
 
 impl ListedFile {
-    /// Whether it is in a folder or in one of its folders; every file is in `None`.
+    /// Returns whether the file is in a folder or below it. Every file is in `None`, the top.
     pub(crate) fn is_below(&self, folder: Option<&RepoPath>) -> bool {
         folder.is_none_or(|folder| {
             let below = self.path.as_str().strip_prefix(folder.as_str());
@@ -31,16 +32,16 @@ impl ListedFile {
     }
 }
 
-/// Weights that belong together: those in one file, or the shards of one model.
+/// Weights that belong together: one file, or the shards of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WeightSet {
-    /// What to give to [`Model::path`](crate::Model::path) to read this set: the file, the index, or,
-    /// for shards without an index, their common path with a `*` in place of the number.
+    /// The path of the file or the index. Shards without an index have their common path here, with a `*` in
+    /// place of the number. `Model::path` takes it to read this set.
     pub path: RepoPath,
-    /// How many files the weights are in. 0 for an index whose shards cannot be told by their names.
+    /// The number of files of weights; 0 for an index whose shards are not known from their names.
     pub files: usize,
-    /// Bytes that these files have together.
+    /// The total size of these files in bytes.
     pub bytes: u64,
     #[serde(skip)]
     name: WeightsName,
@@ -53,6 +54,7 @@ impl WeightSet {
         Self { path, files: 0, bytes: 0, name, members: Vec::new() }
     }
 
+    /// Adds a file to the set.
     fn add(&mut self, file: &ListedFile, shard: Option<ShardNumber>) {
         if self.name.form != Form::Index {
             self.files += 1;
@@ -61,16 +63,16 @@ impl WeightSet {
         }
     }
 
-    /// Whether these are shards that no index lists.
+    /// Returns whether these are shards without an index.
     pub(crate) fn is_without_index(&self) -> bool {
         self.name.form == Form::Shards
     }
 
-    /// The shards of a set without an index, in the order of their numbers.
+    /// Returns the shards of a set without an index, in the order of their numbers.
     ///
     /// # Errors
     ///
-    /// With the number of shards that their names promise, when these are not all there.
+    /// Returns the number of shards according to their names, if some are missing.
     pub(crate) fn shards(&self) -> Result<Vec<RepoPath>, u32> {
         let total =
             self.members.first().and_then(|(shard, _)| *shard).map_or(0, |shard| shard.total);
@@ -88,31 +90,31 @@ impl WeightSet {
         Err(total)
     }
 
-    /// Of the sets of one model, the one with the least of these is taken.
+    /// Returns the rank of a set among those of one model. The lowest is used.
     fn preference(&self) -> (bool, Form) {
         (!self.name.variant.is_empty(), self.name.form)
     }
 
-    /// Whether all that is known of the set is among these files.
+    /// Returns whether the set is part of these files: its own path, or all its shards.
     pub(crate) fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
         files.contains(&self.path)
             || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
     }
 }
 
-/// What a list of files holds.
+/// The sets of weights in a list of files.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) sets: Vec<WeightSet>,
     pub(crate) others: Vec<OtherWeights>,
-    /// The folder that was asked for; empty for all of the repo.
+    /// The requested folder; empty for the whole repository.
     root: String,
-    /// Whether it is a `sentence-transformers` model, which is a row of modules.
+    /// `true` for a `sentence-transformers` model, which consists of several modules.
     has_modules: bool,
 }
 
 impl Layout {
-    /// What is in a folder, or in a whole repo, which has these files.
+    /// Finds the sets of weights in the files of a folder, or of a whole repository (`None`).
     pub(crate) fn new(root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
         for file in files {
@@ -130,14 +132,14 @@ impl Layout {
         }
     }
 
-    /// The set that a path names.
+    /// Returns the set with a path.
     pub(crate) fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
         self.sets.iter().find(|set| set.path == *path)
     }
 
-    /// The set that is the model; `None` where there is none, or where names do not tell which.
+    /// Returns the set that is the model; `None` if there is none, or if several sets are equally likely.
     ///
-    /// The plain one is preferred to its variants, and one file to shards.
+    /// A set without a variant is preferred to its variants, and one file to shards.
     pub(crate) fn main(&self) -> Option<&WeightSet> {
         let rank = self.sets.iter().map(|set| self.rank(&set.name)).min()?;
         let candidates = self.sets.iter().filter(|set| self.rank(&set.name) == rank);
@@ -150,7 +152,7 @@ impl Layout {
         (candidates.filter(is_rival).count() == 1).then_some(main)
     }
 
-    /// The shards of the same models as these shards that are not among them.
+    /// Returns the shards of the models of `named` that are not in `named`.
     pub(crate) fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
         let models =
@@ -162,8 +164,8 @@ impl Layout {
         unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
     }
 
-    /// How likely a set is the model: places and names that mean one come first, in the order in which
-    /// huggingface.js looks through those that it knows, then what is alone at the top, then the rest.
+    /// Returns the rank of a set in the search for the model, lowest first: usual folders and names in the order
+    /// of huggingface.js, then other sets at the top, then sets in folders.
     fn rank(&self, name: &WeightsName) -> usize {
         let folder = name.folder.strip_prefix(&self.root).unwrap_or(&name.folder);
         let folder = folder.strip_prefix('/').unwrap_or(folder);
@@ -182,7 +184,7 @@ impl Layout {
     }
 }
 
-/// `sentence-transformers` numbers the folders of its modules, and the first holds the model.
+/// Returns whether a folder has the first module of a `sentence-transformers` model, which is the model.
 fn is_first_module(folder: &str) -> bool {
     folder.starts_with("0_") && !folder.contains('/')
 }
@@ -194,8 +196,8 @@ pub(crate) fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
     paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
 }
 
-/// Counts shards with the index of the same name, in the order of paths. Where a model was split twice,
-/// the names do not tell which shards are those of the index, and all stay sets of their own.
+/// Joins shards with the index of the same name, and sorts the sets by path. If a model was split twice, the
+/// names do not show which shards belong to the index, and all remain sets of their own.
 fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     let mut models = BTreeMap::<_, Vec<_>>::new();
     for set in sets {

@@ -1,101 +1,89 @@
-//! What the name of a file says of the weights in it.
+//! The names of weights.
 
+use super::shard_name::NumberedName;
 use crate::formats::RepoPath;
+use crate::formats::safetensors::{EXTENSION, split_index};
 
-/// How weights are spread over files. Where a model is there in several forms, the first is taken, as
-/// loaders do.
+/// The distribution of weights over files. If a model has several forms, the first of this order is used, as
+/// by loaders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// One file.
     File,
     /// Shards that an index lists.
     Index,
-    /// Shards whose names alone say that they belong together.
+    /// Shards without an index, which belong together by their names.
     Shards,
 }
 
-/// What a set of weights is called.
+/// The parts of the name of a set of weights.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WeightsName {
-    /// Without a slash at its end; empty at the top.
+    /// The folder without a slash at its end; empty at the top.
     pub(super) folder: String,
-    /// `model`, `adapter_model`.
+    /// The name without shard number, variant and extension, such as `model` or `adapter_model`.
     pub(super) stem: String,
-    /// `fp16`; empty for the plain one.
+    /// The variant, such as `fp16`; empty if there is none.
     pub(super) variant: String,
     pub(super) form: Form,
 }
 
-/// The place of a shard among its like.
+/// The number of a shard, and the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardNumber {
     pub(super) number: u32,
     pub(super) total: u32,
 }
 
-/// The names that libraries give to weights; only after them a `.fp16` is known to be a variant and not
-/// the end of a version such as `1.0`.
+/// The names that libraries give to weights. Only after one of them is a suffix such as `.fp16` a variant; in
+/// other names it may be part of a version such as `1.0`.
 const STEMS: [&str; 5] =
     ["model", "diffusion_pytorch_model", "consolidated", "adapter_model", "pytorch_lora_weights"];
 
 impl WeightsName {
-    /// The name of the set that a file is of, the path that all files of the set have in common, and
-    /// which shard of it the file is; `None` for a file that is neither weights nor an index of them.
+    /// Returns the name of the set that a file belongs to, the common path of the set, and the number of the
+    /// shard. `None` if the file is neither weights nor an index.
     pub(super) fn parse(path: &RepoPath) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         let name = |form, text: &str| {
             let (stem, variant) = split_variant(text);
             Self { folder: folder.to_owned(), stem, variant, form }
         };
-        if let Some(text) = indexed(file) {
+        if let Some(text) = split_index(file) {
             return Some((name(Form::Index, &text), path.clone(), None));
         }
-        let text = file.strip_suffix(".safetensors")?;
-        let Some((before, shard, after)) = split_shard(text) else {
+        let text = file.strip_suffix(EXTENSION)?;
+        let Some((parts, shard)) = find_shard(text) else {
             return Some((name(Form::File, text), path.clone(), None));
         };
-        let common = format!("{before}*-of-{after}.safetensors");
-        let variant = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        let text = format!("{}{variant}", &before[..before.len() - 1]);
-        Some((
-            name(Form::Shards, &text),
-            path.sibling(&RepoPath::new_unchecked(&common)),
-            Some(shard),
-        ))
+        let NumberedName { stem, total, end, .. } = parts;
+        let common = RepoPath::new_unchecked(&format!("{stem}*-of-{total}{end}{EXTENSION}"));
+        let text = format!("{}{end}", &stem[..stem.len() - 1]);
+        Some((name(Form::Shards, &text), path.sibling(&common), Some(shard)))
     }
 
-    /// What a set has in common with those of another form: folder, stem and variant.
+    /// Returns folder, stem and variant, which are equal in all forms of a model.
     pub(super) fn without_form(self) -> (String, String, String) {
         (self.folder, self.stem, self.variant)
     }
 
-    /// Whether both are the same model, be it in another form or variant.
+    /// Returns whether both names belong to one model, in any form and variant.
     pub(super) fn is_same_model(&self, other: &Self) -> bool {
         (&self.folder, &self.stem) == (&other.folder, &other.stem)
     }
 }
 
-/// Whether the name of a file says which shard it is, and of how many.
+/// Returns whether the name of a file has a shard number.
 pub(crate) fn names_shard(path: &RepoPath) -> bool {
     WeightsName::parse(path).is_some_and(|(.., shard)| shard.is_some())
 }
 
-/// Whether a path is that of shards without an index, as [`WeightsName::parse`] writes it.
+/// Returns whether a path is the common path of shards without an index, with a `*` in place of the number.
 pub(crate) fn names_shards(path: &RepoPath) -> bool {
     path.as_str().contains("*-of-") && path.is_safetensors()
 }
 
-/// What an index is of. A variant stands behind its name, before or after the word `index`: `diffusers`
-/// has written all three.
-fn indexed(file: &str) -> Option<String> {
-    let (stem, rest) = file.strip_suffix(".json")?.split_once(".safetensors")?;
-    let variant = match rest.strip_suffix(".index") {
-        Some(variant) => variant,
-        None => rest.strip_prefix(".index").filter(|variant| variant.starts_with('.'))?,
-    };
-    Some(format!("{stem}{variant}"))
-}
-
+/// Splits a name without extension into the name of the model and the variant.
 fn split_variant(text: &str) -> (String, String) {
     let variant = |stem: &str| text.strip_prefix(stem)?.strip_prefix('.');
     let found = STEMS.iter().find_map(|stem| Some((*stem, variant(stem)?)));
@@ -103,31 +91,22 @@ fn split_variant(text: &str) -> (String, String) {
     (stem.to_owned(), variant.to_owned())
 }
 
-/// Splits `model-00001-of-00072`, also with `_` or with a variant behind it, into what is before the
-/// number, the shard, and what follows `-of-`. Numbers have five or six digits, as in huggingface.js.
-fn split_shard(text: &str) -> Option<(&str, ShardNumber, &str)> {
-    text.match_indices("-of-").find_map(|(at, of)| {
-        let (head, after) = (&text[..at], &text[at + of.len()..]);
-        let before = head.trim_end_matches(|c: char| c.is_ascii_digit());
-        let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        let shard = ShardNumber {
-            number: number(&head[before.len()..])?,
-            total: number(&after[..after.len() - rest.len()])?,
-        };
-        let is_whole = rest.is_empty() || rest.starts_with('.');
-        (before.ends_with(['-', '_']) && is_whole).then_some((before, shard, after))
+/// Finds the shard number in a name without extension, such as `model-00001-of-00072` or
+/// `model_00001-of-00072.fp16`. Numbers have five or six digits, as in huggingface.js.
+fn find_shard(text: &str) -> Option<(NumberedName<'_>, ShardNumber)> {
+    let number = |digits: &str| matches!(digits.len(), 5 | 6).then(|| digits.parse().ok())?;
+    NumberedName::split(text).find_map(|parts| {
+        let shard = ShardNumber { number: number(parts.number)?, total: number(parts.total)? };
+        let is_whole = parts.end.is_empty() || parts.end.starts_with('.');
+        (parts.stem.ends_with(['-', '_']) && is_whole).then_some((parts, shard))
     })
-}
-
-fn number(digits: &str) -> Option<u32> {
-    matches!(digits.len(), 5 | 6).then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The parts of a name in a line: path of the set, stem, variant, form, shard.
+    /// Describes a name in a line: path of the set, folder, stem, variant, form, shard.
     fn described(path: &str) -> String {
         let path = path.parse().unwrap();
         WeightsName::parse(&path).map_or_else(String::new, |(name, path, shard)| {
@@ -207,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_an_index_is_taken_for_one() {
+    fn every_form_of_an_index_is_recognized() {
         for path in [
             "model.safetensors.index.json",
             "unet/model.safetensors.index.fp16.json",

@@ -9,7 +9,7 @@ use crate::formats::RepoPath;
 pub struct OtherWeights {
     /// The format and the extension of its files, such as `GGUF (.gguf)`.
     pub format: &'static str,
-    /// How many files there are of it.
+    /// The number of files in this format.
     pub files: usize,
 }
 
@@ -32,10 +32,10 @@ const FORMATS: [(&str, &str); 15] = [
     ("pkl", "pickle (.pkl)"),
 ];
 
-/// How files begin that are the state of a training, and no weights, though they end like them.
+/// The first words in names of training states, which share the extensions of weights.
 const STATES: [&str; 5] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state"];
 
-/// How many files there are of each format.
+/// Counts the files of each format.
 pub(super) fn count(files: &[ListedFile]) -> Vec<OtherWeights> {
     let count =
         |format| files.iter().filter(|file| self::format(&file.path) == Some(format)).count();
@@ -46,6 +46,7 @@ pub(super) fn count(files: &[ListedFile]) -> Vec<OtherWeights> {
 
 const OPENVINO: &str = "OpenVINO (.bin)";
 
+/// Returns the format of a file by its extension; `None` for files that are not weights.
 fn format(path: &RepoPath) -> Option<&'static str> {
     let name = path.segments().last().unwrap_or_default();
     let (stem, extension) = name.rsplit_once('.')?;

@@ -6,12 +6,12 @@ fn layout(root: &str, paths: &[&str]) -> Layout {
     Layout::new(root.parse().ok().as_ref(), &files)
 }
 
-/// The model by its path; `-` where there is none or where names do not tell.
+/// Returns the path of the model; `-` if there is none or the names are ambiguous.
 fn main(paths: &[&str]) -> String {
     layout("", paths).main().map_or_else(|| "-".to_owned(), |set| set.path.to_string())
 }
 
-/// What is there, and which of it is the model.
+/// Files, and the path of the model among them.
 const MODELS: [(&[&str], &str); 27] = [
     (&[], "-"),
     (&["model.bin", "config.json"], "-"),
@@ -119,7 +119,7 @@ fn the_model_among_sets() {
 }
 
 #[test]
-fn a_folder_is_looked_at_as_if_it_were_the_repo() {
+fn a_folder_is_searched_like_a_repository() {
     let paths = [
         "a/b/unet/diffusion_pytorch_model.safetensors",
         "a/b/vae/diffusion_pytorch_model.safetensors",
@@ -172,7 +172,7 @@ fn shards_without_an_index_are_complete_or_refused() {
 }
 
 #[test]
-fn what_was_read_is_no_other_set() {
+fn sets_that_were_read_are_not_other_sets() {
     let paths = ["a.safetensors", "b-00001-of-00002.safetensors", "b-00002-of-00002.safetensors"];
     let sets = layout("", &paths).sets;
     let read = |paths: &[&str]| paths.iter().map(|path| path.parse().unwrap()).collect();

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{Source, SourceError};
-use crate::formats::names_index;
+use crate::formats::safetensors::{is_index_name, is_weights_name};
 use crate::hub::Endpoint;
 
 /// The hosts of the public Hub. Their URLs are repositories with every endpoint, so that an address copied
@@ -92,7 +92,7 @@ fn parse_page(page: &str) -> Result<Source, SourceError> {
 }
 
 fn is_weights(path: &str) -> bool {
-    path.ends_with(".safetensors") || names_index(path)
+    is_weights_name(path) || is_index_name(path)
 }
 
 /// Returns the number of segments before the name of a repository: 1 for datasets and spaces, else 0.

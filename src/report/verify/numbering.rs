@@ -2,60 +2,59 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::{Finding, bounded};
-
+use crate::formats::weight_sets::NumberedName;
 use crate::formats::{RepoPath, clip};
+use crate::report::{Finding, bounded};
 
 /// Checks the numbers in the names of shards. Returns the first finding of each group of names that differ
 /// only in numbers.
 pub(crate) fn check(shards: &[RepoPath]) -> Vec<Finding> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
-    for shard in shards.iter().filter_map(Numbered::parse) {
+    for shard in shards.iter().filter_map(NumberedShard::parse) {
         sets.entry((shard.stem, shard.end)).or_default().push(shard);
     }
     bounded(sets.values().filter_map(|set| check_set(set)))
 }
 
-/// A shard whose name tells its number and how many there are.
-struct Numbered<'a> {
+/// A shard with numbers of any length in its name.
+struct NumberedShard<'a> {
     path: &'a RepoPath,
-    /// What stands before the number, `model-`.
+    /// The path before the number, `model-`.
     stem: &'a str,
     number: u64,
-    of: u64,
-    /// What stands behind, `.safetensors`.
+    total: u64,
+    /// The path after the numbers, `.safetensors`.
     end: &'a str,
 }
 
-impl<'a> Numbered<'a> {
+impl<'a> NumberedShard<'a> {
+    /// Parses the last numbers in a path; `None` if it has none.
     fn parse(path: &'a RepoPath) -> Option<Self> {
-        let is_figure = |c: char| c.is_ascii_digit();
-        let (before, after) = path.as_str().rsplit_once("-of-")?;
-        let stem = before.trim_end_matches(is_figure);
-        let end = after.trim_start_matches(is_figure);
-        let number = before[stem.len()..].parse().ok()?;
-        let of = after[..after.len() - end.len()].parse().ok()?;
-        Some(Self { path, stem, number, of, end })
+        let NumberedName { stem, number, total, end } =
+            NumberedName::split(path.as_str()).last()?;
+        Some(Self { path, stem, number: number.parse().ok()?, total: total.parse().ok()?, end })
     }
 
+    /// Returns the path, cut to a length that fits a message.
     fn name(&self) -> String {
         clip(self.path.as_str())
     }
 }
 
-fn check_set(set: &[Numbered<'_>]) -> Option<Finding> {
+/// Returns the first defect in the numbers of one set of shards.
+fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
     let first = set.first()?;
-    if let Some(other) = set.iter().find(|other| other.of != first.of) {
+    if let Some(other) = set.iter().find(|other| other.total != first.total) {
         return Some(Finding::ShardTotalMismatch { first: first.name(), second: other.name() });
     }
     // Some exporters count from 0.
     let start = u64::from(set.iter().all(|shard| shard.number > 0));
     let mut numbers = BTreeMap::new();
     for shard in set {
-        if shard.number - start >= shard.of {
+        if shard.number - start >= shard.total {
             return Some(Finding::ShardNumberOutOfRange {
                 shard: shard.name(),
-                total: shard.of,
+                total: shard.total,
                 first_number: start,
             });
         }
@@ -67,11 +66,11 @@ fn check_set(set: &[Numbered<'_>]) -> Option<Finding> {
         }
     }
     let listed = numbers.len() as u64;
-    (listed < first.of).then(|| Finding::ShardNumberMissing {
-        shards: clip(&format!("{}*-of-{}{}", first.stem, first.of, first.end)),
-        total: first.of,
+    (listed < first.total).then(|| Finding::ShardNumberMissing {
+        shards: clip(&format!("{}*-of-{}{}", first.stem, first.total, first.end)),
+        total: first.total,
         listed,
-        first_missing: (start..=first.of)
+        first_missing: (start..=first.total)
             .find(|number| !numbers.contains_key(number))
             .unwrap_or(listed),
     })

@@ -1,4 +1,4 @@
-//! The header of one file.
+//! The header of a safetensors file.
 
 mod metadata;
 mod parse;
@@ -30,9 +30,8 @@ use crate::formats::FileHeader;
 pub struct SafetensorsFileHeader(FileHeader);
 
 impl SafetensorsFileHeader {
-    /// Parses the bytes after the prefix, and checks everything that they alone can show: names are
-    /// distinct, each tensor's shape and dtype fill exactly its span of bytes, and the spans cover
-    /// the data from its first byte on, without hole or overlap.
+    /// Parses the JSON after the prefix, and checks that names are distinct, that the shape and the dtype of
+    /// each tensor agree with its data offsets, and that the data has no holes and overlaps.
     ///
     /// This differs from the `safetensors` crate: an unknown dtype is accepted (only a lower bound of its
     /// size is checked), a shape with a 0 never overflows, and unknown fields are ignored; duplicate names,
@@ -41,7 +40,7 @@ impl SafetensorsFileHeader {
     ///
     /// # Errors
     ///
-    /// The first broken rule, with the tensor that breaks it.
+    /// Returns the first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
         let ParsedHeader { tensors, metadata, data_length } = parse::parse(json)?;
         let header_range = PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(json.len() as u64);

@@ -1,10 +1,10 @@
-//! What an index says beside where each tensor is.
+//! The fields of an index other than its `weight_map`.
 
 use serde_json::{Map, Value};
 
 use crate::formats::RepoPath;
 
-/// An index less the entries of its `weight_map`.
+/// The fields of an index other than its `weight_map`, and the names of its shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexFields {
     pub(super) dtype: Option<String>,
@@ -13,19 +13,19 @@ pub(super) struct IndexFields {
 }
 
 impl IndexFields {
-    /// The bytes of all tensors together, as the index claims them.
+    /// Returns the size of all tensors in bytes, as declared by `total_size`.
     pub(super) fn total_size(&self) -> Option<u64> {
         whole_number(self.metadata.as_ref()?.get("total_size")?)
     }
 
-    /// The parameters of all tensors together, as the index claims them.
+    /// Returns the number of parameters, as declared by `total_parameters`.
     pub(super) fn declared_total(&self) -> Option<u64> {
         whole_number(self.metadata.as_ref()?.get("total_parameters")?)
     }
 
-    /// Brings the shards into the order of their names, which is that of their numbers; an index
-    /// lists tensors by name, and so shards in the order of the digits of their layers. Returns the
-    /// new place of each shard by its old one.
+    /// Sorts the shards by name, and returns the new position of each shard by its old one.
+    ///
+    /// An index lists tensors by name, so its shards come in no useful order.
     pub(super) fn sort_shards(&mut self) -> Vec<u16> {
         let mut order: Vec<usize> = (0..self.shards.len()).collect();
         order.sort_unstable_by_key(|&place| &self.shards[place]);
@@ -36,9 +36,9 @@ impl IndexFields {
     }
 }
 
-/// Some exporters write their totals as text, some as a float.
+/// Returns a whole number, which some exporters write as text and some as a float.
 fn whole_number(value: &Value) -> Option<u64> {
-    /// Above 2^53 a float no longer tells whole numbers apart.
+    /// 2^53: above it a float cannot represent every whole number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(
         clippy::cast_possible_truncation,

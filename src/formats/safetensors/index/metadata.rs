@@ -1,15 +1,14 @@
-//! The values of an index that are not its `weight_map`. Whatever could grow without a bound is
-//! refused as it comes.
+//! The values of an index other than its `weight_map`. Their size is bounded while they are parsed.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The most entries of `metadata`, the limit of huggingface.js.
+/// The largest number of entries of `metadata`, the limit of huggingface.js.
 const MAX_METADATA: usize = 1_000;
 
-/// `metadata`: an object of which the plain values are kept, or `null`.
+/// The value of `metadata`: the scalar values of an object, or `null`.
 #[derive(Debug)]
 pub(super) struct IndexMetadata(pub(super) Option<Map<String, Value>>);
 
@@ -47,10 +46,11 @@ impl<'de> Visitor<'de> for IndexMetadataVisitor {
     }
 }
 
-/// A value without others inside; `None` for an object or an array, which is passed over unread.
+/// A scalar value; `None` for an object or an array, which is skipped.
 pub(super) struct ScalarValue(Option<Value>);
 
 impl ScalarValue {
+    /// Returns the value if it is a string.
     pub(super) fn text(self) -> Option<String> {
         self.0?.as_str().map(str::to_owned)
     }

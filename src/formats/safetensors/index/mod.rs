@@ -1,4 +1,4 @@
-//! The index of a sharded set of weights.
+//! The index of a sharded checkpoint.
 
 mod fields;
 mod invalid;
@@ -16,11 +16,10 @@ use super::{IndexError, SafetensorsFileHeader};
 use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
 use crate::formats::{RepoPath, clip};
 
-/// The checked index of a sharded repo, `model.safetensors.index.json`.
+/// The checked index of a sharded checkpoint, `model.safetensors.index.json`.
 ///
-/// Serializes to the JSON it came from, less keys that huggingface.js does not know either, and less
-/// values of `metadata` that are objects or arrays: nobody writes those, and nesting is how a small
-/// file becomes a large value.
+/// Serializes to its JSON without unknown keys, as in huggingface.js, and without objects and arrays in
+/// `metadata`: no known writer makes them, and a small nested file could become a large value.
 ///
 /// ```
 /// use hf_meta::SafetensorsIndexJson;
@@ -34,32 +33,31 @@ use crate::formats::{RepoPath, clip};
 pub struct SafetensorsIndexJson {
     fields: IndexFields,
     tensors: Names,
-    /// For each tensor the place of its shard among the shards: a name per shard is kept, not one per
-    /// tensor.
+    /// For each tensor the position of its shard in the sorted shards, so that each shard name is stored once.
     places: Vec<u16>,
 }
 
 impl SafetensorsIndexJson {
-    /// The most bytes of an index that are read, the limit of huggingface.js. The longest known has
-    /// 60 MB for 497,000 tensors.
+    /// The largest size of an index in bytes, the limit of huggingface.js. The largest known index has 60 MB
+    /// for 497,000 tensors.
     pub const DEFAULT_LIMIT: u64 = 250_000_000;
 
-    /// The most shards that an index may name, the limit of huggingface.js.
+    /// The largest number of shards of an index, the limit of huggingface.js.
     pub const MAX_SHARDS: usize = 10_000;
 
-    /// Parses an index, and checks that every tensor stands in it once, in a shard with the name of
-    /// a safetensors file beside or below the index.
+    /// Parses an index, and checks that it lists every tensor once, and that its shards are safetensors files
+    /// in the folder of the index or below it.
     ///
     /// # Errors
     ///
-    /// The first broken rule, with the tensor that breaks it.
+    /// Returns the first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
         let mut reader = IndexReader::default();
         reader.feed(json)?;
         reader.finish()
     }
 
-    /// The index of shards that have none, of at most [`Self::MAX_SHARDS`], from their headers.
+    /// Creates an index from the headers of shards without one. There must be at most [`Self::MAX_SHARDS`].
     pub(crate) fn from_headers(
         headers: &[(RepoPath, SafetensorsFileHeader)],
     ) -> Result<Self, IndexError> {
@@ -80,19 +78,19 @@ impl SafetensorsIndexJson {
         Ok(Self { fields, tensors, places })
     }
 
-    /// The shards, each once, in the order of their names.
+    /// Returns the shards, sorted by name.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
         &self.fields.shards
     }
 
-    /// Every tensor with the shard that the index puts it into, in the order of the index.
+    /// Returns every tensor with its shard, in the order of the index.
     #[must_use]
     pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
         self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
     }
 
-    /// The shard that the index puts a tensor into.
+    /// Returns the shard of a tensor; `None` if the index does not list the tensor.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
         self.tensors.position(tensor).map(|at| self.at(self.places[at]))
@@ -119,24 +117,27 @@ impl SafetensorsIndexJson {
         shards
     }
 
+    /// Returns the shard at a position.
     fn at(&self, place: u16) -> &RepoPath {
         &self.fields.shards[usize::from(place)]
     }
 
-    /// The `metadata` of the index, as it stands there.
+    /// Returns the `metadata` of the index.
     #[must_use]
     pub fn metadata(&self) -> Option<&Map<String, Value>> {
         self.fields.metadata.as_ref()
     }
 
-    /// The bytes of all tensors together, as the index claims them.
+    /// Returns the size of all tensors in bytes, as declared by the index (`total_size`).
     #[must_use]
     pub fn total_size(&self) -> Option<u64> {
         self.fields.total_size()
     }
 
-    /// The parameters of all tensors together, as the index claims them (`total_parameters`). A
-    /// claim, not a count: it has been wrong by orders of magnitude (`huggingface_hub` #4221).
+    /// Returns the number of parameters, as declared by the index (`total_parameters`).
+    ///
+    /// This is a claim of the file, not a count; published files have been wrong by orders of magnitude
+    /// (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         self.fields.declared_total()
@@ -169,7 +170,7 @@ impl Serialize for SafetensorsIndexJson {
     }
 }
 
-/// What to say of a tensor that two headers hold.
+/// Returns the error of a tensor that is in two headers.
 fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
     let mut shards = headers.iter().filter(|(_, header)| header.tensors().get(&tensor).is_some());
     let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
@@ -181,18 +182,19 @@ fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> Index
 #[derive(Debug, Default)]
 struct WeightMapEntries {
     names: NameList,
-    /// For each tensor, the place of its shard among the shards that were named before.
+    /// For each tensor, the position of its shard in the [`ShardTable`](shard_table::ShardTable).
     places: Vec<u16>,
 }
 
 impl WeightMapEntries {
+    /// Adds a tensor with the position of its shard.
     fn push(&mut self, tensor: &str, place: u16) {
         self.names.push(tensor);
         self.places.push(place);
     }
 
-    /// Creates the index. `fields` has its shards sorted, and `ranks` has the new place of each by its old
-    /// one.
+    /// Creates the index. The shards of `fields` are sorted, and `ranks` has the new position of each by its
+    /// old one.
     fn finish(
         mut self,
         fields: IndexFields,

@@ -1,4 +1,4 @@
-//! The same reading done by `serde_json` from one slice, to hold the reader against.
+//! A second parser of indexes, made of `serde_json` alone, for comparison in tests.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::formats::safetensors::{DetectedFormat, IndexError};
 pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError> {
     let mut visitor = OracleVisitor::default();
     if let Err(error) = visitor.read(json) {
-        // A refusal of our own ends the parser's work early; its complaint then says nothing.
+        // A refusal ends the parsing early, and the error of `serde_json` then has no meaning.
         return Err(visitor.refusal.unwrap_or_else(|| diagnose(json, &error)));
     }
     let entries = visitor.entries.ok_or(IndexError::NoWeightMap)?;
@@ -28,7 +28,7 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
     entries.finish(fields, &ranks)
 }
 
-/// What a parser's complaint most likely means.
+/// Returns the likely reason of a parser's error.
 fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
     if let Some(detected) = DetectedFormat::recognize(json) {
         return IndexError::NotAnIndex { detected };
@@ -45,7 +45,7 @@ struct OracleVisitor {
     metadata: Option<Map<String, Value>>,
     entries: Option<WeightMapEntries>,
     shards: ShardTable,
-    /// Our own reason to stop, where it is not the parser's.
+    /// The broken rule that ended the parsing of valid JSON.
     refusal: Option<IndexError>,
 }
 
@@ -98,7 +98,7 @@ enum IndexKey {
     Unknown,
 }
 
-/// Reads `weight_map`, and keeps each shard's name once.
+/// A seed that reads the `weight_map` and stores the name of each shard once.
 struct WeightMapSeed<'a>(&'a mut OracleVisitor);
 
 impl<'de> DeserializeSeed<'de> for WeightMapSeed<'_> {
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for WeightMapSeed<'_> {
     }
 }
 
-/// Reads a string, and makes something of it before it is gone.
+/// A seed that reads a string and calls a function with it.
 struct StringSeed<F>(F);
 
 impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for StringSeed<F> {

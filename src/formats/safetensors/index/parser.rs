@@ -1,4 +1,4 @@
-//! The JSON of an index, read entry by entry.
+//! The parser of an index, entry by entry.
 
 use serde::de::IgnoredAny;
 
@@ -30,7 +30,7 @@ impl From<IndexError> for IndexStop {
     }
 }
 
-/// What an index lists, as far as it is read.
+/// The state of parsing an index, with the entries so far.
 #[derive(Debug, Default)]
 pub(super) struct IndexParser {
     state: ParserState,
@@ -41,23 +41,23 @@ pub(super) struct IndexParser {
     entries: WeightMapEntries,
 }
 
-/// What comes next.
+/// The next expected token.
 #[derive(Clone, Copy, Debug, Default)]
 enum ParserState {
-    /// The index.
+    /// The start of the index.
     #[default]
     Start,
     /// An entry of the index, or its end.
     Index { is_first: bool },
     /// An entry of the `weight_map`, or its end.
     WeightMap { is_first: bool },
-    /// Nothing more.
+    /// White space only.
     End,
 }
 
 impl IndexParser {
-    /// Reads to the end of a text that the index ends with. Wherever it stops before, all that is
-    /// complete is taken, and the text is read as far as that.
+    /// Parses all complete entries of a text, and leaves the reader after the last of them. Returns `Ok` only
+    /// at the end of the index.
     pub(super) fn read(&mut self, text: &mut JsonReader<'_>) -> Result<(), IndexStop> {
         loop {
             text.skip_space();
@@ -79,6 +79,7 @@ impl IndexParser {
         }
     }
 
+    /// Parses one field of the index.
     fn index_entry(
         &mut self,
         text: &mut JsonReader<'_>,
@@ -110,6 +111,7 @@ impl IndexParser {
         Ok(ParserState::Index { is_first: false })
     }
 
+    /// Parses one entry of the `weight_map`.
     #[inline]
     fn tensor(
         &mut self,
@@ -129,11 +131,16 @@ impl IndexParser {
         Ok(ParserState::WeightMap { is_first: false })
     }
 
-    /// Whether the index has ended.
+    /// Returns whether the end of the index was parsed.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self.state, ParserState::End)
     }
 
+    /// Returns the index.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no tensors or a tensor is listed twice.
     pub(super) fn finish(self) -> Result<SafetensorsIndexJson, IndexError> {
         if !self.has_weight_map {
             return Err(IndexError::NoWeightMap);
@@ -149,6 +156,7 @@ impl IndexParser {
     }
 }
 
+/// Parses the `{` at the start of an index, or recognizes another format.
 fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, IndexStop> {
     if text.peek()? == b'{' {
         text.at += 1;

@@ -15,18 +15,18 @@ fn read<'a>(
     reader.finish()
 }
 
-/// A verdict without the words of a parser, which differ.
-fn wordless<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
+/// Removes the message of the parser from a result, because the parsers' messages differ.
+fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
     verdict.map_err(|error| match error {
         IndexError::Json { .. } => IndexError::Json { message: String::new() },
         other => other,
     })
 }
 
-/// Checks that pieces make no difference, nor does it that the reader is not `serde_json`.
+/// Checks that the result depends neither on the pieces nor on the parser.
 fn check(json: &[u8], pieces: &[&[u8]]) {
     let whole = SafetensorsIndexJson::from_json(json);
-    assert_eq!(wordless(whole.clone()), wordless(oracle::from_json(json)));
+    assert_eq!(without_message(whole.clone()), without_message(oracle::from_json(json)));
     assert_eq!(read(pieces.iter().copied()), whole);
 }
 
@@ -80,7 +80,7 @@ fn pieces_make_no_difference() {
 }
 
 #[test]
-fn entries_that_wait_behind_a_long_one_are_not_counted_twice() {
+fn entries_after_a_long_one_are_counted_once() {
     let long = "x".repeat(5_000);
     for end in ["", ",", ",\"b\":1", ",\"b\":1,\n\"weight_map\"", ",\n<<<<<<< HEAD\n"] {
         let json = format!("{{\"a\":\"{long}\"{end}");
@@ -89,7 +89,7 @@ fn entries_that_wait_behind_a_long_one_are_not_counted_twice() {
     }
 }
 
-/// Indexes as writers make them, broken by a few pieces of damage.
+/// Generates indexes as writers make them, with up to two damages.
 fn index() -> impl Strategy<Value = Vec<u8>> {
     let damage: Vec<&[u8]> = vec![
         b"",
@@ -198,7 +198,7 @@ fn a_shard_is_known_as_soon_as_it_is_named() {
 }
 
 #[test]
-fn little_is_held_of_what_is_read() {
+fn complete_entries_take_no_memory_in_the_tail() {
     let mut reader = IndexReader::default();
     reader.feed(b"{\"weight_map\":{\"\":\"a.safetensors\"").unwrap();
     for tensor in 0..20_000 {
@@ -218,7 +218,7 @@ fn nothing_is_read_after_a_refusal() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_have_a_line_and_a_column() {
     let cases = [
         ("", "unexpected end at line 1 column 1"),
         ("[]", "expected an index, an object with a `weight_map` at line 1 column 1"),

@@ -1,4 +1,4 @@
-//! Reading an index while it arrives.
+//! The reader of an index that arrives in pieces.
 
 use std::mem::take;
 
@@ -31,30 +31,30 @@ use crate::formats::safetensors::position::TextPosition;
 #[derive(Debug, Default)]
 pub struct IndexReader {
     parser: IndexParser,
-    /// What has arrived of an entry that is not complete.
+    /// The bytes of an incomplete entry.
     pub(super) tail: Vec<u8>,
-    /// The length from which on the tail is worth another look.
+    /// The length of the tail, in bytes, at which it is parsed again.
     worth_reading: usize,
-    /// Where the tail starts.
+    /// The position of the first byte of the tail.
     position: TextPosition,
-    /// Bytes of all pieces.
+    /// The length of all pieces, in bytes.
     length: usize,
     invalid: Option<InvalidIndex>,
-    /// What ended the reading: after it nothing is read any more.
+    /// The error that ended the parsing. Later pieces are ignored.
     refusal: Option<IndexError>,
 }
 
-/// An entry up to this long, in bytes, is looked at again with every piece. A longer one is not until
-/// twice as much of it is there, or many small pieces would take time that grows with its square.
+/// The longest incomplete entry, in bytes, that is parsed again with every piece. A longer one is parsed again
+/// when its length has doubled; otherwise many small pieces would take quadratic time.
 const SHORT: usize = 1 << 12;
 
 impl IndexReader {
-    /// Reads the next piece.
+    /// Parses the next piece.
     ///
     /// # Errors
     ///
-    /// A broken rule, as soon as it is known. That the text is not JSON is known only at its end: a
-    /// later line may show that it is an unresolved merge.
+    /// Returns the first broken rule. Invalid JSON is reported by [`finish`](Self::finish), because a later
+    /// line may show that the reason is an unresolved merge conflict.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), IndexError> {
         if self.refusal.is_none() {
             self.refusal = self.take_piece(piece).err();
@@ -62,17 +62,17 @@ impl IndexReader {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    /// The shards that are known so far, in the order in which the index names them.
+    /// Returns the shards that are known so far, in the order of the index.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
         &self.parser.shards.paths
     }
 
-    /// What was read, now that there are no more pieces.
+    /// Returns the index after the last piece.
     ///
     /// # Errors
     ///
-    /// The first broken rule, with the tensor that breaks it.
+    /// Returns the first broken rule, with the tensor that breaks it.
     pub fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
         let tail = take(&mut self.tail);
         let read = match self.refusal.take() {
@@ -86,6 +86,7 @@ impl IndexReader {
         self.invalid.map_or_else(|| self.parser.finish(), |invalid| Err(invalid.into_error()))
     }
 
+    /// Parses a piece together with the tail.
     fn take_piece(&mut self, piece: &[u8]) -> Result<(), IndexError> {
         self.length = self.length.saturating_add(piece.len());
         if self.length > LONGEST {
@@ -103,7 +104,7 @@ impl IndexReader {
         Ok(())
     }
 
-    /// Adds to the tail what may complete it, and returns what of the piece is to be read after it.
+    /// Adds the start of a piece to the tail and parses the tail. Returns the rest of the piece.
     fn complete_tail<'a>(&mut self, piece: &'a [u8]) -> Result<&'a [u8], IndexError> {
         let before = self.tail.len();
         let (more, rest) = piece.split_at(piece.len().min(before.max(SHORT)));
@@ -124,12 +125,13 @@ impl IndexReader {
         Ok(rest)
     }
 
+    /// Sets the length at which the tail is parsed again.
     fn expect_more(&mut self) {
         let length = self.tail.len();
         self.worth_reading = if length < SHORT { 0 } else { length.saturating_mul(2) };
     }
 
-    /// Reads all of a text that is complete, and returns how much that is.
+    /// Parses the complete entries of a text, and returns their length in bytes.
     fn read(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
         if let Some(invalid) = &mut self.invalid {
             invalid.search(bytes)?;
@@ -149,7 +151,7 @@ impl IndexReader {
         }
     }
 
-    /// Looks for a better reason behind what is read of a text that has a invalid at a place.
+    /// Records the error at the offset `at`, and searches for a merge conflict after the offset `read`.
     fn search_from(
         &mut self,
         bytes: &[u8],

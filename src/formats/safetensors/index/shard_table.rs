@@ -1,4 +1,4 @@
-//! The shards that an index names, each kept once.
+//! The shards of an index, each stored once.
 
 use std::collections::HashMap;
 
@@ -6,27 +6,27 @@ use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 
 use crate::formats::{RepoPath, clip};
 
-/// Distinct shards, in the order in which they were first named.
+/// Distinct shards, in the order of their first tensors in the index.
 #[derive(Debug, Default)]
 pub(super) struct ShardTable {
     pub(super) paths: Vec<RepoPath>,
     places: HashMap<Box<str>, u16>,
-    /// The place of the shard that was named last: the next tensor is mostly in the same.
+    /// The position of the last looked-up shard: the next tensor is mostly in the same shard.
     last: u16,
 }
 
 impl ShardTable {
-    /// The place of the shard that was named last, if this is its name.
+    /// Returns the position of the last looked-up shard if this is its name.
     pub(super) fn again(&self, name: &[u8]) -> Option<u16> {
         let last = self.paths.get(usize::from(self.last))?;
         (last.as_str().as_bytes() == name).then_some(self.last)
     }
 
-    /// The place of the shard that a tensor is in, which is one behind the others if it is new.
+    /// Returns the position of the shard of a tensor, and adds the shard if it is new.
     ///
     /// # Errors
     ///
-    /// When it is not to be read, or one too many.
+    /// Returns an error if the name is unsafe or not that of a safetensors file, or if there are too many shards.
     pub(super) fn place(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
         self.last = match self.places.get(shard) {
             Some(&place) => place,
@@ -35,6 +35,7 @@ impl ShardTable {
         Ok(self.last)
     }
 
+    /// Adds a shard and returns its position.
     fn add(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
         let path: RepoPath = shard
             .parse()

@@ -11,7 +11,7 @@ fn naming(shard: &str) -> String {
 }
 
 #[test]
-fn shards_stand_once_and_in_the_order_of_their_names() {
+fn shards_are_listed_once_and_sorted() {
     let json = r#"{"dtype":"BF16","weight_map":{"z":"b.safetensors","a":"a.safetensors","m":"b.safetensors"}}"#;
     let index = parse(json).unwrap();
     assert_eq!(

@@ -1,0 +1,38 @@
+//! The file names of weights and of indexes.
+
+/// The extension of weights.
+pub(crate) const EXTENSION: &str = ".safetensors";
+
+/// The usual name of weights in one file.
+pub(crate) const WEIGHTS_NAME: &str = "model.safetensors";
+
+/// The usual name of the index of a sharded checkpoint.
+pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
+
+/// The extension of an index without a variant after it.
+const INDEX_EXTENSION: &str = ".index.json";
+
+/// Returns whether a path is that of weights, by its extension.
+pub(crate) fn is_weights_name(path: &str) -> bool {
+    path.ends_with(EXTENSION)
+}
+
+/// Returns whether a path is that of an index, by its file name. A variant can be at the end of the name, as in
+/// `model.safetensors.index.fp16.json`.
+pub(crate) fn is_index_name(path: &str) -> bool {
+    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+    let has_variant = |name: &str| name.contains(".safetensors.index.");
+    file.ends_with(INDEX_EXTENSION) || file.strip_suffix(".json").is_some_and(has_variant)
+}
+
+/// Returns the name of the model and its variant, without extension, from the file name of an index.
+///
+/// `diffusers` has written the variant at three places: before `.safetensors`, before and after `.index`.
+pub(crate) fn split_index(file: &str) -> Option<String> {
+    let (stem, rest) = file.strip_suffix(".json")?.split_once(EXTENSION)?;
+    let variant = match rest.strip_suffix(".index") {
+        Some(variant) => variant,
+        None => rest.strip_prefix(".index").filter(|variant| variant.starts_with('.'))?,
+    };
+    Some(format!("{stem}{variant}"))
+}
