@@ -1,5 +1,4 @@
-//! Files that are broken, by accident or by design: each is a typed error that names the file and,
-//! where there is one, the tensor.
+//! Invalid files: each is a typed error with the name of the file and, if known, of the tensor.
 
 mod refused;
 
@@ -9,12 +8,12 @@ use hf_meta::formats::safetensors::IndexError;
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, error_chain, file_with_header};
 
-/// Returns a file that announces a header of the given length.
+/// Returns a file that declares a header of the given length.
 fn starting_with(length: u64, size: u64) -> File {
     File::padded(length.to_le_bytes().to_vec(), size)
 }
 
-/// A tensor `w` of this dtype and shape, in this span.
+/// Returns a header with a tensor `w` of this dtype and shape, in this span.
 fn entry(dtype: &str, shape: &str, begin: u64, end: u64) -> String {
     format!(r#"{{"w":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{begin},{end}]}}}}"#)
 }
@@ -26,7 +25,7 @@ pub(crate) async fn error_of(file: File) -> Error {
 
 const PREFIX: &str = "`org/bad/model.safetensors` is not a valid safetensors file: ";
 
-/// Files that are no valid safetensors files, and why.
+/// Invalid safetensors files with their errors.
 pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
     let max = u64::MAX;
     let page = "<!DOCTYPE html><html><body>Please log in</body></html>";
@@ -115,7 +114,7 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
 }
 
 #[tokio::test]
-async fn headers() {
+async fn invalid_headers_are_errors() {
     for (file, message) in bad_files() {
         let error = error_of(file).await;
         assert_eq!(error_chain(&error), format!("{PREFIX}{message}"));
@@ -123,7 +122,7 @@ async fn headers() {
     }
 }
 
-/// Indexes that are not valid, or not true of two shards with `x` and `y`, and why.
+/// Indexes that are invalid or disagree with two shards with `x` and `y`, and their errors.
 pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
     let conflict = "{\n\"weight_map\": {\n<<<<<<< HEAD\n\"x\": \"a.safetensors\"\n=======\n}}";
     let naming = |shard: &str| support::index(&[("x", shard)]);
@@ -165,7 +164,7 @@ pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
 }
 
 #[tokio::test]
-async fn indexes() {
+async fn invalid_indexes_are_errors() {
     for (index, message) in bad_indexes() {
         let repo = support::sharded("org/bad").file("model.safetensors.index.json", index);
         let hub = LocalHub::start([repo]).unwrap();
@@ -180,7 +179,7 @@ async fn indexes() {
 }
 
 #[tokio::test]
-async fn shards_that_contradict_each_other() {
+async fn shards_that_disagree_are_an_error() {
     let repo = support::sharded("org/bad").file("b.safetensors", support::weights(&["x", "y"]));
     let hub = LocalHub::start([repo]).unwrap();
     let error = support::parse(&hub, "org/bad").await.unwrap_err();
@@ -197,7 +196,7 @@ async fn a_broken_shard_is_named() {
 }
 
 #[tokio::test]
-async fn an_index_from_windows_is_fine() {
+async fn an_index_with_windows_line_endings_is_valid() {
     let index = "{\r\n  \"weight_map\": {\r\n\"x\": \"a.safetensors\",\r\n\"y\": \"b.safetensors\"}\r\n}\r\n";
     let repo =
         support::sharded("org/good").file("model.safetensors.index.json", File::from_bytes(index));

@@ -1,4 +1,4 @@
-//! The files of huggingface.js's tests of malformed headers: counts that are not those of the file.
+//! The malformed headers of huggingface.js's tests: counts that the file cannot have.
 
 use hf_meta::report::Finding;
 
@@ -12,7 +12,7 @@ use crate::support::{self, file_with_header};
 
 /// Two shapes in a file of 8 bytes, one of them of 9e46 elements.
 #[tokio::test]
-async fn a_count_that_no_number_holds() {
+async fn a_count_over_64_bits_is_an_error() {
     let header = json!({
         "__metadata__": { "format": "pt" },
         "model.qmoe.experts": {
@@ -29,7 +29,7 @@ async fn a_count_that_no_number_holds() {
 
 /// Ten tensors of 2 GiB each, which agree with each other, in a file without data.
 #[tokio::test]
-async fn a_count_that_the_file_does_not_hold() {
+async fn tensors_without_their_data_are_an_error() {
     let experts = (0..10_u64).map(|at| {
         let span = [at << 31, (at + 1) << 31];
         let entry = json!({ "dtype": "F4", "shape": [65_536, 65_536], "data_offsets": span });
@@ -41,9 +41,9 @@ async fn a_count_that_the_file_does_not_hold() {
     assert!(size, "{error:?}");
 }
 
-/// A total that the file claims of itself is shown as its claim, and never the count.
+/// A declared total is reported as declared, and never used as the count.
 #[tokio::test]
-async fn a_count_that_is_only_claimed() {
+async fn a_declared_total_is_not_the_count() {
     for (claimed, is_true) in [("999000000000", false), ("200", true)] {
         let header = json!({
             "__metadata__": { "format": "pt", "total_parameters": claimed },

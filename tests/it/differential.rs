@@ -1,8 +1,8 @@
-//! Over generated and damaged headers, our verdict is that of the `safetensors` crate, but for a
-//! short list of differences that are meant.
+//! For generated and damaged headers, our verdict is equal to that of the `safetensors` crate, except for a
+//! short list of deliberate differences.
 //!
-//! Each difference of the list says by what in a header it is recognized. It excuses a verdict only
-//! if the same tensors, listed without it, have the same verdict from both.
+//! Each difference has a test that recognizes it in a header. It excuses a verdict only if both readers agree
+//! on the header without the difference.
 
 mod allowed;
 mod damage;
@@ -26,11 +26,11 @@ use self::verdict::{Verdicts, whole};
 
 const CASES: u32 = 8_000;
 
-/// The number of error kinds of a header, and of those that only a file can have.
+/// The number of error kinds of headers, and of error kinds of files.
 const REFUSALS_OF_HEADERS: usize = 13;
 const REFUSALS_OF_FILES: usize = REFUSALS_OF_HEADERS + 5;
 
-/// A valid header, and what is then done to it.
+/// A valid header, and the damage done to it.
 #[derive(Clone, Debug)]
 struct Case {
     header: Header,
@@ -77,7 +77,7 @@ struct Counter {
     accepted: u32,
     /// The kinds of our errors.
     refusals: HashSet<Discriminant<HeaderError>>,
-    /// Per allowed difference, how often one reader accepted and the other did not, by it alone.
+    /// Per allowed difference, the number of cases in which it alone made one reader accept and the other refuse.
     differed: [u32; ALLOWED.len()],
 }
 
@@ -96,7 +96,7 @@ impl Counter {
         assert!(self.refusals.len() >= kinds, "{self:?}");
     }
 
-    /// Fails for a difference that never made one, of those that `could`.
+    /// Fails if a difference for which `could` is true never changed a verdict.
     fn assert_needed(&self, could: fn(&Allowed) -> bool) {
         for (allowed, met) in ALLOWED.iter().zip(self.differed) {
             let is_needed = met > 0 || !could(allowed);
@@ -113,29 +113,29 @@ fn differences_of_header(json: &[u8]) -> Result<(Verdicts, Vec<usize>), String> 
 
 fn differences_of_file(file: &[u8]) -> Result<(Verdicts, Vec<usize>), String> {
     let verdicts = Verdicts::of_file(file);
-    let (header, data) = halves(file);
+    let (header, data) = split_file(file);
     let differences =
         verdicts.differences(header, |header| Verdicts::of_file(&whole(header, data)))?;
     Ok((verdicts, differences))
 }
 
-/// The header and the data of a file; both empty where its first bytes make no sense.
-fn halves(file: &[u8]) -> (&[u8], &[u8]) {
+/// Returns the header and the data of a file; both are empty if the length of the header is invalid.
+fn split_file(file: &[u8]) -> (&[u8], &[u8]) {
     let parts = file.split_first_chunk().and_then(|(prefix, rest)| {
         rest.split_at_checked(u64::from_le_bytes(*prefix).try_into().ok()?)
     });
     parts.unwrap_or_default()
 }
 
-/// Returns whether the size of the file fits in 64 bits: the reference adds it up unchecked.
+/// Returns whether the size of the file fits in 64 bits: the reference adds it without checks.
 fn can_be_read_whole(header: &[u8]) -> bool {
-    let end = Reading::of(header).map_or(0, |header| header.data_end());
+    let end = Reading::parse(header).map_or(0, |header| header.data_end());
     end.checked_add(1 << 32).is_some()
 }
 
 /// Returns whether a file can be generated that is valid except for this difference.
 fn fits_in_memory(allowed: &Allowed) -> bool {
-    let fits = |json: &&str| Reading::of(json.as_bytes()).unwrap().data_end() < 1 << 20;
+    let fits = |json: &&str| Reading::parse(json.as_bytes()).unwrap().data_end() < 1 << 20;
     allowed.examples.iter().any(fits)
 }
 
@@ -146,7 +146,7 @@ fn check(case: &Case, headers: &mut Counter, files: &mut Counter) -> Result<(), 
         differences_of_header(&text).map_err(|error| format!("header {}: {error}", shown()))?;
     headers.add(&verdicts, &differences);
     let file = case.file(&text);
-    if can_be_read_whole(halves(&file).0) {
+    if can_be_read_whole(split_file(&file).0) {
         let (verdicts, differences) = differences_of_file(&file)
             .map_err(|error| format!("file of header {}: {error}", shown()))?;
         files.add(&verdicts, &differences);
@@ -155,7 +155,7 @@ fn check(case: &Case, headers: &mut Counter, files: &mut Counter) -> Result<(), 
 }
 
 #[test]
-fn verdicts_differ_by_nothing_but_what_is_allowed() {
+fn verdicts_differ_only_by_the_allowed_differences() {
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::XorShift);
     let tallies = RefCell::new((Counter::default(), Counter::default()));
@@ -172,7 +172,7 @@ fn verdicts_differ_by_nothing_but_what_is_allowed() {
 }
 
 #[test]
-fn each_allowed_difference_by_example() {
+fn each_allowed_difference_has_an_example() {
     for (at, allowed) in ALLOWED.iter().enumerate() {
         for header in allowed.examples {
             let (verdicts, differences) = differences_of_header(header.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The fixtures are what the models say, and the models are what their documentation says.
+//! The fixtures agree with the code that generates them, and that code with the models' documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ fn json_of(repo: &str, name: &str) -> Value {
     serde_json::from_slice(&fs::read(folder(repo).join(name)).unwrap()).unwrap()
 }
 
-/// The header of a weights file, which is all that the file on disk holds.
+/// Reads the header of a file of weights. The fixture on disk has no data.
 fn header_text(repo: &str, name: &str) -> String {
     let file = fs::read(folder(repo).join(name)).unwrap();
     let (length, header) = file.split_first_chunk().unwrap();
@@ -42,7 +42,7 @@ fn offsets(tensor: &Value) -> [u64; 2] {
     serde_json::from_value(tensor["data_offsets"].clone()).unwrap()
 }
 
-/// Elements per dtype over all files; scalars are constants and not counted.
+/// Returns the elements per dtype over all files, without scalars, which are constants.
 fn counts(repo: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for tensor in weights(repo).iter().flat_map(|name| tensors(repo, name).into_values()) {
@@ -55,14 +55,14 @@ fn counts(repo: &str) -> BTreeMap<String, u64> {
     counts
 }
 
-/// The files in a folder and below it.
+/// Returns the files in a folder and below it.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
 }
 
 #[test]
-fn files_on_disk_are_what_the_models_say() {
+fn files_on_disk_agree_with_the_generator() {
     for model in models::fixtures() {
         let (files, folder) = (model.files().unwrap(), folder(model.repo));
         let on_disk: BTreeSet<_> = below(&folder).into_iter().collect();
@@ -89,7 +89,7 @@ fn data_has_no_holes_and_ends_with_the_file() {
 }
 
 #[test]
-fn counts_are_the_documented_ones() {
+fn counts_agree_with_the_documentation() {
     let expected = json!({
         "gpt2": { "F32": 137_022_720 },
         "roberta-base": { "F32": 124_697_433, "I64": 514 },
@@ -169,7 +169,7 @@ fn found_beside(repo: &str, index: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn an_index_names_every_tensor_where_it_is() {
+fn an_index_lists_every_tensor_in_its_shard() {
     let mut indexes = 0;
     for model in models::fixtures() {
         let files = model.files().unwrap();
@@ -207,9 +207,9 @@ fn no_documented_header_follows_the_order_of_names_or_of_the_data() {
     }
 }
 
-/// The tensors that the tests of huggingface.js look at. Each lies where everything before it in its file puts it.
+/// The tensors in the tests of huggingface.js. Their offsets depend on all data before them.
 #[test]
-fn tensors_lie_where_they_do_in_their_repos() {
+fn tensors_have_the_offsets_of_their_repositories() {
     let known = [
         (
             "google-bert/bert-base-uncased",
@@ -236,7 +236,7 @@ fn tensors_lie_where_they_do_in_their_repos() {
 }
 
 #[test]
-fn weights_at_other_places_have_the_counts_of_theirs() {
+fn weights_in_other_places_have_their_documented_counts() {
     // The U-Net, the VAE and the text encoder, each in two precisions.
     let pipeline = 859_520_964 + 83_653_863 + 123_060_480;
     let expected = json!({

@@ -1,4 +1,4 @@
-//! Weights that are not where most repos have them.
+//! Weights in other places than in most repositories.
 
 mod listings;
 
@@ -9,7 +9,7 @@ use crate::support::{self, weights};
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";
 
-/// A repo with weights at these paths, of one tensor each, which has the path as its name.
+/// Returns a repository with weights at these paths. Each file has one tensor, named as its path.
 pub(crate) fn repo(id: &str, paths: &[&str]) -> Repo {
     let add = |repo: Repo, path: &&str| {
         let is_weights = path.ends_with(".safetensors");
@@ -41,7 +41,7 @@ fn paths(parsed: &SafetensorsParseFromRepo) -> (Vec<String>, Option<Vec<String>>
     (read, sets.map(|sets| sets.iter().map(|set| set.path.to_string()).collect()))
 }
 
-/// Path, range and status of each request to the Hub itself.
+/// Returns path, query and status of each request to the Hub, without those to the CDN.
 fn asked(hub: &LocalHub) -> Vec<String> {
     let log = hub.log();
     let to_hub = log.iter().filter(|entry| entry.host == crate::hub::Host::Hub);
@@ -98,7 +98,7 @@ async fn a_pipeline_is_its_main_component_and_the_others_are_listed() {
 }
 
 #[tokio::test]
-async fn a_component_is_asked_for_by_its_folder_or_its_path() {
+async fn a_component_is_selected_by_its_folder_or_its_path() {
     let hub = LocalHub::start([pipeline("org/pipeline")]).unwrap();
     let model = support::client(&hub).model("org/pipeline");
     let cases = [
@@ -150,7 +150,7 @@ const FOUND: [(&str, &[&str], &[&str]); 8] = [
 ];
 
 #[tokio::test]
-async fn layouts_of_repos() {
+async fn the_model_of_a_repository_is_found_by_its_layout() {
     let repos = FOUND.iter().map(|(id, paths, _)| repo(id, paths));
     let hub = LocalHub::start(repos).unwrap();
     for (id, _, expected) in FOUND {
@@ -164,7 +164,7 @@ async fn layouts_of_repos() {
 }
 
 #[tokio::test]
-async fn layouts_of_local_folders() {
+async fn the_model_of_a_local_folder_is_found_by_its_layout() {
     for (id, files, expected) in FOUND {
         let folder = tempfile::tempdir().unwrap();
         for path in files {
@@ -182,7 +182,7 @@ async fn layouts_of_local_folders() {
     }
 }
 
-/// A search would never leave a folder that links to itself, and hidden folders do not belong to the user.
+/// A folder that links to itself would be searched without end, and hidden folders are not the user's.
 #[cfg(unix)]
 #[tokio::test]
 async fn hidden_folders_and_links_to_folders_are_not_searched() {
@@ -202,7 +202,7 @@ async fn hidden_folders_and_links_to_folders_are_not_searched() {
 }
 
 #[tokio::test]
-async fn shards_without_an_index_have_one_made_of_their_headers() {
+async fn the_index_of_shards_without_one_is_made_from_their_headers() {
     let shards = ["x/m-00001-of-00002.safetensors", "x/m-00002-of-00002.safetensors"];
     let hub =
         LocalHub::start([repo("org/m", &shards).file("x/other.safetensors", weights(&["o"]))]);
@@ -249,7 +249,7 @@ async fn shards_that_are_missing_or_repeat_tensors_are_refused() {
 }
 
 #[tokio::test]
-async fn several_sets_are_not_added_together() {
+async fn several_sets_are_not_summed() {
     let sets = ["a.safetensors", "b.safetensors", "c/model.safetensors"];
     let hub = LocalHub::start([repo("org/several", &sets)]).unwrap();
     let error = support::parse(&hub, "org/several").await.unwrap_err();

@@ -1,5 +1,4 @@
-//! Properties for any input: no panic, errors of bounded length, and values that survive being
-//! written and read again.
+//! Properties for any input: no panic, errors of bounded length, and values that are equal after a round trip.
 
 mod addresses;
 mod count_paths;
@@ -11,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same cases in every run, and no files written where one fails.
+/// A configuration with the same cases in every run, which writes no files.
 pub(crate) fn config(cases: u32) -> Config {
     Config {
         cases,
@@ -28,7 +27,7 @@ fn stays_inside(path: &str) -> bool {
         && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// A name that is safe, or not quite.
+/// Generates safe and unsafe names.
 fn shard_name() -> impl Strategy<Value = String> {
     let pieces = ["a", "7b", "..", ".", "/", "\\", ":", "%2e%2e", "\0", "\u{85}", "ü", "C:", " "];
     let pieces: Vec<_> = pieces.into_iter().map(str::to_owned).collect();

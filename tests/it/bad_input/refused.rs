@@ -1,4 +1,4 @@
-//! Calls that are refused: by limits, by the Hub, or before anything is asked for.
+//! Refused calls: by limits, by the Hub, or before the first request.
 
 use hf_meta::formats::safetensors::HeaderError;
 use hf_meta::{Client, Error};
@@ -6,7 +6,7 @@ use hf_meta::{Client, Error};
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, error_chain};
 
-/// The announced length of a file is checked before any byte is stored.
+/// The declared length of a file is checked before any byte is stored.
 #[tokio::test]
 async fn limits_can_be_lowered() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
@@ -28,7 +28,7 @@ async fn limits_can_be_lowered() {
 }
 
 #[tokio::test]
-async fn what_the_hub_refuses() {
+async fn refusals_of_the_hub_are_typed_errors() {
     let hub = LocalHub::builder()
         .repo(support::sharded("org/open"))
         .repo(support::sharded("org/private").private())
@@ -79,9 +79,9 @@ async fn what_the_hub_refuses() {
     assert_eq!(error.to_string(), "`org/open/c.safetensors` not found");
 }
 
-/// Nothing is asked of anybody for a name that is none.
+/// An invalid name causes no request.
 #[tokio::test]
-async fn names_that_are_none() {
+async fn invalid_names_are_errors() {
     let hub = LocalHub::start([]).unwrap();
     let client = support::client(&hub);
     for name in ["", "a/b/c", "../x", "https://huggingface.co/gpt2", "./local", "a b", "a/b?c"] {
@@ -96,7 +96,7 @@ async fn names_that_are_none() {
 }
 
 #[test]
-fn settings_that_cannot_be() {
+fn invalid_settings_are_errors() {
     let endpoint = Client::builder().endpoint("huggingface.co").build().unwrap_err();
     assert!(matches!(endpoint, Error::Endpoint { .. }));
     let token = Client::builder().token("hf_s3cr3t\n").build().unwrap_err();

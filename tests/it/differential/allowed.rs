@@ -1,4 +1,4 @@
-//! The differences that are meant, and nothing else.
+//! The deliberate differences from the `safetensors` crate.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::tree::reference_knows;
 pub(super) struct Allowed {
     pub(super) what: &'static str,
     pub(super) reason: &'static str,
-    /// Headers on which the verdicts differ by this and by nothing else.
+    /// Headers on which the verdicts differ only for this reason.
     pub(super) examples: &'static [&'static str],
     /// Returns whether a header contains the cause of the difference.
     pub(super) present: fn(&Reading) -> bool,
@@ -22,7 +22,7 @@ pub(super) struct Allowed {
 
 pub(super) const ALLOWED: [Allowed; 8] = [
     Allowed {
-        what: "a dtype of a name that the crate does not know is kept",
+        what: "a dtype that the crate does not know is accepted",
         reason: "a new dtype must not make a repo unreadable",
         examples: &[
             r#"{"x":{"dtype":"NEW3","shape":[5],"data_offsets":[0,2]}}"#,

@@ -9,7 +9,7 @@ use proptest::sample::{Index, select};
 
 use super::tree::{Fields, Node, quoted};
 
-/// The choice of a place and of a value.
+/// The choice of a position and a value.
 #[derive(Clone, Debug)]
 pub(super) struct Pick {
     place: Index,
@@ -18,7 +18,7 @@ pub(super) struct Pick {
     change: Index,
 }
 
-/// One change; it changes nothing where there is nothing that it could change.
+/// One change. It has no effect on a header without anything to change.
 pub(super) type Change<T> = fn(&mut T, &Pick);
 
 /// A strategy for some of the given changes, at most `limit` of them.

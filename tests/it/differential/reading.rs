@@ -1,5 +1,5 @@
-//! A second reading of a header, by neither of the two that are compared: it takes whatever either
-//! takes, and notes what only one of them does.
+//! A tolerant third reader of headers: it accepts everything that one of the two compared readers accepts, and
+//! records the differences.
 
 use std::fmt;
 
@@ -29,8 +29,8 @@ pub(super) struct Entry {
 }
 
 impl Reading {
-    /// The reading of a header that anyone could accept, `None` for any other.
-    pub(super) fn of(json: &[u8]) -> Option<Self> {
+    /// Reads a header that at least one reader could accept; `None` for any other.
+    pub(super) fn parse(json: &[u8]) -> Option<Self> {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         let mut reading = deserializer.deserialize_map(HeaderVisitor).ok()?;
         deserializer.end().ok()?;
@@ -50,7 +50,7 @@ impl Reading {
         each.is_some_and(|each| each.into_iter().try_fold(0, u64::checked_add).is_none())
     }
 
-    /// The same tensors over the same bytes, said in a way that nobody disputes.
+    /// Returns a header with the same tensors and data, written so that both readers agree on it.
     pub(super) fn undisputed(&self) -> String {
         let mut header = Map::new();
         if let Some(pairs) = &self.metadata {
@@ -66,7 +66,7 @@ impl Reading {
         Value::Object(header).to_string()
     }
 
-    /// The end of the data that the tensors lay claim to.
+    /// Returns the end of the data, according to the tensors.
     pub(super) fn data_end(&self) -> u64 {
         self.tensors.iter().map(|(_, entry)| entry.data_offsets.1).max().unwrap_or(0)
     }
@@ -82,7 +82,7 @@ impl Entry {
         if self.shape.contains(&0) { Some(0) } else { product(&self.shape) }
     }
 
-    /// The width of an element; what is known of an unknown dtype is that it takes some.
+    /// Returns the width of an element in bits; 1 for an unknown dtype, which has at least one.
     fn bits(&self) -> u64 {
         hf_meta::Dtype::from(self.dtype.as_str()).bits().unwrap_or(1)
     }
@@ -93,7 +93,8 @@ impl Entry {
         bits.is_some() && bits == end.saturating_sub(begin).checked_mul(8)
     }
 
-    /// In one piece, but for an unknown dtype over more bytes than a known one can fill.
+    /// Returns the tensor with a dtype that both readers know. A tensor of an unknown dtype becomes one of bytes,
+    /// or several if its span is too long for one.
     fn undisputed(&self, as_bytes: bool) -> Vec<Value> {
         let dtype = match self.dtype.as_str() {
             "E8M0" | "UE8" => "F8_E8M0",
@@ -105,7 +106,7 @@ impl Entry {
         let piece = |dtype, shape: &[u64]| vec![entry(dtype, shape, begin, end)];
         match self.elements() {
             Some(_) if !is_known => of_bytes(begin, end),
-            // Only where the span is right, so that no other flaw goes with the overflow.
+            // Only if the span is valid, so that the overflow is the only defect.
             Some(_) if as_bytes && self.fills_its_span() => of_bytes(begin, end),
             Some(0) => piece(dtype, &[0]),
             _ => piece(if is_known { dtype } else { "U8" }, &self.shape),
@@ -117,7 +118,7 @@ fn entry(dtype: &str, shape: &[u64], begin: u64, end: u64) -> Value {
     json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] })
 }
 
-/// The span as bytes, in pieces whose bits can be counted.
+/// Returns tensors of bytes over a span, each with a number of bits that fits in 64 bits.
 fn of_bytes(begin: u64, end: u64) -> Vec<Value> {
     const LARGEST: u64 = 1 << 60;
     if end.saturating_sub(begin) <= LARGEST {

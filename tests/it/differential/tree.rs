@@ -1,4 +1,4 @@
-//! Headers as trees of JSON text, made valid, so that every flaw in one was put there on purpose.
+//! Valid headers as trees of JSON text, in which every defect is deliberate.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// JSON that need not be valid: names may repeat, and a token is whatever text it is.
+/// JSON that can be invalid: names may repeat, and a token is any text.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     Token(String),
@@ -16,10 +16,10 @@ pub(super) enum Node {
     Object(Fields),
 }
 
-/// The fields of an object, each name a token with its quotes.
+/// The fields of an object. A name is a token with its quotes.
 pub(super) type Fields = Vec<(String, Node)>;
 
-/// A header and the number of bytes that it says follow it.
+/// A header and the length of its data in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     pub(super) fields: Fields,
@@ -31,9 +31,9 @@ struct Tensor {
     name: String,
     dtype: &'static Dtype,
     shape: Vec<u64>,
-    /// The position of its bytes among those of the other tensors.
+    /// The rank of the tensor's data among the tensors.
     rank: u16,
-    /// True if every character of its name is escaped.
+    /// `true` if every character of the name is escaped.
     escaped: bool,
 }
 
@@ -85,12 +85,12 @@ impl Tensor {
     }
 }
 
-/// A text as a JSON string.
+/// Writes a text as a JSON string.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap()
 }
 
-/// A text as a JSON string of nothing but escapes.
+/// Writes a text as a JSON string with every character escaped.
 pub(super) fn escaped(text: &str) -> String {
     let units: Vec<_> = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
     format!("\"{}\"", units.concat())
@@ -115,7 +115,7 @@ pub(super) fn header() -> impl Strategy<Value = Header> {
     )
 }
 
-/// Every tensor at its place in the data, without hole or overlap, and the length of the data.
+/// Returns every tensor with its offsets, without holes and overlaps, and the length of the data in bytes.
 fn placed(tensors: &[Tensor]) -> (Fields, u64) {
     let mut in_data_order: Vec<_> = (0..tensors.len()).collect();
     in_data_order.sort_by_key(|&at| tensors[at].rank);

@@ -17,7 +17,7 @@ pub(super) enum Stage {
     NoPrefix,
     OverLimit,
     PastEnd,
-    /// The header is not JSON of the kind that a header is.
+    /// The header is not JSON of the expected structure.
     Text,
     /// The header breaks a rule of the tensors.
     Tensors,
@@ -63,17 +63,17 @@ impl Verdicts {
         }
     }
 
-    /// The differences between the verdicts, as places in [`ALLOWED`]; an error where one is not
-    /// explained by them. `again` gives the verdicts when only the header is another.
+    /// Returns the differences between the verdicts, as positions in [`ALLOWED`]; an error if they do not explain
+    /// the verdicts. `again` returns the verdicts on another header with the same data.
     pub(super) fn differences(
         &self,
         header: &[u8],
         again: impl Fn(&[u8]) -> Self,
     ) -> Result<Vec<usize>, String> {
-        let reading = Reading::of(header);
+        let reading = Reading::parse(header);
         if let Ok(ours) = &self.ours {
             let reading = reading.as_ref().ok_or("we accept what cannot be read")?;
-            keeps_what_stands_there(ours, reading)?;
+            check_content(ours, reading)?;
         }
         if self.agree() {
             return Ok(Vec::new());
@@ -86,9 +86,9 @@ impl Verdicts {
         }
     }
 
-    /// The allowed differences that the header has, if they explain who says what: a reader that
-    /// none of them is about must say the same of the undisputed header, and where it is us that
-    /// they are about, our error must be theirs.
+    /// Returns the allowed differences of the header, if they explain both verdicts. A reader without a
+    /// difference must have the same verdict on the undisputed header. If the differences concern us, our error
+    /// must be one of theirs.
     fn excuses(&self, reading: &Reading, undisputed: &Self) -> Option<Vec<usize>> {
         let present: Vec<_> =
             (0..ALLOWED.len()).filter(|&at| (ALLOWED[at].present)(reading)).collect();
@@ -110,7 +110,7 @@ pub(super) fn whole(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, data].concat()
 }
 
-/// Reads a whole file with the parts that are public.
+/// Reads a whole file with the public functions.
 fn read(file: &[u8]) -> Result<SafetensorsFileHeader, HeaderError> {
     let size = file.len() as u64;
     let length = HeaderLength::from_prefix(file, size, HeaderLength::DEFAULT_LIMIT)?;
@@ -200,7 +200,7 @@ fn recount(reference: &Metadata) -> CountReport {
 }
 
 /// Checks that an accepted header has the content of the file, in its order.
-fn keeps_what_stands_there(ours: &SafetensorsFileHeader, file: &Reading) -> Result<(), String> {
+fn check_content(ours: &SafetensorsFileHeader, file: &Reading) -> Result<(), String> {
     let mut listed = file.tensors.iter();
     let is_listed = |(name, tensor): (&str, TensorInfo)| {
         listed.next().is_some_and(|(listed, entry)| {
@@ -212,6 +212,6 @@ fn keeps_what_stands_there(ours: &SafetensorsFileHeader, file: &Reading) -> Resu
     };
     let are_listed = ours.tensors().iter().all(is_listed) && listed.next().is_none();
     let metadata = file.metadata.as_ref().map(|pairs| pairs.iter().cloned().collect());
-    let is_kept = are_listed && ours.metadata() == metadata.as_ref();
-    if is_kept { Ok(()) } else { Err(format!("{ours:?} is not what {file:?} lists")) }
+    let is_equal = are_listed && ours.metadata() == metadata.as_ref();
+    if is_equal { Ok(()) } else { Err(format!("{ours:?} differs from {file:?}")) }
 }

@@ -1,4 +1,4 @@
-//! Results that depend on the list of files, and results without one.
+//! Results with and without a list of files.
 
 use hf_meta::{Client, Error};
 
@@ -7,7 +7,7 @@ use crate::hub::{Fault, LocalHub};
 use crate::support::{self, weights};
 
 #[tokio::test]
-async fn a_repo_without_safetensors_says_what_it_has() {
+async fn a_repository_without_safetensors_reports_its_other_weights() {
     let hub = LocalHub::start([
         repo(
             "org/other",
@@ -30,9 +30,9 @@ async fn a_repo_without_safetensors_says_what_it_has() {
     assert_eq!(config, 0, "that would count as a download");
 }
 
-/// The ordinary search has its requests pinned elsewhere; this is what asking for more adds.
+/// The requests of the usual search are tested elsewhere; this tests the additional ones.
 #[tokio::test]
-async fn other_sets_of_an_ordinary_repo_are_listed_when_asked_for() {
+async fn other_sets_of_a_usual_repository_are_listed_on_request() {
     let hub = LocalHub::start([support::sharded("org/model")
         .file("2_Dense/model.safetensors", weights(&["d"]))
         .file("model.fp16.safetensors", weights(&["x"]))])
@@ -51,7 +51,7 @@ async fn other_sets_of_an_ordinary_repo_are_listed_when_asked_for() {
     assert_eq!(json["otherSets"][0]["files"], 1);
 }
 
-/// By one request, whether the token is good or not; of a repo on a Hub and of a local folder.
+/// One request suffices; a rejected token costs a second.
 #[tokio::test]
 async fn sets_are_listed_without_reading_any() {
     let sets = ["a.safetensors", "b/model.safetensors"];
@@ -72,7 +72,7 @@ async fn sets_are_listed_without_reading_any() {
 }
 
 #[tokio::test]
-async fn listings_in_pages() {
+async fn listings_in_pages_are_read_completely() {
     let many: Vec<_> =
         (0..25).map(|n| format!("checkpoint-{n:02}/adapter_model.safetensors")).collect();
     let paths: Vec<_> = many.iter().map(String::as_str).chain(["z/any.safetensors"]).collect();
@@ -89,7 +89,7 @@ async fn listings_in_pages() {
 }
 
 #[tokio::test]
-async fn listings_that_do_not_end_or_are_none() {
+async fn endless_and_invalid_listings_are_errors() {
     let hub =
         LocalHub::builder().repo(repo("org/any", &["a.safetensors"])).tree_page_size(1).start();
     let hub = hub.unwrap();
@@ -118,7 +118,7 @@ async fn listings_that_do_not_end_or_are_none() {
 }
 
 #[tokio::test]
-async fn a_gated_repo_lists_its_files_but_does_not_show_them() {
+async fn a_gated_repository_is_listed_but_not_read() {
     let hub = LocalHub::start([repo("org/gated", &["any.safetensors"]).gated()]).unwrap();
     let error = support::parse(&hub, "org/gated").await.unwrap_err();
     assert!(matches!(error, Error::Gated { .. }), "{error:?}");

@@ -1,4 +1,4 @@
-//! Texts that people paste, and the texts shown to them.
+//! Addresses as input and as output.
 
 use hf_meta::Source;
 use proptest::collection::vec;
@@ -7,7 +7,7 @@ use proptest::sample::select;
 
 use super::config;
 
-/// Addresses of repos whose parts hold nothing that an address has a meaning for.
+/// Generates addresses of repositories without reserved characters.
 fn repo_address() -> impl Strategy<Value = String> {
     const REPO: &str = "x[A-Za-z0-9_]{0,8}/[A-Za-z0-9_]{1,8}(\\.[a-z0-9]{1,4})?";
     const ANY_PART: &str = "[A-Za-z0-9_ü+@~,-]{1,8}";

@@ -1,4 +1,4 @@
-//! Input that is meant badly, or was meant for something else.
+//! Hostile input, and input of another kind.
 
 use std::error::Error;
 
@@ -96,7 +96,7 @@ const PIECES: &[&str] = &[
     "_",
 ];
 
-/// Text of such pieces, one of them perhaps repeated many times.
+/// Generates text of these parts, some of them repeated many times.
 fn text() -> impl Strategy<Value = String> {
     let piece = || prop_oneof![8 => select(PIECES).prop_map(str::to_owned), 1 => any::<String>()];
     let times = prop_oneof![9 => Just(1), 1 => 1_usize..3_000];
@@ -109,7 +109,7 @@ fn text() -> impl Strategy<Value = String> {
     })
 }
 
-/// Text that gets further than its first byte, with names of any length.
+/// Generates text that starts like the JSON of a header or an index, with names of any length.
 fn nearly_json() -> impl Strategy<Value = String> {
     const VALUES: &[&str] = &[
         "null",
@@ -132,7 +132,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Everything that reads what others wrote, by its errors.
+/// Returns the errors of all parsers of files and responses.
 fn refusals_of_bytes(bytes: &[u8], number: u64) -> impl Iterator<Item = Box<dyn Error>> {
     let errors: [Option<Box<dyn Error>>; 4] = [
         SafetensorsFileHeader::from_json(bytes).err().map(Into::into),
@@ -143,7 +143,7 @@ fn refusals_of_bytes(bytes: &[u8], number: u64) -> impl Iterator<Item = Box<dyn 
     errors.into_iter().flatten()
 }
 
-/// Everything that reads what people typed, by its errors.
+/// Returns the errors of all parsers of user input.
 fn refusals_of_text(text: &str) -> impl Iterator<Item = Box<dyn Error>> {
     let mirror = Endpoint::parse("https://mirror.example/hub").unwrap();
     let errors: [Option<Box<dyn Error>>; 7] = [
@@ -158,7 +158,7 @@ fn refusals_of_text(text: &str) -> impl Iterator<Item = Box<dyn Error>> {
     errors.into_iter().flatten()
 }
 
-/// The messages of an error and of what caused it.
+/// Returns the messages of an error and of its causes.
 fn messages(error: &dyn Error) -> Vec<String> {
     std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! Headers and indexes that are valid.
+//! Valid headers and indexes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{config, shard_name, stays_inside};
 
-/// A header of tensors with these names, one after the other in the data, and its metadata.
+/// Generates a header with consecutive tensors of these names, and with metadata.
 fn header_json(tensors: &BTreeMap<String, Vec<u64>>, metadata: &BTreeMap<String, String>) -> Value {
     let mut header = Map::from_iter([("__metadata__".to_owned(), json!(metadata))]);
     let mut begin = 0;
@@ -41,7 +41,7 @@ fn listed(header: &SafetensorsFileHeader) -> Vec<(&str, TensorInfo)> {
     header.tensors().iter().collect()
 }
 
-/// Values that an exporter could write into the `metadata` of an index.
+/// Generates values for the `metadata` of an index.
 fn plain_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         any::<u64>().prop_map(Value::from),
@@ -146,7 +146,7 @@ fn count(header: &SafetensorsFileHeader) -> ParameterCount {
     counter.finish().unwrap().0
 }
 
-/// Two elements to a byte: 2^63.3 bytes hold 2^64.3 of them.
+/// A dtype with two elements per byte: 2^63.3 bytes have 2^64.3 elements.
 const GIANTS: &str = r#"{
     "a":{"dtype":"F4","shape":[4611686018427387902],"data_offsets":[0,2305843009213693951]},
     "b":{"dtype":"F4","shape":[4611686018427387902],"data_offsets":[2305843009213693951,4611686018427387902]},

@@ -130,7 +130,7 @@ fn broken_text() {
     }
 }
 
-/// The JSON parser's own complaints, and the entry they are about.
+/// Errors of the JSON parser, with the entry that they are about.
 #[test]
 fn broken_json() {
     let entry = |value: &str| {
@@ -171,13 +171,13 @@ fn broken_json() {
 }
 
 #[test]
-fn errors_are_short_whatever_the_name() {
+fn errors_of_long_names_are_short() {
     let json = format!(r#"{{"{}":1}}"#, "n".repeat(1_000_000));
     assert!(parse(json).unwrap_err().to_string().len() < 1_000);
 }
 
 #[test]
-fn the_file_ends_where_the_data_does() {
+fn the_file_ends_with_the_data() {
     let header = parse(spans(&[("a", 0, 4)])).unwrap();
     let size = header.file_size();
     assert_eq!(size, 8 + header.length() + 4);

@@ -28,7 +28,7 @@ fn insert_byte(bytes: &mut Vec<u8>, pick: &Pick) {
     bytes.insert(pick.place.index(bytes.len() + 1), *pick.value.get(BYTES));
 }
 
-/// Up to eight bytes from some place on.
+/// Returns a range of up to eight bytes.
 fn some_bytes(bytes: &[u8], pick: &Pick) -> std::ops::Range<usize> {
     let start = pick.place.index(bytes.len() + 1);
     start..bytes.len().min(start + 1 + pick.part.index(8))
@@ -60,12 +60,12 @@ fn trail_with_space(bytes: &mut Vec<u8>, pick: &Pick) {
     bytes.resize(bytes.len() + 1 + pick.part.index(8), *pick.value.get(b"  \n\t"));
 }
 
-/// A byte that is part of no character, or a character cut short.
+/// Bytes that are not UTF-8: an invalid byte, or an incomplete character.
 fn break_utf8(bytes: &mut Vec<u8>, pick: &Pick) {
     bytes.insert(pick.place.index(bytes.len() + 1), *pick.value.get(b"\xff\xc3\x80\xf0\xed"));
 }
 
-/// Declares another length of the header; one of them is how a git-LFS pointer begins.
+/// Declares another length of the header; one of the lengths is the start of a git-LFS pointer.
 fn declare(file: &mut Vec<u8>, pick: &Pick) {
     let (limit, pointer) = (100_000_000, u64::from_le_bytes(*b"version "));
     let length = *pick.value.get(&[0, 1, 7, limit, limit + 1, 1 << 63, u64::MAX, pointer]);

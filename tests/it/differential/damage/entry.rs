@@ -1,4 +1,4 @@
-//! Changes to what a header says of one tensor.
+//! Changes to the entry of one tensor.
 
 use super::super::tree::{Fields, Node, quoted};
 use super::{Change, Pick, number, one, value_of};
@@ -139,7 +139,7 @@ fn reverse_fields(entry: &mut Fields, _: &Pick) {
 
 fn extra_field(entry: &mut Fields, pick: &Pick) {
     let value = match pick.value.index(EXTRAS.len() + 2) {
-        // The parser goes 127 deep, two of which the header itself takes.
+        // The parser accepts 127 levels of nesting, and the header itself has two.
         deep @ (0 | 1) => format!("{}{}", "[".repeat(125 + deep), "]".repeat(125 + deep)),
         plain => EXTRAS[plain - 2].to_owned(),
     };

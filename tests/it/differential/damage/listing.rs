@@ -1,11 +1,11 @@
-//! Changes to what a header lists.
+//! Changes to the list of tensors.
 
 use super::super::tree::{Fields, Node, escaped, quoted};
 use super::entry::OF_ENTRY;
 use super::{Change, Pick, number, one, value_of};
 
 pub(in super::super) const OF_HEADER: &[Change<Fields>] = &[
-    // As many ways lead into an entry as there are changes to the list of them.
+    // Changes to an entry are as frequent as changes to the list.
     change_entry,
     change_entry,
     change_entry,
@@ -61,7 +61,7 @@ fn change_entry(header: &mut Fields, pick: &Pick) {
     }
 }
 
-/// Gives two tensors each other's bytes; fine where they are as long.
+/// Swaps the offsets of two tensors, which is valid if their lengths are equal.
 fn exchange_spans(header: &mut Fields, pick: &Pick) {
     let mut span = |at| offsets(&mut one(at, header)?.1).cloned();
     if let (Some(first), Some(second)) = (span(pick.place), span(pick.part)) {
@@ -98,7 +98,7 @@ fn repeat_name(header: &mut Fields, pick: &Pick) {
     }
 }
 
-/// Without bytes, however long its other dimensions are: it fits in anywhere.
+/// Adds a tensor without bytes. It is valid at any position, for any length of its other dimensions.
 fn empty_tensor(header: &mut Fields, pick: &Pick) {
     let (max, half) = (u64::MAX, 1 << 32);
     let shapes: [&[u64]; 5] = [&[0], &[max, 2, 0], &[0, max, 2], &[half, half, 0, 1], &[max, 0]];
@@ -107,7 +107,7 @@ fn empty_tensor(header: &mut Fields, pick: &Pick) {
     header.insert(pick.place.index(header.len() + 1), (quoted("empty"), entry));
 }
 
-/// The elements of four of them together can be counted in 64 bits, those of five cannot.
+/// Adds three to five tensors. The sum of the elements of four fits in 64 bits, that of five does not.
 fn giant_tensors(header: &mut Fields, pick: &Pick) {
     const ELEMENTS: u64 = (1 << 62) - (1 << 50);
     for giant in 0..pick.value.index(3) + 3 {
