@@ -23,12 +23,12 @@ fuzz_target!(|json: &[u8]| {
     }
 });
 
-/// Checks that an index is the same from pieces, of lengths that its own bytes give.
+/// Checks that an index gives the same result in pieces. Their lengths come from its own bytes.
 fn check_pieces(json: &[u8], whole: &Result<SafetensorsIndexJson, IndexError>) {
     let mut reader = IndexReader::default();
     let mut rest = json;
     while let [first, ..] = rest {
-        // Most pieces are short, but not so many that a long input takes long.
+        // Most pieces are short. Pieces of a long input are longer, so that there are at most 256.
         let length = usize::from(first % 16) + json.len() / 256 + 1;
         let (piece, more) = rest.split_at(length.min(rest.len()));
         reader.feed(piece).ok();
