@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn keep_the_order_and_are_found() {
+    fn names_keep_their_order_and_are_found() {
         let listed = ["wte", "h.10", "h.2", ""];
         let names = names(&listed).unwrap();
         assert_eq!(names.iter().collect::<Vec<_>>(), listed);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_duplicate_is_named() {
+    fn the_error_has_the_duplicate_name() {
         assert_eq!(names(&["b", "a", "b"]), Err("b".to_owned()));
         assert_eq!(names(&["", "a", ""]), Err(String::new()));
     }

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_paths_pass() {
+    fn plain_paths_are_accepted() {
         for path in
             ["model.safetensors", "7b/1/model.safetensors", "a..b/.hidden", "[x]^|% +ü", "..."]
         {

@@ -42,7 +42,7 @@ mod tests {
             (&[(0, 0)], 0),
             (&[(0, 4), (4, 6)], 6),
             (&[(4, 6), (0, 4)], 6),
-            // Tensors without data lie between others, wherever they are listed.
+            // Tensors without data can be anywhere in the list.
             (&[(0, 4), (4, 6), (4, 4), (0, 0), (6, 6)], 6),
             (&[(4, 4), (0, 4)], 4),
         ];
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_and_overlaps() {
+    fn holes_and_overlaps_are_errors() {
         assert_eq!(data_length(&[(1, 2)]), Err(SpanError::Hole { at: 0, begin: 1, expected: 0 }));
         assert_eq!(
             data_length(&[(5, 6), (0, 4)]),

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_of_a_shape() {
+    fn elements_are_the_product_of_the_shape() {
         let cases: [(&[u64], Option<u64>); 6] = [
             (&[], Some(1)),
             (&[768], Some(768)),

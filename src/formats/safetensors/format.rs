@@ -100,7 +100,7 @@ mod tests {
     }
 
     /// Reads the header of a file that is cut off at `end`, first by `first` bytes, later by at most `most`
-    /// at a time; returns the ranges that were asked for.
+    /// at a time; returns the requested ranges.
     fn read(
         file: &[u8],
         size: Option<u64>,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_missing_bytes_are_asked_for() {
+    fn only_missing_bytes_are_requested() {
         let file = file();
         let end = file.len() as u64 - 2;
         let whole: FileHeader = SafetensorsFileHeader::from_file_start(&file, None).unwrap().into();

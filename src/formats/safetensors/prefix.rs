@@ -98,7 +98,7 @@ mod tests {
     const LIMIT: u64 = HeaderLength::DEFAULT_LIMIT;
 
     #[test]
-    fn lengths_inside_the_file_and_the_limit() {
+    fn lengths_inside_the_file_and_the_limit_are_accepted() {
         for (length, file_size) in [(1, 9), (2, 10), (LIMIT, u64::MAX)] {
             let found = HeaderLength::from_prefix(&u64::to_le_bytes(length), file_size, LIMIT);
             assert_eq!(found.map(HeaderLength::range), Ok(8..8 + length));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_are_named() {
+    fn other_formats_are_recognized() {
         let cases: [(&[u8], DetectedFormat); 5] = [
             (b"version https://git-lfs.github.com/spec/v1\n", DetectedFormat::GitLfsPointer),
             (b"<!DOCTYPE html>", DetectedFormat::Markup),

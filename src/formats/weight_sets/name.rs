@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_weights() {
+    fn names_are_split_into_their_parts() {
         let cases = [
             ("model.safetensors", "model.safetensors = [] [model] [] File"),
             (

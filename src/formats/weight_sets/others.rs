@@ -14,7 +14,7 @@ pub struct OtherWeights {
 }
 
 /// Formats by the extension of their files.
-const FORMATS: [(&str, &str); 15] = [
+const EXTENSIONS: [(&str, &str); 15] = [
     ("bin", "PyTorch (.bin)"),
     ("pt", "PyTorch (.pt)"),
     ("pth", "PyTorch (.pth)"),
@@ -39,7 +39,7 @@ const STATES: [&str; 5] = ["training_args", "optimizer", "scheduler", "scaler", 
 pub(super) fn count(files: &[ListedFile]) -> Vec<OtherWeights> {
     let count =
         |format| files.iter().filter(|file| self::format(&file.path) == Some(format)).count();
-    let formats = FORMATS.iter().map(|(_, format)| *format).chain([OPENVINO]);
+    let formats = EXTENSIONS.iter().map(|(_, format)| *format).chain([OPENVINO]);
     let counted = formats.map(|format| OtherWeights { format, files: count(format) });
     counted.filter(|weights| weights.files > 0).collect()
 }
@@ -53,7 +53,7 @@ fn format(path: &RepoPath) -> Option<&'static str> {
     if STATES.iter().any(|state| stem.starts_with(state)) {
         return None;
     }
-    let (_, format) = FORMATS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known))?;
+    let (_, format) = EXTENSIONS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known))?;
     Some(if stem.starts_with("openvino_") { OPENVINO } else { format })
 }
 

@@ -112,7 +112,7 @@ const MODELS: [(&[&str], &str); 27] = [
 ];
 
 #[test]
-fn the_model_among_sets() {
+fn the_model_is_found_by_names() {
     for (paths, expected) in MODELS {
         assert_eq!(main(paths), expected, "{paths:?}");
     }
@@ -129,7 +129,7 @@ fn a_folder_is_searched_like_a_repository() {
 }
 
 #[test]
-fn sets_with_their_files() {
+fn sets_are_listed_with_their_files() {
     let paths = [
         "b.safetensors",
         "model-00001-of-00002.safetensors",

@@ -14,8 +14,8 @@ use crate::formats::FileHeader;
 
 /// The checked header of one safetensors file.
 ///
-/// Serializes to the JSON it came from, less fields that the format does not know: tensors in the order
-/// of the file, which is neither that of their names nor that of their data.
+/// Serializes to its JSON without unknown fields. The tensors have the order of the file, which can differ from
+/// the order of their names and of their data.
 ///
 /// ```
 /// use hf_meta::SafetensorsFileHeader;

@@ -1,4 +1,4 @@
-//! From the JSON of a header to its tensors.
+//! The parser of a header's JSON.
 
 use std::collections::BTreeMap;
 use std::mem::replace;

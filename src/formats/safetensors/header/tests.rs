@@ -33,7 +33,7 @@ fn serializes_to_the_json_it_came_from() {
 }
 
 #[test]
-fn valid_oddities() {
+fn unusual_headers_are_valid() {
     let cases = [
         "{}",
         "{}        ",
@@ -55,9 +55,9 @@ fn declared_total_is_a_claim_of_the_file() {
     assert_eq!((header.declared_total(), header.tensors().len()), (Some(333_312), 0));
 }
 
-/// Each broken rule with the error that names the tensor and both figures.
+/// Each broken rule with its error, which has the tensor and both numbers.
 #[test]
-fn broken_spans() {
+fn tensors_that_break_a_rule_are_errors() {
     let tensor = || "b".to_owned();
     let one = |shape: &str, dtype: &str, end: u64| {
         format!(r#"{{"b":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,{end}]}}}}"#)
@@ -115,7 +115,7 @@ fn broken_spans() {
 }
 
 #[test]
-fn broken_text() {
+fn text_that_is_no_json_object_is_an_error() {
     let cases: [(&[u8], HeaderError); 7] = [
         (b"", HeaderError::Empty),
         (b"[]", HeaderError::NotAnObject { first: b'[' }),
@@ -132,7 +132,7 @@ fn broken_text() {
 
 /// Errors of the JSON parser, with the entry that they are about.
 #[test]
-fn broken_json() {
+fn invalid_json_is_an_error() {
     let entry = |value: &str| {
         format!(r#"{{"ok":{{"dtype":"U8","shape":[],"data_offsets":[0,1]}},"b":{value}}}"#)
     };

@@ -30,13 +30,13 @@ fn line_endings_of_windows_are_white_space() {
 }
 
 #[test]
-fn totals_in_every_spelling() {
+fn totals_are_read_in_every_spelling() {
     let cases = [
         ("352494542848", Some(352_494_542_848)),
         ("\"352494542848\"", Some(352_494_542_848)),
         ("3.52494542848e11", Some(352_494_542_848)),
         ("18446744073709551615", Some(u64::MAX)),
-        // Found by fuzzing: a parser that is off by the last bit makes others of these.
+        // Found by fuzzing: a parser with an error in the last bit reads other numbers.
         ("8844082180512063.0", Some(8_844_082_180_512_063)),
         ("3210266188636.000000", Some(3_210_266_188_636)),
         ("1e300", None),
@@ -57,7 +57,7 @@ fn totals_in_every_spelling() {
     );
 }
 
-/// Found by fuzzing: the last bit of a float is part of the file, too.
+/// Found by fuzzing: floats are serialized exactly, to the last bit.
 #[test]
 fn floats_survive_the_round_trip() {
     let json = r#"{"metadata":{"a":0.446744073709551535},"weight_map":{"w":"a.safetensors"}}"#;
@@ -66,7 +66,7 @@ fn floats_survive_the_round_trip() {
 }
 
 #[test]
-fn shard_names_that_lead_elsewhere() {
+fn unsafe_shard_names_are_refused() {
     let unsafe_names = [
         "../../other/resolve/main/model.safetensors",
         "/etc/model.safetensors",
@@ -86,7 +86,7 @@ fn shard_names_that_lead_elsewhere() {
 }
 
 #[test]
-fn broken_indexes() {
+fn indexes_that_break_a_rule_are_errors() {
     let tensor = || "w".to_owned();
     let conflict =
         "{\n  \"weight_map\": {\n<<<<<<< HEAD\n\"w\": \"a.safetensors\"\n=======\n>>>>>>> x\n}}";
@@ -127,7 +127,7 @@ fn broken_indexes() {
 }
 
 #[test]
-fn broken_json() {
+fn invalid_json_is_an_error() {
     let many: Vec<_> = (0..=1_000).map(|n| format!("\"{n}\":0")).collect();
     let cases = [
         String::new(),
