@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::suffix;
 use crate::formats::TensorInfo;
 
 /// The kind of a tensor that is computed, not learned. Older versions of libraries saved such tensors.
@@ -27,15 +28,16 @@ impl Buffer {
     /// Returns the kind of a buffer; `None` for any other tensor.
     #[must_use]
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
-        let mut components = name.rsplit('.');
-        let (last, parent) = (components.next()?, components.next().unwrap_or_default());
-        Self::from_components(parent, last, &info.shape)
+        let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
+        Self::from_components(module, last, &info.shape)
     }
 
-    /// Recognizes a buffer by the last two components of its name, and its shape.
-    pub(super) fn from_components(parent: &str, last: &str, shape: &[u64]) -> Option<Self> {
+    /// Recognizes a buffer by its module, the last component of its name, and its shape.
+    pub(super) fn from_components(module: &str, last: &str, shape: &[u64]) -> Option<Self> {
         match last {
-            "bias" if parent.starts_with("att") && is_mask(shape) => Some(Self::AttentionMask),
+            "bias" if is_mask(shape) && suffix(module).starts_with("att") => {
+                Some(Self::AttentionMask)
+            }
             "masked_bias" | "attn_mask" | "causal_mask" => Some(Self::AttentionMask),
             "position_ids" | "token_type_ids" => Some(Self::Ids),
             "inv_freq" | "cos_cached" | "sin_cached" | "freqs_cis" => Some(Self::RotaryFrequencies),

@@ -58,6 +58,9 @@ pub enum ConfigError {
     },
 }
 
+/// The configuration of every tensor that no configuration could change.
+pub(super) static UNQUANTIZED: Configs = Configs { quantization: None, experts: None };
+
 impl Configs {
     /// The default limit for the length of `config.json`, in bytes. huggingface.js has the same limit.
     pub const DEFAULT_LIMIT: u64 = 10_000_000;

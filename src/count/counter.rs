@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::config_use::ConfigUse;
+use super::configs::UNQUANTIZED;
 use super::experts::ExpertSums;
 use super::methods::Module;
 use super::module_part::ModulePart;
@@ -74,9 +75,7 @@ impl Counter {
         let part = ModulePart::new(name, tensor);
         let ConfigUse { depends, asks } = ConfigUse::from_part(&part);
         self.needs_config |= asks;
-        let unquantized = Configs::default();
-        let configs = if depends { self.configs.as_ref() } else { Some(&unquantized) };
-        match configs {
+        match if depends { self.configs.as_ref() } else { Some(&UNQUANTIZED) } {
             Some(configs) if !configs.needs_whole_modules() => {
                 self.sums.add(&part, configs.classify(&part, &Module::default()))
             }
@@ -108,9 +107,15 @@ impl Counter {
         if self.configs.is_some() {
             return;
         }
+        if !configs.needs_whole_modules() {
+            let waiting = std::mem::take(&mut self.waiting);
+            let added = waiting.for_each(|name, tensor| {
+                let part = ModulePart::new(name, tensor);
+                self.sums.add(&part, configs.classify(&part, &Module::default()))
+            });
+            self.overflow = added.err();
+        }
         self.configs = Some(configs);
-        let waiting = std::mem::take(&mut self.waiting);
-        self.overflow = waiting.for_each(|name, tensor| self.add(name, tensor)).err();
     }
 
     /// Returns the parameters, and how they were counted. Without a configuration, every element is a

@@ -1,63 +1,40 @@
 //! Tensors that are stored until the configuration is known.
 
-use std::ops::Range;
-
 use super::{module, suffix};
-use crate::formats::{Dtype, TensorInfo};
+use crate::formats::{PackedReader, PackedTensors, TensorInfo};
 
 /// A list of tensors, packed into one buffer.
 ///
 /// The 208,550 tensors of Kimi-K2.5 take about 10 MB, because the name of a module is stored once for all
 /// of its parts that follow each other.
 ///
-/// An entry is the module, the rest of the name, the dtype, the number of dimensions, the dimensions, and
-/// the length of the data in bytes. Numbers are in LEB128. The length of each text precedes it; for the
-/// module it is one more, and 0 means the module of the previous entry.
+/// An entry is 1 and the module, or 0 for the module of the previous entry; the rest of the name; and the tensor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitingTensors {
-    bytes: Vec<u8>,
-    /// The range of the last module in `bytes`.
-    last_module: Option<Range<usize>>,
+    packed: PackedTensors,
+    last_module: Option<String>,
 }
 
 impl WaitingTensors {
-    /// Stores a tensor. Of the data offsets, only the length of the data is stored.
+    /// Stores a tensor.
     pub(super) fn push(&mut self, name: &str, tensor: &TensorInfo) {
         let module = module(name);
-        let last = self.last_module.clone().map(|range| &self.bytes[range]);
-        if last == Some(module.as_bytes()) {
-            self.push_number(0);
-        } else {
-            self.push_number(module.len() as u64 + 1);
-            self.bytes.extend_from_slice(module.as_bytes());
-            self.last_module = Some(self.bytes.len() - module.len()..self.bytes.len());
+        let is_new = self.last_module.as_deref() != Some(module);
+        self.packed.push_number(u64::from(is_new));
+        if is_new {
+            self.packed.push_text(module);
+            let last = self.last_module.get_or_insert_default();
+            last.clear();
+            last.push_str(module);
         }
-        self.push_text(&name[module.len()..]);
-        self.push_text(tensor.dtype.as_str());
-        self.push_number(tensor.shape.len() as u64);
-        for &length in &tensor.shape {
-            self.push_number(length);
-        }
-        self.push_number(tensor.byte_length());
+        self.packed.push_text(&name[module.len()..]);
+        self.packed.push(tensor);
     }
 
     /// Returns the memory that the list takes, in bytes.
     #[cfg(test)]
     pub(super) fn byte_length(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn push_text(&mut self, text: &str) {
-        self.push_number(text.len() as u64);
-        self.bytes.extend_from_slice(text.as_bytes());
-    }
-
-    fn push_number(&mut self, mut number: u64) {
-        while number > 0x7f {
-            self.bytes.push(number.to_le_bytes()[0] | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number.to_le_bytes()[0]);
+        self.packed.byte_length()
     }
 
     /// Calls a function with the name and the tensor of each entry, in the order of `push`.
@@ -65,12 +42,11 @@ impl WaitingTensors {
         &self,
         mut visit: impl FnMut(&str, &TensorInfo) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut rest, mut module) = (Unread(&self.bytes), "");
-        let mut name = String::new();
-        while !rest.0.is_empty() {
-            module = rest.module().unwrap_or(module);
-            let tensor = rest.tensor(module, &mut name);
-            visit(&name, &tensor)?;
+        let mut entry = Entry::default();
+        let mut reader = self.packed.reader(0);
+        while reader.byte_length() > 0 {
+            entry.read(&mut reader);
+            visit(&entry.name, &entry.tensor)?;
         }
         Ok(())
     }
@@ -98,75 +74,61 @@ impl WaitingTensors {
 
     /// Returns the position of each entry that names its module.
     fn runs(&self) -> Vec<usize> {
-        let (mut rest, mut runs, mut name) = (Unread(&self.bytes), Vec::new(), String::new());
-        while !rest.0.is_empty() {
-            let position = self.bytes.len() - rest.0.len();
-            if rest.module().is_some() {
+        let (mut reader, mut entry) = (self.packed.reader(0), Entry::default());
+        let mut runs = Vec::new();
+        while reader.byte_length() > 0 {
+            let position = self.packed.byte_length() - reader.byte_length();
+            if entry.read(&mut reader) {
                 runs.push(position);
             }
-            rest.tensor("", &mut name);
         }
         runs
     }
 
     fn module_at(&self, run: usize) -> &str {
-        Unread(&self.bytes[run..]).module().unwrap_or_default()
+        let mut reader = self.packed.reader(run);
+        reader.number();
+        reader.text()
     }
 
     /// Returns the entries from one that names its module to the next one that does.
     fn parts_at(&self, run: usize) -> Vec<(String, TensorInfo)> {
-        let mut rest = Unread(&self.bytes[run..]);
-        let module = rest.module().unwrap_or_default();
+        let (mut reader, mut entry) = (self.packed.reader(run), Entry::default());
         let mut parts = Vec::new();
-        loop {
-            let mut name = String::new();
-            let tensor = rest.tensor(module, &mut name);
-            parts.push((name, tensor));
-            if rest.0.first() != Some(&0) {
-                return parts;
-            }
-            rest.number();
+        while reader.byte_length() > 0 && !(entry.read(&mut reader) && !parts.is_empty()) {
+            parts.push((entry.name.clone(), entry.tensor.clone()));
         }
+        parts
     }
 }
 
-/// The entries that have not been read yet. They were written by `WaitingTensors`, so they are valid.
-struct Unread<'a>(&'a [u8]);
+/// An entry that was read. Its memory is reused for the next one.
+struct Entry {
+    name: String,
+    /// The length of the module in `name`.
+    module: usize,
+    tensor: TensorInfo,
+}
 
-impl<'a> Unread<'a> {
-    fn number(&mut self) -> u64 {
-        let (mut number, mut shift) = (0, 0);
-        while let Some(byte) = self.0.split_off_first() {
-            number |= u64::from(byte & 0x7f) << shift;
-            if *byte < 0x80 {
-                break;
-            }
-            shift += 7;
+impl Default for Entry {
+    fn default() -> Self {
+        Self { name: String::new(), module: 0, tensor: TensorInfo::EMPTY }
+    }
+}
+
+impl Entry {
+    /// Reads the next entry, and returns whether it names its module.
+    fn read(&mut self, reader: &mut PackedReader<'_>) -> bool {
+        let names_module = reader.number() == 1;
+        if names_module {
+            self.name.clear();
+            self.name.push_str(reader.text());
+            self.module = self.name.len();
         }
-        number
-    }
-
-    fn text(&mut self, length: u64) -> &'a str {
-        let bytes = usize::try_from(length).ok().and_then(|length| self.0.split_off(..length));
-        std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
-    }
-
-    /// Reads the module of an entry; `None` if it is the module of the previous entry.
-    fn module(&mut self) -> Option<&'a str> {
-        let length = self.number().checked_sub(1)?;
-        Some(self.text(length))
-    }
-
-    /// Reads the rest of an entry, and replaces `name` by the name of the tensor.
-    fn tensor(&mut self, module: &str, name: &mut String) -> TensorInfo {
-        name.clear();
-        name.push_str(module);
-        let length = self.number();
-        name.push_str(self.text(length));
-        let length = self.number();
-        let dtype = Dtype::from(self.text(length));
-        let shape = (0..self.number()).map(|_| self.number()).collect();
-        TensorInfo { dtype, shape, data_offsets: (0, self.number()) }
+        self.name.truncate(self.module);
+        self.name.push_str(reader.text());
+        reader.read_into(&mut self.tensor);
+        names_module
     }
 }
 

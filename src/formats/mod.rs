@@ -35,4 +35,5 @@ pub use table::{TensorTable, TensorTableIter};
 pub use tensor::TensorInfo;
 
 pub(crate) use format::format_of;
+pub(crate) use records::{PackedReader, PackedTensors};
 pub(crate) use text::{chain, clip};

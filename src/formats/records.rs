@@ -1,67 +1,96 @@
-//! Packed tensors, in fewer bytes than their JSON.
+//! Tensors, numbers and texts in a compact binary form.
 
-use crate::formats::{Dtype, TensorInfo};
+use super::{Dtype, TensorInfo};
 
-/// Packed tensors: dtype, number of dimensions, dimensions, begin and length of the data.
-///
-/// Every number is in LEB128, seven bits per byte, and never longer than its decimal digits. A record is
-/// therefore shorter than its JSON. A `Vec` per shape would make a hostile header many times as large.
+/// One record per tensor, found by its position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
-    bytes: Vec<u8>,
+    packed: PackedTensors,
     starts: Vec<u32>,
 }
 
-/// The tag of a dtype that is not in [`Dtype::KNOWN`]. The name follows it.
-const OTHER: u8 = u8::MAX;
-
 impl Records {
-    /// Creates an empty list with memory for `records` records of `bytes` bytes in total.
+    /// Creates records with memory for `records` of `bytes` bytes together.
     pub(super) fn with_capacity(records: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), starts: Vec::with_capacity(records) }
+        let packed = PackedTensors { bytes: Vec::with_capacity(bytes) };
+        Self { packed, starts: Vec::with_capacity(records) }
     }
 
     /// Adds a tensor.
     pub(super) fn push(&mut self, tensor: &TensorInfo) {
-        let (begin, end) = tensor.data_offsets;
         #[expect(clippy::cast_possible_truncation, reason = "a record is shorter than its JSON")]
-        self.starts.push(self.bytes.len() as u32);
-        self.push_dtype(&tensor.dtype);
-        self.push_number(tensor.shape.len() as u64);
-        for &length in &tensor.shape {
-            self.push_number(length);
-        }
-        self.push_number(begin);
-        self.push_number(end - begin);
+        self.starts.push(self.packed.byte_length() as u32);
+        self.packed.push(tensor);
     }
 
     /// Returns the tensor at a position.
     pub(super) fn get(&self, at: usize) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
-        RecordReader(&self.bytes[self.starts[at] as usize..]).read_into(&mut tensor);
+        self.packed.reader(self.starts[at] as usize).read_into(&mut tensor);
         tensor
     }
 
     /// Returns a reader that starts at the first record.
-    pub(super) fn reader(&self) -> RecordReader<'_> {
-        RecordReader(&self.bytes)
+    pub(super) fn reader(&self) -> PackedReader<'_> {
+        self.packed.reader(0)
     }
 
-    /// Frees unused memory.
+    /// Returns the memory that is not needed.
     pub(super) fn shrink_to_fit(&mut self) {
-        self.bytes.shrink_to_fit();
+        self.packed.bytes.shrink_to_fit();
         self.starts.shrink_to_fit();
     }
+}
 
-    fn push_dtype(&mut self, dtype: &Dtype) {
-        self.bytes.push(dtype.rank().unwrap_or(OTHER));
-        if let Dtype::Other(_) = dtype {
-            self.push_number(dtype.as_str().len() as u64);
-            self.bytes.extend_from_slice(dtype.as_str().as_bytes());
-        }
+/// A buffer of tensors, with numbers and texts between them.
+///
+/// A tensor is its dtype, the number of its dimensions, the dimensions, and the begin and the length of its
+/// data. Every number is in LEB128, which has seven bits in a byte, and so is never longer than its decimal digits:
+/// any header takes less memory than its JSON. With a `Vec` per shape, a hostile header could take many times more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PackedTensors {
+    bytes: Vec<u8>,
+}
+
+/// The tag of a dtype that is none of [`Dtype::KNOWN`]; its name follows.
+const OTHER: u8 = u8::MAX;
+
+impl PackedTensors {
+    /// Returns the length of the buffer.
+    pub(crate) fn byte_length(&self) -> usize {
+        self.bytes.len()
     }
 
-    fn push_number(&mut self, mut number: u64) {
+    /// Returns a reader that starts at an offset.
+    pub(crate) fn reader(&self, start: usize) -> PackedReader<'_> {
+        PackedReader { rest: &self.bytes[start..] }
+    }
+
+    /// Adds a tensor.
+    pub(crate) fn push(&mut self, tensor: &TensorInfo) {
+        match tensor.dtype.rank() {
+            Some(rank) => self.bytes.push(rank),
+            None => {
+                self.bytes.push(OTHER);
+                self.push_text(tensor.dtype.as_str());
+            }
+        }
+        self.push_number(tensor.shape.len() as u64);
+        for &length in &tensor.shape {
+            self.push_number(length);
+        }
+        self.push_number(tensor.data_offsets.0);
+        self.push_number(tensor.byte_length());
+    }
+
+    /// Adds a text and its length.
+    pub(crate) fn push_text(&mut self, text: &str) {
+        self.push_number(text.len() as u64);
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    /// Adds a number.
+    pub(crate) fn push_number(&mut self, mut number: u64) {
         while number > 0x7f {
             self.bytes.push(number.to_le_bytes()[0] | 0x80);
             number >>= 7;
@@ -70,12 +99,20 @@ impl Records {
     }
 }
 
-/// A reader of records, with the bytes that are not read yet. They come from [`Records`] and are always valid.
-pub(super) struct RecordReader<'a>(&'a [u8]);
+/// The part of a [`PackedTensors`] that has not been read yet. It was written by this module, so it is valid.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedReader<'a> {
+    rest: &'a [u8],
+}
 
-impl RecordReader<'_> {
-    /// Reads the next record in place of a tensor, and reuses the memory of its shape.
-    pub(super) fn read_into(&mut self, tensor: &mut TensorInfo) {
+impl<'a> PackedReader<'a> {
+    /// Returns the number of bytes that have not been read yet.
+    pub(crate) fn byte_length(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Reads a tensor in place of another one, and reuses the memory of its shape.
+    pub(crate) fn read_into(&mut self, tensor: &mut TensorInfo) {
         tensor.dtype = self.dtype();
         tensor.shape.clear();
         for _ in 0..self.number() {
@@ -85,30 +122,31 @@ impl RecordReader<'_> {
         tensor.data_offsets = (begin, begin + self.number());
     }
 
-    fn byte(&mut self) -> u8 {
-        self.0.split_off_first().copied().unwrap_or_default()
-    }
-
-    fn number(&mut self) -> u64 {
+    /// Reads a number.
+    #[inline]
+    pub(crate) fn number(&mut self) -> u64 {
         let (mut number, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte();
+        while let Some((&byte, rest)) = self.rest.split_first() {
+            self.rest = rest;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return number;
+                break;
             }
             shift += 7;
         }
+        number
+    }
+
+    /// Reads a text with its length.
+    pub(crate) fn text(&mut self) -> &'a str {
+        let length = usize::try_from(self.number()).unwrap_or_default();
+        std::str::from_utf8(self.rest.split_off(..length).unwrap_or_default()).unwrap_or_default()
     }
 
     fn dtype(&mut self) -> Dtype {
-        match self.byte() {
-            OTHER => {
-                let length = usize::try_from(self.number()).unwrap_or_default();
-                let name = self.0.split_off(..length).unwrap_or_default();
-                String::from_utf8_lossy(name).as_ref().into()
-            }
-            rank => Dtype::KNOWN[usize::from(rank)].clone(),
+        match self.rest.split_off_first() {
+            Some(&rank) if rank != OTHER => Dtype::KNOWN[usize::from(rank)].clone(),
+            _ => self.text().into(),
         }
     }
 }
@@ -118,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_as_they_were_written() {
+    fn tensors_are_read_as_they_were_written() {
         let info = |dtype: &str, shape: &[u64], data_offsets| TensorInfo {
             dtype: dtype.into(),
             shape: shape.to_vec(),

@@ -19,7 +19,7 @@ pub struct TensorInfo {
 
 impl TensorInfo {
     /// A placeholder that parsers overwrite, so that they reuse its memory.
-    pub(super) const EMPTY: Self =
+    pub(crate) const EMPTY: Self =
         Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
 
     /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0. `None` if it does not fit in
