@@ -80,7 +80,7 @@ impl Counter {
                 self.sums.add(&part, configs.classify(&part, &Module::default()))
             }
             _ => {
-                self.waiting.push(name, tensor);
+                self.waiting.push(&part);
                 Ok(())
             }
         }
@@ -174,17 +174,19 @@ impl CountSums {
             bytes: tensor.byte_length(),
         };
         // The total bounds every group, so no other sum can overflow.
-        self.total = self.total.checked_add(count)?;
+        self.total = self.total.checked_add(&count)?;
         self.experts.add(part, parameters);
-        if let Some((key, sum)) = &mut self.last
-            && key.0 == tensor.dtype
-            && (key.1, key.2) == (counted_as, part.buffer)
-        {
-            *sum = sum.checked_add(count)?;
-            return Some(());
+        match &mut self.last {
+            Some((key, sum))
+                if key.0 == tensor.dtype && (key.1, key.2) == (counted_as, part.buffer) =>
+            {
+                *sum = sum.saturating_add(&count);
+            }
+            _ => {
+                self.flush();
+                self.last = Some(((tensor.dtype.clone(), counted_as, part.buffer), count));
+            }
         }
-        self.flush();
-        self.last = Some(((tensor.dtype.clone(), counted_as, part.buffer), count));
         Some(())
     }
 
@@ -192,7 +194,7 @@ impl CountSums {
     fn flush(&mut self) {
         if let Some((key, count)) = self.last.take() {
             let group = self.groups.entry(key).or_default();
-            *group = group.checked_add(count).unwrap_or(*group);
+            *group = group.saturating_add(&count);
         }
     }
 

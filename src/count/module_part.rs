@@ -38,25 +38,32 @@ pub(super) struct TensorPosition<'a> {
 impl<'a> ModulePart<'a> {
     pub(super) fn new(tensor_name: &'a str, tensor: &'a TensorInfo) -> Self {
         let (module, name) = split(tensor_name);
+        let bytes = tensor_name.as_bytes();
+        // Layers are named near the start, where a loop finds them faster than a prepared search does.
+        let layers = bytes.windows(LAYERS.len()).position(|window| window == LAYERS);
         let position = TensorPosition {
             is_mtp: tensor_name == "mtp" || tensor_name.starts_with("mtp."),
-            layer: after(&LAYERS, tensor_name).and_then(leading_number),
-            expert: after(&EXPERTS, tensor_name)
+            layer: layers
+                .and_then(|at| tensor_name.get(at + LAYERS.len()..))
+                .and_then(leading_number),
+            expert: EXPERTS
+                .find(bytes)
+                .and_then(|at| tensor_name.get(at + EXPERTS.needle().len()..))
                 .filter(|_| !tensor_name.contains("shared_experts")),
         };
         let buffer = Buffer::from_components(module, name, &tensor.shape);
         Self { tensor_name, name, tensor, buffer, position }
     }
+
+    /// Returns the name without its last component; a name of one component is returned whole.
+    pub(super) fn module(&self) -> &'a str {
+        let before = self.tensor_name.len() - self.name.len();
+        &self.tensor_name[..before.checked_sub(1).unwrap_or(self.name.len())]
+    }
 }
 
-static LAYERS: LazyLock<Finder> = LazyLock::new(|| Finder::new("layers."));
+const LAYERS: &[u8; 7] = b"layers.";
 static EXPERTS: LazyLock<Finder> = LazyLock::new(|| Finder::new(".experts."));
-
-/// Returns the text after the first occurrence of a word. A prepared search takes a tenth of the instructions of
-/// `str::find`.
-fn after<'a>(word: &Finder<'_>, name: &'a str) -> Option<&'a str> {
-    word.find(name.as_bytes()).and_then(|at| name.get(at + word.needle().len()..))
-}
 
 /// Splits a name before its last component. A name of one component has an empty module.
 fn split(name: &str) -> (&str, &str) {

@@ -25,16 +25,26 @@ pub struct DtypeCount {
 }
 
 impl DtypeCount {
-    /// Adds every field; `None` when a sum does not fit in 64 bits.
-    pub(super) fn checked_add(self, other: Self) -> Option<Self> {
+    /// Adds every field; `None` when a sum of parameters, elements or bytes does not fit in 64 bits.
+    pub(super) fn checked_add(&self, other: &Self) -> Option<Self> {
         Some(Self {
-            tensors: self.tensors.checked_add(other.tensors)?,
-            counted: self.counted.checked_add(other.counted)?,
             parameters: self.parameters.checked_add(other.parameters)?,
             elements: self.elements.checked_add(other.elements)?,
-            scalars: self.scalars.checked_add(other.scalars)?,
             bytes: self.bytes.checked_add(other.bytes)?,
+            ..self.saturating_add(other)
         })
+    }
+
+    /// Adds every field.
+    pub(super) fn saturating_add(&self, other: &Self) -> Self {
+        Self {
+            tensors: self.tensors.saturating_add(other.tensors),
+            counted: self.counted.saturating_add(other.counted),
+            parameters: self.parameters.saturating_add(other.parameters),
+            elements: self.elements.saturating_add(other.elements),
+            scalars: self.scalars.saturating_add(other.scalars),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 }
 
@@ -59,7 +69,7 @@ impl ParameterCount {
         for (dtype, count) in rows {
             let row = by_dtype.entry(dtype.clone()).or_default();
             // No sum can overflow, because the total is larger and did not.
-            *row = row.checked_add(count).unwrap_or(*row);
+            *row = row.saturating_add(&count);
         }
         Self { by_dtype, total }
     }

@@ -1,40 +1,48 @@
 //! Tensors that are stored until the configuration is known.
 
-use super::{module, suffix};
+use std::ops::Range;
+
+use super::module_part::ModulePart;
+use super::suffix;
 use crate::formats::{PackedReader, PackedTensors, TensorInfo};
 
-/// A list of tensors, packed into one buffer.
+/// A list of tensors, packed into two buffers.
 ///
 /// The 208,550 tensors of Kimi-K2.5 take about 10 MB, because the name of a module is stored once for all
 /// of its parts that follow each other.
 ///
-/// An entry is 1 and the module, or 0 for the module of the previous entry; the rest of the name; and the tensor.
+/// An entry is one more than the length of its module, or 0 for the module of the previous entry; the length of the
+/// rest of the name; and the tensor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitingTensors {
-    packed: PackedTensors,
-    last_module: Option<String>,
+    /// The modules and the rests of the names, one after the other.
+    names: String,
+    entries: PackedTensors,
+    /// The range of the last module in `names`.
+    last_module: Option<Range<usize>>,
 }
 
 impl WaitingTensors {
     /// Stores a tensor.
-    pub(super) fn push(&mut self, name: &str, tensor: &TensorInfo) {
-        let module = module(name);
-        let is_new = self.last_module.as_deref() != Some(module);
-        self.packed.push_number(u64::from(is_new));
-        if is_new {
-            self.packed.push_text(module);
-            let last = self.last_module.get_or_insert_default();
-            last.clear();
-            last.push_str(module);
+    pub(super) fn push(&mut self, part: &ModulePart<'_>) {
+        let (module, rest) = part.tensor_name.split_at(part.module().len());
+        let start = self.names.len();
+        if self.last_module.clone().is_some_and(|last| &self.names[last] == module) {
+            self.entries.push_number(0);
+        } else {
+            self.entries.push_number(module.len() as u64 + 1);
+            self.names.push_str(module);
+            self.last_module = Some(start..self.names.len());
         }
-        self.packed.push_text(&name[module.len()..]);
-        self.packed.push(tensor);
+        self.entries.push_number(rest.len() as u64);
+        self.names.push_str(rest);
+        self.entries.push(part.tensor);
     }
 
     /// Returns the memory that the list takes, in bytes.
     #[cfg(test)]
     pub(super) fn byte_length(&self) -> usize {
-        self.packed.byte_length()
+        self.names.len() + self.entries.byte_length()
     }
 
     /// Calls a function with the name and the tensor of each entry, in the order of `push`.
@@ -42,11 +50,9 @@ impl WaitingTensors {
         &self,
         mut visit: impl FnMut(&str, &TensorInfo) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut entry = Entry::default();
-        let mut reader = self.packed.reader(0);
-        while reader.byte_length() > 0 {
-            entry.read(&mut reader);
-            visit(&entry.name, &entry.tensor)?;
+        let mut entries = self.entries_at(Run::default());
+        while entries.read_next() {
+            visit(&entries.name, &entries.tensor)?;
         }
         Ok(())
     }
@@ -57,11 +63,12 @@ impl WaitingTensors {
         &self,
         mut visit: impl FnMut(&[(String, TensorInfo)]) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Sorted positions take 8 bytes per run, where a map of modules would take hundreds.
+        // Sorted positions take 32 bytes per run, where a map of modules would take hundreds.
         let mut runs = self.runs();
-        runs.sort_by_key(|&run| self.module_at(run));
-        for runs in runs.chunk_by(|&a, &b| self.module_at(a) == self.module_at(b)) {
-            let mut parts: Vec<_> = runs.iter().flat_map(|&run| self.parts_at(run)).collect();
+        runs.sort_by_key(|run| &self.names[run.module.clone()]);
+        let module = |run: &Run| &self.names[run.module.clone()];
+        for runs in runs.chunk_by(|a, b| module(a) == module(b)) {
+            let mut parts: Vec<_> = runs.iter().flat_map(|run| self.parts_at(run)).collect();
             // Of two tensors with the same name, the first one must not depend on the order of files.
             parts.sort_by(|(a, tensor_a), (b, tensor_b)| {
                 let keys = |tensor: &TensorInfo| (tensor.dtype.clone(), tensor.shape.clone());
@@ -73,62 +80,93 @@ impl WaitingTensors {
     }
 
     /// Returns the position of each entry that names its module.
-    fn runs(&self) -> Vec<usize> {
-        let (mut reader, mut entry) = (self.packed.reader(0), Entry::default());
+    fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
-        while reader.byte_length() > 0 {
-            let position = self.packed.byte_length() - reader.byte_length();
-            if entry.read(&mut reader) {
-                runs.push(position);
+        let mut entries = self.entries_at(Run::default());
+        loop {
+            let start = self.entries.byte_length() - entries.reader.byte_length();
+            if !entries.read_next() {
+                return runs;
+            }
+            if entries.names_module {
+                let at = entries.names_at - entries.name.len();
+                runs.push(Run { start, module: at..at + entries.module });
             }
         }
-        runs
-    }
-
-    fn module_at(&self, run: usize) -> &str {
-        let mut reader = self.packed.reader(run);
-        reader.number();
-        reader.text()
     }
 
     /// Returns the entries from one that names its module to the next one that does.
-    fn parts_at(&self, run: usize) -> Vec<(String, TensorInfo)> {
-        let (mut reader, mut entry) = (self.packed.reader(run), Entry::default());
+    fn parts_at(&self, run: &Run) -> Vec<(String, TensorInfo)> {
+        let mut entries = self.entries_at(run.clone());
         let mut parts = Vec::new();
-        while reader.byte_length() > 0 && !(entry.read(&mut reader) && !parts.is_empty()) {
-            parts.push((entry.name.clone(), entry.tensor.clone()));
+        while entries.read_next() && (parts.is_empty() || !entries.names_module) {
+            parts.push((entries.name.clone(), entries.tensor.clone()));
         }
         parts
     }
-}
 
-/// An entry that was read. Its memory is reused for the next one.
-struct Entry {
-    name: String,
-    /// The length of the module in `name`.
-    module: usize,
-    tensor: TensorInfo,
-}
-
-impl Default for Entry {
-    fn default() -> Self {
-        Self { name: String::new(), module: 0, tensor: TensorInfo::EMPTY }
+    fn entries_at(&self, run: Run) -> Entries<'_> {
+        Entries {
+            names: &self.names,
+            names_at: run.module.start,
+            reader: self.entries.reader(run.start),
+            name: String::new(),
+            module: 0,
+            names_module: false,
+            tensor: TensorInfo::EMPTY,
+        }
     }
 }
 
-impl Entry {
-    /// Reads the next entry, and returns whether it names its module.
-    fn read(&mut self, reader: &mut PackedReader<'_>) -> bool {
-        let names_module = reader.number() == 1;
-        if names_module {
+/// Entries of one module that follow each other.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    /// The position of the first entry.
+    start: usize,
+    /// The range of the module in the names.
+    module: Range<usize>,
+}
+
+/// A reader of entries, which reuses the memory of the last one.
+struct Entries<'a> {
+    names: &'a str,
+    /// The number of bytes of `names` that have been read.
+    names_at: usize,
+    reader: PackedReader<'a>,
+    /// The name of the last tensor.
+    name: String,
+    /// The length of the module in `name`.
+    module: usize,
+    /// True if the last entry names its module.
+    names_module: bool,
+    tensor: TensorInfo,
+}
+
+impl Entries<'_> {
+    /// Reads the next entry, and returns whether there is one.
+    fn read_next(&mut self) -> bool {
+        if self.reader.byte_length() == 0 {
+            return false;
+        }
+        let module = self.reader.number();
+        self.names_module = module > 0;
+        if self.names_module {
             self.name.clear();
-            self.name.push_str(reader.text());
+            self.read_name(module - 1);
             self.module = self.name.len();
         }
         self.name.truncate(self.module);
-        self.name.push_str(reader.text());
-        reader.read_into(&mut self.tensor);
-        names_module
+        let rest = self.reader.number();
+        self.read_name(rest);
+        self.reader.read_into(&mut self.tensor);
+        true
+    }
+
+    /// Adds the next bytes of `names` to the name.
+    fn read_name(&mut self, length: u64) {
+        let end = usize::try_from(length).map_or(self.names.len(), |length| self.names_at + length);
+        self.name.push_str(self.names.get(self.names_at..end).unwrap_or_default());
+        self.names_at = end;
     }
 }
 
@@ -156,7 +194,7 @@ mod tests {
     fn stored() -> WaitingTensors {
         let mut waiting = WaitingTensors::default();
         for (name, tensor) in tensors() {
-            waiting.push(name, &tensor);
+            waiting.push(&ModulePart::new(name, &tensor));
         }
         waiting
     }

@@ -55,13 +55,24 @@ impl NameList {
         self.ends.shrink_to_fit();
         #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
         let mut by_name: Box<[u32]> = (0..self.len() as u32).collect();
+        // A sort compares all names that end up next to each other, and so meets every duplicate.
+        let mut has_duplicate = false;
         // The stable sort is fast for long runs that are in order already, and most files have them.
-        by_name.sort_by(|&a, &b| self.get(a as usize).cmp(self.get(b as usize)));
-        let is_twice = |pair: &&[u32]| self.get(pair[0] as usize) == self.get(pair[1] as usize);
-        match by_name.windows(2).find(is_twice) {
+        by_name.sort_by(|&a, &b| {
+            let order = self.bytes(a).cmp(self.bytes(b));
+            has_duplicate |= order.is_eq();
+            order
+        });
+        let is_twice = |pair: &&[u32]| self.bytes(pair[0]) == self.bytes(pair[1]);
+        match by_name.windows(2).filter(|_| has_duplicate).find(is_twice) {
             Some(pair) => Err(clip(self.get(pair[0] as usize))),
             None => Ok(Names { list: self, by_name }),
         }
+    }
+
+    /// Returns the bytes of a name. They have the order of the text, and need no check for the borders of characters.
+    fn bytes(&self, at: u32) -> &[u8] {
+        &self.text.as_bytes()[self.range(at as usize)]
     }
 
     fn range(&self, at: usize) -> Range<usize> {

@@ -113,7 +113,11 @@ impl<'a> PackedReader<'a> {
 
     /// Reads a tensor in place of another one, and reuses the memory of its shape.
     pub(crate) fn read_into(&mut self, tensor: &mut TensorInfo) {
-        tensor.dtype = self.dtype();
+        match self.rest.split_first() {
+            // Most tensors have the dtype of the one before.
+            Some((&rank, rest)) if tensor.dtype.rank() == Some(rank) => self.rest = rest,
+            _ => tensor.dtype = self.dtype(),
+        }
         tensor.shape.clear();
         for _ in 0..self.number() {
             tensor.shape.push(self.number());

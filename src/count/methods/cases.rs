@@ -14,7 +14,7 @@ pub(super) fn check(config: &str, cases: &[Case<'_>]) {
     let configs = Configs::from_config_json(config.as_bytes()).unwrap();
     let mut waiting = WaitingTensors::default();
     for (name, dtype, _) in cases {
-        waiting.push(name, &tensor(dtype));
+        waiting.push(&ModulePart::new(name, &tensor(dtype)));
     }
     for (name, dtype, expected) in cases {
         let found = classify(&configs, &waiting, name, &tensor(dtype));

@@ -90,7 +90,7 @@ impl QuantizationMethod for Mlx {
 
     fn classify(&self, part: &ModulePart<'_>, parts: &Module<'_>) -> Option<CountedAs> {
         let role = role(PARTS, part.name)?;
-        let layout = self.layout(module(part.tensor_name), parts)?;
+        let layout = self.layout(part.module(), parts)?;
         match role {
             PartRole::Packed if part.tensor.dtype == Dtype::U32 => {
                 Packing::dense(&part.tensor.dtype, layout.bits).map(CountedAs::Unpacked)

@@ -115,7 +115,11 @@ fn read_compact_tensor(
     if !reader.literal(r#"{"dtype":""#) {
         return Ok(false);
     }
-    tensor.dtype = reader.word().into();
+    let dtype = reader.word();
+    // Most tensors have the dtype of the one before, and one comparison is cheaper than up to ten.
+    if dtype != tensor.dtype.as_str() {
+        tensor.dtype = dtype.into();
+    }
     if !reader.literal(r#"","shape":"#) {
         return Ok(false);
     }
