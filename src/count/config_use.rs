@@ -38,7 +38,6 @@ impl ConfigUse {
 mod tests {
     use super::*;
     use crate::count::methods::Module;
-    use crate::count::module;
     use crate::count::{Configs, CountedAs};
     use crate::formats::{Dtype, TensorInfo};
 
@@ -79,7 +78,7 @@ mod tests {
 
     /// The class of a tensor without configuration, and with one, next to the other parts of its module.
     fn classes(config: &Configs, name: &str, tensor: &TensorInfo) -> [CountedAs; 2] {
-        let module = module(name);
+        let module = ModulePart::new(name, tensor).module();
         let part = |part, dtype| {
             let tensor = TensorInfo { dtype, shape: vec![8], data_offsets: (0, 0) };
             (format!("{module}.{part}"), tensor)

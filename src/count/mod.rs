@@ -75,11 +75,6 @@ fn suffix(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, suffix)| suffix)
 }
 
-/// Returns the name without its last component; a name of one component is returned whole.
-fn module(name: &str) -> &str {
-    name.rsplit_once('.').map_or(name, |(module, _)| module)
-}
-
 /// Returns whether `config.json` could change the count of a tensor.
 ///
 /// A [`Counter`] answers this for all its tensors together. Ask here to request `config.json` before the headers

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::count::json_object::{JsonObject, read};
 use crate::count::module_part::ModulePart;
-use crate::count::{AuxiliaryTensor, CountedAs, Packing, module};
+use crate::count::{AuxiliaryTensor, CountedAs, Packing};
 use crate::formats::Dtype;
 
 /// The key of MLX; older versions used that of transformers, without a `quant_method`.
