@@ -87,7 +87,7 @@ impl Reader {
     fn finish(mut self, path: RepoPath, assembly: Assembly) -> Result<Inspected, Error> {
         let config = self.config.take().transpose()?.unwrap_or_default();
         let filepaths = assembly.filepaths(&path);
-        let assembled = assembly.finish(config.configs);
+        let assembled = assembly.finish(&config.configs);
         let report = assembled.report(filepaths);
         let mut report = report.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(config.finding);

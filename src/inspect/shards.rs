@@ -89,7 +89,7 @@ impl Reader {
             let is_named = named.contains(shard);
             async move { is_named }
         });
-        assemble(ShardReads::new(Some(index), keeps_headers), reads, fails_fast).await
+        self.assemble(ShardReads::new(Some(index), keeps_headers), reads, fails_fast).await
     }
 
     /// Reads shards that no index lists.
@@ -102,7 +102,38 @@ impl Reader {
     ) -> Result<ShardReads, Error> {
         let total = AtomicUsize::new(requests.len());
         let reads = self.read_concurrently(path, stream::iter(requests), &total);
-        assemble(ShardReads::new(None, keeps_headers), reads, fails_fast).await
+        self.assemble(ShardReads::new(None, keeps_headers), reads, fails_fast).await
+    }
+
+    /// Adds shards to a set as they come, and the configuration as soon as it is known: tensors that wait for
+    /// it take memory.
+    async fn assemble(
+        &self,
+        mut set: ShardReads,
+        reads: impl Stream<Item = ShardRead>,
+        fails_fast: bool,
+    ) -> Result<ShardReads, Error> {
+        let mut reads = pin!(reads);
+        while let Some((shard, read)) = reads.next().await {
+            match read {
+                Ok(header) => {
+                    if let Some(Ok(config)) = self.config.get() {
+                        set.assembly.set_configs(&config.configs);
+                    }
+                    let length = usize::try_from(header.header_range().end).unwrap_or(usize::MAX);
+                    let ShardReads { mut assembly, failures } = set;
+                    let assembly = spawn_blocking_if_large(length, move || {
+                        assembly.add(shard, header);
+                        assembly
+                    });
+                    set = ShardReads { assembly: assembly.await, failures };
+                }
+                Err(error) if fails_fast => return Err(error),
+                Err(error) => set.failures.push((shard, error)),
+            }
+        }
+        set.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(set)
     }
 
     /// Reads shards concurrently and reports progress. Returns them as they complete.
@@ -155,32 +186,6 @@ impl Reader {
         self.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
         Ok(index)
     }
-}
-
-/// Adds shards to a set as they come.
-async fn assemble(
-    mut set: ShardReads,
-    reads: impl Stream<Item = ShardRead>,
-    fails_fast: bool,
-) -> Result<ShardReads, Error> {
-    let mut reads = pin!(reads);
-    while let Some((shard, read)) = reads.next().await {
-        match read {
-            Ok(header) => {
-                let length = usize::try_from(header.header_range().end).unwrap_or(usize::MAX);
-                let ShardReads { mut assembly, failures } = set;
-                let assembly = spawn_blocking_if_large(length, move || {
-                    assembly.add(shard, header);
-                    assembly
-                });
-                set = ShardReads { assembly: assembly.await, failures };
-            }
-            Err(error) if fails_fast => return Err(error),
-            Err(error) => set.failures.push((shard, error)),
-        }
-    }
-    set.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
-    Ok(set)
 }
 
 /// The part of an index that has arrived.

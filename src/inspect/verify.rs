@@ -100,7 +100,7 @@ impl Reader {
             let _ = self.config().await;
         }
         let config = self.config_or_finding(&mut findings);
-        let assembled = assembly.finish(config.configs);
+        let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         match &assembled.counted {
             Ok((count, _)) => findings.extend(agreement::check_count(count, declared)),

@@ -20,6 +20,7 @@ pub(crate) struct Assembly {
     /// `None` for a single file, which agrees with itself.
     agreement: Option<Agreement>,
     counter: Counter,
+    has_configs: bool,
     overflow: Option<CountOverflow>,
     keeps_headers: bool,
     headers: Vec<(RepoPath, FileHeader)>,
@@ -66,6 +67,7 @@ impl Assembly {
         Self {
             agreement: Some(Agreement::new(index)),
             counter: Counter::new(),
+            has_configs: false,
             overflow: None,
             keeps_headers,
             headers: Vec::new(),
@@ -88,6 +90,15 @@ impl Assembly {
         self.totals.declared = header.declared_total();
         if self.keeps_headers {
             self.headers.push((shard, header));
+        }
+    }
+
+    /// Sets the configuration files of the model, if they are known before all headers. Only the first call
+    /// has an effect.
+    pub(crate) fn set_configs(&mut self, configs: &Configs) {
+        if !self.has_configs {
+            self.has_configs = true;
+            self.counter.set_configs(configs.clone());
         }
     }
 
@@ -117,9 +128,9 @@ impl Assembly {
     }
 
     /// Counts by the configuration files of the model, and compares the index with the headers.
-    pub(crate) fn finish(self, configs: Configs) -> Assembled {
-        let Self { agreement, mut counter, overflow, mut headers, totals, .. } = self;
-        counter.set_configs(configs);
+    pub(crate) fn finish(mut self, configs: &Configs) -> Assembled {
+        self.set_configs(configs);
+        let Self { agreement, counter, overflow, mut headers, totals, .. } = self;
         let counted = overflow.map_or_else(|| counter.finish(), Err);
         let sharded = agreement.is_some();
         let findings = agreement.as_ref().map(|agreement| agreement.findings(totals.tensor_bytes));
@@ -248,7 +259,7 @@ impl SafetensorsParseFromRepo {
             assembly.add(shard, header.into());
         }
         let filepaths = assembly.filepaths(&path);
-        let assembled = assembly.finish(configs.clone());
+        let assembled = assembly.finish(configs);
         let report = assembled.report(filepaths)?;
         assembled.into_parsed(path, report)
     }
