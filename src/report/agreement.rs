@@ -49,7 +49,7 @@ impl Agreement {
         for name in tensors.names() {
             match finder.as_mut().and_then(|finder| finder.position(name)) {
                 Some(position) if self.holders[position] == 0 => {
-                    self.holders[position] = number + 1
+                    self.holders[position] = number + 1;
                 }
                 Some(position) => self.repeated.push((position, number)),
                 None => self.unindexed.entry(name.into()).or_default().push(number),

@@ -251,10 +251,8 @@ impl SafetensorsParseFromRepo {
             None => common_path(&shards)
                 .unwrap_or_else(|| RepoPath::new_unchecked(&format!("*{EXTENSION}"))),
         };
-        let mut assembly = match is_single {
-            true => Assembly::new_single(true),
-            false => Assembly::new_sharded(index, true),
-        };
+        let mut assembly =
+            if is_single { Assembly::new_single(true) } else { Assembly::new_sharded(index, true) };
         for (shard, header) in headers {
             assembly.add(shard, header.into());
         }

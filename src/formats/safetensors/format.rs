@@ -78,6 +78,7 @@ impl SafetensorsParser {
     fn append(&mut self, start: u64, mut bytes: Vec<u8>) {
         let Some(skipped) = self.known().checked_sub(start) else { return };
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(bytes.len());
+        #[expect(clippy::cast_possible_truncation, reason = "the length of the prefix is 8")]
         let missing = PREFIX_LENGTH as usize - self.prefix.len();
         let for_prefix = skipped..bytes.len().min(skipped.saturating_add(missing));
         self.prefix.extend_from_slice(&bytes[for_prefix.clone()]);
@@ -90,6 +91,8 @@ impl SafetensorsParser {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "the files of these tests are short")]
+#[expect(clippy::single_range_in_vec_init, reason = "the lists hold ranges")]
 mod tests {
     use super::*;
     use crate::formats::FileHeader;
