@@ -69,7 +69,7 @@ struct ViewArgs {
 }
 
 /// The result for one source, as far as the view needs it.
-enum Inspected {
+enum InspectedSource {
     /// Counts only, for which no header is kept in memory.
     Counts(Box<CountReport>),
     /// All headers.
@@ -89,18 +89,18 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> io::Res
     let read = move |model: Model| async move {
         let model = model.other_sets(lists_sets);
         Ok(if needs_counts_only {
-            Inspected::Counts(Box::new(model.count().await?))
+            InspectedSource::Counts(Box::new(model.count().await?))
         } else {
-            Inspected::Headers(Box::new(model.parse_safetensors_metadata().await?))
+            InspectedSource::Headers(Box::new(model.parse_safetensors_metadata().await?))
         })
     };
-    let print = |source: &RepoArg, inspected: Inspected| {
+    let print = |source: &RepoArg, inspected: InspectedSource| {
         let findings = match &inspected {
-            Inspected::Counts(report) => {
+            InspectedSource::Counts(report) => {
                 print_counts(args.view, report)?;
                 &report.findings
             }
-            Inspected::Headers(parsed) => {
+            InspectedSource::Headers(parsed) => {
                 print_headers(args, parsed)?;
                 &parsed.report().findings
             }

@@ -19,7 +19,7 @@ pub(super) struct Located {
     pub(super) weights: Weights,
     /// All sets in the target's folder, if they were listed.
     pub(super) other_sets: Option<Vec<WeightSet>>,
-    /// Whether no listing was needed, or a complete one was there.
+    /// True if no listing was needed, or a complete one was there.
     pub(super) is_complete: bool,
 }
 

@@ -77,7 +77,7 @@ pub(crate) struct Inspection {
     pub(crate) target: Target,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
-    /// Whether the other sets of weights are listed even if the weights have a usual name.
+    /// Lists the other sets of weights even if the weights have a usual name.
     pub(crate) lists_sets: bool,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) started: Instant,

@@ -228,7 +228,7 @@ enum Parsed {
     },
     Complete {
         header: FileHeader,
-        /// Whether the configuration could change the count of a tensor.
+        /// True if the configuration could change the count of a tensor.
         needs_config: bool,
     },
 }
