@@ -141,7 +141,9 @@ impl Backend for CacheRecorder {
                 match &event {
                     Some(Ok(BodyEvent::Start { .. })) => file = Some(Vec::new()),
                     Some(Ok(BodyEvent::Bytes(bytes))) => {
-                        file.iter_mut().for_each(|file| file.extend_from_slice(bytes));
+                        if let Some(file) = &mut file {
+                            file.extend_from_slice(bytes);
+                        }
                     }
                     Some(Err(_)) => file = None,
                     None => {

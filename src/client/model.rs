@@ -173,7 +173,7 @@ impl Model {
     /// The errors of [`Model::parse_safetensors_metadata`] up to the index, or up to the first bytes of a
     /// single file; and [`Error::DeadlineExceeded`]. All later errors are findings of the report.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.with_timeout(async { self.inspection().await?.verify().await }).await
+        self.with_timeout(async { Box::pin(self.inspection().await?.verify()).await }).await
     }
 
     /// Asks the Hub for the parameter count that it reports for the repository. It covers the whole

@@ -118,9 +118,10 @@ impl<'a> NameFinder<'a> {
     pub(crate) fn position(&mut self, name: &str) -> Option<usize> {
         let Names { list, by_name } = self.names;
         let is_next = by_name.get(self.next).is_some_and(|&at| list.get(at as usize) == name);
-        let rank = match is_next {
-            true => self.next,
-            false => by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?,
+        let rank = if is_next {
+            self.next
+        } else {
+            by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?
         };
         self.next = rank + 1;
         Some(by_name[rank] as usize)
