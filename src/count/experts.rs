@@ -157,7 +157,9 @@ impl ExpertSums {
             .map_or(usize::MAX, |layers| layers.min(MOST_LAYERS).try_into().unwrap_or(usize::MAX));
         let (own, draft) = self.layers.split_at(first_draft.min(self.layers.len()));
         let mut sums = self.elsewhere.clone();
-        own.iter().for_each(|layer| sums.merge(layer));
+        for layer in own {
+            sums.merge(layer);
+        }
         let draft = draft.iter().fold(self.mtp, |sum, layer| sum.saturating_add(layer.parameters));
         sums.agrees_with(experts).then(|| MixtureOfExperts {
             experts,

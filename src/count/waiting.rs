@@ -50,7 +50,7 @@ impl WaitingTensors {
         &self,
         mut visit: impl FnMut(&str, &TensorInfo) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut entries = self.entries_at(Run::default());
+        let mut entries = self.entries_at(&Run::default());
         while entries.read_next() {
             visit(&entries.name, &entries.tensor)?;
         }
@@ -82,7 +82,7 @@ impl WaitingTensors {
     /// Returns the position of each entry that names its module.
     fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
-        let mut entries = self.entries_at(Run::default());
+        let mut entries = self.entries_at(&Run::default());
         loop {
             let start = self.entries.byte_length() - entries.reader.byte_length();
             if !entries.read_next() {
@@ -97,7 +97,7 @@ impl WaitingTensors {
 
     /// Returns the entries from one that names its module to the next one that does.
     fn parts_at(&self, run: &Run) -> Vec<(String, TensorInfo)> {
-        let mut entries = self.entries_at(run.clone());
+        let mut entries = self.entries_at(run);
         let mut parts = Vec::new();
         while entries.read_next() && (parts.is_empty() || !entries.names_module) {
             parts.push((entries.name.clone(), entries.tensor.clone()));
@@ -105,7 +105,7 @@ impl WaitingTensors {
         parts
     }
 
-    fn entries_at(&self, run: Run) -> Entries<'_> {
+    fn entries_at(&self, run: &Run) -> Entries<'_> {
         Entries {
             names: &self.names,
             names_at: run.module.start,

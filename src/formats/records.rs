@@ -68,12 +68,11 @@ impl PackedTensors {
 
     /// Adds a tensor.
     pub(crate) fn push(&mut self, tensor: &TensorInfo) {
-        match tensor.dtype.rank() {
-            Some(rank) => self.bytes.push(rank),
-            None => {
-                self.bytes.push(OTHER);
-                self.push_text(tensor.dtype.as_str());
-            }
+        if let Some(rank) = tensor.dtype.rank() {
+            self.bytes.push(rank);
+        } else {
+            self.bytes.push(OTHER);
+            self.push_text(tensor.dtype.as_str());
         }
         self.push_number(tensor.shape.len() as u64);
         for &length in &tensor.shape {

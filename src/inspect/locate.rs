@@ -206,13 +206,12 @@ impl Inspection {
             return found.map(|found| found.weights);
         }
         let shards = set.shards().map_err(|total| self.backend.missing_shards(set, total))?;
-        let commit = match commit {
-            Some(commit) => Some(commit),
+        let commit = if commit.is_some() {
+            commit
+        } else {
             // A listing may lack the commit; every file has it.
-            None => {
-                let first = Plan::Exact.first_range(&shards[0]);
-                pinned.backend.read_range(&shards[0], first).await?.commit
-            }
+            let first = Plan::Exact.first_range(&shards[0]);
+            pinned.backend.read_range(&shards[0], first).await?.commit
         };
         Ok(Weights::Shards { path: set.path.clone(), shards, commit })
     }

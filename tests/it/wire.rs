@@ -170,7 +170,7 @@ async fn redirects_are_followed_within_limits() {
         match (result, reason) {
             (Ok(parsed), None) => assert_eq!(parsed.report().fetch.requests, 4),
             (Err(error), Some(reason)) => {
-                assert!(error_chain(&error).contains(reason), "{error:?}")
+                assert!(error_chain(&error).contains(reason), "{error:?}");
             }
             (result, _) => panic!("{target}: {result:?}"),
         }

@@ -18,7 +18,7 @@ use super::log::{Host, LoggedRequest};
 use super::response::Body;
 use super::state::HubState;
 
-/// The maximum number of concurrent HTTP/2 streams per connection, the same as on Amazon CloudFront.
+/// The maximum number of concurrent HTTP/2 streams per connection, the same as on Amazon `CloudFront`.
 const MAX_STREAMS: u32 = 128;
 
 /// The link and the encryption of connections.

@@ -181,7 +181,7 @@ impl<'a> Testbed<'a> {
     async fn call(&self, cell: Cell) -> Result<Result<SafetensorsParseFromRepo, Error>, Elapsed> {
         let client = match self.row.wait {
             // A wait that the server names applies to all cells that share a client.
-            Wait::ServerWait => &client(&self.hub, self.row),
+            Wait::NamedByServer => &client(&self.hub, self.row),
             _ => &self.client,
         };
         let model = client.model(cell.id());

@@ -23,7 +23,7 @@ pub(super) struct Row {
 pub(super) enum Wait {
     Nothing,
     /// A wait that the server names.
-    ServerWait,
+    NamedByServer,
     /// A read or request timeout.
     Timeout,
 }
@@ -114,15 +114,15 @@ fn waits() -> Vec<Row> {
             Redirect,
             status(429, &[("retry-after", &in_an_hour)]),
         )
-        .waiting_for(Wait::ServerWait),
+        .waiting_for(Wait::NamedByServer),
         row("429, `Retry-After: 3600`", Redirect, status(429, &[("retry-after", "3600")]))
-            .waiting_for(Wait::ServerWait),
+            .waiting_for(Wait::NamedByServer),
         row("429, r=9 t=3600", Redirect, status(429, &[("ratelimit", remaining)])),
         row("429, r=0 t=3600", Redirect, status(429, &[("ratelimit", exhausted)]))
-            .waiting_for(Wait::ServerWait),
+            .waiting_for(Wait::NamedByServer),
         row("503, `Retry-After: 0`", Redirect, status(503, &[("retry-after", "0")])),
         row("302, r=0 t=3600", Redirect, Fault::Header("ratelimit", exhausted.to_owned()))
-            .waiting_for(Wait::ServerWait),
+            .waiting_for(Wait::NamedByServer),
         row("`X-HF-Warning`", Redirect, Fault::Header("x-hf-warning", "a; b".to_owned())),
     ]
 }

@@ -199,7 +199,7 @@ impl Http2Fault {
                 send_headers(request, respond, with_length)?.send_data(start, true).ok()?;
             }
             Self::ExtraBytes => {
-                send_response(request, respond, false)?.send_data(start, true).ok()?
+                send_response(request, respond, false)?.send_data(start, true).ok()?;
             }
             Self::Stalled => keep(respond),
             Self::StalledInBody => {
