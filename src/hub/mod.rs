@@ -13,7 +13,7 @@
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
 //! The Hub explains itself in response headers. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
-//! tells a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
+//! distinguishes a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
 //! ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
 #[cfg(feature = "client")]

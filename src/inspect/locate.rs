@@ -47,6 +47,17 @@ impl Weights {
         (Self::Index { path, stream: Fetched { value, commit } }, other)
     }
 
+    /// Sets the commit if the response did not name one.
+    fn or_commit(mut self, known: Option<CommitSha>) -> Self {
+        let commit = match &mut self {
+            Self::File { start, .. } => &mut start.commit,
+            Self::Index { stream, .. } => &mut stream.commit,
+            Self::Shards { commit, .. } => commit,
+        };
+        *commit = commit.take().or(known);
+        self
+    }
+
     fn commit(&self) -> Option<&CommitSha> {
         match self {
             Self::File { start, .. } => start.commit.as_ref(),
@@ -203,7 +214,8 @@ impl Inspection {
             } else {
                 pinned.find_file(&set.path).await
             };
-            return found.map(|found| found.weights);
+            // A response without a commit belongs to the commit that its URL names.
+            return found.map(|found| found.weights.or_commit(commit));
         }
         let shards = set.shards().map_err(|total| self.backend.missing_shards(set, total))?;
         let commit = if commit.is_some() {

@@ -1,4 +1,4 @@
-//! A call from its target to its result.
+//! One call: locate the weights, read the headers, assemble the result.
 //!
 //! 1. [`Inspection`] holds what a call reads: a backend, a [`Target`] in it, a [`Plan`] and limits.
 //! 2. `cached` answers it from the header cache, if there is one.

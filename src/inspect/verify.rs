@@ -1,4 +1,4 @@
-//! Verification: reading on where a file is wrong, to report everything that is wrong.
+//! Verification: continues after an invalid file, and reports every error.
 
 use super::config_file::ConfigFile;
 use super::locate::Weights;

@@ -299,6 +299,19 @@ mod tests {
     }
 
     #[test]
+    fn a_header_that_is_given_twice_is_an_error() {
+        let index = SafetensorsIndexJson::from_json(br#"{"weight_map":{"x":"a.safetensors"}}"#);
+        let shard = || ("a.safetensors".parse().unwrap(), header(&["x"]));
+        let parsed = SafetensorsParseFromRepo::from_headers(
+            Some(index.unwrap()),
+            vec![shard(), shard()],
+            &Configs::default(),
+        );
+        let shard = "a.safetensors".to_owned();
+        assert_eq!(parsed.err(), Some(IndexError::DuplicateHeader { shard }));
+    }
+
+    #[test]
     fn a_missing_header_is_an_error() {
         let index = SafetensorsIndexJson::from_json(INDEX.as_bytes()).unwrap();
         let headers = vec![("a.safetensors".parse().unwrap(), header(&["x"]))];

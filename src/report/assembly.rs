@@ -1,5 +1,7 @@
 //! Results from headers, however the headers were read.
 
+use std::collections::BTreeSet;
+
 use super::{
     CountReport, FetchStats, Finding, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
     agreement,
@@ -231,17 +233,26 @@ impl SafetensorsParseFromRepo {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are no headers, if the header of a shard is missing, if a tensor is in two
+    /// Returns an error if there are no headers or more than [`SafetensorsIndexJson::MAX_SHARDS`], if the header
+    /// of a shard is missing or given twice, if a tensor is in two
     /// shards or in none, or if a sum does not fit in 64 bits.
     pub fn from_headers(
         index: Option<SafetensorsIndexJson>,
         headers: Vec<(RepoPath, SafetensorsFileHeader)>,
         configs: &Configs,
     ) -> Result<Self, IndexError> {
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        if headers.len() > limit {
+            return Err(IndexError::TooManyShards { limit });
+        }
         let shards: Vec<_> = headers.iter().map(|(shard, _)| shard.clone()).collect();
         let Some(first) = shards.first() else { return Err(IndexError::NoHeaders) };
+        let mut distinct = BTreeSet::new();
+        if let Some(twice) = shards.iter().find(|shard| !distinct.insert(*shard)) {
+            return Err(IndexError::DuplicateHeader { shard: clip(twice.as_str()) });
+        }
         let mut indexed = index.iter().flat_map(SafetensorsIndexJson::shards);
-        if let Some(missing) = indexed.find(|shard| !shards.contains(shard)) {
+        if let Some(missing) = indexed.find(|shard| !distinct.contains(shard)) {
             return Err(IndexError::MissingHeader { shard: clip(missing.as_str()) });
         }
         let is_single = index.is_none() && shards.len() == 1;

@@ -196,7 +196,7 @@ pub enum Finding {
         /// The name of the input embedding that is stored.
         stored: String,
     },
-    /// A configuration file cannot be used. It could describe packed weights and tied embeddings.
+    /// A configuration file cannot be used. Packed weights and tied embeddings may be unknown without it.
     #[error("`{file}` is ignored, and packed weights are counted as stored: {reason}")]
     UnusableConfig {
         /// The path of the configuration file.

@@ -49,18 +49,22 @@ async fn disagreeing(index: File) -> [usize; 2] {
 #[tokio::test]
 async fn shards_that_disagree_with_their_index_are_read_once() {
     let (a, b) = ("a.safetensors", "b.safetensors");
-    for index in [
-        support::index(&[("x", a), ("y", b)]),
-        support::index(&[("y", a), ("x", b)]),
-        support::index(&[("x", a), ("y", b), ("z", b)]),
-        support::index(&[("x", a), ("x", b)]),
-        File::from_bytes(
-            r#"{"metadata":{"total_size":1,"total_parameters":7},
+    // A call that fails drops the requests that are in flight, so their number varies.
+    for (index, is_valid) in [
+        (support::index(&[("x", a), ("y", b)]), true),
+        (support::index(&[("y", a), ("x", b)]), true),
+        (support::index(&[("x", a), ("y", b), ("z", b)]), false),
+        (support::index(&[("x", a), ("x", b)]), false),
+        (
+            File::from_bytes(
+                r#"{"metadata":{"total_size":1,"total_parameters":7},
             "weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#,
+            ),
+            true,
         ),
     ] {
         let [counted, parsed] = disagreeing(index).await;
-        assert_eq!(counted, parsed);
+        assert!(!is_valid || counted == parsed, "{counted}, {parsed}");
     }
 }
 

@@ -205,10 +205,7 @@ impl<'a> TreeLayout<'a> {
         } else {
             return Ok(());
         };
-        writeln!(
-            out,
-            "{DIM}not shown: {note}; write the output to a pager or file to see all{DIM:#}"
-        )
+        writeln!(out, "{DIM}not shown: {note}; pipe the output to see all{DIM:#}")
     }
 }
 

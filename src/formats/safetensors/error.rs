@@ -92,6 +92,12 @@ pub enum IndexError {
         /// The name of the shard.
         shard: String,
     },
+    /// A shard whose header was given more than once.
+    #[error("the header of shard `{shard}` was given twice")]
+    DuplicateHeader {
+        /// The name of the shard.
+        shard: String,
+    },
     /// An empty list of headers.
     #[error("there are no headers")]
     NoHeaders,

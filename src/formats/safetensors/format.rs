@@ -48,7 +48,7 @@ impl HeaderParser for SafetensorsParser {
         let is_empty = bytes.is_empty() && start == self.known();
         self.append(start, bytes);
         let known = self.known();
-        let is_at_end = file_size.map_or(is_empty, |size| size <= known);
+        let is_at_end = is_empty || file_size.is_some_and(|size| size <= known);
         if known < PREFIX_LENGTH && !is_at_end {
             return Ok(Step::Read(known..PREFIX_LENGTH));
         }

@@ -32,6 +32,9 @@ pub(super) struct InvalidJson {
 #[derive(Debug)]
 pub(super) struct JsonReader<'a> {
     bytes: &'a [u8],
+    /// The end of the last delimiter of the text, once it is needed: it is searched from the end, and a text may
+    /// have many values before a long number.
+    settled: Option<usize>,
     pub(super) at: usize,
     /// The text as a string, if it is known to be UTF-8 without control characters: strings need no further
     /// check then.
@@ -50,13 +53,18 @@ pub(super) struct RawString<'a> {
 impl<'a> JsonReader<'a> {
     /// Creates a reader of a text of which more may follow.
     pub(super) fn from_bytes(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, checked: None }
+        Self { bytes, settled: None, at: 0, checked: None }
     }
 
     /// Creates a reader of a whole text.
     pub(super) fn from_text(text: &'a str) -> Self {
         let has_control = text.bytes().min().is_some_and(|least| least < b' ');
-        Self { bytes: text.as_bytes(), at: 0, checked: (!has_control).then_some(text) }
+        Self {
+            bytes: text.as_bytes(),
+            settled: None,
+            at: 0,
+            checked: (!has_control).then_some(text),
+        }
     }
 
     /// Returns the bytes that have not been read yet.
@@ -189,7 +197,11 @@ impl<'a> JsonReader<'a> {
         let (digits, rest) = self.rest().split_at(length);
         let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         match number {
-            Some(number) if length == 20 && !matches!(rest.first(), Some(b'.' | b'e' | b'E')) => {
+            Some(number)
+                if length == 20
+                    && digits[0] != b'0'
+                    && !matches!(rest.first(), Some(b'.' | b'e' | b'E')) =>
+            {
                 self.at += length;
                 Ok(number)
             }
@@ -201,7 +213,6 @@ impl<'a> JsonReader<'a> {
     /// Reads a value of any kind.
     pub(super) fn value<T: Deserialize<'a>>(&mut self) -> Result<T, JsonError> {
         self.skip_space();
-        let rest = self.rest();
         // More of a number or a word at the end of the text may follow, so the parser must not see it.
         let ends = |byte: &u8| {
             matches!(
@@ -209,8 +220,12 @@ impl<'a> JsonReader<'a> {
                 b' ' | b'\n' | b'\t' | b'\r' | b'"' | b',' | b':' | b'[' | b']' | b'{' | b'}'
             )
         };
-        let settled = rest.iter().rposition(ends).map_or(0, |last| last + 1);
-        let mut values = Deserializer::from_slice(&rest[..settled]).into_iter();
+        let bytes = self.bytes;
+        let settled = *self
+            .settled
+            .get_or_insert_with(|| bytes.iter().rposition(ends).map_or(0, |last| last + 1));
+        let rest = bytes.get(self.at..settled).unwrap_or_default();
+        let mut values = Deserializer::from_slice(rest).into_iter();
         match values.next() {
             Some(Ok(value)) => {
                 self.at += values.byte_offset();

@@ -189,3 +189,19 @@ fn the_file_ends_with_the_data() {
         );
     }
 }
+
+#[test]
+fn numbers_do_not_begin_with_zeros() {
+    for number in ["01", "00000000000000000001"] {
+        let json = format!(r#"{{"w":{{"dtype":"U8","shape":[{number}],"data_offsets":[0,1]}}}}"#);
+        assert!(SafetensorsFileHeader::from_json(json.as_bytes()).is_err(), "{number}");
+    }
+}
+
+/// The last delimiter of the text is searched once: before a long run of other bytes, a search for each value would
+/// take hours.
+#[test]
+fn many_unknown_fields_before_a_long_word_take_linear_time() {
+    let json = format!(r#"{{"w":{{{}{}"#, r#""a":1,"#.repeat(200_000), "x".repeat(2_000_000));
+    assert!(SafetensorsFileHeader::from_json(json.as_bytes()).is_err());
+}
