@@ -3,9 +3,9 @@
 
 #![no_main]
 
+use hf_meta::ParameterCount;
 use hf_meta::SafetensorsFileHeader;
 use hf_meta::count::{Configs, CountBreakdown, Counter};
-use hf_meta::ParameterCount;
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 
@@ -53,10 +53,7 @@ fn header(tensors: &[&str]) -> SafetensorsFileHeader {
     SafetensorsFileHeader::from_json(json.as_bytes()).expect("the header is valid")
 }
 
-fn count(
-    config: &Configs,
-    header: &SafetensorsFileHeader,
-) -> (ParameterCount, CountBreakdown) {
+fn count(config: &Configs, header: &SafetensorsFileHeader) -> (ParameterCount, CountBreakdown) {
     let mut counter = Counter::new();
     counter.add_table(header.tensors()).expect("small numbers");
     counter.set_configs(config.clone());

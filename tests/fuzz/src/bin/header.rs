@@ -36,7 +36,8 @@ fuzz_target!(|json: &[u8]| {
 
 /// Spans lie end to end from the first byte of the data to its last, each as long as its tensor.
 fn check_spans(header: &SafetensorsFileHeader) {
-    let mut spans: Vec<_> = header.tensors().iter().map(|(_, tensor)| tensor.data_offsets).collect();
+    let mut spans: Vec<_> =
+        header.tensors().iter().map(|(_, tensor)| tensor.data_offsets).collect();
     spans.sort_unstable();
     let mut expected = 0;
     for (begin, end) in spans {
@@ -156,9 +157,9 @@ fn may_refuse(error: &HeaderError) -> bool {
         HeaderError::DuplicateTensor { .. } | HeaderError::Overflow { .. } => true,
         HeaderError::NotAnObject { first } => first.is_ascii_whitespace(),
         HeaderError::Json { message } => message.contains("occurs twice"),
-        HeaderError::Entry { message, .. } => [", found an array", ", found an object"]
-            .iter()
-            .any(|part| message.contains(part)),
+        HeaderError::Entry { message, .. } => {
+            [", found an array", ", found an object"].iter().any(|part| message.contains(part))
+        }
         _ => false,
     }
 }
