@@ -76,8 +76,8 @@ fn check_counts(header: &SafetensorsFileHeader) {
     let Ok((count, _)) = counted else { return };
     let tensors = || header.tensors().iter().map(|(_, tensor)| tensor);
     let scalars = || tensors().filter(|tensor| tensor.shape.is_empty()).count() as u128;
-    let parameters = tensors().map(|tensor| elements(&tensor)).sum::<u128>() - scalars();
-    assert_eq!(u128::from(count.total()), parameters);
+    let stored = tensors().map(|tensor| elements(&tensor)).sum::<u128>() - scalars();
+    assert_eq!(u128::from(count.totals().elements), stored);
     assert_eq!(u128::from(count.totals().scalars), scalars());
     assert_eq!(count.totals().tensors, tensors().len() as u64);
     assert_eq!(count.totals().bytes, header.data_length());
@@ -145,6 +145,7 @@ fn may_be_refused(header: &SafetensorsFileHeader, json: &[u8]) -> bool {
     let product = |shape: &[u64]| shape.iter().copied().try_fold(1, u64::checked_mul);
     header
         .tensors()
+        .iter()
         .any(|(_, tensor)| is_unknown(&tensor.dtype) || product(&tensor.shape).is_none())
         || serde_json::from_slice::<serde_json::Value>(json).is_err()
 }
