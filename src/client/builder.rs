@@ -117,7 +117,7 @@ impl ClientBuilder {
     }
 
     /// Sets how many shards are read concurrently, at least one; 256 by default. They share one connection
-    /// to each HTTP/2 server; to an HTTP/1.1 server there are at most 64 connections.
+    /// to each HTTP/2 server. All HTTP/1.1 servers together get at most 64 connections.
     pub fn concurrency(mut self, shards: usize) -> Self {
         self.limits.concurrency = shards.max(1);
         self
