@@ -1,0 +1,844 @@
+#!/usr/bin/env python3
+"""Writes fixtures of quantized checkpoints from the definitions of the formats. Needs Python 3.9 and nothing else.
+
+    tests/oracles/definitions.py [FOLDER: fixtures/quantized]
+
+Each layout states the parts that a packer stores for one linear layer, and names the source that defines them.
+`tests/oracles/real.py` writes the layouts that the packers themselves can write on a CPU.
+"""
+
+import math
+import pathlib
+import sys
+
+from fixture import ROOT, Llama, write
+
+CASES = {}
+
+
+def ceil(a, b):
+    return -(-a // b)
+
+
+def up(size, step):
+    """Returns the next multiple of `step`."""
+    return ceil(size, step) * step
+
+
+def case(name, source, config=None, *, inputs=128, outputs=64, model=None, **rest):
+    """Registers a layout: a function of module, output features and input features that yields (part, dtype, shape)."""
+
+    def register(parts):
+        assert name not in CASES, name
+        CASES[name] = {"source": source, "config": config or {}, "inputs": inputs, "outputs": outputs, "model": model, "parts": parts, **rest}
+        return parts
+
+    return register
+
+
+def build(name):
+    """Returns the fixture of a layout."""
+    layout = CASES[name]
+    model = layout["model"] or Llama.random(name, layout["inputs"], layout["outputs"], bias=layout.get("bias", False), tied=layout.get("tied", False))
+    skipped = layout.get("skip", ())
+    dtype = layout.get("dtype", "BF16")
+    linear = {module: shape for module, shape in model.linear_shapes().items() if not any(part in module for part in skipped)}
+    if layout.get("lm_head"):
+        linear["lm_head"] = [model.vocabulary, model.hidden]
+    tensors = []
+    for module, (o, i) in linear.items():
+        tensors += [(f"{module}.{part}" if part else module, kind, list(shape)) for part, kind, shape in layout["parts"](module, o, i)]
+    for module, shape in model.linear_shapes().items():
+        if module not in linear:
+            tensors.append((f"{module}.weight", dtype, shape))
+    for tensor, shape in model.other_shapes().items():
+        if tensor != "lm_head.weight" or "lm_head" not in linear:
+            tensors.append((tensor, dtype, shape))
+    settings = layout["config"]
+    if callable(settings):
+        settings = settings(linear)
+    known = {"name": name, "written_by": f"definition: {layout['source']}", "true_parameters": model.parameters(), "modules": linear}
+    known["config"] = model.config(**settings)
+    for key in ("files", "metadata", "inexact"):
+        if key in layout:
+            known[key] = layout[key](linear) if callable(layout[key]) else layout[key]
+    tensors.sort()
+    known["tensors"] = [{"name": tensor, "dtype": kind, "shape": shape} for tensor, kind, shape in tensors]
+    return known
+
+
+def quantized(quant_method, **rest):
+    return {"quantization_config": {"quant_method": quant_method, **rest}}
+
+
+# GPTQ and its relatives
+
+GPTQMODEL = "gptqmodel/nn_modules/qlinear/__init__.py @ f4c327a1"
+
+
+def gptq(bits, group=128, word=32, with_g_idx=True, kind="I32"):
+    """Returns the parts of GPTQ; rows are rounded up to whole words."""
+
+    def parts(_, o, i):
+        groups = 1 if group == -1 else ceil(i, group)
+        yield "qweight", kind, [ceil(i * bits, word), o]
+        yield "qzeros", kind, [groups, ceil(o * bits, word)]
+        yield "scales", "F16", [groups, o]
+        if with_g_idx:
+            yield "g_idx", "I32", [i]
+
+    return parts
+
+
+def gptq_config(bits, group=128, **rest):
+    known = {"desc_act": False, "sym": True, "lm_head": False, "checkpoint_format": "gptq", "pack_dtype": "int32"}
+    return quantized("gptq", bits=bits, group_size=group, **{**known, **rest})
+
+
+for bits in (2, 3, 4, 5, 6, 7, 8):
+    case(f"gptq-{bits}bit", GPTQMODEL, gptq_config(bits, 64 if bits == 3 else 128), dtype="F16", bias=bits == 4)(gptq(bits, 64 if bits == 3 else 128))
+case("gptq-4bit-channel", GPTQMODEL, gptq_config(4, -1))(gptq(4, -1))
+case("gptq-3bit-channel", GPTQMODEL, gptq_config(3, -1))(gptq(3, -1))
+case("gptq-4bit-no-g-idx", GPTQMODEL, gptq_config(4, 32))(gptq(4, 32, with_g_idx=False))
+case("gptq-3bit-no-g-idx", GPTQMODEL, gptq_config(3, 32))(gptq(3, 32, with_g_idx=False))
+case("gptq-4bit-int8-words", GPTQMODEL, gptq_config(4, 128, pack_dtype="int8"))(gptq(4, 128, 8, kind="I8"))
+case("gptq-8bit-int16-words", GPTQMODEL, gptq_config(8, 128, pack_dtype="int16"))(gptq(8, 128, 16, kind="I16"))
+case("gptq-4bit-int64-words", GPTQMODEL, gptq_config(4, 128, pack_dtype="int64"))(gptq(4, 128, 64, kind="I64"))
+case("gptq-2bit-odd-inputs", GPTQMODEL, gptq_config(2, 32), inputs=36, outputs=16)(gptq(2, 32))
+case("gptq-4bit-lm-head", GPTQMODEL, gptq_config(4, 64, lm_head=True), lm_head=True)(gptq(4, 64))
+case("gptq-quantize-config-only", "auto_gptq/modeling/_base.py @ 0.7.1", {}, files={"quantize_config.json": gptq_config(4, 64)["quantization_config"]})(gptq(4, 64))
+
+
+@case("gptq-dynamic", "gptqmodel/quantization/config.py @ f4c327a1",
+      gptq_config(4, 128, dynamic={r"+:.*\.down_proj.*": {"bits": 8, "group_size": 32}, r"+:.*\.(q|k)_proj.*": {"bits": 3}, r"-:.*\.gate_proj.*": {}}), skip=["gate_proj"])
+def _(module, o, i):
+    if "down_proj" in module:
+        return gptq(8, 32)(module, o, i)
+    return gptq(3 if module.endswith(("q_proj", "k_proj")) else 4)(module, o, i)
+
+
+@case("gptq-eora", "gptqmodel/adapter/adapter.py @ f4c327a1",
+      gptq_config(4, 128, adapter={"name": "lora", "rank": 32, "path": "eora"}))
+def _(module, o, i):
+    yield from gptq(4)(module, o, i)
+    yield "lora_A.weight", "F16", [32, i]
+    yield "lora_B.weight", "F16", [o, 32]
+
+
+@case("gptq-marlin", "marlin/__init__.py @ IST-DASLab; gptqmodel FORMAT.MARLIN",
+      gptq_config(4, 128, checkpoint_format="marlin", is_marlin_format=True), inputs=128, outputs=256)
+def _(_, o, i):
+    yield "B", "I32", [i // 16, o * 2]
+    yield "s", "F16", [i // 128, o]
+
+
+@case("gptq-marlin-channel", "marlin/__init__.py @ IST-DASLab",
+      gptq_config(4, -1, checkpoint_format="marlin"), inputs=128, outputs=256)
+def _(_, o, i):
+    yield "B", "I32", [i // 16, o * 2]
+    yield "s", "F16", [1, o]
+
+
+def qqq(group):
+    def parts(_, o, i):
+        yield "B", "I32", [i // 16, o * 2]
+        yield "s_channel", "F32", [1, o]
+        yield "s_group", "F16", [i // group, o] if group > 0 else [0]
+
+    return parts
+
+
+QQQ = "QQQ/gptq/qlinear/qlinear_marlin.py @ HandH1998"
+case("qqq-group", QQQ, quantized("qqq", bits=4, group_size=128, desc_act=False, checkpoint_format="qqq"), outputs=256)(qqq(128))
+case("qqq-channel", QQQ, quantized("qqq", wbits=4, group_size=-1), outputs=256)(qqq(-1))
+
+# AWQ
+
+AWQ = "awq/modules/linear/%s.py @ AutoAWQ"
+
+
+def awq_config(version, group=128, **rest):
+    return quantized("awq", **{"bits": 4, "group_size": group, "version": version, "zero_point": True, "modules_to_not_convert": None, **rest})
+
+
+def zeros_width(i, group):
+    """Returns the words of zero points of a row in the gemv layouts, which pad."""
+    multiple = {128: 1, 64: 2, 32: 4}[group]
+    return up(ceil(i // group, 8), multiple)
+
+
+def awq_gemm(group):
+    def parts(_, o, i):
+        yield "qweight", "I32", [i, o // 8]
+        yield "qzeros", "I32", [i // group, o // 8]
+        yield "scales", "F16", [i // group, o]
+
+    return parts
+
+
+def awq_gemv(group):
+    def parts(_, o, i):
+        yield "qweight", "I32", [o, i // 8]
+        yield "qzeros", "I32", [o, zeros_width(i, group)]
+        yield "scales", "F16", [o, zeros_width(i, group) * 8]
+
+    return parts
+
+
+def awq_gemv_fast(group, zeros):
+    def parts(_, o, i):
+        yield "qweight", "I16", [o // 4, i]
+        yield "scales", "F16", [zeros_width(i, group) * 8, o]
+        yield zeros, "F16", [zeros_width(i, group) * 8, o]
+
+    return parts
+
+
+for group in (32, 64, 128):
+    case(f"awq-gemm-g{group}", AWQ % "gemm", awq_config("gemm", group), bias=group == 64)(awq_gemm(group))
+case("awq-gemv-g32", AWQ % "gemv", awq_config("gemv", 32))(awq_gemv(32))
+case("awq-gemv-g64", AWQ % "gemv", awq_config("gemv", 64))(awq_gemv(64))
+case("awq-gemv-g128", AWQ % "gemv", awq_config("gemv", 128))(awq_gemv(128))
+case("awq-gemv-fast-g64", AWQ % "gemv_fast", awq_config("gemv_fast", 64))(awq_gemv_fast(64, "qzeros"))
+case("awq-gemv-fast-g128", AWQ % "gemv_fast", awq_config("gemv_fast", 128))(awq_gemv_fast(128, "qzeros"))
+case("awq-llm-awq", "awq/quantize/qmodule.py @ mit-han-lab/llm-awq", awq_config("llm-awq", 128))(awq_gemv_fast(128, "scaled_zeros"))
+
+
+@case("awq-marlin", AWQ % "marlin", awq_config("marlin", 128, zero_point=False), outputs=256)
+def _(_, o, i):
+    yield "qweight", "I32", [i // 16, o * 2]
+    yield "scales", "F16", [i // 128, o]
+
+
+@case("awq-marlin-channel", AWQ % "marlin", awq_config("marlin", -1, zero_point=False), outputs=256)
+def _(_, o, i):
+    yield "qweight", "I32", [i // 16, o * 2]
+    yield "scales", "F16", [1, o]
+
+
+@case("paroquant", "gptqmodel/nn_modules/qlinear/paroquant.py @ f4c327a1; paroquant @ 0.1.16",
+      quantized("paroquant", bits=4, group_size=128, krot=8, method="paroquant", format="paroquant"))
+def _(module, o, i):
+    yield from awq_gemm(128)(module, o, i)
+    yield "theta", "F16", [8, i // 2]
+    yield "pairs", "I16", [8, i]
+    yield "channel_scales", "F16", [1, i]
+
+
+# bitsandbytes
+
+BNB = "bitsandbytes/functional.py and nn/modules.py @ 0.50.2"
+
+
+def bnb4(kind="nf4", storage="U8", width=1, nested=True, block=64):
+    def parts(_, o, i):
+        blocks = ceil(o * i, block)
+        yield "weight", storage, [o * i // (2 * width), 1]
+        yield "weight.absmax", "U8" if nested else "F32", [blocks]
+        if nested:
+            yield "weight.nested_absmax", "F32", [ceil(blocks, 256)]
+            yield "weight.nested_quant_map", "F32", [256]
+        yield "weight.quant_map", "F32", [16]
+        yield f"weight.quant_state.bitsandbytes__{kind}", "U8", [82 if nested else 70]
+
+    return parts
+
+
+def bnb_config(kind="nf4", storage="uint8", nested=True):
+    return quantized("bitsandbytes", load_in_4bit=True, load_in_8bit=False, bnb_4bit_quant_type=kind, bnb_4bit_quant_storage=storage,
+                     bnb_4bit_use_double_quant=nested, bnb_4bit_compute_dtype="bfloat16", llm_int8_skip_modules=["lm_head"])
+
+
+case("bitsandbytes-nf4", BNB, bnb_config())(bnb4())
+case("bitsandbytes-fp4", BNB, bnb_config("fp4", nested=False))(bnb4("fp4", nested=False))
+case("bitsandbytes-nf4-bfloat16", BNB, bnb_config(storage="bfloat16"))(bnb4(storage="BF16", width=2))
+case("bitsandbytes-nf4-float16", BNB, bnb_config(storage="float16", nested=False))(bnb4(storage="F16", width=2, nested=False))
+case("bitsandbytes-fp4-float32", BNB, bnb_config("fp4", "float32"))(bnb4("fp4", "F32", 4))
+case("bitsandbytes-nf4-no-config", BNB, {})(bnb4())
+
+
+@case("bitsandbytes-int8", BNB, quantized("bitsandbytes", load_in_4bit=False, load_in_8bit=True, llm_int8_threshold=6.0))
+def _(_, o, i):
+    yield "weight", "I8", [o, i]
+    yield "SCB", "F32", [o]
+    yield "weight_format", "U8", []
+
+
+# compressed-tensors
+
+CT = "compressed_tensors/compressors/%s/base.py @ 0.20.0"
+
+
+def weights(bits, strategy="group", group=128, symmetric=True, kind="int", **rest):
+    return {"num_bits": bits, "type": kind, "strategy": strategy, "group_size": group if "group" in strategy else None, "symmetric": symmetric, "dynamic": False, **rest}
+
+
+def ct_config(form, *groups, ignore=("lm_head",), **rest):
+    """Returns the configuration; a group is its weights, or a pair of targets and weights."""
+    named = {}
+    for n, group in enumerate(groups):
+        targets, w = group if isinstance(group, tuple) else (["Linear"], group)
+        named[f"group_{n}"] = {"targets": targets, "weights": w, "input_activations": None, "output_activations": None, **({} if form != "mixed-precision" else {"format": w.pop("format")})}
+    return quantized("compressed-tensors", format=form, config_groups=named, ignore=list(ignore), quantization_status="compressed", kv_cache_scheme=None, **rest)
+
+
+def packed(bits, group=128, symmetric=True, order=False, dense=True, with_shape=True):
+    """Returns the parts of pack-quantized. Versions before 0.13 left bits of a word unused (`dense` is false)."""
+
+    def parts(_, o, i):
+        words = (lambda n: ceil(n * bits, 32)) if dense else (lambda n: ceil(n, 32 // bits))
+        groups = i // group if group else 1
+        yield "weight_packed", "I32", [o, words(i)]
+        yield "weight_scale", "BF16", [o, groups]
+        if with_shape:
+            yield "weight_shape", "I64", [2]
+        if not symmetric:
+            yield "weight_zero_point", "I32", [words(o), groups]
+        if order:
+            yield "weight_g_idx", "I32", [i]
+
+    return parts
+
+
+PACK = CT % "pack_quantized"
+for bits in range(2, 9):
+    case(f"compressed-tensors-w{bits}-group", PACK, ct_config("pack-quantized", weights(bits)))(packed(bits))
+for bits in (2, 4, 8):
+    case(f"compressed-tensors-w{bits}-channel", PACK, ct_config("pack-quantized", weights(bits, "channel")))(packed(bits, None))
+case("compressed-tensors-w3-channel", PACK, ct_config("pack-quantized", weights(3, "channel")))(packed(3, None))
+case("compressed-tensors-w3-group-padded-words", "compressed_tensors/compressors/quantized_compressors/pack_quantized.py @ 0.12", ct_config("pack-quantized", weights(3)))(packed(3, dense=False))
+case("compressed-tensors-w3-channel-padded-words", "compressed_tensors/compressors/quantized_compressors/pack_quantized.py @ 0.12", ct_config("pack-quantized", weights(3, "channel")))(packed(3, None, dense=False))
+case("compressed-tensors-w4-asymmetric", PACK, ct_config("pack-quantized", weights(4, symmetric=False)))(packed(4, symmetric=False))
+case("compressed-tensors-w3-asymmetric", PACK, ct_config("pack-quantized", weights(3, symmetric=False)))(packed(3, symmetric=False))
+case("compressed-tensors-w4-channel-asymmetric", PACK, ct_config("pack-quantized", weights(4, "channel", symmetric=False)))(packed(4, None, symmetric=False))
+case("compressed-tensors-w4-actorder-group", PACK, ct_config("pack-quantized", weights(4, actorder="group")))(packed(4, order=True))
+case("compressed-tensors-w4-odd-rows", PACK, ct_config("pack-quantized", weights(4, group=12)), inputs=36, outputs=7)(packed(4, 12))
+case("compressed-tensors-w8-g32", PACK, ct_config("pack-quantized", weights(8, group=32)))(packed(8, 32))
+
+
+def stored(kind, scale="BF16", rows=True, zero=None, name="weight", activation=False):
+    """Returns the parts of a weight that is stored in a dtype of its own, with a scale per row or per tensor."""
+
+    def parts(_, o, i):
+        yield name, kind, [o, i]
+        yield "weight_scale", scale, [o, 1] if rows else [1]
+        if zero:
+            yield "weight_zero_point", zero, [o, 1] if rows else [1]
+        if activation:
+            yield "input_scale", scale, [1]
+
+    return parts
+
+
+NAIVE = CT % "naive_quantized"
+case("compressed-tensors-int-quantized", NAIVE, ct_config("int-quantized", weights(8, "channel")))(stored("I8"))
+case("compressed-tensors-int-quantized-asymmetric", NAIVE, ct_config("int-quantized", weights(8, "channel", symmetric=False)))(stored("I8", zero="I8"))
+case("compressed-tensors-naive-w4", NAIVE, ct_config("naive-quantized", weights(4, "channel")))(stored("I8"))
+case("compressed-tensors-float-quantized", NAIVE, ct_config("float-quantized", weights(8, "tensor", kind="float")))(stored("F8_E4M3", rows=False, activation=True))
+case("compressed-tensors-float-quantized-channel", NAIVE, ct_config("float-quantized", weights(8, "channel", kind="float")))(stored("F8_E4M3"))
+
+
+@case("compressed-tensors-float-quantized-block", NAIVE, ct_config("float-quantized", weights(8, "block", kind="float", block_structure=[128, 128])), outputs=32)
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "BF16", [ceil(o, 128), ceil(i, 128)]
+
+
+def nvfp4(_, o, i):
+    yield "weight_packed", "U8", [o, i // 2]
+    yield "weight_scale", "F8_E4M3", [o, i // 16]
+    yield "weight_global_scale", "F32", [1]
+
+
+def nvfp4_activations(module, o, i):
+    yield from nvfp4(module, o, i)
+    yield "input_global_scale", "F32", [1]
+
+
+def mx(bits, name="weight_packed"):
+    def parts(_, o, i):
+        yield name, "U8", [o, i * bits // 8]
+        yield "weight_scale", "U8", [o, i // 32]
+
+    return parts
+
+
+FP4 = dict(strategy="tensor_group", group=16, kind="float")
+case("compressed-tensors-nvfp4", CT % "nvfp4", ct_config("nvfp4-pack-quantized", weights(4, **FP4)))(nvfp4_activations)
+case("compressed-tensors-nvfp4a16", CT % "nvfp4", ct_config("nvfp4-pack-quantized", weights(4, **FP4)))(nvfp4)
+case("compressed-tensors-mxfp4", CT % "mxfp4", ct_config("mxfp4-pack-quantized", weights(4, group=32, kind="float", scale_dtype="torch.uint8")))(mx(4))
+case("compressed-tensors-mxfp6", CT % "mxfp6", ct_config("mxfp6-pack-quantized", weights(6, group=32, kind="float", scale_dtype="torch.uint8")))(mx(6))
+
+
+@case("compressed-tensors-mxfp8", CT % "mxfp8", ct_config("mxfp8-quantized", weights(8, group=32, kind="float", scale_dtype="torch.uint8")))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "U8", [o, i // 32]
+
+
+@case("compressed-tensors-mixed", "compressed_tensors/config/base.py @ 0.20.0",
+      lambda _: ct_config("mixed-precision",
+                          ([r"re:.*(q|k|v|o)_proj$"], weights(8, group=32, format="pack-quantized")),
+                          ([r"re:.*(gate|up)_proj$"], weights(4, **FP4, format="nvfp4-pack-quantized")),
+                          ([r"re:.*layers\.\d+\.mlp\.down_proj$"], weights(8, "channel", kind="float", format="float-quantized"))))
+def _(module, o, i):
+    if "self_attn" in module:
+        return packed(8, 32)(module, o, i)
+    return (stored("F8_E4M3") if "down_proj" in module else nvfp4)(module, o, i)
+
+
+@case("compressed-tensors-mixed-bits", "compressed_tensors/config/base.py @ 0.20.0",
+      lambda _: ct_config("pack-quantized",
+                          (["re:.*self_attn.*"], weights(8)), (["re:.*(gate_proj|up_proj)"], weights(4, group=64)), (["re:.*down_proj"], weights(3))))
+def _(module, o, i):
+    if "self_attn" in module:
+        return packed(8)(module, o, i)
+    return (packed(3) if "down_proj" in module else packed(4, 64))(module, o, i)
+
+
+MARLIN24 = "compressed_tensors/compressors/sparse_quantized_compressors/marlin_24.py @ 0.12"
+
+
+def marlin24(bits, group):
+    """Returns the parts of marlin-24: half of the inputs are stored, in tiles of 16."""
+
+    def parts(_, o, i):
+        yield "weight_packed", "I32", [i // 32, o * 16 * bits // 32]
+        yield "scale_packed", "F16", [i // group if group else 1, o]
+        yield "meta", "I16", [i // 32, o * 2]
+
+    return parts
+
+
+case("compressed-tensors-marlin-24-w4", MARLIN24, ct_config("marlin-24", weights(4)), outputs=64)(marlin24(4, 128))
+case("compressed-tensors-marlin-24-w8-channel", MARLIN24, ct_config("marlin-24", weights(8, "channel")), outputs=64)(marlin24(8, None))
+
+SPARSE = {"format": "sparse-24-bitmask", "sparsity_structure": "2:4", "targets": ["Linear"], "ignore": ["lm_head"], "global_sparsity": 0.5}
+
+
+@case("compressed-tensors-sparse-24-bitmask", "compressed_tensors/compressors/sparse_compressors/sparse_24_bitmask.py @ 0.12",
+      quantized("compressed-tensors", format="dense", config_groups={}, ignore=["lm_head"], sparsity_config=SPARSE))
+def _(_, o, i):
+    yield "compressed", "BF16", [o, i // 2]
+    yield "bitmask", "U8", [o, i // 8]
+    yield "shape", "I64", [2, 1]
+
+
+@case("compressed-tensors-sparse-24-bitmask-fp8", "compressed_tensors/compressors/sparse_compressors/sparse_24_bitmask.py @ 0.12",
+      ct_config("float-quantized", weights(8, "channel", kind="float"), sparsity_config=SPARSE))
+def _(_, o, i):
+    yield "compressed", "F8_E4M3", [o, i // 2]
+    yield "bitmask", "U8", [o, i // 8]
+    yield "shape", "I64", [2, 1]
+    yield "weight_scale", "BF16", [o, 1]
+
+
+@case("compressed-tensors-sparse-bitmask", "compressed_tensors/compressors/sparse_compressors/sparse_bitmask.py @ 0.12",
+      quantized("compressed-tensors", format="dense", config_groups={}, ignore=["lm_head"],
+                sparsity_config={**SPARSE, "format": "sparse-bitmask", "sparsity_structure": "unstructured", "global_sparsity": 0.4}))
+def _(_, o, i):
+    yield "compressed", "BF16", [o * i * 3 // 5]
+    yield "bitmask", "U8", [o, ceil(i, 8)]
+    yield "row_offsets", "I64", [o]
+    yield "shape", "I64", [2, 1]
+
+
+# FP8 and MXFP4
+
+FP8 = "transformers/integrations/finegrained_fp8.py @ 5.23.0"
+
+
+@case("fp8-block", FP8, quantized("fp8", activation_scheme="dynamic", fmt="e4m3", weight_block_size=[128, 128]), inputs=64, outputs=32)
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale_inv", "F32", [ceil(o, 128), ceil(i, 128)]
+
+
+@case("fp8-static", "vllm/model_executor/layers/quantization/fp8.py", quantized("fp8", activation_scheme="static"))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "F32", [1]
+    yield "input_scale", "F32", [1]
+
+
+@case("fbgemm-fp8", "transformers/integrations/fbgemm_fp8.py @ 5.23.0", quantized("fbgemm_fp8", activation_scale_ub=1200.0, modules_to_not_convert=["lm_head"]))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "F32", [o, 1]
+    yield "input_scale_ub", "F32", [1]
+
+
+# modelopt
+
+MODELOPT = "modelopt/torch/export/quant_utils.py @ 0.47.0"
+
+
+def hf_quant(algorithm, **rest):
+    return {"hf_quant_config.json": {"producer": {"name": "modelopt", "version": "0.47.0"}, "quantization": {"quant_algo": algorithm, "kv_cache_quant_algo": None, "exclude_modules": ["lm_head"], **rest}}}
+
+
+def modelopt_config(algorithm, **rest):
+    return quantized("modelopt", quant_algo=algorithm, ignore=["lm_head"], producer={"name": "modelopt", "version": "0.47.0"}, **rest)
+
+
+def modelopt_nvfp4(_, o, i):
+    yield "weight", "U8", [o, i // 2]
+    yield "weight_scale", "F8_E4M3", [o, i // 16]
+    yield "weight_scale_2", "F32", []
+    yield "input_scale", "F32", []
+
+
+case("modelopt-nvfp4", MODELOPT, modelopt_config("NVFP4", group_size=16), files=hf_quant("NVFP4", group_size=16))(modelopt_nvfp4)
+case("modelopt-nvfp4-hf-quant-config-only", MODELOPT, {}, files=hf_quant("NVFP4", group_size=16))(modelopt_nvfp4)
+case("modelopt-nvfp4-no-config", MODELOPT, {})(modelopt_nvfp4)
+
+
+@case("modelopt-nvfp4-awq-kv", MODELOPT, modelopt_config("NVFP4_AWQ", group_size=16), files=hf_quant("NVFP4_AWQ", group_size=16, has_zero_point=False, pre_quant_scale=True))
+def _(module, o, i):
+    yield from modelopt_nvfp4(module, o, i)
+    yield "pre_quant_scale", "BF16", [i]
+    if module.endswith(("k_proj", "v_proj")):
+        yield f"{module[-6]}_scale", "F32", [1]
+
+
+@case("modelopt-w4a16-awq", MODELOPT, modelopt_config("W4A16_AWQ", group_size=128), files=hf_quant("W4A16_AWQ", group_size=128, has_zero_point=False, pre_quant_scale=True))
+def _(_, o, i):
+    yield "weight", "U8", [o // 2, i]
+    yield "weight_scale", "BF16", [o, i // 128]
+    yield "pre_quant_scale", "BF16", [i]
+
+
+@case("modelopt-w4a8-awq", MODELOPT, modelopt_config("W4A8_AWQ", group_size=128), files=hf_quant("W4A8_AWQ", group_size=128, has_zero_point=False, pre_quant_scale=True))
+def _(_, o, i):
+    yield "weight", "U8", [o // 2, i]
+    yield "weight_scale", "BF16", [o, i // 128]
+    yield "weight_scale_2", "F32", []
+    yield "input_scale", "F32", []
+    yield "pre_quant_scale", "BF16", [i]
+
+
+@case("modelopt-fp8", MODELOPT, modelopt_config("FP8"), files=hf_quant("FP8"))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "F32", []
+    yield "input_scale", "F32", []
+
+
+@case("modelopt-fp8-per-channel", MODELOPT, modelopt_config("FP8_PER_CHANNEL_PER_TOKEN"), files=hf_quant("FP8_PER_CHANNEL_PER_TOKEN"))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "F32", [o]
+
+
+@case("modelopt-fp8-block", MODELOPT, modelopt_config("FP8_PB_WO"), files=hf_quant("FP8_PB_WO"))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "F32", [ceil(o, 128), 1, ceil(i, 128), 1]
+
+
+@case("modelopt-mxfp4", MODELOPT, modelopt_config("MXFP4", group_size=32), files=hf_quant("MXFP4", group_size=32))
+def _(_, o, i):
+    yield from mx(4, "weight")(None, o, i)
+
+
+@case("modelopt-int8-sq", MODELOPT, modelopt_config("W8A8_SQ_PER_CHANNEL"), files=hf_quant("W8A8_SQ_PER_CHANNEL"))
+def _(_, o, i):
+    yield "weight", "I8", [o, i]
+    yield "weight_scale", "F32", [o]
+    yield "input_scale", "F32", []
+    yield "pre_quant_scale", "BF16", [i]
+
+
+@case("modelopt-mixed", MODELOPT,
+      lambda linear: modelopt_config("MIXED_PRECISION", quantized_layers={module: {"quant_algo": "FP8" if "self_attn" in module else "NVFP4", **({} if "self_attn" in module else {"group_size": 16})} for module in linear}))
+def _(module, o, i):
+    if "self_attn" in module:
+        yield "weight", "F8_E4M3", [o, i]
+        yield "weight_scale", "F32", []
+        yield "input_scale", "F32", []
+    else:
+        yield from modelopt_nvfp4(module, o, i)
+
+
+# Quark
+
+QUARK = "quark/torch/export/nn/modules/qparamslinear.py and quark/torch/kernel @ 0.13"
+
+
+def quark_config(dtype, scheme, group=None, custom="hf", **rest):
+    weight = {"dtype": dtype, "qscheme": scheme, "group_size": group, "is_dynamic": False, **rest}
+    return quantized("quark", global_quant_config={"weight": weight, "input_tensors": None, "output_tensors": None, "bias": None}, exclude=["lm_head"],
+                     layer_quant_config={}, layer_type_quant_config={}, kv_cache_quant_config={}, quant_mode="eager_mode",
+                     export={"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized", "weight_merge_groups": None})
+
+
+case("quark-mxfp4", QUARK, quark_config("fp4", "per_group", 32, scale_format="e8m0"))(mx(4, "weight"))
+case("quark-mxfp6", QUARK, quark_config("fp6_e2m3", "per_group", 32, scale_format="e8m0"))(mx(6, "weight"))
+
+
+@case("quark-int4-group", QUARK, quark_config("uint4", "per_group", 128, symmetric=False))
+def _(_, o, i):
+    yield "weight", "I32", [i, o // 8]
+    yield "weight_scale", "BF16", [i // 128, o]
+    yield "weight_zero_point", "I32", [i // 128, o // 8]
+
+
+@case("quark-int4-channel", QUARK, quark_config("int4", "per_channel"))
+def _(_, o, i):
+    yield "weight", "I32", [o, i // 8]
+    yield "weight_scale", "BF16", [o]
+    yield "weight_zero_point", "I32", [o]
+
+
+case("quark-fp8", QUARK, quark_config("fp8_e4m3", "per_tensor"))(stored("F8_E4M3", "F32", rows=False, activation=True))
+
+# Codebooks and vectors
+
+
+@case("bitnet", "transformers/integrations/bitnet.py @ 5.23.0", quantized("bitnet", quantization_mode="offline", linear_class="autobitlinear"))
+def _(_, o, i):
+    yield "weight", "U8", [o // 4, i]
+    yield "weight_scale", "BF16", [1]
+
+
+def aqlm(books, bits, inputs=8, outputs=1):
+    def parts(_, o, i):
+        kind = "I16" if bits > 8 else "I8"
+        yield "codes", kind, [o // outputs, i // inputs, books]
+        yield "codebooks", "F16", [books, 2**bits, outputs, inputs]
+        yield "scales", "F16", [o // outputs, 1, 1, 1]
+
+    return parts
+
+
+def aqlm_config(books, bits, inputs=8, outputs=1):
+    return quantized("aqlm", in_group_size=inputs, out_group_size=outputs, num_codebooks=books, nbits_per_codebook=bits, linear_weights_not_to_quantize=["lm_head.weight"])
+
+
+AQLM = "aqlm/inference.py @ 1.1.7"
+case("aqlm-1x16", AQLM, aqlm_config(1, 16), dtype="F16")(aqlm(1, 16))
+case("aqlm-2x8", AQLM, aqlm_config(2, 8), dtype="F16")(aqlm(2, 8))
+case("aqlm-4x8-g16-o2", AQLM, aqlm_config(4, 8, 16, 2), dtype="F16")(aqlm(4, 8, 16, 2))
+
+
+@case("exl2", "exllamav2/conversion/adaptivegptq.py @ 0.3.2",
+      quantized("exl2", version="0.3.2", bits=4.25, head_bits=6, calibration={"rows": 115, "length": 2048, "dataset": "(default)"}), outputs=32)
+def _(_, o, i):
+    bits, groups = (4, 4), i // 64
+    half = groups // 2
+    rows = (half * 64 * bits[0] + (groups - half) * 64 * bits[1]) // 32
+    yield "q_weight", "I32", [rows, o]
+    yield "q_invperm", "I32", [i]
+    yield "q_scale", "I32", [groups, o // 8]
+    yield "q_scale_max", "F16", [groups]
+    yield "q_groups", "I16", [2 * groups]
+
+
+@case("exl2-3bit-head", "exllamav2/conversion/adaptivegptq.py @ 0.3.2", quantized("exl2", version="0.2.0", bits=3.0, head_bits=6), outputs=32, lm_head=True)
+def _(module, o, i):
+    bits, groups = (6 if module == "lm_head" else 3), i // 32
+    yield "q_weight", "I32", [i * bits // 32, o]
+    yield "q_invperm", "I32" if module != "lm_head" else "I16", [i]
+    yield "q_scale", "I32", [groups, o // 8]
+    yield "q_scale_max", "F16", [groups]
+    yield "q_groups", "I16", [2 * groups]
+
+
+def exl3(bits, packed_signs=False, codebook=None):
+    def parts(_, o, i):
+        o, i = up(o, 128), up(i, 128)
+        yield "trellis", "I16", [i // 16, o // 16, 16 * bits]
+        if packed_signs:
+            yield "su", "I16", [i // 16]
+            yield "sv", "I16", [o // 16]
+        else:
+            yield "suh", "F16", [i]
+            yield "svh", "F16", [o]
+        if codebook:
+            yield codebook, "I32", []
+
+    return parts
+
+
+EXL3 = "exllamav3/modules/quant/exl3.py @ 1.6.5"
+
+
+def exl3_config(bits):
+    return quantized("exl3", version="1.6.5", bits=float(bits), head_bits=6, calibration={"rows": 128, "cols": 2048}, out_scales="always", codebook="mcg")
+
+
+case("exl3-4bpw", EXL3, exl3_config(4), outputs=128)(exl3(4, codebook="mcg"))
+case("exl3-3bpw-mul1", EXL3, exl3_config(3), outputs=128)(exl3(3, codebook="mul1"))
+case("exl3-packed-signs", EXL3, exl3_config(2), outputs=128)(exl3(2, True))
+
+
+VPTQ = "vptq/layers/vqlinear.py @ 0.0.5"
+
+
+def vptq_config(vector, centroids, residual, **rest):
+    def config(linear):
+        layers = {module: {"in_features": i, "out_features": o, "vector_lens": [-1, vector], "num_centroids": [-1, centroids], "num_res_centroids": [-1, residual],
+                           "group_num": 1, "group_size": i, "outlier_size": 0, "indices_as_float": False, "enable_norm": True, "enable_perm": True,
+                           "is_indice_packed": True, "bias": False} for module, (o, i) in linear.items()}
+        return quantized("vptq", config_for_layers=layers, shared_layer_config={})
+
+    return config
+
+
+def vptq(vector, centroids, residual):
+    bits = int(math.log2(centroids)) + (int(math.log2(residual)) if residual > 0 else 0)
+
+    def parts(_, o, i):
+        yield "indices", "I32", [1, ceil(o, vector), ceil(i * bits, 32)]
+        yield "centroids.weight", "BF16", [1, centroids * vector]
+        if residual > 0:
+            yield "res_centroids.weight", "BF16", [1, residual * vector]
+        yield "perm", "I16", [i]
+        yield "weight_scale", "BF16", [i]
+        yield "weight_bias", "BF16", [i]
+
+    return parts
+
+
+case("vptq-v8-k4096", VPTQ, vptq_config(8, 4096, -1))(vptq(8, 4096, -1))
+case("vptq-v8-k65536-k256", VPTQ, vptq_config(8, 65536, 256))(vptq(8, 65536, 256))
+case("vptq-v6-padded", VPTQ, vptq_config(6, 4096, 4096))(vptq(6, 4096, 4096))
+
+
+@case("quip-sharp-e8p", "lib/linear/quantized_linear.py @ Cornell-RelaxML/quip-sharp",
+      {"quip_params": {"codebook": "E8P12", "codebook_version": 1, "codesz": 8, "idx_dtype": "torch.int64", "lora_rank": 0, "packsz": 4, "rescale_WH": False, "resid_scale_override": -1}})
+def _(_, o, i):
+    yield "Qidxs", "I64", [o, i // 32]
+    yield "SU", "F16", [i]
+    yield "SV", "F16", [o]
+    yield "codebook_id", "I64", []
+    yield "Wscale", "F32", []
+
+
+# HQQ, quanto, torchao, MLX
+
+
+@case("hqq-4bit-axis-1", "hqq/core/quantize.py @ 0.2.8", quantized("hqq", quant_config={"weight_quant_params": {"nbits": 4, "channel_wise": True, "group_size": 64, "optimize": True, "round_zero": True, "axis": 1}}, skip_modules=["lm_head"]))
+def _(_, o, i):
+    yield "W_q", "U8", [o * i // 64 // 2, 64]
+    yield "scale", "BF16", [o * i // 64, 1]
+    yield "zero", "BF16", [o * i // 64, 1]
+    for part, kind, shape in (("shape", "I32", [2]), ("nbits", "I32", []), ("group_size", "I32", []), ("axis", "I32", []), ("channel_wise", "BOOL", []), ("packing", "U8", [6])):
+        yield part, kind, shape
+
+
+@case("hqq-4bit-axis-0", "hqq/core/quantize.py @ 0.2.8", quantized("hqq", quant_config={"weight_quant_params": {"nbits": 4, "channel_wise": True, "group_size": 64, "optimize": True, "round_zero": True, "axis": 0}}, skip_modules=["lm_head"]))
+def _(_, o, i):
+    yield "W_q", "U8", [32, o * i // 64]
+    yield "scale", "BF16", [1, o * i // 64]
+    yield "zero", "BF16", [1, o * i // 64]
+    yield "shape", "I32", [2]
+
+
+def quanto(bits):
+    def parts(_, o, i):
+        if bits == 8:
+            yield "weight._data", "I8", [o, i]
+            yield "weight._scale", "BF16", [o, 1]
+        else:
+            groups = o * i // 128
+            yield "weight._data._data", "U8", [128 * bits // 8, groups]
+            yield "weight._scale", "BF16", [1, groups]
+            yield "weight._shift", "BF16", [1, groups]
+        yield "input_scale", "BF16", []
+        yield "output_scale", "BF16", []
+
+    return parts
+
+
+for bits in (2, 4, 8):
+    case(f"quanto-int{bits}", "optimum/quanto/tensor @ 0.2.7", quantized("quanto", weights=f"int{bits}", activations=None, modules_to_not_convert=None))(quanto(bits))
+
+
+def mlx(bits, group=64, mode="affine"):
+    def parts(_, o, i):
+        yield "weight", "U32", [o, i * bits // 32]
+        if mode == "affine":
+            yield "scales", "BF16", [o, i // group]
+            yield "biases", "BF16", [o, i // group]
+        else:
+            yield "scales", "U8", [o, i // group]
+
+    return parts
+
+
+for bits in (2, 3, 4, 5, 6, 8):
+    case(f"mlx-{bits}bit", "mlx quantize @ 0.32.4", {"quantization": {"group_size": 64, "bits": bits, "mode": "affine"}, "quantization_config": {"group_size": 64, "bits": bits, "mode": "affine"}})(mlx(bits))
+for mode, bits, group in (("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)):
+    case(f"mlx-{mode}", "mlx quantize @ 0.32.4", {"quantization": {"group_size": group, "bits": bits, "mode": mode}})(mlx(bits, group, mode))
+
+
+@case("mlx-mixed", "mlx_lm/quant @ 0.32.2", lambda linear: {"quantization": {"group_size": 64, "bits": 4, **{module: {"group_size": 32, "bits": 6} for module in linear if "down_proj" in module}, **{module: False for module in linear if "gate" in module}}}, skip=["gate_proj"])
+def _(module, o, i):
+    return (mlx(6, 32) if "down_proj" in module else mlx(4))(module, o, i)
+
+
+@case("metal-4bit", "transformers/integrations/metal_quantization.py @ 5.23.0", quantized("metal", bits=4, group_size=64))
+def _(_, o, i):
+    yield "weight", "U32", [o, i // 8]
+    yield "scales", "BF16", [o, i // 64]
+    yield "qbiases", "BF16", [o, i // 64]
+
+
+# Others
+
+
+@case("eetq", "transformers/integrations/eetq.py @ 5.23.0", quantized("eetq", weights="int8", modules_to_not_convert=None))
+def _(_, o, i):
+    yield "weight", "I8", [i, o]
+    yield "weight_scales", "F16", [o]
+
+
+@case("dfloat11", "dfloat11/dfloat11.py @ 0.5.0",
+      {"dfloat11_config": {"version": "0.5.0", "threads_per_block": [512], "bytes_per_thread": 8,
+                           "pattern_dict": {r"model\.layers\.\d+": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]}}})
+def _(module, o, i):
+    n = o * i
+    yield "sign_mantissa", "U8", [n]
+    yield "encoded_exponent", "U8", [n * 3 // 8]
+    yield "luts", "U8", [5, 256]
+    yield "gaps", "U8", [ceil(ceil(n * 3 // 8, 8) * 5, 8)]
+    yield "output_positions", "U8", [4 * (ceil(n * 3 // 8, 4096) + 1)]
+    yield "split_positions", "I64", [0]
+
+
+def nunchaku(precision):
+    def parts(_, o, i):
+        yield "qweight", "I8", [o, i // 2]
+        yield "wscales", *(("BF16", [i // 64, o]) if precision == "int4" else ("F8_E4M3", [i // 16, o]))
+        yield "smooth_factor", "BF16", [i]
+        yield "smooth_factor_orig", "BF16", [i]
+        yield "proj_down", "BF16", [i, 32]
+        yield "proj_up", "BF16", [o, 32]
+        if precision == "nvfp4":
+            yield "wcscales", "BF16", [o]
+
+    return parts
+
+
+NUNCHAKU = "nunchaku/models/linear.py @ nunchaku-tech"
+case("nunchaku-int4", NUNCHAKU, quantized("svdquant", weight={"dtype": "int4", "group_size": 64, "scale_dtype": None}, activation={"dtype": "int4", "group_size": 64}, rank=32))(nunchaku("int4"))
+case("nunchaku-nvfp4", NUNCHAKU, quantized("svdquant", weight={"dtype": "fp4_e2m1_all", "group_size": 16, "scale_dtype": [None, "fp8_e4m3_nan"]}, rank=32))(nunchaku("nvfp4"))
+
+
+@case("nunchaku-awq-w4a16", NUNCHAKU, quantized("svdquant", weight={"dtype": "int4", "group_size": 64}))
+def _(_, o, i):
+    yield "qweight", "I32", [o // 4, i // 2]
+    yield "wscales", "BF16", [i // 64, o]
+    yield "wzeros", "BF16", [i // 64, o]
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "fixtures" / "quantized"
+    for name in CASES:
+        write(folder, build(name))
+    print(f"{len(CASES)} fixtures in {folder}")
+
+
+if __name__ == "__main__":
+    main()
