@@ -833,11 +833,435 @@ def _(_, o, i):
     yield "wzeros", "BF16", [i // 64, o]
 
 
+# GPTQ parts under other names of the method
+
+for method, form in (("auto-round", "auto_round:auto_gptq"), ("intel/auto-round", "auto_round:gptq:exllamav2"), ("inc", "auto_round:auto_gptq")):
+    case(f"{method.rpartition('/')[2]}-gptq-4bit" if "/" not in method else "intel-auto-round-gptq-4bit", "auto_round_extension/torch/qlinear_torch.py @ 0.16.1",
+         quantized(method, bits=4, group_size=128, sym=True, data_type="int", packing_format=form, autoround_version="0.16.1", block_name_to_quantize="model.layers"),
+         )(gptq(4, with_g_idx=False))
+for bits in (2, 3, 8):
+    case(f"auto-round-gptq-{bits}bit", "auto_round_extension/torch/qlinear_torch.py @ 0.16.1",
+         quantized("auto-round", bits=bits, group_size=64, sym=True, packing_format="auto_round:auto_gptq"))(gptq(bits, 64, with_g_idx=False))
+case("auto-round-awq-4bit", "auto_round/export/export_to_awq/utils.py @ 0.16.1",
+     quantized("auto-round", bits=4, group_size=128, sym=False, packing_format="auto_round:auto_awq"))(awq_gemm(128))
+
+
+@case("auto-round-mixed", "auto_round/export/export_to_autoround/export.py @ 0.16.1",
+      lambda linear: quantized("auto-round", bits=4, group_size=128, sym=True, packing_format="auto_round:auto_gptq",
+                               extra_config={**{module: {"bits": 8, "group_size": 32} for module in linear if "down_proj" in module},
+                                             **{module.replace("q_proj", "gate_proj"): {"bits": 16} for module in linear if "q_proj" in module}}), skip=["gate_proj"])
+def _(module, o, i):
+    return (gptq(8, 32, with_g_idx=False) if "down_proj" in module else gptq(4, with_g_idx=False))(module, o, i)
+
+
+# Formats of GPTQModel besides GPTQ and AWQ
+
+
+def bitblas(bits, group):
+    def parts(_, o, i):
+        yield "qweight", "I8", [o, i * bits // 8]
+        yield "scales", "F16", [o, i // group if group > 0 else 1]
+        yield "qzeros", "I8", [i // group if group > 0 else 1, o * bits // 8]
+
+    return parts
+
+
+BITBLAS = "gptqmodel/nn_modules/qlinear/bitblas.py @ f4c327a1"
+for bits in (2, 4):
+    case(f"bitblas-{bits}bit", BITBLAS, gptq_config(bits, 128, checkpoint_format="bitblas"))(bitblas(bits, 128))
+case("bitblas-method", "vllm/model_executor/layers/quantization/bitblas.py",
+     quantized("bitblas", bits=4, group_size=64, desc_act=False, is_sym=False, checkpoint_format="bitblas", lm_head=False))(bitblas(4, 64))
+
+GGUF_BLOCKS = {"q4_0": (32, 18), "q8_0": (32, 34), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210)}
+for bits, block in (("q4_0", "q4_0"), ("q8_0", "q8_0"), ("q4_k_m", "q4_k"), ("q6_k", "q6_k")):
+    values, size = GGUF_BLOCKS[block]
+    case(f"gguf-blocks-{bits.replace('_', '-')}", "gptqmodel/nn_modules/qlinear/gguf.py @ f4c327a1",
+         quantized("gguf", bits=bits, group_size=-1, checkpoint_format="gguf", method="gguf", format=bits.removeprefix(bits[:3]) or "0"), inputs=256,
+         )(lambda _, o, i, values=values, size=size: [("qweight", "U8", [o, ceil(i, values) * size])])
+
+
+@case("gptqmodel-fp8-row", "gptqmodel/nn_modules/qlinear/fp8.py @ f4c327a1", quantized("fp8", bits=8, format="float8_e4m3fn", weight_scale_method="row", weight_scale_semantics="inverse", checkpoint_format="fp8"))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale_inv", "F32", [o]
+
+
+# FP8, MXFP4 and FP4 of other writers
+
+
+@case("fp8-block-ue8m0", FP8, quantized("fp8", activation_scheme="dynamic", fmt="e4m3", scale_fmt="ue8m0", weight_block_size=[128, 128]), inputs=64, outputs=32)
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale_inv", "F8_E8M0", [ceil(o, 128), ceil(i, 128)]
+
+
+@case("fp8-packed-fp4", FP8, quantized("fp8", activation_scheme="dynamic", fmt="e4m3", scale_fmt="ue8m0", weight_block_size=[128, 128]))
+def _(module, o, i):
+    if "mlp" in module:
+        yield "weight", "I8", [o, i // 2]
+        yield "weight_scale_inv", "F8_E8M0", [o, i // 32]
+    else:
+        yield "weight", "F8_E4M3", [o, i]
+        yield "weight_scale_inv", "F8_E8M0", [ceil(o, 128), ceil(i, 128)]
+
+
+@case("modelopt-nvfp4-svdquant", MODELOPT, modelopt_config("NVFP4_SVD", group_size=16, lowrank=32), files=hf_quant("NVFP4_SVD", group_size=16, has_zero_point=False, pre_quant_scale=True, lowrank=32))
+def _(module, o, i):
+    yield from modelopt_nvfp4(module, o, i)
+    yield "pre_quant_scale", "BF16", [i]
+    yield "weight_quantizer.svdquant_lora_a", "BF16", [32, i]
+    yield "weight_quantizer.svdquant_lora_b", "BF16", [o, 32]
+
+
+@case("modelopt-mxfp8", MODELOPT, modelopt_config("MXFP8", group_size=32), files=hf_quant("MXFP8", group_size=32))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "U8", [o, i // 32]
+
+
+@case("modelopt-w4a8-nvfp4-fp8", MODELOPT, modelopt_config("W4A8_NVFP4_FP8", group_size=32), files=hf_quant("W4A8_NVFP4_FP8", group_size=32))
+def _(_, o, i):
+    yield "weight", "U8", [o, i // 2]
+    yield "weight_scale", "F8_E4M3", [o, i // 32]
+    yield "weight_scale_2", "F32", []
+    yield "input_scale", "F32", []
+
+
+@case("comfyui-scaled-fp8", "comfy/utils.py and comfy/ops.py @ ComfyUI", {})
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "scale_weight", "F32", []
+
+
+@case("comfyui-nvfp4", "comfy/quant_ops.py @ ComfyUI", {},
+      metadata=lambda linear: {"format": "pt", "_quantization_metadata": '{"format_version": "1.0", "layers": {' + ", ".join(f'"{module}": {{"format": "nvfp4"}}' for module in linear) + "}}"})
+def _(_, o, i):
+    yield "weight", "U8", [o, i // 2]
+    yield "weight_scale", "F8_E4M3", [up(o, 128), up(i // 16, 4)]
+    yield "weight_scale_2", "F32", []
+
+
+@case("comfyui-nvfp4-comfy-quant", "comfy/quant_ops.py @ ComfyUI", {})
+def _(_, o, i):
+    yield "weight", "U8", [o, i // 2]
+    yield "weight_scale", "F8_E4M3", [up(o, 128), up(i // 16, 4)]
+    yield "weight_scale_2", "F32", []
+    yield "comfy_quant", "U8", [19]
+
+
+# Vectors, Hadamard transforms, sparse outliers
+
+
+def higgs(bits, group=256):
+    def parts(_, o, i):
+        i = up(i, 1024)
+        yield "weight", "I16", [o * bits // 16, i]
+        yield "scales", "BF16", [o, i // group]
+        yield "tables", "BF16", [2**bits]
+        yield "tables2", "F16", [2**bits, 2**bits, 2]
+
+    return parts
+
+
+def higgs_config(bits):
+    return lambda linear: quantized("higgs", bits=bits, p=2, modules_to_not_convert=["lm_head"], hadamard_size=1024, group_size=256,
+                                    tune_metadata={module: {"M": 1, "N": o, "K": i, "num_bits": bits, "group_size": 256, "num_sms": 108, "template_id": 4} for module, (o, i) in linear.items()})
+
+
+case("higgs-4bit", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(4), inputs=1024)(higgs(4))
+case("higgs-3bit-padded", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(3), inputs=128, outputs=256)(higgs(3))
+
+
+def fp_quant(group, hadamard, master=False):
+    def parts(_, o, i):
+        yield "qweight", "U8", [o, i // 2]
+        yield "scales", "U8", [o, i // group]
+        yield "weight_global_scale", "BF16", [1]
+        yield "act_global_scale", "BF16", [1]
+        yield "forward_hadamard_matrix", "BF16", [hadamard, hadamard]
+        yield "backward_hadamard_matrix", "BF16", [hadamard, hadamard]
+        if master:
+            yield "dqweight", "BF16", [0]
+
+    return parts
+
+
+FPQUANT = "fp_quant/module/linear.py @ 0.3.2"
+case("fp-quant-mxfp4", FPQUANT, quantized("fp_quant", forward_dtype="mxfp4", forward_method="abs_max", backward_dtype="bf16", store_master_weights=False, hadamard_group_size=32, pseudoquantization=False, transform_init="hadamard"))(fp_quant(32, 32))
+case("fp-quant-nvfp4", FPQUANT, quantized("fp_quant", forward_dtype="nvfp4", forward_method="abs_max", backward_dtype="bf16", store_master_weights=False, hadamard_group_size=16, pseudoquantization=False))(fp_quant(16, 16, True))
+
+
+@case("fp-quant-pseudoquantization", FPQUANT, quantized("fp_quant", forward_dtype="mxfp4", store_master_weights=False, hadamard_group_size=128, pseudoquantization=True))
+def _(_, o, i):
+    yield "dqweight", "BF16", [o, i]
+    yield "weight_global_scale", "BF16", [1]
+    yield "act_global_scale", "BF16", [1]
+    yield "forward_hadamard_matrix", "BF16", [128, 128]
+    yield "backward_hadamard_matrix", "BF16", [128, 128]
+
+
+def spqr_sizes(o, i):
+    return {"dense_weights": ("I64", ceil(o, 16) * ceil(i, 16) * 16), "row_offsets": ("I32", o + 1), "col_vals": ("I32", o * i // 97), "in_perm": ("I32", i // 2)}
+
+
+@case("spqr", "spqr_quant/inference.py @ Vahe1994/SpQR",
+      lambda linear: quantized("spqr", bits=3, beta1=16, beta2=16, modules_to_not_convert=["lm_head"],
+                               shapes={f"{module}.{part}.shape": size for module, (o, i) in linear.items() for part, (_, size) in spqr_sizes(o, i).items()}))
+def _(_, o, i):
+    for part, (kind, size) in spqr_sizes(o, i).items():
+        yield part, kind, [size]
+
+
+@case("fouroversix", "fouroversix/model/modules/linear.py @ dadfad6", quantized("fouroversix", dtype="nvfp4", keep_master_weights=False, scale_rule="mse", weight_scale_2d=False, modules_to_not_convert=["lm_head"]))
+def _(_, o, i):
+    yield "quantized_weight_values", "U8", [o, i // 2]
+    yield "quantized_weight_scale_factors", "F8_E4M3", [o * i // 16]
+    yield "quantized_weight_amax", "F32", [1]
+    yield "quantized_weight_metadata", "I32", [6]
+
+
+# Whole checkpoints whose names or shapes are not those of a Llama with packed linear layers
+
+
+WHOLE = {}
+
+
+def whole(name, source):
+    """Registers a function that returns the configuration, the tensors, the logical shapes of packed modules, and the other fields."""
+
+    def register(build):
+        assert name not in CASES and name not in WHOLE, name
+        WHOLE[name] = (source, build)
+        return build
+
+    return register
+
+
+def whole_case(name):
+    source, build = WHOLE[name]
+    config, tensors, modules, rest = build()
+    is_plain = rest.pop("is_plain", None)
+    plain = rest.pop("plain") if "plain" in rest else [tensor for tensor, _, _ in tensors if is_plain(tensor)]
+    sizes = {tensor: math.prod(shape) for tensor, _, shape in tensors if tensor in set(plain) and shape}
+    total = sum(sizes.values()) + sum(math.prod(shape) for shape in modules.values())
+    return {"name": name, "written_by": f"definition: {source}", "true_parameters": total, "modules": modules, "config": config, **rest,
+            "tensors": [{"name": tensor, "dtype": kind, "shape": list(shape)} for tensor, kind, shape in sorted(tensors)]}
+
+
+def attention(prefix, h, q, kv, kind="BF16"):
+    for name, shape in (("q_proj", [q, h]), ("k_proj", [kv, h]), ("v_proj", [kv, h]), ("o_proj", [h, q])):
+        yield f"{prefix}.self_attn.{name}.weight", kind, shape
+    for name in ("input_layernorm", "post_attention_layernorm"):
+        yield f"{prefix}.{name}.weight", kind, [h]
+
+
+def ends(h, vocabulary, tied=False):
+    yield "model.embed_tokens.weight", "BF16", [vocabulary, h]
+    yield "model.norm.weight", "BF16", [h]
+    if not tied:
+        yield "lm_head.weight", "BF16", [vocabulary, h]
+
+
+@whole("mxfp4-gpt-oss", "transformers/integrations/mxfp4.py @ 5.23.0; gpt-oss checkpoints")
+def _():
+    h, size, experts, layers = 96, 160, 4, 2
+    tensors, modules = [*ends(h, 320)], {}
+    for n in range(layers):
+        prefix = f"model.layers.{n}"
+        tensors += attention(prefix, h, 128, 64)
+        tensors += [(f"{prefix}.self_attn.sinks", "BF16", [8]), (f"{prefix}.mlp.router.weight", "BF16", [experts, h]), (f"{prefix}.mlp.router.bias", "BF16", [experts])]
+        for name, o, i in (("gate_up_proj", 2 * size, h), ("down_proj", h, size)):
+            module = f"{prefix}.mlp.experts.{name}"
+            modules[module] = [experts, o, i]
+            tensors += [(f"{module}_blocks", "U8", [experts, o, i // 32, 16]), (f"{module}_scales", "U8", [experts, o, i // 32]), (f"{module}_bias", "BF16", [experts, o])]
+    config = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": h, "intermediate_size": size, "num_hidden_layers": layers, "num_local_experts": experts,
+              "num_experts_per_tok": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "vocab_size": 320,
+              **quantized("mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"])}
+    return config, tensors, modules, {"is_plain": lambda name: not name.endswith(("_blocks", "_scales"))}
+
+
+def stacked(h, size, experts, config, parts, plain, outputs_first):
+    """Returns a Llama 4 with packed experts that are stacked."""
+    tensors, modules, prefix = [*ends(h, 256)], {}, "model.layers.0"
+    tensors += attention(prefix, h, 2 * h, h // 2)
+    tensors += [(f"{prefix}.feed_forward.router.weight", "BF16", [experts, h])]
+    for name, o, i in (("gate_up_proj", 2 * size, h), ("down_proj", h, size)):
+        module = f"{prefix}.feed_forward.experts.{name}"
+        modules[module] = [experts, o, i] if outputs_first else [experts, i, o]
+        tensors += [(module + part, kind, shape) for part, kind, shape in parts(experts, o, i)]
+    config = {"architectures": ["Llama4ForCausalLM"], "model_type": "llama4_text", "hidden_size": h, "intermediate_size": size, "num_hidden_layers": 1, "num_local_experts": experts,
+              "num_experts_per_tok": 1, "vocab_size": 256, **config}
+    return config, tensors, modules, {"is_plain": lambda name: "experts" not in name and plain}
+
+
+@whole("modelopt-nvfp4-stacked-experts", MODELOPT)
+def _():
+    def parts(e, o, i):
+        yield "", "U8", [e, i // 2, o]
+        yield "_weight_scale", "F8_E4M3", [e, i // 16, o]
+        yield "_weight_scale_2", "F32", []
+        yield "_input_scale", "F32", []
+
+    return stacked(96, 160, 4, modelopt_config("NVFP4", group_size=16), parts, True, False)
+
+
+@whole("fbgemm-fp8-stacked-experts", "transformers/integrations/fbgemm_fp8.py @ 5.23.0")
+def _():
+    def parts(e, o, i):
+        yield "", "F8_E4M3", [e, i, o]
+        yield "_scale", "F32", [e, 1, o]
+
+    return stacked(96, 160, 4, quantized("fbgemm_fp8", activation_scale_ub=1200.0), parts, True, False)
+
+
+@whole("fp8-block-stacked-experts", FP8)
+def _():
+    def parts(e, o, i):
+        yield "", "F8_E4M3", [e, o, i]
+        yield "_scale_inv", "F32", [e, ceil(o, 128), ceil(i, 128)]
+
+    return stacked(96, 160, 4, quantized("fp8", weight_block_size=[128, 128], activation_scheme="dynamic"), parts, True, True)
+
+
+@whole("compressed-tensors-w4-stacked-experts", PACK)
+def _():
+    def parts(e, o, i):
+        yield "_packed", "I32", [e, o, i // 8]
+        yield "_scale", "BF16", [e, o, i // 32]
+        yield "_shape", "I64", [3]
+
+    return stacked(96, 160, 4, ct_config("pack-quantized", weights(4, group=32)), parts, True, True)
+
+
+@whole("mlx-4bit-stacked-experts", "mlx_lm/models/switch_layers.py @ 0.32.2")
+def _():
+    h, size, experts = 128, 192, 4
+    tensors, modules, prefix = [], {}, "model.layers.0"
+
+    def pack(module, shape):
+        *rest, i = shape
+        modules[module] = shape
+        tensors.extend([(f"{module}.weight", "U32", [*rest, i // 8]), (f"{module}.scales", "BF16", [*rest, i // 64]), (f"{module}.biases", "BF16", [*rest, i // 64])])
+
+    pack("model.embed_tokens", [256, h])
+    pack("lm_head", [256, h])
+    for name, shape in (("q_proj", [192, h]), ("k_proj", [64, h]), ("v_proj", [64, h]), ("o_proj", [h, 192])):
+        pack(f"{prefix}.self_attn.{name}", shape)
+    for name, shape in (("gate_proj", [experts, size, h]), ("up_proj", [experts, size, h]), ("down_proj", [experts, h, size])):
+        pack(f"{prefix}.mlp.switch_mlp.{name}", shape)
+    tensors += [(f"{prefix}.mlp.gate.weight", "U32", [experts, h // 4]), (f"{prefix}.mlp.gate.scales", "BF16", [experts, h // 64]), (f"{prefix}.mlp.gate.biases", "BF16", [experts, h // 64])]
+    modules[f"{prefix}.mlp.gate"] = [experts, h]
+    tensors += [(f"{prefix}.{name}.weight", "BF16", [h]) for name in ("input_layernorm", "post_attention_layernorm")] + [("model.norm.weight", "BF16", [h])]
+    quantization = {"group_size": 64, "bits": 4, "mode": "affine", f"{prefix}.mlp.gate": {"group_size": 64, "bits": 8}}
+    config = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": h, "moe_intermediate_size": size, "num_hidden_layers": 1, "num_experts": experts, "num_experts_per_tok": 2,
+              "vocab_size": 256, "quantization": quantization, "quantization_config": quantization}
+    return config, tensors, modules, {"is_plain": lambda name: "norm" in name}
+
+
+def expert_list(config, parts):
+    h, size, experts = 128, 192, 4
+    tensors, modules, prefix = [*ends(h, 256)], {}, "model.layers.0"
+    tensors += attention(prefix, h, 192, 64)
+    tensors += [(f"{prefix}.mlp.gate.weight", "BF16", [experts, h])]
+    for expert in range(experts):
+        for name, o, i in (("gate_proj", size, h), ("up_proj", size, h), ("down_proj", h, size)):
+            module = f"{prefix}.mlp.experts.{expert}.{name}"
+            modules[module] = [o, i]
+            tensors += [(f"{module}.{part}", kind, shape) for part, kind, shape in parts(module, o, i)]
+    config = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": h, "moe_intermediate_size": size, "num_hidden_layers": 1, "num_experts": experts, "num_experts_per_tok": 2,
+              "vocab_size": 256, **config}
+    return config, tensors, modules, {"is_plain": lambda name: "experts" not in name}
+
+
+whole("gptq-3bit-experts", GPTQMODEL)(lambda: expert_list(gptq_config(3, 32, dynamic={"-:.*self_attn.*": {}}), gptq(3, 32)))
+whole("awq-experts", AWQ % "gemm")(lambda: expert_list(awq_config("gemm", 32, modules_to_not_convert=["self_attn", "mlp.gate"]), awq_gemm(32)))
+whole("modelopt-nvfp4-experts", MODELOPT)(lambda: expert_list(modelopt_config("NVFP4", group_size=16), modelopt_nvfp4))
+whole("quark-mxfp4-experts", QUARK)(lambda: expert_list(quark_config("fp4", "per_group", 32, scale_format="e8m0"), mx(4, "weight")))
+
+
+def gemma(bits, embedding_bits, down=None):
+    """Returns a Gemma that was trained with quantization. The bits are in the configuration only."""
+    model = Llama(hidden=128, intermediate=384, q=192, kv=64, vocabulary=288, tied=True)
+    tensors, modules = [], {}
+
+    def kind(width):
+        return ("I8", 1) if width == 8 else ("U8", 8 // width)
+
+    for module, (o, i) in model.linear_shapes().items():
+        dtype, values = kind(down if down and "down_proj" in module else bits)
+        modules[module] = [o, i]
+        tensors += [(f"{module}.weight", dtype, [o, ceil(i, values)]), (f"{module}.weight_scale", "F32", [o, 1]),
+                    (f"{module}.input_activation_scale", "F32", []), (f"{module}.output_activation_scale", "F32", [])]
+    for tensor, shape in model.other_shapes().items():
+        if tensor == "model.embed_tokens.weight" and embedding_bits:
+            dtype, values = kind(embedding_bits)
+            modules["model.embed_tokens"] = shape
+            tensors += [("model.embed_tokens.embedding_quantized", dtype, [shape[0], ceil(shape[1], values)]), ("model.embed_tokens.embedding_scale", "F32", [shape[0], 1])]
+        else:
+            tensors.append((tensor, "BF16", shape))
+    tensors += [(f"model.layers.0.self_attn.{name}_cache_scale", "F32", []) for name in "kv"]
+    patterns = {**({r"\.down_proj$": {"num_bits": down}} if down else {}), **({r"embed_tokens": {"num_bits": embedding_bits}} if embedding_bits else {})}
+    config = {**model.config(**quantized("gemma", num_bits=bits, quantize_embeddings=bool(embedding_bits), module_quant_configs=patterns or None, modules_to_not_convert=["lm_head"])),
+              "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text"}
+    return config, tensors, modules, {"is_plain": lambda name: "norm" in name or name == "model.embed_tokens.weight"}
+
+
+for bits, embedding, down in ((4, None, None), (2, 4, 8), (4, 8, 2)):
+    whole(f"gemma-{bits}bit{f'-embedding-{embedding}bit' if embedding else ''}", "transformers/integrations/gemma_quant.py @ 5.23.0")(lambda bits=bits, embedding=embedding, down=down: gemma(bits, embedding, down))
+
+
+@whole("nunchaku-flux-block", "nunchaku/models/transformers/transformer_flux_v2.py @ nunchaku-tech")
+def _():
+    d = 256
+    tensors, modules, prefix = [], {}, "transformer_blocks.0"
+    for name, o, i in (("attn.to_qkv", 3 * d, d), ("attn.to_out.0", d, d), ("attn.add_qkv_proj", 3 * d, d), ("attn.to_add_out", d, d), ("ff.net.0.proj", 4 * d, d), ("ff.net.2", d, 4 * d)):
+        module = f"{prefix}.{name}"
+        modules[module] = [o, i]
+        tensors += [(f"{module}.{part}", kind, shape) for part, kind, shape in nunchaku("int4")(module, o, i)] + [(f"{module}.bias", "BF16", [o])]
+    for name in ("norm1.linear", "norm1_context.linear"):
+        module = f"{prefix}.{name}"
+        modules[module] = [6 * d, d]
+        tensors += [(f"{module}.qweight", "I32", [6 * d // 4, d // 2]), (f"{module}.wscales", "BF16", [d // 64, 6 * d]), (f"{module}.wzeros", "BF16", [d // 64, 6 * d]), (f"{module}.bias", "BF16", [6 * d])]
+    tensors += [(f"{prefix}.attn.{name}.weight", "BF16", [32]) for name in ("norm_q", "norm_k", "norm_added_q", "norm_added_k")] + [("x_embedder.weight", "BF16", [d, 64]), ("x_embedder.bias", "BF16", [d])]
+    plain = [name for name, _, _ in tensors if name.endswith(".bias") or "attn.norm" in name or name.startswith("x_embedder")]
+    metadata = {"model_class": "NunchakuFluxTransformer2DModelV2", "quantization_config": '{"method": "svdquant", "weight": {"dtype": "int4", "scale_dtype": null, "group_size": 64}, "activation": {"dtype": "int4", "scale_dtype": null, "group_size": 64}, "rank": 32}'}
+    return {}, tensors, modules, {"plain": plain, "metadata": metadata}
+
+
+@whole("nunchaku-flux-block-v1", "nunchaku/lora/flux and src/Linear.cpp @ nunchaku-tech")
+def _():
+    d = 256
+    tensors, modules = [], {}
+    for name, o, i in (("qkv_proj", 3 * d, d), ("out_proj", d, d), ("mlp_fc1", 4 * d, d), ("mlp_fc2", d, 4 * d)):
+        module = f"single_transformer_blocks.0.{name}"
+        modules[module] = [o, i]
+        tensors += [(f"{module}.qweight", "I8", [o, i // 2]), (f"{module}.wscales", "BF16", [i // 64, o]), (f"{module}.smooth", "BF16", [i]), (f"{module}.smooth_orig", "BF16", [i]),
+                    (f"{module}.lora_down", "BF16", [i, 32]), (f"{module}.lora_up", "BF16", [o, 32]), (f"{module}.bias", "BF16", [o])]
+    tensors += [("single_transformer_blocks.0.norm_q.weight", "BF16", [32]), ("single_transformer_blocks.0.norm_k.weight", "BF16", [32])]
+    return {}, tensors, modules, {"is_plain": lambda name: name.endswith(".bias") or "norm" in name, "metadata": {"config": '{"_class_name": "FluxTransformer2DModel"}'}}
+
+
+@whole("bitsandbytes-nf4-diffusers", BNB)
+def _():
+    d = 192
+    tensors, modules, prefix = [], {}, "transformer_blocks.0"
+    for name, o, i in (("attn.to_q", d, d), ("attn.to_k", d, d), ("attn.to_v", d, d), ("attn.to_out.0", d, d), ("ff.net.0.proj", 4 * d, d), ("ff.net.2", d, 4 * d)):
+        module = f"{prefix}.{name}"
+        modules[module] = [o, i]
+        tensors += [(f"{module}.{part}", kind, shape) for part, kind, shape in bnb4(nested=False)(module, o, i)] + [(f"{module}.bias", "BF16", [o])]
+    tensors += [("proj_out.weight", "BF16", [64, d]), ("proj_out.bias", "BF16", [64])]
+    plain = [name for name, _, _ in tensors if name.endswith(".bias") or name == "proj_out.weight"]
+    config = {"_class_name": "FluxTransformer2DModel", "_diffusers_version": "0.42.1", "attention_head_dim": 32, "num_attention_heads": 6, "num_layers": 1, **bnb_config(nested=False)}
+    return config, tensors, modules, {"plain": plain}
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "fixtures" / "quantized"
     for name in CASES:
         write(folder, build(name))
-    print(f"{len(CASES)} fixtures in {folder}")
+    for name in WHOLE:
+        write(folder, whole_case(name))
+    print(f"{len(CASES) + len(WHOLE)} fixtures in {folder}")
 
 
 if __name__ == "__main__":
