@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use network::hub::{Host, LocalHub};
+use network::tls::Tls;
 use serde_json::Value;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -60,7 +61,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let protocols = if args.http1 { vec!["http/1.1"] } else { vec!["h2", "http/1.1"] };
     let hub = LocalHub::builder().repos(network::repos(&args.repos)?);
-    let hub = hub.round_trip(args.rtt).https(protocols).start()?;
+    let hub = hub.round_trip(args.rtt).https(Tls::new(&protocols)?).start()?;
     let folder = tempfile::tempdir()?;
     let bundle = folder.path().join("authority.pem");
     std::fs::write(&bundle, hub.ca_certificate().unwrap_or_default())?;

@@ -91,24 +91,24 @@
     )
 )]
 
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod backends;
 #[cfg(feature = "badge")]
 pub mod badge;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod cache;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod client;
 pub mod count;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 pub mod docs;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod error;
 pub mod formats;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod http;
 mod hub;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod inspect;
 pub mod report;
 #[cfg(feature = "server")]
@@ -129,7 +129,7 @@ pub use report::{
 
 #[cfg(feature = "server")]
 pub use self::cache::{RedisCache, RedisCacheError};
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 pub use self::{
     cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease},
     client::{Client, ClientBuilder, Model},
@@ -151,7 +151,7 @@ pub use self::{
 /// # Errors
 ///
 /// As [`Client::new`] and [`Model::parse_safetensors_metadata`].
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 pub async fn parse_safetensors_metadata(repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
     Client::new()?.model(repo).parse_safetensors_metadata().await
 }

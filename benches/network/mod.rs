@@ -4,6 +4,8 @@
 pub(crate) mod hub;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
+#[path = "../../examples/local_hub/tls.rs"]
+pub(crate) mod tls;
 
 use std::error::Error;
 use std::time::Duration;

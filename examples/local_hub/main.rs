@@ -7,6 +7,7 @@
 //! their certificate. `--rtt` simulates a round-trip time; `hub/link.rs` documents the simulation.
 
 mod hub;
+mod tls;
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use clap::Parser;
 use hub::{Host, LocalHub, load_folder};
 use serde_json::json;
+use tls::Tls;
 
 /// Serve a folder of models as a local Hub.
 #[derive(Parser)]
@@ -57,8 +59,8 @@ async fn main() -> io::Result<()> {
     };
     let hub = match (args.tls, args.http1) {
         (false, _) => hub,
-        (true, false) => hub.https(["h2", "http/1.1"]),
-        (true, true) => hub.https(["http/1.1"]),
+        (true, false) => hub.https(Tls::new(&["h2", "http/1.1"])?),
+        (true, true) => hub.https(Tls::new(&["http/1.1"])?),
     };
     let hub = hub.start()?;
     let mut bundle = tempfile::Builder::new().suffix(".pem").tempfile()?;

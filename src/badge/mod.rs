@@ -23,7 +23,7 @@ pub use metric_values::MetricValues;
 pub use options::BadgeOptions;
 pub use shields_endpoint::ShieldsEndpoint;
 
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 use crate::error::Error;
 use crate::report::CountReport;
 use crate::report::text::escape;
@@ -77,7 +77,7 @@ impl Badge {
     }
 
     /// Creates a placeholder with a short reason for an error, such as `not found`.
-    #[cfg(feature = "client")]
+    #[cfg(feature = "_http")]
     #[must_use]
     pub fn from_error(error: &Error, metric: Metric) -> Self {
         Self::placeholder(metric, short_reason(error))
@@ -114,7 +114,7 @@ fn rendered(text: &str) -> String {
 }
 
 /// Returns a reason of one or two words, which fits a badge.
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 pub(crate) fn short_reason(error: &Error) -> &'static str {
     match error {
         Error::RepoNotFound { .. } => "not found",
@@ -143,7 +143,7 @@ pub(crate) fn short_reason(error: &Error) -> &'static str {
     }
 }
 
-#[cfg(all(test, feature = "client"))]
+#[cfg(all(test, feature = "_http"))]
 mod tests {
     use std::io::ErrorKind;
     use std::time::Duration;

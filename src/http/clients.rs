@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::url::{Origin, Url};
-use reqwest::{Certificate, Client, ClientBuilder, Response, Version, redirect::Policy};
+use reqwest::{Client, ClientBuilder, Response, Version, redirect::Policy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::{AddressGuard, GuardedResolver};
@@ -145,8 +145,10 @@ impl HttpClients {
         let builder = || change(builder(&self.settings, &self.guard));
         // Small container images have no system certificates, and building the client fails there. Then
         // Mozilla's root certificates are used, which are part of the program.
-        let client =
-            builder().build().or_else(|_| builder().tls_certs_only(bundled_roots()).build())?;
+        let client = builder().build();
+        #[cfg(feature = "client")]
+        let client = client.or_else(|_| builder().tls_certs_only(bundled_roots()).build());
+        let client = client?;
         Ok(slot.get_or_init(|| client).clone())
     }
 }
@@ -177,7 +179,8 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>) -> ClientBuilder 
     if settings.proxy_from_env { builder } else { builder.no_proxy() }
 }
 
-fn bundled_roots() -> impl Iterator<Item = Certificate> {
+#[cfg(feature = "client")]
+fn bundled_roots() -> impl Iterator<Item = reqwest::Certificate> {
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-    roots.filter_map(|root| Certificate::from_der(root).ok())
+    roots.filter_map(|root| reqwest::Certificate::from_der(root).ok())
 }

@@ -251,15 +251,13 @@ impl HttpError {
 }
 
 fn is_certificate_error(error: &reqwest::Error) -> bool {
-    let tls = causes(error).find_map(tls_error);
-    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+    causes(error).find_map(tls_failure) == Some(TlsFailure::Certificate)
 }
 
 /// Returns whether the server speaks none of the offered versions of HTTP (TLS alert
 /// `no_application_protocol`, RFC 7301).
 pub(super) fn is_no_common_protocol(error: &reqwest::Error) -> bool {
-    let alert = rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol);
-    causes(error).find_map(tls_error) == Some(&alert)
+    causes(error).find_map(tls_failure) == Some(TlsFailure::NoCommonProtocol)
 }
 
 /// Returns whether the request waited for the connection of a concurrent request, and that one failed.
@@ -269,13 +267,35 @@ pub(super) fn is_shared_connect(error: &reqwest::Error) -> bool {
     error.is_connect() && causes(error).all(|cause| !cause.is::<std::io::Error>())
 }
 
-/// Returns the TLS error in a cause. TLS errors arrive inside one or more I/O errors, and the `source` of an
+/// The failures of a TLS handshake that are handled in their own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TlsFailure {
+    Certificate,
+    NoCommonProtocol,
+    Other,
+}
+
+/// Returns the TLS failure in a cause. TLS errors arrive inside one or more I/O errors, and the `source` of an
 /// I/O error skips the error it wraps.
-fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
-    match cause.downcast_ref::<std::io::Error>() {
-        Some(error) => tls_error(error.get_ref()?),
-        None => cause.downcast_ref(),
+#[cfg(feature = "client")]
+fn tls_failure(cause: &(dyn StdError + 'static)) -> Option<TlsFailure> {
+    use rustls::{AlertDescription, Error};
+
+    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
+        return tls_failure(error.get_ref()?);
     }
+    Some(match cause.downcast_ref()? {
+        Error::InvalidCertificate(_) => TlsFailure::Certificate,
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            TlsFailure::NoCommonProtocol
+        }
+        _ => TlsFailure::Other,
+    })
+}
+
+#[cfg(not(feature = "client"))]
+fn tls_failure(_: &(dyn StdError + 'static)) -> Option<TlsFailure> {
+    None
 }
 
 /// Returns the causes of an error, the nearest first.

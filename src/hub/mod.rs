@@ -16,21 +16,21 @@
 //! distinguishes a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
 //! ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod endpoint;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod error;
 mod ids;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 pub(crate) mod listing;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod reported_count;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod source;
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 mod warnings;
 
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 pub use self::{
     endpoint::{Endpoint, EndpointError},
     error::{HubError, HubErrorKind},
@@ -38,6 +38,6 @@ pub use self::{
     reported_count::HubReportedCount,
     source::{Source, SourceError},
 };
-#[cfg(feature = "client")]
+#[cfg(feature = "_http")]
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};

@@ -105,7 +105,7 @@ impl CountReport {
 
 impl CountReport {
     /// Adds the other sets of weights, without those that were read.
-    #[cfg(feature = "client")]
+    #[cfg(feature = "_http")]
     pub(crate) fn add_other_sets(&mut self, mut sets: Option<Vec<WeightSet>>) {
         let read = self.filepaths.iter().cloned().collect();
         if let Some(sets) = &mut sets {

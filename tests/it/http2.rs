@@ -11,7 +11,7 @@ use hf_meta::{Client, Error, RetryPolicy, Source};
 
 use self::server::{Http2Fault, Server};
 use crate::faults::outcome;
-use crate::hub::Tls;
+use crate::hub_tls::Tls;
 use crate::support;
 
 /// The variable with the path of the trusted certificates.

@@ -4,6 +4,8 @@
 
 #[path = "../../examples/local_hub/hub/mod.rs"]
 mod hub;
+#[path = "../../examples/local_hub/tls.rs"]
+mod hub_tls;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 

@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::hub::{Host, LocalHub, Repo};
+use crate::hub_tls::Tls;
 use crate::support::{index, weights};
 
 fn repo() -> Repo {
@@ -17,7 +18,7 @@ fn repo() -> Repo {
 
 /// Starts an HTTPS Hub with one repository.
 fn hub(protocol: &'static str) -> LocalHub {
-    LocalHub::builder().repo(repo()).https([protocol]).start().unwrap()
+    LocalHub::builder().repo(repo()).https(Tls::new(&[protocol]).unwrap()).start().unwrap()
 }
 
 /// Runs the command with these certificates as the certificates of the system.
@@ -66,7 +67,8 @@ async fn falling_back_to_http_1_does_not_count_as_an_attempt() {
     let entries: Vec<_> = names.iter().map(|(name, shard)| (&**name, &**shard)).collect();
     let index = Repo::new("org/x").file("model.safetensors.index.json", index(&entries));
     let repo = names.iter().fold(index, |repo, (name, shard)| repo.file(shard, weights(&[name])));
-    let hub = LocalHub::builder().repo(repo).https(["http/1.1"]).start().unwrap();
+    let hub =
+        LocalHub::builder().repo(repo).https(Tls::new(&["http/1.1"]).unwrap()).start().unwrap();
     let options = ["--no-cache", "--retries", "0"];
     let output = run_with(&hub, hub.ca_certificate().unwrap(), &[], &options).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -87,7 +89,8 @@ async fn only_certificates_of_the_system_are_trusted_over_http_2() {
 #[tokio::test]
 async fn a_call_takes_at_least_eight_simulated_round_trips() {
     const ROUND_TRIP: Duration = Duration::from_millis(20);
-    let hub = LocalHub::builder().repo(repo()).https(["h2"]).round_trip(ROUND_TRIP);
+    let hub =
+        LocalHub::builder().repo(repo()).https(Tls::new(&["h2"]).unwrap()).round_trip(ROUND_TRIP);
     let hub = hub.start().unwrap();
     let started = Instant::now();
     let output = run(&hub, hub.ca_certificate().unwrap(), &[]).await;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
 
 use super::delivery::HeaderDelivery;
 use super::link::{ByteStream, Link};
@@ -21,11 +21,25 @@ use super::state::HubState;
 /// The maximum number of concurrent HTTP/2 streams per connection, the same as on Amazon `CloudFront`.
 const MAX_STREAMS: u32 = 128;
 
+/// TLS for all connections. It comes from the program, so that a program without it compiles no TLS library.
+pub struct Encryption {
+    pub accept: Accept,
+    /// The certificate of the authority in PEM.
+    pub authority: String,
+}
+
+/// Accepts an encrypted connection, and returns the connection inside.
+pub type Accept = Arc<
+    dyn Fn(Box<dyn ByteStream>) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>
+        + Send
+        + Sync,
+>;
+
 /// The link and the encryption of connections.
 #[derive(Clone)]
 pub struct Transport {
     pub link: Link,
-    pub tls: Option<TlsAcceptor>,
+    pub accept: Option<Accept>,
 }
 
 pub async fn listen(listener: TcpListener, host: Host, transport: Transport, state: Arc<HubState>) {
@@ -46,10 +60,10 @@ async fn connection(stream: TcpStream, host: Host, transport: Transport, state: 
     let _open = OpenGuard::new(&state.connections(host).open);
     let _ = stream.set_nodelay(true);
     let stream = transport.link.wrap(stream);
-    match transport.tls {
+    match transport.accept {
         None => serve(stream, host, &state).await,
-        Some(tls) => {
-            if let Ok(stream) = tls.accept(stream).await {
+        Some(accept) => {
+            if let Ok(stream) = accept(stream).await {
                 serve(stream, host, &state).await;
             }
         }

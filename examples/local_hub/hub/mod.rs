@@ -30,7 +30,6 @@ mod repo;
 mod response;
 mod route;
 mod state;
-mod tls;
 mod tree;
 
 use std::collections::HashMap;
@@ -43,15 +42,16 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
+pub use connection::Encryption;
 use connection::Transport;
 pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 pub use folder::load_folder;
+pub use link::ByteStream;
 use link::Link;
 pub use log::{Host, LoggedRequest};
 pub use repo::Repo;
 use state::{Caller, HubState};
-pub use tls::Tls;
 
 /// A running Hub. It stops when dropped. It runs on its own thread, so blocking and async callers can use it.
 pub struct LocalHub {
@@ -149,7 +149,7 @@ pub struct Builder {
     is_mirror: bool,
     is_on_ipv6: bool,
     port: u16,
-    protocols: Vec<&'static str>,
+    encryption: Option<Encryption>,
     round_trip: Duration,
     bandwidth: Option<u64>,
 }
@@ -214,10 +214,10 @@ impl Builder {
         Self { port, ..self }
     }
 
-    /// Serves HTTPS with these ALPN protocols: `h2`, `http/1.1`.
+    /// Serves HTTPS.
     #[must_use]
-    pub fn https(self, protocols: impl IntoIterator<Item = &'static str>) -> Self {
-        Self { protocols: protocols.into_iter().collect(), ..self }
+    pub fn https(self, encryption: impl Into<Encryption>) -> Self {
+        Self { encryption: Some(encryption.into()), ..self }
     }
 
     /// Simulates this round-trip time to both servers.
@@ -237,23 +237,22 @@ impl Builder {
     /// # Errors
     ///
     /// If no port or thread is available.
-    pub fn start(self) -> io::Result<LocalHub> {
+    pub fn start(mut self) -> io::Result<LocalHub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let tls = (!self.protocols.is_empty()).then(|| Tls::new(&self.protocols)).transpose()?;
-        let (acceptor, authority) = tls.map(|tls| (tls.acceptor, tls.authority)).unzip();
-        let scheme = if acceptor.is_some() { "https" } else { "http" };
+        let encryption = self.encryption.take();
+        let (accept, authority) = encryption.map(|tls| (tls.accept, tls.authority)).unzip();
+        let scheme = if accept.is_some() { "https" } else { "http" };
         let loopback = if self.is_on_ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { HUB };
         let (hub, hub_origin) = bind(&runtime, (loopback, self.port).into(), scheme)?;
-        let (cdn, cdn_origin) = match acceptor {
+        let (cdn, cdn_origin) = match accept {
             // Some systems have only one loopback address. There the servers differ in the port only.
             Some(_) => bind(&runtime, (CDN, 0).into(), scheme)
                 .or_else(|_| bind(&runtime, (loopback, 0).into(), scheme))?,
             None => bind(&runtime, (loopback, 0).into(), scheme)?,
         };
         let endpoint = format!("{hub_origin}{}", self.base_path);
-        let transport =
-            Transport { link: Link::new(self.round_trip, self.bandwidth), tls: acceptor };
+        let transport = Transport { link: Link::new(self.round_trip, self.bandwidth), accept };
         let state = Arc::new(HubState::new(self, hub_origin, cdn_origin));
         runtime.spawn(connection::listen(hub, Host::Hub, transport.clone(), Arc::clone(&state)));
         runtime.spawn(connection::listen(cdn, Host::Cdn, transport, Arc::clone(&state)));

@@ -1,4 +1,10 @@
-//! HTTPS: a certificate authority per Hub, and a certificate for both servers.
+//! HTTPS for the local Hub: a certificate authority per Hub, and a certificate for both servers.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every program that includes this module uses a part of it"
+)]
 
 use std::io;
 use std::sync::Arc;
@@ -8,6 +14,8 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
+
+use super::hub::{ByteStream, Encryption};
 
 /// The host names of the servers.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];
@@ -39,6 +47,17 @@ impl Tls {
                 .map_err(io::Error::other)?;
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), authority })
+    }
+}
+
+impl From<Tls> for Encryption {
+    fn from(Tls { acceptor, authority }: Tls) -> Self {
+        let accept = move |stream| {
+            let handshake = acceptor.accept(stream);
+            let boxed = async { Ok(Box::new(handshake.await?) as Box<dyn ByteStream>) };
+            Box::pin(boxed) as _
+        };
+        Self { accept: Arc::new(accept), authority }
     }
 }
 
