@@ -742,9 +742,9 @@ def quanto(bits):
             yield "weight._scale", "BF16", [o, 1]
         else:
             groups = o * i // 128
-            yield "weight._data._data", "U8", [128 * bits // 8, groups]
-            yield "weight._scale", "BF16", [1, groups]
-            yield "weight._shift", "BF16", [1, groups]
+            yield "weight._data._data", "U8", [groups * bits // 8, 128]
+            yield "weight._scale", "BF16", [groups, 1]
+            yield "weight._shift", "BF16", [groups, 1]
         yield "input_scale", "BF16", []
         yield "output_scale", "BF16", []
 

@@ -1,0 +1,475 @@
+#!/usr/bin/env python3
+"""Writes fixtures of tiny checkpoints that the packers themselves write on a CPU.
+
+    tests/oracles/real.py [FOLDER: fixtures/quantized] [PACKAGE ...]
+
+Needs the packages of `real.txt`, which `.ci/nightly` installs. A package that is missing or fails is reported, and the
+exit code is 1. Only shapes are compared, so random weights do no harm.
+"""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import struct
+import sys
+import tempfile
+import traceback
+import warnings
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+warnings.filterwarnings("ignore")
+
+import torch
+from safetensors.torch import save_file
+
+from fixture import MODULES, ROOT, write
+
+PACKAGES = {}
+FOLDER = ROOT / "fixtures" / "quantized"
+
+
+def package(name):
+    """Registers the function that writes the fixtures of a package."""
+
+    def register(function):
+        PACKAGES[name] = function
+        return function
+
+    return register
+
+
+def version(name):
+    return f"{name} {importlib.metadata.version(name)}"
+
+
+def llama(**rest):
+    """Returns a tiny Llama of transformers with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    known = dict(hidden_size=128, intermediate_size=384, num_attention_heads=4, num_key_value_heads=1, head_dim=64, vocab_size=320, num_hidden_layers=1, max_position_embeddings=64,
+                 tie_word_embeddings=False, dtype=torch.bfloat16, architectures=["LlamaForCausalLM"])
+    return LlamaForCausalLM(LlamaConfig(**{**known, **rest})).to(torch.bfloat16).eval()
+
+
+def parameters(model):
+    """Returns the number of elements of an unquantized model, tied ones once, without constants of rank 0."""
+    seen = {}
+    for name, tensor in model.state_dict().items():
+        if tensor.dim():
+            seen[(tensor.data_ptr(), tuple(tensor.shape)) if tensor.device.type != "meta" else name] = tensor.numel()
+    return sum(seen.values())
+
+
+def linear(model, skip=("lm_head",)):
+    """Returns the shapes of the linear layers by module name."""
+    return {name: list(module.weight.shape) for name, module in model.named_modules() if isinstance(module, torch.nn.Linear) and not any(part in name for part in skip)}
+
+
+def header(path):
+    """Returns the tensors and the metadata of a safetensors file."""
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        tensors = json.loads(file.read(size))
+    metadata = tensors.pop("__metadata__", None)
+    listed = [{"name": name, "dtype": tensor["dtype"], "shape": tensor["shape"]} for name, tensor in sorted(tensors.items())]
+    return listed, metadata
+
+
+def settings(text):
+    """Returns the configuration without parts that differ from run to run."""
+    config = json.loads(text)
+    for key in ("_name_or_path", "transformers_version"):
+        config.pop(key, None)
+    return config
+
+
+def record(name, by, total, modules, folder, extra=(), config=None, inexact=None, files=None):
+    """Writes the fixture of a folder that a packer wrote."""
+    folder = pathlib.Path(folder)
+    shards = sorted(folder.glob("*.safetensors"))
+    assert shards, f"{name}: no safetensors in {os.listdir(folder)}"
+    read = [header(path) for path in shards]
+    case = {"name": name, "written_by": by, "true_parameters": total, "modules": modules}
+    if config is None:
+        path = folder / "config.json"
+        config = settings(path.read_text()) if path.exists() else {}
+    case["config"] = config
+    case["files"] = files or {file: json.loads((folder / file).read_text()) for file in extra if (folder / file).exists()}
+    if read[0][1] and set(read[0][1]) != {"format"}:
+        case["metadata"] = dict(sorted(read[0][1].items()))
+    if inexact:
+        case["inexact"] = inexact
+    if len(read) == 1:
+        case["tensors"] = read[0][0]
+    else:
+        case["shards"] = [tensors for tensors, _ in read]
+    write(FOLDER, case)
+    print(f"   {name}: {len(read[0][0])} tensors, {total} parameters")
+
+
+def record_state(name, by, total, modules, state, config, **rest):
+    """Writes the fixture of a state dict that a packer returned."""
+    with tempfile.TemporaryDirectory() as folder:
+        metadata = rest.pop("metadata", {"format": "pt"})
+        save_file({key: tensor.contiguous().clone() for key, tensor in state.items()}, f"{folder}/model.safetensors", metadata)
+        record(name, by, total, modules, folder, config=config, **rest)
+
+
+@contextlib.contextmanager
+def saved(model):
+    """Saves an unquantized model and yields its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        yield folder
+
+
+def transformers_case(name, by, quantization, model=None, skip=("lm_head",), **rest):
+    """Loads a tiny model with a quantization config of transformers and saves it again."""
+    from transformers import AutoModelForCausalLM
+
+    model = model or llama()
+    total, modules = parameters(model), linear(model, skip)
+    with saved(model) as source, tempfile.TemporaryDirectory() as target:
+        packed = AutoModelForCausalLM.from_pretrained(source, quantization_config=quantization, dtype=torch.bfloat16, device_map="cpu")
+        packed.save_pretrained(target)
+        record(name, by, total, modules, target, **rest)
+
+
+@package("bitsandbytes")
+def bitsandbytes():
+    from transformers import BitsAndBytesConfig
+
+    by = version("bitsandbytes")
+    bf16 = torch.bfloat16
+    transformers_case("bitsandbytes-real-nf4", by, BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=bf16))
+    transformers_case("bitsandbytes-real-nf4-double", by, BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True))
+    transformers_case("bitsandbytes-real-fp4", by, BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="fp4"))
+    transformers_case("bitsandbytes-real-nf4-bfloat16", by, BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=bf16))
+    transformers_case("bitsandbytes-real-nf4-float32", by, BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=torch.float32))
+    transformers_case("bitsandbytes-real-int8", by, BitsAndBytesConfig(load_in_8bit=True))
+
+
+@package("torchao")
+def torchao():
+    from torchao.quantization import Float8WeightOnlyConfig, Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, IntxWeightOnlyConfig
+    from torchao.quantization.granularity import PerGroup
+    from transformers import TorchAoConfig
+
+    by = version("torchao")
+    transformers_case("torchao-real-int8", by, TorchAoConfig(Int8WeightOnlyConfig(version=2)))
+    transformers_case("torchao-real-int8-dynamic", by, TorchAoConfig(Int8DynamicActivationInt8WeightConfig(version=2)))
+    transformers_case("torchao-real-float8", by, TorchAoConfig(Float8WeightOnlyConfig()))
+    transformers_case("torchao-real-intx-4bit", by, TorchAoConfig(IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32))))
+
+
+@package("torchao-tensors")
+def torchao_tensors():
+    """Writes tensors of torchao that need another device to be made from weights; the package flattens them."""
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    from torchao.quantization import Int4PlainInt32Tensor, Int4Tensor, Int4TilePackedTo4dTensor
+
+    by = version("torchao")
+    bf16 = torch.bfloat16
+
+    def run(name, make, config):
+        model = llama()
+        modules = linear(model)
+        state = {}
+        for key, tensor in model.state_dict().items():
+            state[key] = make(tensor.to(bf16)) if key.removesuffix(".weight") in modules else tensor
+        flat, metadata = flatten_tensor_state_dict(state)
+        config = {**json.loads(model.config.to_json_string(use_diff=False)), "quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": config, "_data": {}}}}}
+        record_state(name, by, parameters(model), modules, flat, settings(json.dumps(config)), metadata={**metadata, "format": "pt"})
+
+    def int4(w, group=128):
+        o, i = w.shape
+        return Int4Tensor(torch.zeros(o, i // 2, dtype=torch.int8), torch.zeros(i // group, o, dtype=bf16), torch.zeros(i // group, o, dtype=bf16), [1, group], w.shape)
+
+    def tiles(w, group=128):
+        o, i = (-(-w.shape[0] // 8) * 8, -(-w.shape[1] // 1024) * 1024)
+        return Int4TilePackedTo4dTensor(torch.zeros(o // 8, i // 128, 32, 4, dtype=torch.int32), torch.zeros(i // group, o, 2, dtype=bf16), [1, group], w.shape)
+
+    def plain32(w, group=128):
+        o, i = w.shape
+        return Int4PlainInt32Tensor(torch.zeros(o, i // 8, dtype=torch.int32), torch.zeros(i // group, o, dtype=bf16), torch.zeros(i // group, o, dtype=torch.int8), [1, group], w.shape)
+
+    run("torchao-real-int4", int4, "Int4WeightOnlyConfig")
+    run("torchao-real-int4-tile-packed", tiles, "Int4WeightOnlyConfig")
+    run("torchao-real-int4-plain-int32", plain32, "Int4WeightOnlyConfig")
+    run("torchao-real-nvfp4", lambda w: NVFP4Tensor.to_nvfp4(w, per_tensor_scale=torch.tensor(1.0)), "NVFP4WeightOnlyConfig")
+    run("torchao-real-mxfp8", lambda w: MXTensor.to_mx(w, torch.float8_e4m3fn, 32), "MXDynamicActivationMXWeightConfig")
+    run("torchao-real-mxfp4", lambda w: MXTensor.to_mx(w, torch.float4_e2m1fn_x2, 32), "MXDynamicActivationMXWeightConfig")
+
+
+@package("optimum-quanto")
+def quanto():
+    from optimum.quanto import freeze, qfloat8, qint2, qint4, qint8, quantization_map, quantize
+
+    by = version("optimum-quanto")
+    for name, dtype in (("int2", qint2), ("int4", qint4), ("int8", qint8), ("float8", qfloat8)):
+        model = llama()
+        total, modules = parameters(model), linear(model)
+        quantize(model, weights=dtype, exclude="lm_head")
+        freeze(model)
+        config = {**settings(model.config.to_json_string()), "quantization_config": {"quant_method": "quanto", "weights": name, "activations": None, "modules_to_not_convert": ["lm_head"]}}
+        record_state(f"quanto-real-{name}", by, total, modules, model.state_dict(), config, files={"quanto_qmap.json": quantization_map(model)})
+
+
+@package("hqq")
+def hqq():
+    from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+
+    by = version("hqq")
+
+    def run(name, bits, group, axis, as_float=False):
+        model = llama()
+        total, modules = parameters(model), linear(model)
+        quant = BaseQuantizeConfig(nbits=bits, group_size=group, axis=axis, view_as_float=as_float)
+        for module in modules:
+            layer = HQQLinear(model.get_submodule(module), quant, compute_dtype=torch.bfloat16, device="cpu")
+            layer.encoded_state_dict = True
+            model.set_submodule(module, layer)
+        quantization = {"quant_method": "hqq", "quant_config": {"weight_quant_params": quant["weight_quant_params"]}, "skip_modules": ["lm_head"]}
+        config = {**settings(model.config.to_json_string()), "quantization_config": quantization}
+        record_state(name, by, total, modules, model.state_dict(), config)
+
+    for bits in (1, 2, 3, 4, 8):
+        run(f"hqq-real-{bits}bit", bits, 64, 1)
+    run("hqq-real-4bit-axis-0", 4, 64, 0)
+    run("hqq-real-3bit-axis-0", 3, 64, 0)
+    run("hqq-real-4bit-as-float", 4, 64, 1, True)
+
+
+@package("llmcompressor")
+def llmcompressor():
+    from llmcompressor import oneshot
+    from llmcompressor.modifiers.quantization import QuantizationModifier
+    from transformers import AutoModelForCausalLM
+
+    by = f"{version('llmcompressor')}, {version('compressed-tensors')}"
+
+    def run(name, **scheme):
+        total, modules = parameters(llama()), linear(llama())
+        with saved(llama()) as source, tempfile.TemporaryDirectory() as folder:
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)
+            oneshot(model=model, recipe=QuantizationModifier(targets="Linear", ignore=["lm_head"], **scheme))
+            model.save_pretrained(folder, save_compressed=True)
+            record(name, by, total, modules, folder)
+
+    for scheme in ("W4A16", "W4A16_ASYM", "W8A16", "W4AFP8", "NVFP4A16", "MXFP4A16", "MXFP8A16", "FP8_DYNAMIC", "FP8_BLOCK"):
+        try:
+            run(f"llmcompressor-real-{scheme.lower().replace('_', '-')}", scheme=scheme)
+        except Exception as error:
+            traceback.print_exc()
+            print(f"!! {scheme}: {type(error).__name__} {error}")
+
+
+@package("nvidia-modelopt")
+def modelopt():
+    import modelopt.torch.quantization as mtq
+    from modelopt.torch.export import export_hf_checkpoint
+
+    by = version("nvidia-modelopt")
+
+    def run(name, config):
+        model = llama()
+        total, modules = parameters(model), linear(model)
+
+        def forward(model):
+            model(torch.arange(8)[None])
+
+        mtq.quantize(model, config, forward)
+        with tempfile.TemporaryDirectory() as folder:
+            export_hf_checkpoint(model, export_dir=folder)
+            record(name, by, total, modules, folder, ["hf_quant_config.json"])
+
+    for config in ("NVFP4_DEFAULT_CFG", "FP8_DEFAULT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG", "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", "INT4_AWQ_CFG", "W4A8_AWQ_BETA_CFG",
+                   "INT8_SMOOTHQUANT_CFG", "MXFP4_DEFAULT_CFG", "MXFP8_DEFAULT_CFG"):
+        try:
+            run(f"modelopt-real-{config.removesuffix('_CFG').lower().replace('_', '-')}", getattr(mtq, config))
+        except Exception as error:
+            traceback.print_exc()
+            print(f"!! {config}: {type(error).__name__} {error}")
+
+
+@package("amd-quark")
+def quark():
+    from quark.torch import ModelQuantizer, export_safetensors
+    from quark.torch.quantization.config import config as quark_config
+
+    by = version("amd-quark")
+    print([name for name in dir(quark_config) if name.endswith("Spec") or name.endswith("Config")])
+
+
+@package("auto-round")
+def auto_round():
+    from auto_round import AutoRound
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    by = version("auto-round")
+
+    def run(name, form, **scheme):
+        model = llama()
+        total, modules = parameters(model), linear(model)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, "[UNK]")))
+        with saved(model) as source, tempfile.TemporaryDirectory() as folder:
+            tokenizer.save_pretrained(source)
+            AutoRound(source, iters=0, device_map="cpu", disable_opt_rtn=True, **scheme).quantize_and_save(folder, format=form)
+            found = next(path for path in [pathlib.Path(folder), *pathlib.Path(folder).rglob("*")] if path.is_dir() and list(path.glob("*.safetensors")))
+            record(name, by, total, modules, found, ["quantization_config.json"])
+
+    for name, form, scheme in (
+        ("w4a16", "auto_round", dict(scheme="W4A16")),
+        ("w2a16", "auto_round", dict(scheme="W2A16", group_size=64)),
+        ("w3a16", "auto_round", dict(scheme="W3A16", group_size=64)),
+        ("w8a16", "auto_round", dict(scheme="W8A16")),
+        ("w4a16-asym-gptq", "auto_gptq", dict(scheme="W4A16", sym=False)),
+        ("w4a16-awq", "auto_awq", dict(scheme="W4A16", sym=False)),
+        ("w4a16-auto-awq", "auto_round:auto_awq", dict(scheme="W4A16", sym=False)),
+        ("mxfp4", "auto_round", dict(scheme="MXFP4")),
+        ("nvfp4", "auto_round", dict(scheme="NVFP4")),
+        ("mxfp8", "auto_round", dict(scheme="MXFP8")),
+        ("fp8-static", "auto_round", dict(scheme="FP8_STATIC")),
+        ("w4a16-llmcompressor", "llm_compressor", dict(scheme="W4A16")),
+    ):
+        try:
+            run(f"auto-round-real-{name}", form, **scheme)
+        except Exception as error:
+            traceback.print_exc()
+            print(f"!! {name}: {type(error).__name__} {error}")
+
+
+@package("gptqmodel")
+def gptqmodel():
+    from gptqmodel.nn_modules.qlinear.torch import TorchLinear
+
+    by = version("gptqmodel")
+
+    def run(name, bits, group, word="int32", **rest):
+        model = llama(**rest)
+        total, modules = parameters(model), linear(model)
+        for module, (o, i) in modules.items():
+            layer = model.get_submodule(module)
+            size = group if group > 0 else i
+            packed = TorchLinear(bits=bits, group_size=size, sym=True, desc_act=False, in_features=i, out_features=o, bias=False, pack_dtype=getattr(torch, word), register_buffers=True)
+            groups = -(-i // size)
+            scales, zeros = torch.ones(o, groups), torch.full((o, groups), 2 ** (bits - 1))
+            packed.pack_original(layer.float(), scales, zeros, torch.arange(i, dtype=torch.int32) // size)
+            model.set_submodule(module, packed)
+        quantization = {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": False, "sym": True, "lm_head": False, "pack_dtype": word, "checkpoint_format": "gptq", "meta": {"quantizer": ["gptqmodel:7.7.0"]}}
+        config = {**settings(model.config.to_json_string()), "quantization_config": quantization}
+        record_state(name, by, total, modules, model.state_dict(), config)
+
+    for bits in (2, 3, 4, 5, 6, 7, 8):
+        try:
+            run(f"gptqmodel-real-{bits}bit", bits, 64)
+        except Exception as error:
+            traceback.print_exc()
+            print(f"!! {bits}: {type(error).__name__} {error}")
+    run("gptqmodel-real-4bit-channel", 4, -1)
+
+
+@package("autoawq")
+def autoawq():
+    from awq.modules.linear.gemm import WQLinear_GEMM
+    from awq.modules.linear.gemv import WQLinear_GEMV
+    from awq.modules.linear.gemv_fast import WQLinear_GEMVFast
+    from awq.modules.linear.marlin import WQLinear_Marlin
+
+    by = version("autoawq")
+
+    def run(name, kind, group, form, **rest):
+        model = llama(**rest)
+        total, modules = parameters(model), linear(model)
+        for module, (o, i) in modules.items():
+            layer = model.get_submodule(module).half()
+            groups = i // group
+            scales, zeros = torch.ones(groups, o).half(), torch.full((groups, o), 8)
+            if kind is WQLinear_GEMM:
+                packed = kind.from_linear(layer, 4, group, scales=scales, zeros=zeros.float())
+            elif kind is WQLinear_Marlin:
+                packed = kind.from_linear(layer, 4, group, init_only=True)
+            else:
+                packed = kind.from_linear(layer, 4, group, scales=scales.t().contiguous(), zeros=zeros.t().contiguous().float())
+            model.set_submodule(module, packed)
+        quantization = {"quant_method": "awq", "bits": 4, "group_size": group, "version": form, "zero_point": form != "marlin", "modules_to_not_convert": None}
+        config = {**settings(model.config.to_json_string()), "quantization_config": quantization}
+        record_state(name, by, total, modules, model.state_dict(), config)
+
+    for name, kind, group, form in (("gemm", WQLinear_GEMM, 64, "gemm"), ("gemv", WQLinear_GEMV, 64, "gemv"), ("gemv-g128", WQLinear_GEMV, 128, "gemv"), ("gemv-fast", WQLinear_GEMVFast, 128, "gemv_fast"),
+                                    ("marlin", WQLinear_Marlin, 128, "marlin")):
+        try:
+            run(f"autoawq-real-{name}", kind, group, form)
+        except Exception as error:
+            traceback.print_exc()
+            print(f"!! {name}: {type(error).__name__} {error}")
+
+
+@package("mlx")
+def mlx():
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+    from mlx_lm.models import llama as mlx_llama, qwen3_moe
+    from mlx_lm.utils import quantize_model
+
+    by = f"{version('mlx')}, {version('mlx-lm')}"
+
+    def run(name, make, config, bits, group, mode="affine", predicate=None):
+        model = make()
+        flat = dict(tree_flatten(model.parameters()))
+        total = sum(tensor.size for tensor in flat.values())
+        arguments = {"quant_predicate": predicate} if predicate else {}
+        model, packed = quantize_model(model, dict(config), group, bits, mode=mode, **arguments)
+        state = dict(tree_flatten(model.parameters()))
+        modules = {key.removesuffix(".scales"): list(flat[key.removesuffix("scales") + "weight"].shape) for key in state if key.endswith(".scales")}
+        with tempfile.TemporaryDirectory() as folder:
+            mx.save_safetensors(f"{folder}/model.safetensors", state, metadata={"format": "mlx"})
+            record(name, by, total, modules, folder, config=packed)
+
+    dense = dict(model_type="llama", hidden_size=128, num_hidden_layers=1, intermediate_size=384, num_attention_heads=6, num_key_value_heads=2, head_dim=32, rms_norm_eps=1e-5, vocab_size=320,
+                 tie_word_embeddings=False)
+    dense_model = lambda: mlx_llama.Model(mlx_llama.ModelArgs.from_dict(dense))
+    for bits in (2, 3, 4, 5, 6, 8):
+        run(f"mlx-real-{bits}bit", dense_model, dense, bits, 32 if bits == 5 else 64)
+    for mode, bits, group in (("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)):
+        run(f"mlx-real-{mode}", dense_model, dense, bits, group, mode)
+    run("mlx-real-mixed", dense_model, dense, 4, 64, predicate=lambda path, _: False if "gate_proj" in path else ({"bits": 6, "group_size": 32} if "down_proj" in path else True))
+    moe = dict(model_type="qwen3_moe", hidden_size=128, num_hidden_layers=1, intermediate_size=384, num_attention_heads=4, num_key_value_heads=2, head_dim=32, rms_norm_eps=1e-5, vocab_size=320,
+               num_experts=4, num_experts_per_tok=2, decoder_sparse_step=1, mlp_only_layers=[], moe_intermediate_size=192, rope_theta=1e4, tie_word_embeddings=False, max_position_embeddings=64,
+               norm_topk_prob=True)
+    run("mlx-real-moe", lambda: qwen3_moe.Model(qwen3_moe.ModelArgs.from_dict(moe)), moe, 4, 64)
+
+
+def main():
+    global FOLDER
+    with contextlib.suppress(ImportError):
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+    if len(sys.argv) > 1:
+        FOLDER = pathlib.Path(sys.argv[1])
+    chosen = sys.argv[2:] or list(PACKAGES)
+    failed = []
+    for name in chosen:
+        print(f"-- {name}")
+        try:
+            PACKAGES[name]()
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+    if failed:
+        print(f"FAILED or missing: {', '.join(failed)}")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
