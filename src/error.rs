@@ -27,7 +27,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// match client.model("org/name").parse_safetensors_metadata().await {
 ///     Ok(parsed) => println!("{} parameters", parsed.parameter_count().total()),
 ///     Err(Error::Gated { repo, .. }) => println!("request access to {repo} first"),
-///     Err(error) if error.is_not_found() => println!("there is nothing to read"),
+///     Err(error) if error.is_not_found() => println!("there are no weights to read"),
 ///     Err(error) => return Err(error),
 /// }
 /// # Ok(())
@@ -105,7 +105,7 @@ pub enum Error {
     /// There are no safetensors weights under the two usual names, nor under any other name that could be
     /// listed.
     #[error(
-        "no safetensors weights in `{place}`: neither `{single}` nor `{index}` is there{}",
+        "no safetensors weights in `{place}`: neither `{single}` nor `{index}` exists{}",
         list_formats(instead)
     )]
     NoSafetensors {
@@ -129,7 +129,7 @@ pub enum Error {
         /// The sets.
         sets: Vec<WeightSet>,
     },
-    /// Shards without an index are not all there.
+    /// Some of the shards are missing, and no index lists them.
     #[error("`{set}` is incomplete: it has {found} of {total} shards and no index")]
     MissingShards {
         /// The common path of the shards, with a `*` in place of the number.

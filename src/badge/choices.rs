@@ -118,14 +118,14 @@ choice! {
 
 choice! {
     "a badge theme"
-    /// The background that the colours of a badge are chosen for.
+    /// The background that the colors of a badge are chosen for.
     Theme {
-        /// A light page, with the colours of shields.io.
+        /// A light page, with the colors of shields.io.
         #[default]
         Light = "light",
         /// A dark page.
         Dark = "dark",
-        /// The colour scheme that the viewer prefers. Most browsers apply the scheme of the
+        /// The color scheme that the viewer prefers. Most browsers apply the scheme of the
         /// surrounding page to a picture; some apply the preference of the operating system.
         Auto = "auto",
     }

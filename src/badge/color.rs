@@ -1,4 +1,4 @@
-//! Colours, written as names of shields.io or as hexadecimal digits.
+//! Colors, written as names of shields.io or as hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::formats::clip;
 
-/// The named colours of shields.io with their aliases, as of version 6.0 of its `badge-maker`.
+/// The named colors of shields.io with their aliases, as of version 6.0 of its `badge-maker`.
 const NAMED: [(&str, [u8; 3]); 16] = [
     ("brightgreen", [0x44, 0xbb, 0x00]),
     ("green", [0x67, 0xac, 0x09]),
@@ -27,15 +27,15 @@ const NAMED: [(&str, [u8; 3]); 16] = [
     ("inactive", [0x93, 0x93, 0x93]),
 ];
 
-/// An opaque colour: `blue`, `fc3`, `#007ec6`.
+/// An opaque color: `blue`, `fc3`, `#007ec6`.
 ///
 /// `Display` gives the six digits without a `#`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Color([u8; 3]);
 
-/// The error for a text that is not a colour.
+/// The error for a text that is not a color.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{text}` is neither a colour of shields.io nor three or six hexadecimal digits")]
+#[error("`{text}` is neither a color of shields.io nor three or six hexadecimal digits")]
 pub struct ColorError {
     text: String,
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_parsed_from_names_and_digits() {
+    fn colors_are_parsed_from_names_and_digits() {
         let cases = [
             ("blue", Some(Color::BLUE)),
             ("Blue", Some(Color::BLUE)),

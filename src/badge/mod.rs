@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_ignores_a_chosen_colour() {
+    fn a_placeholder_ignores_a_chosen_color() {
         let badge = Badge::placeholder(Metric::Bytes, "gated");
         let options = BadgeOptions { color: Some(Color::BLUE), ..BadgeOptions::default() };
         assert_eq!(

@@ -7,7 +7,7 @@ use super::{Color, Logo, Style, Theme};
 /// ```
 /// use hf_meta::badge::{BadgeOptions, Style};
 ///
-/// let options = BadgeOptions::from_query([("style", "social"), ("color", "no such colour")]);
+/// let options = BadgeOptions::from_query([("style", "social"), ("color", "no such color")]);
 /// assert_eq!(options, BadgeOptions { style: Style::Social, ..BadgeOptions::default() });
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ pub struct BadgeOptions {
     pub logo: Logo,
     /// A label that replaces the default one. If it is empty, the badge shows only its message.
     pub label: Option<String>,
-    /// A background colour for the message. Placeholders and the style `social` ignore it.
+    /// A background color for the message. Placeholders and the style `social` ignore it.
     pub color: Option<Color>,
 }
 

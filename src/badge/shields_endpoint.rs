@@ -26,7 +26,7 @@ pub struct ShieldsEndpoint {
     /// The background of the label, as six hexadecimal digits; absent for the default grey.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_color: Option<String>,
-    /// Set on a placeholder. Shields.io then ignores a colour given in its own query.
+    /// Set on a placeholder. Shields.io then ignores a color given in its own query.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
     /// The name of a logo of shields.io.

@@ -105,19 +105,24 @@ Environment:
   HF_TOKEN                         token for gated and private repositories
   HF_TOKEN_PATH, HF_HOME           location of the token of `hf auth login`
   HF_HUB_CACHE, HF_HOME            location of the files of `hf download`
+                                   [default: huggingface in $XDG_CACHE_HOME, else in ~/.cache]
   HF_HUB_OFFLINE                   if 1, the same as --offline
   HF_HUB_DISABLE_IMPLICIT_TOKEN    if 1, only --token sets a token
   HF_META_CACHE                    folder of the cache of headers, or `off`
                                    [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]
-  https_proxy, no_proxy            proxies
-  NO_COLOR                         disables colours
+  https_proxy, http_proxy,         proxies
+  all_proxy, no_proxy
+  SSL_CERT_FILE, SSL_CERT_DIR      trusted certificates, instead of those of the system
+  NO_COLOR                         disables colors
 
 Exit status:
   0  every repository was read
   1  a repository has no valid safetensors weights, or several sets of them to choose from;
      `verify` found an error; or `diff` found a difference
-  2  wrong usage
-  3  the Hub refused or the network failed";
+  2  the arguments or the environment variables are wrong
+  3  the repository or revision was not found, access was denied, or the Hub or the network failed
+  4  a local file could not be read or written
+With several repositories, the highest code.";
 
 #[cfg(test)]
 mod tests {

@@ -48,8 +48,9 @@ Examples:
 Exit status:
   0  no difference
   1  a difference, or one of the two has no valid safetensors weights
-  2  wrong usage
-  3  the Hub refused or the network failed";
+  2  the arguments or the environment variables are wrong
+  3  a repository or revision was not found, access was denied, or the Hub or the network failed
+  4  a local file could not be read";
 
 pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> io::Result<ExitStatus> {
     let sources = [args.before.clone(), args.after.clone()];
@@ -181,7 +182,7 @@ fn files(files: &BTreeSet<RepoPath>) -> String {
     }
 }
 
-/// One figure of both checkpoints, and the function that formats it.
+/// One number of both checkpoints, and the function that formats it.
 struct TotalsRow<'a> {
     name: &'a str,
     before: u64,

@@ -26,8 +26,10 @@ pub(crate) enum ExitStatus {
     Negative = 1,
     /// The arguments or the environment are wrong.
     Usage = 2,
-    /// The Hub, the network or the disk failed.
-    Failure = 3,
+    /// The repository or revision was not found, access was denied, or the Hub or the network failed.
+    Remote = 3,
+    /// A local file could not be read or written.
+    LocalIo = 4,
 }
 
 impl From<&Error> for ExitStatus {
@@ -40,8 +42,10 @@ impl From<&Error> for ExitStatus {
             Self::Usage
         } else if error.is_malformed() || has_no_model {
             Self::Negative
+        } else if matches!(error, Error::Read { .. }) {
+            Self::LocalIo
         } else {
-            Self::Failure
+            Self::Remote
         }
     }
 }
@@ -50,7 +54,7 @@ impl From<&CommandError> for ExitStatus {
     fn from(error: &CommandError) -> Self {
         match error {
             CommandError::Client(error) => Self::from(error),
-            CommandError::Io(_) => Self::Failure,
+            CommandError::Io(_) => Self::LocalIo,
         }
     }
 }

@@ -22,6 +22,11 @@ impl RepoArg {
         Self { source, shown }
     }
 
+    /// Returns whether the source is a file or folder on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.source, Ok(Source::Local(_)))
+    }
+
     /// Returns the URL of the page that lists the files; `None` if the source is not a repository.
     pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
         match &self.source {

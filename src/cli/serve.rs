@@ -13,9 +13,9 @@ use tokio::net::TcpListener;
 use super::connection::{ConnectionArgs, seconds};
 use super::exit::{CommandError, ExitStatus};
 
-/// Serve badges and the same figures as JSON over HTTP
+/// Serve badges, and the same counts as JSON, over HTTP
 ///
-/// Everybody who can reach the address can see figures of every repository that the token can read. The
+/// Everybody who can reach the address can see the counts of every repository that the token can read. The
 /// service uses only a token from `--token` or `HF_META_TOKEN`, never the one of `hf auth login`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
@@ -34,11 +34,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", env = "HF_META_CACHE_TIMEOUT", default_value = "0.5", value_parser = seconds)]
     cache_timeout: Duration,
 
-    /// Time to live of figures of a branch or tag, in seconds
+    /// Time to live of the counts of a branch or tag, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_TTL", default_value = "300", value_parser = seconds)]
     ttl: Duration,
 
-    /// Time for which browsers and proxies may cache figures of a branch or tag, in seconds
+    /// Time for which browsers and proxies may cache the counts of a branch or tag, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_MAX_AGE", default_value = "3600", value_parser = seconds)]
     max_age: Duration,
 

@@ -40,17 +40,19 @@ const EXIT_STATUS: &str = "\
 Exit status:
   0  no errors; there may be warnings and notes
   1  errors were found, or there are no safetensors weights
-  2  wrong usage
-  3  the Hub refused or the network failed, so not everything was checked";
+  2  the arguments or the environment variables are wrong
+  3  the repository or revision was not found, access was denied, or the Hub or the network failed,
+     so not everything was checked
+  4  a local file could not be read, so not everything was checked";
 
 pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> io::Result<ExitStatus> {
     let sources = std::slice::from_ref(&args.repo);
     let read = |model: Model| async move { model.verify().await };
-    let print = |_: &RepoArg, report: VerifyReport| print(args, &report);
+    let print = |source: &RepoArg, report: VerifyReport| print(args, source, &report);
     context.for_each(sources, &args.selection, read, print).await
 }
 
-fn print(args: &VerifyArgs, report: &VerifyReport) -> io::Result<ExitStatus> {
+fn print(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> io::Result<ExitStatus> {
     if args.json {
         json::print(report)?;
     } else {
@@ -59,7 +61,8 @@ fn print(args: &VerifyArgs, report: &VerifyReport) -> io::Result<ExitStatus> {
         stdout.flush()?;
     }
     Ok(match (report.is_complete(), report.is_valid()) {
-        (false, _) => ExitStatus::Failure,
+        (false, _) if source.is_local() => ExitStatus::LocalIo,
+        (false, _) => ExitStatus::Remote,
         (true, false) => ExitStatus::Negative,
         (true, true) => ExitStatus::Success,
     })
@@ -74,7 +77,7 @@ fn write(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> {
             writeln!(out, "{label}: {}", escape(&finding.to_string()))?;
         }
         if let more @ 1.. = count(kind).saturating_sub(MAX_FINDINGS_PER_KIND as u64) {
-            writeln!(out, "{label}: {} more of that kind; --json lists more", thousands(more))?;
+            writeln!(out, "{label}: {} more of this kind; --json lists more", thousands(more))?;
         }
     }
     write_summary(out, report)

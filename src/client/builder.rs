@@ -183,32 +183,33 @@ impl ClientBuilder {
     /// Sets the cache for headers of repositories on the Hub, such as a [`DiskCache`](crate::DiskCache);
     /// none by default.
     ///
-    /// A cached commit costs no request; a cached branch costs one, which asks for its commit. The results
-    /// are the same but for their [`FetchStats`](crate::FetchStats).
+    /// A cached commit costs no request. A cached branch costs one request, which resolves the branch to its
+    /// commit. Cached results differ from others in their [`FetchStats`](crate::FetchStats) only.
     ///
-    /// An entry that was read with a token is found with this token only. A cached commit is found even if
-    /// the Hub would reject the token by now.
+    /// An entry that was read with a token is returned to clients with this token only. A hit for a commit
+    /// sends no request, so it succeeds even if the Hub has revoked the token since then.
     pub fn header_cache(mut self, cache: impl Cache) -> Self {
         self.header_cache = Some(Arc::new(cache));
         self
     }
 
-    /// Sets the time to live of a cached branch: within it, no request is made for the commit of the
-    /// branch. Zero by default.
+    /// Sets the time to live of a cached branch; zero by default. Within this time, a call for the branch
+    /// uses the cached commit and sends no request. It needs a [`header_cache`](Self::header_cache).
     pub fn branch_ttl(mut self, ttl: Duration) -> Self {
         self.branch_ttl = ttl;
         self
     }
 
-    /// Sets the cache folder of `huggingface_hub`, where repositories are read [offline](Self::offline); none
-    /// by default.
+    /// Sets the cache folder of `huggingface_hub`; none by default. An [offline](Self::offline) client reads
+    /// repositories from it.
     pub fn hub_cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.hub_cache = Some(folder.into());
         self
     }
 
-    /// Sets whether the client makes no requests; `false` by default. Repositories are then read from the
-    /// [`hub_cache`](Self::hub_cache), at the commit of their last download. URLs are errors.
+    /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
+    /// repositories from the [`hub_cache`](Self::hub_cache), at the commit of their last download. A URL is
+    /// an error.
     pub fn offline(mut self, yes: bool) -> Self {
         self.is_offline = yes;
         self

@@ -120,12 +120,12 @@ impl Model {
         self
     }
 
-    /// Sets whether each header is read in one request that is expected to hold it; `false` by default. The
-    /// default is two requests that read exactly the header.
+    /// Sets whether one request reads the length of a header and the header together; `false` by default.
     ///
-    /// A prefetch halves the requests and reads some bytes that are not needed. For a shard it is as long as
-    /// the tensor names in the index suggest, at most 8 MiB; for a single file it is 64 KiB. A second
-    /// request follows if it was too short.
+    /// By default, one request reads the length, and a second one reads exactly the header. A prefetch needs
+    /// half of the requests, and may read bytes that are not needed. Its size for a shard is estimated from
+    /// the tensor names in the index, at most 8 MiB; for a single file it is 64 KiB. If it was too small, a
+    /// second request reads the rest of the header.
     pub fn prefetch(mut self, prefetch: bool) -> Self {
         self.plan = if prefetch { Plan::Prefetch } else { Plan::Exact };
         self

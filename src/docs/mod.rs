@@ -11,7 +11,7 @@
 //! | [`command`] | sources, options, environment and exit codes of `hf-meta` |
 //! | [`service`] | badges, their options, and `hf-meta serve` in production |
 //! | [`speed`] | measurements, with the commands that repeat them |
-//! | [`architecture`] | the code: the life of a request, its floors, where to add what |
+//! | [`architecture`] | the code: the life of a request, its layers, where to add what |
 
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}

@@ -75,7 +75,7 @@ pub enum Finding {
         second: String,
     },
     /// The index lists a tensor that no shard stores.
-    #[error("the index puts tensor `{tensor}` into `{shard}`, but no shard holds it")]
+    #[error("the index lists tensor `{tensor}` in `{shard}`, but no shard contains it")]
     MissingTensor {
         /// The name of the tensor.
         tensor: String,
@@ -85,16 +85,16 @@ pub enum Finding {
     /// A total does not fit into 64 bits.
     #[error("the totals of the shards do not fit into 64 bits")]
     CountOverflow,
-    /// A shard stores a tensor that the index does not list. Loaders that go by the index ignore it.
-    #[error("`{shard}` holds tensor `{tensor}`, which the index does not list")]
+    /// A shard stores a tensor that the index does not list. Loaders that use the index ignore it.
+    #[error("`{shard}` contains tensor `{tensor}`, which the index does not list")]
     UnindexedTensor {
         /// The name of the tensor.
         tensor: String,
         /// The shard that stores it.
         shard: String,
     },
-    /// A tensor is stored in another shard than the index says.
-    #[error("tensor `{tensor}` is in `{found}`, but the index puts it into `{indexed}`")]
+    /// A tensor is stored in a different shard than the index lists.
+    #[error("tensor `{tensor}` is in `{found}`, but the index lists it in `{indexed}`")]
     WrongShard {
         /// The name of the tensor.
         tensor: String,
@@ -129,12 +129,12 @@ pub enum Finding {
     },
     /// The numbers in the names of the shards have a gap.
     #[error(
-        "the shard names `{shards}` announce {total} shards, but the index lists {listed}; the first missing number is {first_missing}"
+        "the shard names `{shards}` state {total} shards, but the index lists {listed}; the first missing number is {first_missing}"
     )]
     ShardNumberMissing {
         /// The common form of the names, with `*` in place of the number.
         shards: String,
-        /// The number of shards that the names announce.
+        /// The number of shards that the names state.
         total: u64,
         /// The number of shards that the index lists.
         listed: u64,
@@ -143,12 +143,12 @@ pub enum Finding {
     },
     /// The number in the name of a shard is out of range.
     #[error(
-        "the number of shard `{shard}` is out of range: its name announces {total} shards, numbered from {first_number}"
+        "the number of shard `{shard}` is out of range: its name states {total} shards, numbered from {first_number}"
     )]
     ShardNumberOutOfRange {
         /// The path of the shard.
         shard: String,
-        /// The number of shards that the name announces.
+        /// The number of shards that the name states.
         total: u64,
         /// The number of the first shard, 0 or 1.
         first_number: u64,
@@ -161,15 +161,15 @@ pub enum Finding {
         /// The path of the other shard.
         second: String,
     },
-    /// The names of two shards announce different numbers of shards.
-    #[error("the names of shards `{first}` and `{second}` announce different numbers of shards")]
+    /// The names of two shards state different numbers of shards.
+    #[error("the names of shards `{first}` and `{second}` state different numbers of shards")]
     ShardTotalMismatch {
         /// The path of one shard.
         first: String,
         /// The path of the other shard.
         second: String,
     },
-    /// A shard exists that the index does not list. Mostly it belongs to another split of the same
+    /// A shard exists that the index does not list. It usually belongs to another split of the same
     /// model. Loaders ignore it, but a download of the repository includes it.
     #[error("shard `{shard}` exists, but the index does not list it")]
     UnindexedShard {
@@ -178,7 +178,7 @@ pub enum Finding {
     },
     /// A tied output embedding was dropped when the weights were saved, but the index still lists it.
     #[error(
-        "the index puts tensor `{tensor}` into `{shard}`, but no shard holds it: it is tied to `{stored}` (`tie_word_embeddings`)"
+        "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it: it is tied to `{stored}` (`tie_word_embeddings`)"
     )]
     DroppedTiedEmbedding {
         /// The name of the output embedding.
@@ -190,7 +190,7 @@ pub enum Finding {
     },
     /// The output embedding is not stored, although `config.json` says that it is not tied.
     #[error(
-        "no output embedding is stored, though it is not tied to `{stored}` (`tie_word_embeddings`)"
+        "no output embedding is stored, although it is not tied to `{stored}` (`tie_word_embeddings`)"
     )]
     MissingOutputEmbedding {
         /// The name of the input embedding that is stored.
@@ -212,7 +212,7 @@ pub enum Finding {
     },
     /// The output embedding is stored and counted, although it is tied to the input embedding.
     #[error(
-        "`{tensor}` is stored and counted, though it is tied to `{stored}` (`tie_word_embeddings`)"
+        "`{tensor}` is stored and counted, although it is tied to `{stored}` (`tie_word_embeddings`)"
     )]
     TiedEmbeddingStored {
         /// The name of the output embedding.
@@ -226,11 +226,11 @@ pub enum Finding {
     /// Only a part of the repository could be searched for weights, because the rest was never
     /// downloaded.
     #[error(
-        "only downloaded files were searched; the repository may hold other weights that are the model"
+        "only downloaded files were searched; the model may be in a file that was not downloaded"
     )]
     PartialListing,
     /// The list of findings was cut: more findings of the preceding kind exist.
-    #[error("{findings} more of that kind")]
+    #[error("{findings} more of this kind")]
     MoreFindings {
         /// The number of findings that are not listed.
         findings: u64,
@@ -239,7 +239,7 @@ pub enum Finding {
 
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// A finding with the texts that readers need who do not know its kind.
+        /// A finding with its severity and message, for readers that do not know its kind.
         #[derive(Serialize)]
         struct FindingDocument<'a> {
             severity: Severity,
@@ -253,11 +253,11 @@ impl Serialize for Finding {
     }
 }
 
-/// The weight of a finding, in ascending order.
+/// The severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
-    /// An explanation of something that looks like a defect and is none.
+    /// Information. Nothing is wrong.
     Note,
     /// A defect that leaves every weight stored exactly once.
     Warning,

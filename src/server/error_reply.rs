@@ -92,7 +92,7 @@ pub(super) struct ErrorReply<'a> {
     error: String,
     /// The parameter count that the Hub reports for a gated repository. It is not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
-    claimed: Option<ReportedParameters<'a>>,
+    hub_reported: Option<ReportedParameters<'a>>,
     /// The sets of weights to choose from.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<super::routes::schemas::WeightSetSchema>>)]
@@ -100,7 +100,7 @@ pub(super) struct ErrorReply<'a> {
     /// The reason on a badge, one or two words.
     #[serde(skip)]
     pub(super) short_reason: &'static str,
-    /// The values behind `claimed`, for a badge.
+    /// The values of `hub_reported`, for a badge.
     #[serde(skip)]
     pub(super) reported: Option<&'a MetricValues>,
     #[serde(skip)]
@@ -123,7 +123,7 @@ impl<'a> ErrorReply<'a> {
         Self {
             code,
             error: error.into(),
-            claimed: None,
+            hub_reported: None,
             sets: None,
             short_reason,
             reported: None,
@@ -144,7 +144,7 @@ impl<'a> ErrorReply<'a> {
     /// Creates the reply for an error of a lookup. The causes of the error are logged, not sent.
     fn from_error(error: &'a Error, reported: Option<&'a MetricValues>) -> Self {
         Self {
-            claimed: reported.map(|values| ReportedParameters {
+            hub_reported: reported.map(|values| ReportedParameters {
                 parameter_count: values
                     .dtypes
                     .iter()

@@ -135,30 +135,30 @@ pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
         ),
         (
             naming("../../../other/resolve/main/a.safetensors"),
-            "the index puts tensor `x` into a shard with an unsafe name: \
+            "the index lists tensor `x` in a shard with an unsafe name: \
              `../../../other/resolve/main/a.safetensors` holds an empty, `.` or `..` segment",
         ),
         (
             naming("/etc/a.safetensors"),
-            "the index puts tensor `x` into a shard with an unsafe name: `/etc/a.safetensors` is absolute",
+            "the index lists tensor `x` in a shard with an unsafe name: `/etc/a.safetensors` is absolute",
         ),
         (
             naming("https://example.org/a.safetensors"),
-            "the index puts tensor `x` into a shard with an unsafe name: \
+            "the index lists tensor `x` in a shard with an unsafe name: \
              `https://example.org/a.safetensors` holds a colon, as URLs and drives do",
         ),
         (
             naming(r"..\\a.safetensors"),
-            "the index puts tensor `x` into a shard with an unsafe name: \
+            "the index lists tensor `x` in a shard with an unsafe name: \
              `..\\a.safetensors` holds a backslash",
         ),
         (
             naming("pytorch_model-00001-of-00002.bin"),
-            "the index puts tensor `x` into `pytorch_model-00001-of-00002.bin`, which is not a safetensors file",
+            "the index lists tensor `x` in `pytorch_model-00001-of-00002.bin`, which is not a safetensors file",
         ),
         (
             support::index(&[("x", "a.safetensors"), ("z", "b.safetensors")]),
-            "the index puts tensor `z` into `b.safetensors`, but no shard holds it",
+            "the index lists tensor `z` in `b.safetensors`, but no shard contains it",
         ),
     ]
 }
@@ -173,7 +173,7 @@ async fn invalid_indexes_are_errors() {
         assert_eq!(error_chain(&error), format!("{prefix}{message}"));
         assert!(error.is_malformed() && matches!(error, Error::Index { .. }), "{error:?}");
         let shards = hub.log().iter().filter(|entry| entry.path.contains("a.safetensors")).count();
-        let disagrees = message.contains("no shard holds it");
+        let disagrees = message.contains("no shard contains it");
         assert_eq!(shards > 0, disagrees, "a bad index is refused before any shard is asked for");
     }
 }

@@ -86,8 +86,8 @@ fn badges_are_written_to_stdout_or_a_file() {
     let cases: [(&[&str], i32, &str); 4] = [
         (&["badge", "org/none"], 3, "not found"),
         (&["badge", "gpt2", "--style", "round"], 2, "for-the-badge"),
-        (&["badge", "gpt2", "--color", "#12"], 2, "neither a colour of shields.io nor"),
-        (&["badge", "gpt2", "--output", "/nonexistent/x.svg"], 3, "failed to write `/nonexistent"),
+        (&["badge", "gpt2", "--color", "#12"], 2, "neither a color of shields.io nor"),
+        (&["badge", "gpt2", "--output", "/nonexistent/x.svg"], 4, "failed to write `/nonexistent"),
     ];
     for (args, code, text) in cases {
         let ran = run(&hub, args);

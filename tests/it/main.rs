@@ -23,9 +23,9 @@ mod docs;
 mod documented;
 mod faults;
 mod fixtures;
-mod floors;
 #[cfg(target_os = "linux")]
 mod http2;
+mod layers;
 mod layouts;
 mod local_hub;
 #[cfg(target_os = "linux")]

@@ -14,7 +14,7 @@ use crate::cli::table::Table;
 /// The most other sets of weights that are listed; the JSON has all of them.
 const MAX_SETS: usize = 20;
 
-/// Writes the parameters per dtype, and the figures of the whole checkpoint.
+/// Writes the parameters per dtype, and the totals of the whole checkpoint.
 pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
     heading(out, &report.source)?;
     dtype_table(out, &report.parameter_count)?;

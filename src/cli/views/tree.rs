@@ -79,9 +79,8 @@ struct TreeRow {
 fn write_tree(out: &mut impl Write, tree: &Tree, terminal: Option<TerminalSize>) -> io::Result<()> {
     let max_lines =
         terminal.map_or(usize::MAX, |size| size.height.saturating_sub(RESERVED_LINES).max(1));
-    let sum = |figure: fn(&TreeModule) -> u64| {
-        tree.modules.iter().map(figure).fold(0, u64::saturating_add)
-    };
+    let sum =
+        |value: fn(&TreeModule) -> u64| tree.modules.iter().map(value).fold(0, u64::saturating_add);
     let (tensors, elements) = (sum(|module| module.tensors), sum(|module| module.elements));
     let layout = TreeLayout::new(&tree.modules, max_lines);
     let mut rows = Vec::new();

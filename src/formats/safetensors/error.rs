@@ -41,7 +41,7 @@ pub enum IndexError {
         tensor: String,
     },
     /// A shard name that is not a plain relative path.
-    #[error("the index puts tensor `{tensor}` into a shard with an unsafe name")]
+    #[error("the index lists tensor `{tensor}` in a shard with an unsafe name")]
     UnsafeShardName {
         /// The name of the tensor.
         tensor: String,
@@ -49,7 +49,7 @@ pub enum IndexError {
         source: PathError,
     },
     /// A shard name without the extension of safetensors files.
-    #[error("the index puts tensor `{tensor}` into `{shard}`, which is not a safetensors file")]
+    #[error("the index lists tensor `{tensor}` in `{shard}`, which is not a safetensors file")]
     NotSafetensors {
         /// The name of the tensor.
         tensor: String,
@@ -73,7 +73,7 @@ pub enum IndexError {
         second: String,
     },
     /// A tensor of the index that is in no shard.
-    #[error("the index puts tensor `{tensor}` into `{shard}`, but no shard holds it")]
+    #[error("the index lists tensor `{tensor}` in `{shard}`, but no shard contains it")]
     Missing {
         /// The name of the tensor.
         tensor: String,

@@ -162,7 +162,7 @@ fn badge_fields(metric: Metric, options: &BadgeOptions) -> Markup {
             (select("show", "Metric", Metric::NAMES, metric.as_str()))
             (select("theme", "Theme", Theme::NAMES, options.theme.as_str()))
             (text("label", "Label", 64, metric.label(), options.label.as_deref()))
-            (text("color", "Colour", 64, "blue", Some(&color)))
+            (text("color", "Color", 64, "blue", Some(&color)))
             div .check {
                 input #logo type="checkbox" name="logo" value="huggingface"
                     checked[options.logo != BadgeOptions::default().logo];

@@ -5,13 +5,13 @@ use maud::{Markup, html};
 use super::rows::{TableRow, TableRows};
 use crate::report::text::{bytes, escape, share, thousands};
 
-/// The number of colours in the style sheet. Further rows share the last colour.
+/// The number of colors in the style sheet. Further rows share the last color.
 const COLORS: usize = 6;
 
 /// The width of a bar in the units of its SVG view box.
 const WIDTH: u64 = 1_000;
 
-/// Renders one bar with the shares of all rows, in their colours.
+/// Renders one bar with the shares of all rows, in their colors.
 ///
 /// The bar is an SVG, because the content security policy forbids widths in style attributes.
 pub(super) fn bar(rows: &TableRows, total: u64) -> Markup {
@@ -36,7 +36,7 @@ fn units(part: u64, total: u64) -> u64 {
     u64::try_from(units).unwrap_or(WIDTH)
 }
 
-/// Renders the dtypes with their colours in the bar.
+/// Renders the dtypes with their colors in the bar.
 pub(super) fn dtypes(rows: &TableRows, total: u64) -> Markup {
     let name = |at: usize, row: &TableRow| {
         html! { span class={ "dot color-" (at.min(COLORS - 1)) } {} (escape(&row.name)) }

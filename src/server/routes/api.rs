@@ -24,7 +24,7 @@ use crate::server::weights_query::{QueryString, WeightsQuery};
         (status = MULTIPLE_CHOICES, description = "The repository contains several sets of weights. Choose one of `sets` by `path`.", body = ErrorReply),
         (status = NOT_MODIFIED, description = "The client has the current counts."),
         (status = BAD_REQUEST, description = "The name, the revision or the path is invalid.", body = ErrorReply),
-        (status = FORBIDDEN, description = "The repository is gated or private. `claimed` is the unverified count of the Hub.", body = ErrorReply),
+        (status = FORBIDDEN, description = "The repository is gated or private. `hubReported` is the unverified count of the Hub.", body = ErrorReply),
         (status = NOT_FOUND, description = "The repository, the revision or the file does not exist, or there are no safetensors weights.", body = ErrorReply),
         (status = UNPROCESSABLE_ENTITY, description = "The files are not valid safetensors files.", body = ErrorReply),
         (status = TOO_MANY_REQUESTS, description = "This client, or all clients together, make too many requests.", body = ErrorReply),

@@ -47,7 +47,7 @@ pub(super) struct BadgeParameters {
     /// The style of the drawing, as on shields.io.
     #[param(schema_with = style)]
     style: Option<Style>,
-    /// The colour scheme of the page around the badge.
+    /// The color scheme of the page around the badge.
     #[param(schema_with = theme)]
     theme: Option<Theme>,
     /// The logo to the left of the label.
@@ -55,7 +55,7 @@ pub(super) struct BadgeParameters {
     logo: Option<Logo>,
     /// The text on the left instead of the name of the metric; may be empty.
     label: Option<String>,
-    /// The background of the value: a colour name of shields.io, or three or six hexadecimal digits.
+    /// The background of the value: a color name of shields.io, or three or six hexadecimal digits.
     color: Option<String>,
 }
 

@@ -60,7 +60,7 @@ async fn refusals_of_the_hub_are_typed_errors() {
             "org/empty",
             None,
             "no safetensors weights in `org/empty`: neither `model.safetensors` nor \
-             `model.safetensors.index.json` is there, but PyTorch (.bin), 1 file",
+             `model.safetensors.index.json` exists, but PyTorch (.bin), 1 file",
         ),
     ];
     for (repo, token, message) in cases {

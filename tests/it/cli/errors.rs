@@ -45,6 +45,24 @@ fn each_kind_of_error_has_its_exit_status() {
     assert!(mixed.stdout.contains("org/good"), "the others are read all the same");
 }
 
+/// A folder in place of a file cannot be read, not even by root.
+#[test]
+fn a_local_file_that_cannot_be_read_has_its_own_exit_status() {
+    let hub = LocalHub::start([]).unwrap();
+    let [single, sharded] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let index = r#"{"weight_map":{"a":"x.safetensors"}}"#;
+    std::fs::write(sharded.path().join("model.safetensors.index.json"), index).unwrap();
+    std::fs::create_dir(sharded.path().join("x.safetensors")).unwrap();
+    std::fs::create_dir(single.path().join("model.safetensors")).unwrap();
+    for folder in [&single, &sharded] {
+        let path = folder.path().to_str().unwrap();
+        for args in [&[path][..], &["verify", path]] {
+            let ran = run(&hub, args);
+            assert_eq!(ran.code, 4, "{args:?}: {}{}", ran.stdout, ran.stderr);
+        }
+    }
+}
+
 /// The error names the invalid file, and stdout stays empty.
 #[test]
 fn an_invalid_file_prints_no_data() {

@@ -32,17 +32,17 @@ fn text_from_the_network_is_escaped() {
 }
 
 #[test]
-fn only_terminals_get_colours() {
+fn only_terminals_get_colors() {
     let hub = support::fixtures_hub();
-    let has_colour = |variables: &[(&str, &str)]| {
+    let has_color = |variables: &[(&str, &str)]| {
         let mut command = hf_meta(hub.endpoint());
         CommandOutput::new(command.envs(variables.iter().copied()).arg("gpt2"))
             .data()
             .contains('\u{1b}')
     };
-    assert!(!has_colour(&[]));
-    assert!(has_colour(&[("CLICOLOR_FORCE", "1")]));
-    assert!(!has_colour(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    assert!(!has_color(&[]));
+    assert!(has_color(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!has_color(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
 }
 
 #[test]

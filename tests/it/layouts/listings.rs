@@ -17,7 +17,7 @@ async fn a_repository_without_safetensors_reports_its_other_weights() {
     ])
     .unwrap();
     let said = |tail: &str| {
-        format!("neither `model.safetensors` nor `model.safetensors.index.json` is there{tail}")
+        format!("neither `model.safetensors` nor `model.safetensors.index.json` exists{tail}")
     };
     let error = support::parse(&hub, "org/other").await.unwrap_err().to_string();
     assert!(

@@ -99,9 +99,9 @@ async fn a_gated_repo_shows_the_count_of_the_hub_as_unverified() {
     assert_eq!(get(&router, "/badge/org/gated.svg?show=shards").await.title(), "shards: gated");
     let model = get(&router, "/api/models/org/gated").await;
     assert_eq!(model.status, StatusCode::FORBIDDEN);
-    let claimed =
+    let reported =
         json!({"parameterCount": {"BF16": 7_615_616_512_u64}, "parameterTotal": 7_615_616_512_u64});
-    assert_eq!(model.json()["claimed"], claimed);
+    assert_eq!(model.json()["hubReported"], reported);
 }
 
 #[tokio::test]

@@ -186,7 +186,7 @@ impl Browser {
         self.eval("document.body.innerText").as_str().unwrap().to_owned()
     }
 
-    /// Sets the width of the window in pixels, and the preferred colour scheme.
+    /// Sets the width of the window in pixels, and the preferred color scheme.
     pub(super) fn screen(&mut self, width: u32, scheme: &str) {
         let size = json!({
             "width": width, "height": 800, "deviceScaleFactor": 2, "mobile": width < 500

@@ -1,4 +1,4 @@
-//! The map of `src/docs/architecture.md`, held true: rooms import lower floors only, and every place it names exists.
+//! Checks of `src/docs/architecture.md`: modules import lower layers only, and every file and item it names exists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 const MAP: &str = include_str!("../../src/docs/architecture.md");
 
-/// The words after `crate::` that name no room: pages of documentation, and the extern prelude of macros.
-const NO_ROOMS: [&str; 1] = ["docs"];
+/// The module that belongs to no layer: pages of documentation.
+const WITHOUT_LAYER: &str = "docs";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -17,23 +17,23 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rooms in the order of the map, the lowest first.
-fn floors() -> Vec<&'static str> {
-    let (_, section) = MAP.split_once("\n## The floors\n").unwrap();
+/// The modules in the order of the page, the lowest layer first.
+fn layers() -> Vec<&'static str> {
+    let (_, section) = MAP.split_once("\n## The layers\n").unwrap();
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     rows.collect()
 }
 
-fn floor(room: &str) -> usize {
-    let found = floors().iter().position(|other| *other == room);
-    found.unwrap_or_else(|| panic!("`{room}` has no floor in src/docs/architecture.md"))
+fn layer(module: &str) -> usize {
+    let found = layers().iter().position(|other| *other == module);
+    found.unwrap_or_else(|| panic!("`{module}` has no layer in src/docs/architecture.md"))
 }
 
-/// All Rust files of a room, which is a folder, a file, or both.
-fn sources(room: &str) -> Vec<PathBuf> {
-    let mut files = vec![root().join(format!("src/{room}.rs"))];
-    let mut folders = vec![root().join("src").join(room)];
+/// All Rust files of a module, which is a folder, a file, or both.
+fn sources(module: &str) -> Vec<PathBuf> {
+    let mut files = vec![root().join(format!("src/{module}.rs"))];
+    let mut folders = vec![root().join("src").join(module)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.unwrap().path();
@@ -44,7 +44,7 @@ fn sources(room: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A text without its comments. Documentation may link to higher floors.
+/// A text without its comments. Documentation may link to higher layers.
 fn code(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
@@ -81,7 +81,7 @@ fn branches(tree: &str) -> Vec<&str> {
     branches
 }
 
-/// The room of each type that the crate root re-exports.
+/// The module of each type that the crate root re-exports.
 fn reexports(lib: &str) -> BTreeMap<&str, &str> {
     let trees = lib.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
     let paths = trees.flat_map(|tree| branches(tree.trim_start_matches("self::")));
@@ -95,17 +95,17 @@ fn reexports(lib: &str) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-fn imports_lead_to_lower_floors() {
+fn imports_lead_to_lower_layers() {
     let lib = code(&read(&root().join("src/lib.rs")));
-    let rooms_of_names = reexports(&lib);
+    let modules_of_types = reexports(&lib);
     let (mut checked, mut upward) = (0, vec![]);
-    for (at, room) in floors().iter().enumerate().filter(|(_, room)| **room != "cli") {
-        let files = sources(room);
-        assert!(!files.is_empty(), "room `{room}` is gone; take it off its floor");
+    for (at, module) in layers().iter().enumerate().filter(|(_, module)| **module != "cli") {
+        let files = sources(module);
+        assert!(!files.is_empty(), "module `{module}` is gone; remove it from the table of layers");
         for file in files {
             for name in imports(&code(&read(&file))) {
-                let target = *rooms_of_names.get(name).unwrap_or(&name);
-                if target.starts_with(|c: char| c.is_ascii_lowercase()) && floor(target) > at {
+                let target = *modules_of_types.get(name).unwrap_or(&name);
+                if target.starts_with(|c: char| c.is_ascii_lowercase()) && layer(target) > at {
                     upward.push(format!("{} imports `{name}` of {target}", file.display()));
                 }
                 checked += 1;
@@ -113,26 +113,26 @@ fn imports_lead_to_lower_floors() {
         }
     }
     assert!(checked > 100, "only {checked} imports were found");
-    assert!(upward.is_empty(), "imports of higher floors:\n{}", upward.join("\n"));
+    assert!(upward.is_empty(), "imports of higher layers:\n{}", upward.join("\n"));
 }
 
 #[test]
-fn every_room_has_a_floor() {
+fn every_module_has_a_layer() {
     let lib = code(&read(&root().join("src/lib.rs")));
     let modules = lib.lines().filter_map(|line| {
         let line = line.trim_start();
         line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')
     });
-    let rooms: Vec<_> = modules.filter(|module| !NO_ROOMS.contains(module)).collect();
-    assert!(rooms.len() >= 10, "{rooms:?}");
-    for room in rooms {
-        assert!(floor(room) < floors().len());
+    let named: Vec<_> = modules.filter(|module| *module != WITHOUT_LAYER).collect();
+    assert!(named.len() >= 10, "{named:?}");
+    for module in named {
+        assert!(layer(module) < layers().len());
     }
 }
 
 #[test]
 fn the_command_uses_the_public_library() {
-    assert_eq!(floors().last(), Some(&"cli"));
+    assert_eq!(layers().last(), Some(&"cli"));
     for file in sources("cli") {
         let text = code(&read(&file));
         let reaches = imports(&text).into_iter().find(|name| *name != "cli");
@@ -148,24 +148,24 @@ fn paths() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn every_file_on_the_map_exists() {
+fn every_file_on_the_page_exists() {
     assert!(paths().count() > 20);
     let missing: Vec<_> = paths().filter(|path| !root().join(path).exists()).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Items that the map places in a file, as in "`FORMATS` in `src/formats/mod.rs`".
+/// Items that the page places in a file, as in "`FORMATS` in `src/formats/mod.rs`".
 #[test]
-fn every_item_on_the_map_is_in_its_file() {
+fn every_item_on_the_page_is_in_its_file() {
     let quoted: Vec<_> = MAP.split('`').collect();
     let placed = quoted.windows(3).skip(1).step_by(2).filter(|parts| parts[1].trim() == "in");
     let mut missing = vec![];
     for [item, _, path] in placed.clone().map(|parts| [parts[0], parts[1], parts[2]]) {
         let text = fs::read_to_string(root().join(path)).unwrap_or_default();
         let name = item.trim_end_matches('!').rsplit("::").next().unwrap();
-        let is_there =
+        let exists =
             text.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
-        if !is_there {
+        if !exists {
             missing.push(format!("`{item}` in `{path}`"));
         }
     }
@@ -175,7 +175,7 @@ fn every_item_on_the_map_is_in_its_file() {
 
 /// Links to the source pages of the documentation, such as `../../../src/hf_meta/http/range.rs.html`.
 #[test]
-fn every_source_page_on_the_map_has_a_file() {
+fn every_source_page_on_the_page_has_a_file() {
     let links = MAP.split("/src/hf_meta/").skip(1).filter_map(|rest| rest.split(".html").next());
     let links: Vec<_> = links.collect();
     assert!(links.len() >= 10);
