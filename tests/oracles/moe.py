@@ -13,7 +13,11 @@ fields `name`, `written_by`, `config`, `tensors` and
     draft                            elements of draft layers, which `total` and `active` do not include
     active_is_upper_bound            true if a token may use fewer elements
 
-The fixtures of models outside of `transformers` come from `moe_names.py`.
+Published models, in full size, have `patterns` in place of `tensors`: a pattern stands for one tensor per combination
+of `ranges`, whose numbers replace `{}` in the name from left to right; a range is a list of numbers or a pair
+`{"from": first, "to": last + 1}`. Draft layers are added to them by hand, since `transformers` does not load them.
+
+The fixtures of names outside of `transformers` come from `moe_names.py`.
 """
 
 import importlib.metadata
@@ -41,10 +45,10 @@ DTYPES = {"bfloat16": "BF16", "float32": "F32", "float16": "F16", "int64": "I64"
 def write(folder, case):
     """Writes one fixture, a tensor per line."""
     order = ("name", "written_by", "total", "active", "active_without_input_embedding", "draft", "active_is_upper_bound", "config", "files")
-    assert not set(case) - set(order) - {"tensors"}, set(case) - set(order)
-    assert case["total"] == sum(math.prod(tensor["shape"]) for tensor in case["tensors"] if tensor["shape"]) - case["draft"], case["name"]
+    listed = "tensors" if "tensors" in case else "patterns"
+    assert not set(case) - set(order) - {listed}, set(case) - set(order)
     lines = [f" {json.dumps(key)}: {json.dumps(case[key])}" for key in order if key in case]
-    lines.append(' "tensors": [\n  ' + ",\n  ".join(json.dumps(tensor) for tensor in case["tensors"]) + "\n ]")
+    lines.append(f' "{listed}": [\n  ' + ",\n  ".join(json.dumps(tensor) for tensor in case[listed]) + "\n ]")
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     json.loads(text)
     path = pathlib.Path(folder) / f"{case['name']}.json"
@@ -215,16 +219,128 @@ ONLY_ORIGINAL = {"qwen3_omni_moe"}
 TOP_KS = {"hunyuan_v1_moe": 2, "switch_transformers": 1, "nllb-moe": 2}
 
 
+def patterns(tensors):
+    """Folds tensors whose names differ in numbers only. Each number takes all its values in each combination."""
+    groups = {}
+    for tensor in tensors:
+        numbers = tuple(int(number) for number in re.findall(r"(?<=\.)\d+(?=\.)", tensor["name"]))
+        name = re.sub(r"(?<=\.)\d+(?=\.)", "{}", tensor["name"])
+        groups.setdefault((name, tensor["dtype"], tuple(tensor["shape"])), set()).add(numbers)
+    folded = []
+    for (name, dtype, shape), numbers in groups.items():
+        values = [sorted(set(part)) for part in zip(*numbers)]
+        assert math.prod(len(part) for part in values) == len(numbers), name
+        ranges = [{"from": part[0], "to": part[-1] + 1} if len(part) == part[-1] + 1 - part[0] and len(part) > 1 else part for part in values]
+        folded.append({"name": name, "dtype": dtype, "shape": list(shape), **({"ranges": ranges} if ranges else {})})
+    return folded
+
+
+# Models as their developers published them: arguments of the configuration, and the published total and active
+# parameters in billions, which the count must round to.
+PUBLISHED = {
+    "mixtral-8x7b": ("mixtral", {}, (46.7, 12.9)),
+    "qwen3-30b-a3b": ("qwen3_moe", dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=48, num_attention_heads=32, num_key_value_heads=4, head_dim=128, moe_intermediate_size=768,
+                                       num_local_experts=128, num_experts_per_tok=8, vocab_size=151936), (30.5, 3.3)),
+    "deepseek-v3": ("deepseek_v3", dict(num_nextn_predict_layers=1), (671, 37)),
+    "gpt-oss-20b": ("gpt_oss", dict(num_hidden_layers=24, num_local_experts=32), (20.9, 3.6)),
+    "llama-4-scout": ("llama4", dict(text_config=dict(pad_token_id=0, num_hidden_layers=48, num_local_experts=16, num_experts_per_tok=1),
+                                     vision_config=dict(hidden_size=1408, num_hidden_layers=34, num_attention_heads=16, intermediate_size=5632, vision_output_dim=4096, projector_input_dim=4096,
+                                                        projector_output_dim=4096, image_size=336, patch_size=14)), (109, 17)),
+    "glm-4.5-air": ("glm4_moe", dict(num_nextn_predict_layers=1, attention_bias=True, num_attention_heads=96, head_dim=128, num_hidden_layers=46), (106, 12)),
+    "qwen3-next-80b-a3b": ("qwen3_next", {}, (80, 3)),
+    "kimi-k2": ("deepseek_v3", dict(num_attention_heads=64, num_key_value_heads=64, n_routed_experts=384, first_k_dense_replace=1, vocab_size=163840, n_group=1, topk_group=1), (1000, 32)),
+    "dbrx-132b": ("dbrx", dict(d_model=6144, n_heads=48, n_layers=40, vocab_size=100352, attn_config=dict(kv_n_heads=8, clip_qkv=8, rope_theta=500000.0),
+                          ffn_config=dict(ffn_hidden_size=10752, moe_num_experts=16, moe_top_k=4)), (132, 36)),
+    "jamba-1.5-mini": ("jamba", dict(tie_word_embeddings=False, mamba_dt_rank=256), (52, 12)),
+}
+
+
+def draft_layers(name, tensors, config):
+    """Returns the draft layers of a published model."""
+    config = config.get_text_config()
+    h, vocabulary, layers = config.hidden_size, config.vocab_size, config.num_hidden_layers
+    last = f"model.layers.{layers - 1}."
+    if name == "qwen3-next-80b-a3b":
+        block = [{**tensor, "name": tensor["name"].replace(last, "mtp.layers.0.")} for tensor in tensors if tensor["name"].startswith(last)]
+        return block + [{"name": f"mtp.{part}.weight", "dtype": "BF16", "shape": shape} for part, shape in (("fc", [h, 2 * h]), ("norm", [h]), ("pre_fc_norm_embedding", [h]), ("pre_fc_norm_hidden", [h]))]
+    if name in ("deepseek-v3", "glm-4.5-air"):
+        prefix = f"model.layers.{layers}."
+        block = [{**tensor, "name": tensor["name"].replace(last, prefix)} for tensor in tensors if tensor["name"].startswith(last)]
+        extra = (("eh_proj", [h, 2 * h]), ("enorm", [h]), ("hnorm", [h]), ("embed_tokens", [vocabulary, h]), ("shared_head.head", [vocabulary, h]), ("shared_head.norm", [h]))
+        return block + [{"name": f"{prefix}{part}.weight", "dtype": "BF16", "shape": shape} for part, shape in extra]
+    return []
+
+
+def mxfp4(tensors):
+    """Returns gpt-oss as it is published: experts packed in blocks of 32 inputs."""
+    packed = []
+    for tensor in tensors:
+        if tensor["name"].endswith(("experts.gate_up_proj", "experts.down_proj")):
+            experts, i, o = tensor["shape"]
+            packed.append({"name": tensor["name"] + "_blocks", "dtype": "U8", "shape": [experts, o, i // 32, 16]})
+            packed.append({"name": tensor["name"] + "_scales", "dtype": "U8", "shape": [experts, o, i // 32]})
+        else:
+            packed.append(tensor)
+    return packed
+
+
+def block_fp8(tensors):
+    """Returns DeepSeek V3 as it is published: linear layers in FP8 with a scale per block."""
+    packed = []
+    for tensor in tensors:
+        name, shape = tensor["name"], tensor["shape"]
+        if len(shape) == 2 and re.search(r"(?:self_attn|mlp)\..*_proj", name) or "kv_a_proj_with_mqa" in name or "kv_b_proj" in name:
+            packed.append({"name": name, "dtype": "F8_E4M3", "shape": shape})
+            packed.append({"name": f"{name}_scale_inv", "dtype": "F32", "shape": [-(-size // 128) for size in shape]})
+        else:
+            packed.append(tensor)
+    return packed
+
+
+def published(name):
+    """Yields the fixtures of a published model in full size."""
+    import torch
+    import transformers
+    from transformers.core_model_loading import revert_weight_conversion
+
+    model_type, arguments, (billions, active_billions) = PUBLISHED[name]
+    config = transformers.CONFIG_MAPPING[model_type](**arguments)
+    model_class = {"llama4": "Llama4ForConditionalGeneration", "gpt_oss": "GptOssForCausalLM"}.get(model_type)
+    with torch.device("meta"):
+        model = getattr(transformers, model_class)(config) if model_class else transformers.AutoModelForCausalLM.from_config(config)
+    model.to(torch.bfloat16)
+    config.architectures = [type(model).__name__]
+    top_k = next(value for key in TOP_K if isinstance(value := find(config.to_dict(), key), int))
+    tensors, total, active = count(model, lambda _: top_k)
+    has_own = model.get_output_embeddings().weight is not model.get_input_embeddings().weight
+    original = revert_weight_conversion(model, dict(tensors))
+    listed = [{"name": key, "dtype": DTYPES[str(tensor.dtype).removeprefix("torch.")], "shape": list(tensor.shape)} for key, tensor in sorted(original.items())]
+    drafts = draft_layers(name, listed, config)
+    case = {"name": f"published-{name}", "written_by": f"transformers {importlib.metadata.version('transformers')}, original format; draft layers as published",
+            "total": total, "active": active, "active_without_input_embedding": active - model.get_input_embeddings().weight.numel() * has_own,
+            "draft": sum(math.prod(tensor["shape"]) for tensor in drafts), "config": plain(config)}
+    case["config"]["num_nextn_predict_layers"] = 1 if "num_nextn_predict_layers" in arguments else 0
+    figures = (case["total"], case["active"], case["active_without_input_embedding"])
+    print(f"   {name}: {figures[0] / 1e9:.2f}B of {billions}B, active {figures[1] / 1e9:.2f}B or {figures[2] / 1e9:.2f}B of {active_billions}B, draft {case['draft'] / 1e9:.2f}B")
+    if name == "gpt-oss-20b":
+        listed = mxfp4(listed)
+        case["config"]["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    yield {**case, "patterns": patterns([*listed, *drafts])}
+    if name == "deepseek-v3":
+        case["config"]["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]}
+        yield {**case, "name": f"published-{name}-fp8", "patterns": patterns(block_fp8([*listed, *drafts]))}
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "fixtures" / "moe"
-    chosen = sys.argv[2:] or list(ARCHITECTURES)
+    chosen = sys.argv[2:] or [*ARCHITECTURES, *PUBLISHED]
     import transformers
 
     transformers.logging.set_verbosity_error()
     failed, written, largest = [], 0, 0
     for model_type in chosen:
         try:
-            for case in cases(model_type, ARCHITECTURES[model_type]):
+            for case in published(model_type) if model_type in PUBLISHED else cases(model_type, ARCHITECTURES[model_type]):
                 largest = max(largest, write(folder, case))
                 written += 1
                 print(f"{case['name']}: {case['active']} of {case['total']}")
