@@ -35,5 +35,6 @@ pub use table::{TensorTable, TensorTableIter};
 pub use tensor::TensorInfo;
 
 pub(crate) use format::format_of;
+pub(crate) use names::NameList;
 pub(crate) use records::{PackedReader, PackedTensors};
 pub(crate) use text::{chain, clip};

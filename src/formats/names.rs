@@ -16,7 +16,7 @@ pub(super) struct Names {
 
 /// Names that may not be distinct.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NameList {
+pub(crate) struct NameList {
     text: String,
     ends: Vec<u32>,
 }
@@ -31,7 +31,7 @@ impl NameList {
     }
 
     /// Adds a name. All names together must be no longer than [`LONGEST`].
-    pub(super) fn push(&mut self, name: &str) {
+    pub(crate) fn push(&mut self, name: &str) {
         self.text.push_str(name);
         #[expect(clippy::cast_possible_truncation, reason = "no text is longer than LONGEST")]
         self.ends.push(self.text.len() as u32);
@@ -41,8 +41,21 @@ impl NameList {
         self.ends.len()
     }
 
-    pub(super) fn get(&self, at: usize) -> &str {
+    pub(crate) fn get(&self, at: usize) -> &str {
         &self.text[self.range(at)]
+    }
+
+    /// Returns the positions of all names.
+    pub(crate) fn positions(&self) -> Range<u32> {
+        #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
+        let names = self.len() as u32;
+        0..names
+    }
+
+    /// Returns the memory that is not needed.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
     }
 
     /// Sorts the names for lookups.
@@ -51,10 +64,8 @@ impl NameList {
     ///
     /// Returns the first name that occurs twice.
     pub(super) fn into_names(mut self) -> Result<Names, String> {
-        self.text.shrink_to_fit();
-        self.ends.shrink_to_fit();
-        #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
-        let mut by_name: Box<[u32]> = (0..self.len() as u32).collect();
+        self.shrink_to_fit();
+        let mut by_name: Box<[u32]> = self.positions().collect();
         // A sort compares all names that end up next to each other, and so meets every duplicate.
         let mut has_duplicate = false;
         // The stable sort is fast for long runs that are in order already, and most files have them.
@@ -99,6 +110,11 @@ impl Names {
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
+
+    /// Returns the memory of the names, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.list.text.len() + (self.list.ends.len() + self.by_name.len()) * size_of::<u32>()
+    }
 }
 
 /// A search for many names, which is fast if they come in sorted order.
@@ -115,7 +131,7 @@ impl<'a> NameFinder<'a> {
     }
 
     /// Returns the position of a name in the order of the file.
-    pub(crate) fn position(&mut self, name: &str) -> Option<usize> {
+    pub(crate) fn position(&mut self, name: &str) -> Option<u32> {
         let Names { list, by_name } = self.names;
         let is_next = by_name.get(self.next).is_some_and(|&at| list.get(at as usize) == name);
         let rank = if is_next {
@@ -124,7 +140,7 @@ impl<'a> NameFinder<'a> {
             by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?
         };
         self.next = rank + 1;
-        Some(by_name[rank] as usize)
+        Some(by_name[rank])
     }
 }
 

@@ -30,6 +30,11 @@ impl Records {
         tensor
     }
 
+    /// Returns the memory of the records, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.packed.byte_length() + self.starts.len() * size_of::<u32>()
+    }
+
     /// Returns a reader that starts at the first record.
     pub(super) fn reader(&self) -> PackedReader<'_> {
         self.packed.reader(0)

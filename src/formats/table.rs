@@ -93,6 +93,11 @@ impl TensorTable {
 }
 
 impl TensorTable {
+    /// Returns the memory of the table, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.names.memory() + self.records.memory()
+    }
+
     /// Checks that the data of the tensors has no holes and overlaps, and returns its length in bytes.
     fn data_length(&self) -> Result<u64, HeaderError> {
         let mut spans = Vec::with_capacity(self.len());

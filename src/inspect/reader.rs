@@ -1,11 +1,12 @@
 //! Reading headers: all of one commit, concurrently and within limits.
 
+use std::mem::take;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::config_file::ConfigFile;
 use super::locate::Weights;
@@ -20,6 +21,10 @@ use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 use crate::report::{Assembly, FetchStats, Finding};
 
+/// The maximum memory in bytes of headers that are not counted yet. No header is counted before the index is
+/// complete, and the parsed headers of Kimi-K2.5 almost fit: less would make the call longer.
+const MAX_UNCOUNTED: u32 = 15 << 20;
+
 /// A reader of the headers of one commit.
 pub(super) struct Reader {
     pub(super) source: String,
@@ -32,6 +37,8 @@ pub(super) struct Reader {
     pub(super) meter: RequestMeter,
     /// Bytes of all headers so far.
     header_bytes: AtomicU64,
+    /// One permit per byte of [`MAX_UNCOUNTED`].
+    uncounted: Arc<Semaphore>,
     /// The configuration, once a header needs it.
     pub(super) config: OnceCell<Result<ConfigFile, Error>>,
 }
@@ -52,6 +59,7 @@ impl Reader {
             started,
             meter,
             header_bytes: AtomicU64::new(0),
+            uncounted: Arc::new(Semaphore::new(MAX_UNCOUNTED as usize)),
             config: OnceCell::new(),
         }
     }
@@ -103,20 +111,35 @@ impl Reader {
         &self,
         path: RepoPath,
         first: Range<u64>,
-    ) -> Result<FileHeader, Error> {
+    ) -> Result<UncountedHeader, Error> {
+        let permit = self.permit(first.end).await;
         let start = self.read(&path, first).await?;
-        self.parse_header(&path, start).await
+        self.parse_start(&path, start, permit).await
     }
 
-    /// Parses and checks the header of a file whose first bytes were read, and reads what is missing. Reads
-    /// the configuration if the count of a tensor depends on it.
+    /// Parses and checks the header of a single file whose first bytes were read.
     pub(super) async fn parse_header(
         &self,
         path: &RepoPath,
         first: RangeBytes,
     ) -> Result<FileHeader, Error> {
+        Ok(self.parse_start(path, first, None).await?.header)
+    }
+
+    /// Parses and checks the header of a file whose first bytes were read, and reads what is missing. Reads
+    /// the configuration if the count of a tensor depends on it.
+    async fn parse_start(
+        &self,
+        path: &RepoPath,
+        first: RangeBytes,
+        mut permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<UncountedHeader, Error> {
         let RangeBytes { mut bytes, file_size } = first;
         let mut parser = format_of(path).parser(self.limits.header);
+        // The parser first gets what it needs to ask for the header. The header is reserved before it is parsed.
+        let prefix = parser.first_range().end;
+        let mut prefetched =
+            bytes.split_off(bytes.len().min(usize::try_from(prefix).unwrap_or(usize::MAX)));
         let (mut start, mut reserved) = (0, 0);
         loop {
             let length = bytes.len();
@@ -124,27 +147,37 @@ impl Reader {
                 spawn_blocking_if_large(length, move || advance(parser, start, bytes, file_size));
             match parsed.await.map_err(|source| self.header_error(path, source))? {
                 Parsed::Incomplete { missing, parser: continued } => {
-                    let length = missing.end - missing.start;
-                    self.reserve(path, length)?;
-                    reserved += length;
-                    start = missing.start;
-                    bytes = self.read_more(path, missing, file_size).await?;
+                    self.reserve(path, missing.end.saturating_sub(missing.start.max(reserved)))?;
+                    reserved = reserved.max(missing.end);
+                    (start, bytes) = (prefix, take(&mut prefetched));
+                    if bytes.is_empty() {
+                        // Readers that keep a permit while they wait for another could wait forever.
+                        drop(permit.take());
+                        permit = self.permit(missing.end).await;
+                        start = missing.start;
+                        bytes = self.read_more(path, missing, file_size).await?;
+                    }
                     parser = continued;
                 }
                 Parsed::Complete { header, needs_config } => {
                     let checked = header.check_file_size(file_size);
                     checked.map_err(|source| self.header_error(path, source))?;
-                    let range = header.header_range();
-                    self.reserve(path, (range.end - range.start).saturating_sub(reserved))?;
-                    self.backend.header_end(path, range.end);
+                    self.backend.header_end(path, header.header_range().end);
                     if needs_config {
                         // The result is used once all headers are there.
                         let _ = self.config().await;
                     }
-                    return Ok(header);
+                    return Ok(UncountedHeader::new(header, permit));
                 }
             }
         }
+    }
+
+    /// Waits until memory is left for a header that ends at an offset.
+    async fn permit(&self, end: u64) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(end).unwrap_or(u32::MAX).min(MAX_UNCOUNTED);
+        // The semaphore is never closed.
+        Arc::clone(&self.uncounted).acquire_many_owned(bytes).await.ok()
     }
 
     /// Reads a further range of a file whose size is known.
@@ -216,6 +249,24 @@ impl Reader {
             bytes_total,
             elapsed: self.started.elapsed(),
         }
+    }
+}
+
+/// A header that is not counted yet.
+pub(super) struct UncountedHeader {
+    pub(super) header: FileHeader,
+    /// The permit for its bytes, until it is counted.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+impl UncountedHeader {
+    /// Returns permits of the bytes that were read and are not needed any longer.
+    fn new(header: FileHeader, mut permit: Option<OwnedSemaphorePermit>) -> Self {
+        if let Some(permit) = &mut permit {
+            let excess = permit.num_permits().saturating_sub(header.tensors().memory());
+            drop(permit.split(excess));
+        }
+        Self { header, permit }
     }
 }
 

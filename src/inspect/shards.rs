@@ -11,12 +11,12 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::future::{Either, select};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
-use super::reader::Reader;
+use super::reader::{Reader, UncountedHeader};
 use super::{OnProgress, Plan, Progress};
 use crate::backends::{ByteStream, Fetched};
 use crate::error::Error;
+use crate::formats::RepoPath;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
-use crate::formats::{FileHeader, RepoPath};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::BodyEvent;
 use crate::report::Assembly;
@@ -25,7 +25,7 @@ use crate::report::Assembly;
 pub(super) type ShardRequest = (RepoPath, Range<u64>);
 
 /// A shard that was read, or the reason why it could not be.
-pub(super) type ShardRead = (RepoPath, Result<FileHeader, Error>);
+type ShardRead = (RepoPath, Result<UncountedHeader, Error>);
 
 /// The shards of a set after reading.
 pub(super) struct ShardReads {
@@ -116,7 +116,7 @@ impl Reader {
         let mut reads = pin!(reads);
         while let Some((shard, read)) = reads.next().await {
             match read {
-                Ok(header) => {
+                Ok(UncountedHeader { header, permit }) => {
                     if let Some(Ok(config)) = self.config.get() {
                         set.assembly.set_configs(&config.configs);
                     }
@@ -127,6 +127,7 @@ impl Reader {
                         assembly
                     });
                     set = ShardReads { assembly: assembly.await, failures };
+                    drop(permit);
                 }
                 Err(error) if fails_fast => return Err(error),
                 Err(error) => set.failures.push((shard, error)),

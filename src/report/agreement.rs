@@ -3,16 +3,18 @@
 //! A disagreement that leaves the counts right is a warning. One that makes them wrong is an error: a tensor in
 //! two shards would be counted twice, and a tensor in no shard would be missing from the sum.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::iter::once;
 
 use super::{Finding, bounded};
 use crate::count::ParameterCount;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::{RepoPath, TensorTable, clip};
+use crate::formats::{NameList, RepoPath, TensorTable, clip};
 
 /// A comparison of an index with the headers of its shards, which may come in any order.
 ///
-/// Stores two bytes per tensor of the index. Tensors that no index lists are stored with their names.
+/// Stores two bytes per tensor of the index. Tensors that no index lists are stored with their names, all names
+/// of a shard in one text: a set without an index may have millions.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     index: Option<SafetensorsIndexJson>,
@@ -21,11 +23,14 @@ pub(crate) struct Agreement {
     /// For each tensor of the index, one more than the position in `shards` of the first shard that holds it;
     /// 0 if none does.
     holders: Vec<u16>,
-    /// Tensors of the index in a further shard.
-    repeated: Vec<(usize, u16)>,
-    /// Tensors that the index does not list, with the shards that hold them.
-    unindexed: HashMap<Box<str>, Vec<u16>>,
+    /// Tensors of the index in a further shard: their position in the index, and that of the shard.
+    repeated: Vec<(u32, u16)>,
+    /// For each shard, its tensors that the index does not list.
+    unindexed: Vec<NameList>,
 }
+
+/// A tensor that the index does not list: the position of its shard, and that of its name in the shard.
+type Unindexed = (u16, u32);
 
 impl Agreement {
     /// Starts a comparison. Without an index, only tensors in two shards are found.
@@ -36,7 +41,7 @@ impl Agreement {
             shards: Vec::new(),
             holders: vec![0; tensors],
             repeated: Vec::new(),
-            unindexed: HashMap::new(),
+            unindexed: Vec::new(),
         }
     }
 
@@ -46,15 +51,18 @@ impl Agreement {
         let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
         self.shards.push(shard.clone());
         let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
+        let mut unindexed = NameList::default();
         for name in tensors.names() {
             match finder.as_mut().and_then(|finder| finder.position(name)) {
-                Some(position) if self.holders[position] == 0 => {
-                    self.holders[position] = number + 1;
+                Some(position) if self.holders[position as usize] == 0 => {
+                    self.holders[position as usize] = number + 1;
                 }
                 Some(position) => self.repeated.push((position, number)),
-                None => self.unindexed.entry(name.into()).or_default().push(number),
+                None => unindexed.push(name),
             }
         }
+        unindexed.shrink_to_fit();
+        self.unindexed.push(unindexed);
     }
 
     pub(crate) fn index(&self) -> Option<&SafetensorsIndexJson> {
@@ -76,48 +84,68 @@ impl Agreement {
     /// compared with the declared size only if all headers were added and hold exactly the tensors of the
     /// index; otherwise the sizes are bound to differ.
     pub(crate) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
-        let mut findings = bounded(self.duplicate_tensors());
+        let unindexed = self.unindexed_by_name();
+        let mut findings = self.duplicate_tensors(&unindexed);
         let Some(index) = &self.index else { return findings };
         findings.extend(bounded(self.missing_tensors(index)));
         let is_complete = findings.is_empty() && self.shards.len() == index.shards().len();
         findings.extend(bounded(self.wrong_shards(index)));
-        findings.extend(bounded(self.unindexed_tensors()));
-        if is_complete && self.unindexed.is_empty() {
+        findings.extend(self.unindexed_tensors(&unindexed));
+        if is_complete && unindexed.is_empty() {
             findings.extend(check_size(index.total_size(), tensor_bytes));
         }
         findings
     }
 
-    fn duplicate_tensors(&self) -> impl Iterator<Item = Finding> {
-        let mut indexed: HashMap<usize, Vec<u16>> = HashMap::new();
-        for &(position, number) in &self.repeated {
-            let first = || vec![self.holders[position] - 1];
-            indexed.entry(position).or_insert_with(first).push(number);
-        }
-        let indexed = indexed.into_iter().filter_map(|(position, numbers)| {
-            Some((self.index.as_ref()?.tensor_at(position).0, numbers))
-        });
-        let unindexed = self.unindexed.iter().filter(|(_, numbers)| numbers.len() > 1);
-        let unindexed = unindexed.map(|(name, numbers)| (&**name, numbers.clone()));
-        let mut findings: Vec<_> = indexed
-            .chain(unindexed)
-            .flat_map(|(tensor, numbers)| {
-                let mut shards = self.names(&numbers).into_iter();
-                let first = shards.next();
-                shards.filter_map(move |second| Some((tensor, first?, second)))
-            })
-            .collect();
-        findings.sort_unstable();
-        findings.into_iter().map(|(tensor, first, second)| Finding::DuplicateTensor {
-            tensor: clip(tensor),
-            first: clip(first.as_str()),
-            second: clip(second.as_str()),
-        })
+    /// Returns the tensors that the index does not list, sorted by name.
+    fn unindexed_by_name(&self) -> Vec<Unindexed> {
+        let tensors = (0..).zip(&self.unindexed);
+        let tensors =
+            tensors.flat_map(|(shard, names)| names.positions().map(move |at| (shard, at)));
+        let mut tensors: Vec<Unindexed> = tensors.collect();
+        // The stable sort is fast for long runs that are in order already, and most shards are one.
+        tensors.sort_by_key(|&tensor| self.name(tensor));
+        tensors
     }
 
-    /// Returns the shards of these numbers, sorted by name.
-    fn names(&self, numbers: &[u16]) -> BTreeSet<&RepoPath> {
-        numbers.iter().filter_map(|&number| self.shards.get(usize::from(number))).collect()
+    fn name(&self, (shard, at): Unindexed) -> &str {
+        self.unindexed[usize::from(shard)].get(at as usize)
+    }
+
+    /// Returns the tensors in several shards: those that the index lists, then the others.
+    fn duplicate_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
+        let name = |at| self.index.as_ref().map_or("", |index| index.tensor_at(at).0);
+        let mut repeated = self.repeated.clone();
+        repeated.sort_by_key(|&(position, _)| name(position as usize));
+        let indexed = repeated.chunk_by(|(one, _), (next, _)| one == next).flat_map(|further| {
+            let position = further[0].0 as usize;
+            let further = further.iter().map(|(_, shard)| *shard);
+            self.in_several(name(position), once(self.holders[position] - 1).chain(further))
+        });
+        let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
+        let unindexed = unindexed.chunk_by(same_name).filter(|found| found.len() > 1);
+        let unindexed = unindexed.flat_map(|found| {
+            self.in_several(self.name(found[0]), found.iter().map(|(shard, _)| *shard))
+        });
+        bounded(indexed.chain(unindexed))
+    }
+
+    /// Returns a finding for each shard that holds a tensor, except the first by name.
+    fn in_several(
+        &self,
+        tensor: &str,
+        shards: impl Iterator<Item = u16>,
+    ) -> impl Iterator<Item = Finding> {
+        let shards: BTreeSet<_> = shards.map(|shard| &self.shards[usize::from(shard)]).collect();
+        let mut shards = shards.into_iter();
+        let first = shards.next();
+        shards.filter_map(move |second| {
+            Some(Finding::DuplicateTensor {
+                tensor: clip(tensor),
+                first: clip(first?.as_str()),
+                second: clip(second.as_str()),
+            })
+        })
     }
 
     /// Returns the tensors that are in no shard although the shard that the index names was read.
@@ -135,7 +163,7 @@ impl Agreement {
     /// Returns the tensors that are in exactly one shard, but not in the one that the index names.
     fn wrong_shards(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
         let repeated: BTreeSet<_> = self.repeated.iter().map(|(position, _)| *position).collect();
-        let entries = index.weight_map().zip(&self.holders).enumerate();
+        let entries = (0..).zip(index.weight_map().zip(&self.holders));
         entries.filter_map(move |(position, ((tensor, indexed), holder))| {
             let found = self.shards.get(usize::from(holder.checked_sub(1)?))?;
             (found != indexed && !repeated.contains(&position)).then(|| Finding::WrongShard {
@@ -146,16 +174,17 @@ impl Agreement {
         })
     }
 
-    fn unindexed_tensors(&self) -> impl Iterator<Item = Finding> {
-        let once = self.unindexed.iter().filter(|(_, numbers)| numbers.len() == 1);
-        let mut once: Vec<_> = once
-            .filter_map(|(name, numbers)| Some((self.shards.get(usize::from(numbers[0]))?, name)))
-            .collect();
-        once.sort_unstable();
-        once.into_iter().map(|(shard, tensor)| Finding::UnindexedTensor {
-            tensor: clip(tensor),
-            shard: clip(shard.as_str()),
-        })
+    /// Returns the tensors that only one shard holds and the index does not list, sorted by shard.
+    fn unindexed_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
+        let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
+        let once = unindexed.chunk_by(same_name).filter(|found| found.len() == 1);
+        let mut once: Vec<_> = once.map(|found| found[0]).collect();
+        let shard = |tensor: Unindexed| &self.shards[usize::from(tensor.0)];
+        once.sort_by_key(|&tensor| shard(tensor));
+        bounded(once.into_iter().map(|tensor| Finding::UnindexedTensor {
+            tensor: clip(self.name(tensor)),
+            shard: clip(shard(tensor).as_str()),
+        }))
     }
 }
 
@@ -309,6 +338,18 @@ mod tests {
         );
         let shard = "a.safetensors".to_owned();
         assert_eq!(parsed.err(), Some(IndexError::DuplicateHeader { shard }));
+    }
+
+    #[test]
+    fn too_many_headers_are_an_error() {
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        let shard = |n| (format!("{n}.safetensors").parse().unwrap(), header(&[]));
+        let parse = |headers| {
+            let headers = (0..headers).map(shard).collect();
+            SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default())
+        };
+        assert!(parse(limit).is_ok());
+        assert_eq!(parse(limit + 1).err(), Some(IndexError::TooManyShards { limit }));
     }
 
     #[test]

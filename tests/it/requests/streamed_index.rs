@@ -8,6 +8,7 @@ use futures::future::{Either, join_all, select};
 use hf_meta::formats::safetensors::IndexError;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, Progress, RetryPolicy};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::hub::{Fault, File, Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
@@ -211,6 +212,49 @@ async fn an_error_in_the_index_takes_precedence_over_an_error_in_a_shard() {
     match model.parse_safetensors_metadata().await {
         Err(Error::Index { source: IndexError::UnsafeShardName { .. }, .. }) => {}
         other => panic!("{other:?}"),
+    }
+}
+
+/// Headers take memory until they are counted, and they are counted once the index is complete. Only seven of these
+/// fit into the memory for them.
+#[tokio::test]
+async fn long_headers_wait_for_the_end_of_the_index() {
+    const HEADER: usize = 2 << 20;
+    const AT_ONCE: usize = 7;
+    let shards: Vec<_> = (0..AT_ONCE + 2).map(|n| format!("{n}.safetensors")).collect();
+    let entries: Vec<_> = shards.iter().map(|shard| (&**shard, &**shard)).collect();
+    let index = support::index(&entries);
+    let end = index.size() - 2;
+    let repo = shards.iter().fold(Repo::new("org/model").file(INDEX, index), |repo, shard| {
+        let json = format!(r#"{{"{shard}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
+        let padded = json.clone() + &" ".repeat(HEADER - 8 - json.len());
+        repo.file(shard, support::file_with_header(&padded, 1))
+    });
+    let hub = LocalHub::start([repo]).unwrap();
+    let is_header = |entry: &LoggedRequest| {
+        entry.host == Host::Cdn && entry.range.as_deref() != Some("bytes=0-7")
+    };
+    hub.inject(move |request, _| match request {
+        request if is_index(request) => Some(Fault::StallInBody { after: end }),
+        request if is_header(request) => Some(Fault::StallInBody { after: 9 }),
+        _ => None,
+    });
+    let headers = || hub.log().iter().filter(|entry| is_header(entry)).count();
+    let model = client(&hub).build().unwrap().model("org/model");
+    let waiting = Box::pin(async {
+        while headers() < AT_ONCE {
+            sleep(Duration::from_millis(10)).await;
+        }
+        sleep(Duration::from_millis(300)).await;
+    });
+    match select(Box::pin(model.count()), waiting).await {
+        Either::Right(_) => assert_eq!(headers(), AT_ONCE),
+        Either::Left((ended, _)) => panic!("the call ended: {ended:?}"),
+    }
+    hub.inject(|_, _| None);
+    for is_prefetch in [false, true] {
+        let counts = model.clone().prefetch(is_prefetch).count().await.unwrap();
+        assert_eq!(counts.parameter_count.total(), shards.len() as u64);
     }
 }
 
