@@ -173,6 +173,9 @@ mod tests {
         assert_eq!(error(7, None), HeaderError::FileTooShort { file_size: 7 });
         assert_eq!(error(7, Some(7)), HeaderError::FileTooShort { file_size: 7 });
         assert_eq!(error(60, None), truncated(60));
+        // The file was cut while it was read.
+        assert_eq!(error(60, Some(63)), truncated(60));
+        assert_eq!(error(4, Some(63)), HeaderError::Truncated { expected: 8, found: 4 });
         assert_eq!(error(60, Some(60)), HeaderError::PastEndOfFile { length: 53, file_size: 60 });
         assert_eq!(
             error(62, Some(62)),

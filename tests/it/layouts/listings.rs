@@ -2,7 +2,7 @@
 
 use hf_meta::{Client, Error};
 
-use super::{asked, paths, repo};
+use super::{COMMIT, asked, paths, repo};
 use crate::hub::{Fault, LocalHub};
 use crate::support::{self, weights};
 
@@ -115,6 +115,20 @@ async fn endless_and_invalid_listings_are_errors() {
             "{fault:?}: {said}"
         );
     }
+}
+
+/// Neither the listing nor the file names the commit, but the file was requested at the commit that the responses
+/// about the usual names have.
+#[tokio::test]
+async fn a_commit_that_only_a_404_response_names_pins_the_weights() {
+    let hub = LocalHub::start([repo("org/any", &["any.safetensors"])]).unwrap();
+    hub.inject(|request, _| {
+        let is_usual_name = request.path.contains("/model.safetensors");
+        (!is_usual_name).then(|| Fault::Header("x-repo-commit", "unknown".to_owned()))
+    });
+    let parsed = support::parse(&hub, "org/any").await.unwrap();
+    assert_eq!(parsed.report().commit.as_ref().map(|found| found.as_str()), Some(COMMIT));
+    assert_eq!(parsed.report().findings, []);
 }
 
 #[tokio::test]
