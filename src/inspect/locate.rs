@@ -17,6 +17,8 @@ use crate::hub::{CommitSha, HubError};
 /// The weights that a target turned out to be.
 pub(super) struct Located {
     pub(super) weights: Weights,
+    /// The commit of the weights, if a response named it.
+    commit: Option<CommitSha>,
     /// All sets in the target's folder, if they were listed.
     pub(super) other_sets: Option<Vec<WeightSet>>,
     /// True if no listing was needed, or a complete one was there.
@@ -25,46 +27,26 @@ pub(super) struct Located {
 
 impl Located {
     /// Creates weights that were found without a listing.
-    fn new(weights: Weights) -> Self {
-        Self { weights, other_sets: None, is_complete: true }
+    fn new(weights: Weights, commit: Option<CommitSha>) -> Self {
+        Self { weights, commit, other_sets: None, is_complete: true }
+    }
+
+    /// Waits for another future while the weights arrive.
+    async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
+        let Weights::Index { path, stream } = self.weights else {
+            return (self, other.await);
+        };
+        let (stream, other) = poll_alongside(stream, other).await;
+        self.weights = Weights::Index { path, stream };
+        (self, other)
     }
 }
 
 /// A set of weights, and the part of it that was read already.
 pub(super) enum Weights {
-    File { path: RepoPath, start: Fetched<RangeBytes> },
-    Index { path: RepoPath, stream: Fetched<ByteStream> },
-    Shards { path: RepoPath, shards: Vec<RepoPath>, commit: Option<CommitSha> },
-}
-
-impl Weights {
-    /// Waits for another future while the weights arrive.
-    async fn poll_alongside<T>(self, other: impl Future<Output = T>) -> (Self, T) {
-        let Self::Index { path, stream: Fetched { value, commit } } = self else {
-            return (self, other.await);
-        };
-        let (value, other) = poll_alongside(value, other).await;
-        (Self::Index { path, stream: Fetched { value, commit } }, other)
-    }
-
-    /// Sets the commit if the response did not name one.
-    fn or_commit(mut self, known: Option<CommitSha>) -> Self {
-        let commit = match &mut self {
-            Self::File { start, .. } => &mut start.commit,
-            Self::Index { stream, .. } => &mut stream.commit,
-            Self::Shards { commit, .. } => commit,
-        };
-        *commit = commit.take().or(known);
-        self
-    }
-
-    fn commit(&self) -> Option<&CommitSha> {
-        match self {
-            Self::File { start, .. } => start.commit.as_ref(),
-            Self::Index { stream, .. } => stream.commit.as_ref(),
-            Self::Shards { commit, .. } => commit.as_ref(),
-        }
-    }
+    File { path: RepoPath, start: RangeBytes },
+    Index { path: RepoPath, stream: ByteStream },
+    Shards { path: RepoPath, shards: Vec<RepoPath> },
 }
 
 impl Inspection {
@@ -74,13 +56,12 @@ impl Inspection {
     pub(super) fn locate(self) -> BoxFuture<'static, Result<(Reader, Located), Error>> {
         Box::pin(async move {
             let (mut inspection, mut located) = self.find_with_or_without_token().await?;
-            let commit = located.weights.commit().cloned();
-            inspection.backend = pinned(&inspection.backend, commit.as_ref());
+            inspection.backend = pinned(&inspection.backend, located.commit.as_ref());
             if inspection.lists_sets && located.other_sets.is_none() {
-                let (weights, sets) = located.weights.poll_alongside(inspection.list_sets()).await;
-                located = Located { weights, other_sets: sets?, ..located };
+                let (found, sets) = located.poll_alongside(inspection.list_sets()).await;
+                located = Located { other_sets: sets?, ..found };
             }
-            Ok((Reader::new(inspection, commit), located))
+            Ok((Reader::new(inspection, located.commit.take()), located))
         })
     }
 
@@ -107,13 +88,14 @@ impl Inspection {
     }
 
     async fn find_file(&self, path: &RepoPath) -> Result<Located, Error> {
-        let start = self.backend.read_range(path, self.plan.first_range(path)).await?;
-        Ok(Located::new(Weights::File { path: path.clone(), start }))
+        let Fetched { value, commit } =
+            self.backend.read_range(path, self.plan.first_range(path)).await?;
+        Ok(Located::new(Weights::File { path: path.clone(), start: value }, commit))
     }
 
     async fn find_index(&self, path: &RepoPath) -> Result<Located, Error> {
-        let stream = self.backend.stream(path, self.limits.index).await?;
-        Ok(Located::new(Weights::Index { path: path.clone(), stream }))
+        let Fetched { value, commit } = self.backend.stream(path, self.limits.index).await?;
+        Ok(Located::new(Weights::Index { path: path.clone(), stream: value }, commit))
     }
 
     /// Finds the weights in a folder, or in the whole backend.
@@ -135,19 +117,14 @@ impl Inspection {
         match select(file, shards).await {
             Either::Left((Err(Error::FileNotFound { .. }), shards)) => shards.await,
             Either::Left((file, _)) => file,
-            Either::Right((shards, file)) => {
-                let (shards, file) = match shards {
-                    Ok(Located { weights, .. }) => {
-                        let (weights, file) = weights.poll_alongside(file).await;
-                        (Ok(Located::new(weights)), file)
-                    }
-                    Err(error) => (Err(error), file.await),
-                };
-                match file {
-                    Err(Error::FileNotFound { .. }) => shards,
-                    file => file,
-                }
-            }
+            Either::Right((Ok(shards), file)) => match shards.poll_alongside(file).await {
+                (shards, Err(Error::FileNotFound { .. })) => Ok(shards),
+                (_, file) => file,
+            },
+            Either::Right((Err(error), file)) => match file.await {
+                Err(Error::FileNotFound { .. }) => Err(error),
+                file => file,
+            },
         }
     }
 
@@ -158,8 +135,9 @@ impl Inspection {
         missing: &[RepoPath; 2],
         source: BoxError,
     ) -> Result<Located, Error> {
-        let known = source.downcast_ref().and_then(commit_of);
-        let listed = self.pinned(known).list(folder).await?;
+        let response = source.downcast_ref::<HubError>();
+        let known = response.and_then(|response| response.commit.as_ref());
+        let listed = self.pinned(known).backend.list(folder).await?;
         let Some(FileListing { files, commit, is_complete }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
@@ -170,8 +148,8 @@ impl Inspection {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
             Some(set) => {
-                let weights = self.find_set(set, known.cloned().or(commit)).await?;
-                Ok(Located { weights, other_sets: Some(layout.sets), is_complete })
+                let found = self.find_set(set, known.cloned().or(commit)).await?;
+                Ok(Located { other_sets: Some(layout.sets), is_complete, ..found })
             }
             None if layout.sets.is_empty() => {
                 Err(self.no_safetensors(missing, layout.others, source))
@@ -187,17 +165,16 @@ impl Inspection {
             file: self.backend.file_name(path),
             source: "no such shards are listed".into(),
         };
-        let listed = self.list(folder.as_ref()).await?.ok_or_else(not_found)?;
+        let listed = self.backend.list(folder.as_ref()).await?.ok_or_else(not_found)?;
         let layout = Layout::new(folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
-        let weights = self.find_set(set, listed.commit).await?;
-        Ok(Located::new(weights))
+        self.find_set(set, listed.commit).await
     }
 
     /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
     pub(super) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         let folder = self.target.folder();
-        let listed = self.list(folder).await?;
+        let listed = self.backend.list(folder).await?;
         if listed.is_none() {
             tracing::warn!(source = %self.source, "its files cannot be listed");
         }
@@ -205,32 +182,26 @@ impl Inspection {
     }
 
     /// Starts to read a set, at a commit if it is known.
-    async fn find_set(&self, set: &WeightSet, commit: Option<CommitSha>) -> Result<Weights, Error> {
-        let pinned = self.pinned(commit.as_ref());
-        if !set.is_without_index() {
-            let is_index = set.path.is_index();
-            let found = if is_index {
-                pinned.find_index(&set.path).await
+    async fn find_set(&self, set: &WeightSet, known: Option<CommitSha>) -> Result<Located, Error> {
+        let pinned = self.pinned(known.as_ref());
+        if set.is_without_index() {
+            let shards = set.shards().map_err(|total| self.backend.missing_shards(set, total))?;
+            let commit = if known.is_some() {
+                known
             } else {
-                pinned.find_file(&set.path).await
+                // A listing may lack the commit; every file has it.
+                let first = Plan::Exact.first_range(&shards[0]);
+                pinned.backend.read_range(&shards[0], first).await?.commit
             };
-            // A response without a commit belongs to the commit that its URL names.
-            return found.map(|found| found.weights.or_commit(commit));
+            return Ok(Located::new(Weights::Shards { path: set.path.clone(), shards }, commit));
         }
-        let shards = set.shards().map_err(|total| self.backend.missing_shards(set, total))?;
-        let commit = if commit.is_some() {
-            commit
+        let found = if set.path.is_index() {
+            pinned.find_index(&set.path).await?
         } else {
-            // A listing may lack the commit; every file has it.
-            let first = Plan::Exact.first_range(&shards[0]);
-            pinned.backend.read_range(&shards[0], first).await?.commit
+            pinned.find_file(&set.path).await?
         };
-        Ok(Weights::Shards { path: set.path.clone(), shards, commit })
-    }
-
-    /// Lists the files of the backend or of a folder.
-    async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<FileListing>, Error> {
-        self.backend.list(folder).await
+        // A response without a commit belongs to the commit that its URL names.
+        Ok(Located { commit: found.commit.or(known), ..found })
     }
 
     fn no_safetensors(
@@ -246,9 +217,4 @@ impl Inspection {
     fn pinned(&self, commit: Option<&CommitSha>) -> Self {
         Self { backend: pinned(&self.backend, commit), ..self.clone() }
     }
-}
-
-/// Returns the commit of a response that says that a file is missing.
-fn commit_of(response: &HubError) -> Option<&CommitSha> {
-    response.commit.as_ref()
 }

@@ -72,17 +72,16 @@ impl Reader {
     ) -> Result<Inspected, Error> {
         let (path, assembly) = match weights {
             Weights::File { path, start } => {
-                let header = self.parse_header(&path, start.value).await?;
+                let header = self.parse_header(&path, start).await?;
                 let mut assembly = Assembly::new_single(keeps_headers);
                 assembly.add(path.clone(), header);
                 (path, assembly)
             }
             Weights::Index { path, stream } => {
-                let reads =
-                    self.read_indexed_shards(&path, stream.value, keeps_headers, true).await?;
+                let reads = self.read_indexed_shards(&path, stream, keeps_headers, true).await?;
                 (path, reads.assembly)
             }
-            Weights::Shards { path, shards, .. } => {
+            Weights::Shards { path, shards } => {
                 let requests = self.plan.shards_without_index(&shards);
                 let requests = requests.map_err(|source| self.index_error(&path, source))?;
                 let reads = self.read_listed_shards(&path, requests, keeps_headers, true).await?;

@@ -40,11 +40,11 @@ impl Reader {
     pub(super) async fn verify(self, weights: Weights) -> Result<VerifyReport, Error> {
         let (path, survey) = match weights {
             Weights::File { path, start } => {
-                let survey = self.survey_file(&path, start.value).await;
+                let survey = self.survey_file(&path, start).await;
                 (path, survey)
             }
             Weights::Index { path, stream } => {
-                let reads = self.read_indexed_shards(&path, stream.value, true, false).await;
+                let reads = self.read_indexed_shards(&path, stream, true, false).await;
                 let survey = match reads {
                     Ok(reads) => self.survey_index(&path, reads).await,
                     Err(Error::Index { source, .. }) => Survey::from_malformed_index(&path, source),
@@ -52,7 +52,7 @@ impl Reader {
                 };
                 (path, survey)
             }
-            Weights::Shards { path, shards, .. } => {
+            Weights::Shards { path, shards } => {
                 let survey = self.survey_listed(&path, &shards).await?;
                 (path, survey)
             }
