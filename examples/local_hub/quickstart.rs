@@ -23,12 +23,8 @@ const REPOS: [&str; 9] = [
     "roberta-large",
 ];
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Without the macro of tokio, which would compile a crate more.
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(print_table())
-}
-
-async fn print_table() -> Result<(), Box<dyn std::error::Error>> {
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
     let hub = LocalHub::start(load_folder(fixtures.as_ref())?)?;
     let client = Client::builder().endpoint(hub.endpoint()).build()?;
