@@ -1,8 +1,8 @@
 //! Throughput and memory of the badge service: `cargo bench --features server --bench serve -- [--rate] [--memory]`.
 //!
 //! The rate is measured for a known badge on one core, in turns with nginx that serves the same bytes as a static file
-//! on the same core. `wrk` on the other cores makes the requests. The memory of the process is measured while it serves
-//! more repositories than its memory can hold. Linux only.
+//! on the same core. `wrk` on the other cores makes the requests; both programs have to be installed. The memory of the
+//! process is measured while it serves more repositories than its memory can hold. Linux only.
 
 #[expect(dead_code, reason = "models of all sizes are for other measurements")]
 mod network;
@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use clap::Parser;
 use network::hub::{File, LocalHub, Repo};
@@ -154,9 +155,11 @@ fn nginx(folder: &Path, svg: &str) -> Result<(Process, String)> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let root = folder.display();
     let config = format!(
-        "daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log;\n\
+        "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log;\n\
          events {{ worker_connections 4096; }}\n\
-         http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=10;\n\
+         http {{ client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3;\n\
+         uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5;\n\
+         access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=10;\n\
          types {{ image/svg+xml svg; }}\n\
          server {{ listen 127.0.0.1:{port}; root {root}; }} }}\n"
     );
@@ -168,9 +171,12 @@ fn nginx(folder: &Path, svg: &str) -> Result<(Process, String)> {
     fs::set_permissions(folder, permissions)?;
     let mut command = Command::new("taskset");
     command.args(["-c", "0", "nginx", "-p"]).arg(folder).arg("-c").arg(path);
-    let process = Process(command.spawn()?);
+    let mut process = Process(command.spawn()?);
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        std::thread::yield_now();
+        if let Some(status) = process.0.try_wait()? {
+            return Err(format!("nginx has ended, {status}; is it installed?").into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     Ok((process, format!("http://127.0.0.1:{port}/badge.svg")))
 }
