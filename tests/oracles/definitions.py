@@ -794,17 +794,33 @@ def _(_, o, i):
     yield "weight_scales", "F16", [o]
 
 
-@case("dfloat11", "dfloat11/dfloat11.py @ 0.5.0",
-      {"dfloat11_config": {"version": "0.5.0", "threads_per_block": [512], "bytes_per_thread": 8,
-                           "pattern_dict": {r"model\.layers\.\d+": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]}}})
-def _(module, o, i):
-    n = o * i
-    yield "sign_mantissa", "U8", [n]
-    yield "encoded_exponent", "U8", [n * 3 // 8]
-    yield "luts", "U8", [5, 256]
-    yield "gaps", "U8", [ceil(ceil(n * 3 // 8, 8) * 5, 8)]
-    yield "output_positions", "U8", [4 * (ceil(n * 3 // 8, 4096) + 1)]
-    yield "split_positions", "I64", [0]
+def sinq(bits, group=64, packed_scales=True):
+    """Returns the parts of SINQ: those of HQQ, scales that are packed as well, and a second scale per input."""
+
+    def parts(_, o, i):
+        groups = o * i // group
+        yield "W_q", *(("I32", [ceil(groups, 10), group]) if bits == 3 else ("U8", [groups * bits // 8, group]))
+        if packed_scales:
+            for part, shape in (("scale.x", [32, groups // 32]), ("scale.s", [1, groups // 32]), ("scale.m", [1, groups // 32]), ("zero.x", [groups, 1]), ("zero.s", [1, 1]), ("zero.m", [1, 1])):
+                yield f"meta.{part}", "U8" if part.endswith("x") else "F16", shape
+        else:
+            yield "meta.scale", "F16", [groups, 1]
+            yield "meta.zero", "F16", [groups, 1]
+        yield "meta.scale2", "F16", [1, i]
+
+    return parts
+
+
+for bits in (2, 3, 4, 8):
+    case(f"sinq-{bits}bit", "sinq/sinqlinear_hf.py and sinq/quantizer.py @ 0.2.0", quantized("sinq", nbits=bits, group_size=64, tiling_mode="1D", method="sinq", modules_to_not_convert=["lm_head"]))(sinq(bits))
+case("sinq-4bit-plain-scales", "sinq/quantizer.py @ 0.2.0", quantized("sinq", nbits=4, group_size=64, tiling_mode="1D", method="sinq_nogemlite"))(sinq(4, packed_scales=False))
+
+
+@case("quark-int2-group", "quark/torch/utils/pack.py @ 0.13, one value per word", quark_config("int2", "per_group", 32))
+def _(_, o, i):
+    yield "weight", "I32", [i, o]
+    yield "weight_scale", "BF16", [i // 32, o]
+    yield "weight_zero_point", "I32", [i // 32, o]
 
 
 def nunchaku(precision):
@@ -1208,6 +1224,22 @@ def gemma(bits, embedding_bits, down=None):
 
 for bits, embedding, down in ((4, None, None), (2, 4, 8), (4, 8, 2)):
     whole(f"gemma-{bits}bit{f'-embedding-{embedding}bit' if embedding else ''}", "transformers/integrations/gemma_quant.py @ 5.23.0")(lambda bits=bits, embedding=embedding, down=down: gemma(bits, embedding, down))
+
+
+@whole("dfloat11", "dfloat11/dfloat11.py @ 0.5.0")
+def _():
+    model = Llama.random("dfloat11", layers=2)
+    tensors, modules = [(tensor, "BF16", shape) for tensor, shape in model.other_shapes().items() if tensor != "lm_head.weight"], {"lm_head": [model.vocabulary, model.hidden]}
+    for layer in range(model.layers):
+        modules[f"model.layers.{layer}"] = [sum(o * i for module, (o, i) in model.linear_shapes().items() if f".{layer}." in module)]
+    for module, shape in modules.items():
+        n = math.prod(shape)
+        bytes_ = n * 3 // 8
+        tensors += [(f"{module}.sign_mantissa", "U8", [n]), (f"{module}.encoded_exponent", "U8", [bytes_]), (f"{module}.luts", "U8", [5, 256]), (f"{module}.gaps", "U8", [ceil(ceil(bytes_, 8) * 5, 8)]),
+                    (f"{module}.output_positions", "U8", [4 * (ceil(bytes_, 4096) + 1)]), (f"{module}.split_positions", "I64", [6 if module != "lm_head" else 0])]
+    names = [name.removeprefix("model.layers.0.") for name in model.linear_shapes() if ".0." in name]
+    config = model.config(dfloat11_config={"version": "0.5.0", "threads_per_block": [512], "bytes_per_thread": 8, "pattern_dict": {r"model\.layers\.\d+": names, "lm_head": []}})
+    return config, tensors, modules, {"is_plain": lambda name: "norm" in name or "embed" in name}
 
 
 @whole("nunchaku-flux-block", "nunchaku/models/transformers/transformer_flux_v2.py @ nunchaku-tech")
