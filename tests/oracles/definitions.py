@@ -239,7 +239,7 @@ def bnb4(kind="nf4", storage="U8", width=1, nested=True, block=64):
             yield "weight.nested_absmax", "F32", [ceil(blocks, 256)]
             yield "weight.nested_quant_map", "F32", [256]
         yield "weight.quant_map", "F32", [16]
-        yield f"weight.quant_state.bitsandbytes__{kind}", "U8", [82 if nested else 70]
+        yield f"weight.quant_state.bitsandbytes__{kind}", "U8", [170 if nested else 80]
 
     return parts
 
@@ -307,7 +307,8 @@ for bits in (2, 4, 8):
     case(f"compressed-tensors-w{bits}-channel", PACK, ct_config("pack-quantized", weights(bits, "channel")))(packed(bits, None))
 case("compressed-tensors-w3-channel", PACK, ct_config("pack-quantized", weights(3, "channel")))(packed(3, None))
 case("compressed-tensors-w3-group-padded-words", "compressed_tensors/compressors/quantized_compressors/pack_quantized.py @ 0.12", ct_config("pack-quantized", weights(3)))(packed(3, dense=False))
-case("compressed-tensors-w3-channel-padded-words", "compressed_tensors/compressors/quantized_compressors/pack_quantized.py @ 0.12", ct_config("pack-quantized", weights(3, "channel")))(packed(3, None, dense=False))
+case("compressed-tensors-w3-channel-padded-words", "compressed_tensors/compressors/quantized_compressors/pack_quantized.py @ 0.12", ct_config("pack-quantized", weights(3, "channel")),
+     inexact="old and new versions fill words differently, and the last word of a row is padded; without groups only the data of weight_shape states the inputs")(packed(3, None, dense=False))
 case("compressed-tensors-w4-asymmetric", PACK, ct_config("pack-quantized", weights(4, symmetric=False)))(packed(4, symmetric=False))
 case("compressed-tensors-w3-asymmetric", PACK, ct_config("pack-quantized", weights(3, symmetric=False)))(packed(3, symmetric=False))
 case("compressed-tensors-w4-channel-asymmetric", PACK, ct_config("pack-quantized", weights(4, "channel", symmetric=False)))(packed(4, None, symmetric=False))
@@ -587,10 +588,16 @@ def _(_, o, i):
 def _(_, o, i):
     yield "weight", "I32", [o, i // 8]
     yield "weight_scale", "BF16", [o]
-    yield "weight_zero_point", "I32", [o]
+    yield "weight_zero_point", "I32", [o // 8]
 
 
-case("quark-fp8", QUARK, quark_config("fp8_e4m3", "per_tensor"))(stored("F8_E4M3", "F32", rows=False, activation=True))
+@case("quark-fp8", QUARK, quark_config("fp8_e4m3", "per_tensor"))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "F32", []
+    yield "input_scale", "F32", []
+
+
 
 # Codebooks and vectors
 
@@ -669,6 +676,8 @@ def exl3_config(bits):
 
 case("exl3-4bpw", EXL3, exl3_config(4), outputs=128)(exl3(4, codebook="mcg"))
 case("exl3-3bpw-mul1", EXL3, exl3_config(3), outputs=128)(exl3(3, codebook="mul1"))
+case("exl3-padded-head", EXL3, exl3_config(4), outputs=128, lm_head=True, model=Llama(128, 512, 256, 128, 416, 1, 64),
+     inexact="outputs are padded to 128; only vocab_size states those of the head")(exl3(4, codebook="mcg"))
 case("exl3-packed-signs", EXL3, exl3_config(2), outputs=128)(exl3(2, True))
 
 
@@ -723,8 +732,13 @@ def _(_, o, i):
     yield "W_q", "U8", [o * i // 64 // 2, 64]
     yield "scale", "BF16", [o * i // 64, 1]
     yield "zero", "BF16", [o * i // 64, 1]
-    for part, kind, shape in (("shape", "I32", [2]), ("nbits", "I32", []), ("group_size", "I32", []), ("axis", "I32", []), ("channel_wise", "BOOL", []), ("packing", "U8", [6])):
-        yield part, kind, shape
+    yield "shape", "I64", [2]
+    for part in ("nbits", "group_size", "axis"):
+        yield part, "I32", []
+    for part, size in (("packing", 7), ("compute_dtype", 14), ("unpack_view_dtype", 11)):
+        yield part, "U8", [size]
+    for part in ("channel_wise", "optimize", "round_zero", "quant_zero", "quant_scale", "view_as_float", "offload_meta", "stores_quant_config", "encoded_state_dict"):
+        yield part, "U8", []
 
 
 @case("hqq-4bit-axis-0", "hqq/core/quantize.py @ 0.2.8", quantized("hqq", quant_config={"weight_quant_params": {"nbits": 4, "channel_wise": True, "group_size": 64, "optimize": True, "round_zero": True, "axis": 0}}, skip_modules=["lm_head"]))
@@ -732,7 +746,7 @@ def _(_, o, i):
     yield "W_q", "U8", [32, o * i // 64]
     yield "scale", "BF16", [1, o * i // 64]
     yield "zero", "BF16", [1, o * i // 64]
-    yield "shape", "I32", [2]
+    yield "shape", "I64", [2]
 
 
 def quanto(bits):
@@ -781,8 +795,8 @@ def _(module, o, i):
 @case("metal-4bit", "transformers/integrations/metal_quantization.py @ 5.23.0", quantized("metal", bits=4, group_size=64))
 def _(_, o, i):
     yield "weight", "U32", [o, i // 8]
-    yield "scales", "BF16", [o, i // 64]
-    yield "qbiases", "BF16", [o, i // 64]
+    yield "scales", "F32", [o, i // 64]
+    yield "qbiases", "F32", [o, i // 64]
 
 
 # Others
@@ -981,11 +995,12 @@ def higgs(bits, group=256):
 
 def higgs_config(bits):
     return lambda linear: quantized("higgs", bits=bits, p=2, modules_to_not_convert=["lm_head"], hadamard_size=1024, group_size=256,
-                                    tune_metadata={module: {"M": 1, "N": o, "K": i, "num_bits": bits, "group_size": 256, "num_sms": 108, "template_id": 4} for module, (o, i) in linear.items()})
+                                    tune_metadata={module: {"M": 1, "N": o, "K": up(i, 1024), "num_bits": bits, "group_size": 256, "num_sms": 108, "template_id": 4} for module, (o, i) in linear.items()})
 
 
 case("higgs-4bit", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(4), inputs=1024)(higgs(4))
-case("higgs-3bit-padded", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(3), inputs=128, outputs=256)(higgs(3))
+case("higgs-3bit-padded", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(3), inputs=128, outputs=256,
+     inexact="inputs are padded to 1,024; only the dimensions of the model state them")(higgs(3))
 
 
 def fp_quant(group, hadamard, master=False):

@@ -484,14 +484,14 @@ def dfloat11():
         record("dfloat11-real", version("dfloat11"), total, packed, folder)
 
 
-def modules_case(name, by, make, quantization, **rest):
+def modules_case(name, by, make, quantization, inexact=None):
     """Writes the state dict of a model whose linear layers are modules of a package."""
-    model = llama(**rest)
+    model = llama()
     total, modules = parameters(model), linear(model)
     for module, (o, i) in modules.items():
         model.set_submodule(module, make(o, i))
     config = {**settings(model.config.to_json_string()), "quantization_config": quantization if isinstance(quantization, dict) else quantization(modules)}
-    record_state(name, by, total, modules, model.state_dict(), config)
+    record_state(name, by, total, modules, model.state_dict(), config, inexact=inexact)
 
 
 @package("transformers")
@@ -511,7 +511,8 @@ def transformers_modules():
     modules_case("transformers-real-fbgemm-fp8", by, lambda o, i: FbgemmFp8Linear(i, o, False), {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0, "modules_to_not_convert": None})
     modules_case("transformers-real-bitnet", by, lambda o, i: BitLinear(i, o, False, dtype=bf16), {"quant_method": "bitnet", "linear_class": "bitlinear", "quantization_mode": "offline", "modules_to_not_convert": None})
     modules_case("transformers-real-eetq", by, lambda o, i: EetqLinear(i, o), {"quant_method": "eetq", "weights": "int8", "modules_to_not_convert": None})
-    modules_case("transformers-real-higgs", by, lambda o, i: HiggsLinear(-(-i // 1024) * 1024, o, 4, bias=False, dtype=bf16), {"quant_method": "higgs", "bits": 4, "p": 2, "group_size": 256, "hadamard_size": 1024, "modules_to_not_convert": ["lm_head"]})
+    modules_case("transformers-real-higgs", by, lambda o, i: HiggsLinear(-(-i // 1024) * 1024, o, 4, bias=False, dtype=bf16), {"quant_method": "higgs", "bits": 4, "p": 2, "group_size": 256, "hadamard_size": 1024, "modules_to_not_convert": ["lm_head"]},
+                 inexact="inputs are padded to 1,024; only the dimensions of the model state them")
     for bits in (2, 4, 8):
         modules_case(f"transformers-real-metal-{bits}bit", by, lambda o, i: MetalLinear(i, o, bits=bits, group_size=64), {"quant_method": "metal", "bits": bits, "group_size": 64, "modules_to_not_convert": None})
         modules_case(f"transformers-real-gemma-{bits}bit", by, lambda o, i: QuantizedLinear(i, o, num_bits=bits), {"quant_method": "gemma", "num_bits": bits, "quantize_embeddings": False, "module_quant_configs": None, "modules_to_not_convert": ["lm_head"]})
