@@ -54,6 +54,7 @@ def build(name):
     for tensor, shape in model.other_shapes().items():
         if tensor != "lm_head.weight" or "lm_head" not in linear:
             tensors.append((tensor, dtype, shape))
+    tensors += layout.get("extra", ())
     settings = layout["config"]
     if callable(settings):
         settings = settings(linear)
@@ -63,7 +64,12 @@ def build(name):
         if key in layout:
             known[key] = layout[key](linear) if callable(layout[key]) else layout[key]
     tensors.sort()
-    known["tensors"] = [{"name": tensor, "dtype": kind, "shape": shape} for tensor, kind, shape in tensors]
+    listed = [{"name": tensor, "dtype": kind, "shape": shape} for tensor, kind, shape in tensors]
+    if "shards" in layout:
+        # The parts of every module lie in several files.
+        known["shards"] = [listed[n :: layout["shards"]] for n in range(layout["shards"])]
+    else:
+        known["tensors"] = listed
     return known
 
 
@@ -107,6 +113,9 @@ case("gptq-4bit-int64-words", GPTQMODEL, gptq_config(4, 128, pack_dtype="int64")
 case("gptq-2bit-odd-inputs", GPTQMODEL, gptq_config(2, 32), inputs=36, outputs=16)(gptq(2, 32))
 case("gptq-4bit-lm-head", GPTQMODEL, gptq_config(4, 64, lm_head=True), lm_head=True)(gptq(4, 64))
 case("gptq-quantize-config-only", "auto_gptq/modeling/_base.py @ 0.7.1", {}, files={"quantize_config.json": gptq_config(4, 64)["quantization_config"]})(gptq(4, 64))
+
+
+case("gptq-3bit-shards", GPTQMODEL, gptq_config(3, 32), shards=3)(gptq(3, 32))
 
 
 @case("gptq-dynamic", "gptqmodel/quantization/config.py @ f4c327a1",
@@ -345,6 +354,10 @@ def _(_, o, i):
     yield "weight_scale", "BF16", [ceil(o, 128), ceil(i, 128)]
 
 
+KV = [(f"model.layers.0.self_attn.{part}", "BF16", [1]) for part in ("k_scale", "v_scale", "q_scale")]
+case("compressed-tensors-float-quantized-kv", NAIVE, ct_config("float-quantized", weights(8, "tensor", kind="float")), extra=KV)(stored("F8_E4M3", rows=False, activation=True))
+
+
 def nvfp4(_, o, i):
     yield "weight_packed", "U8", [o, i // 2]
     yield "weight_scale", "F8_E4M3", [o, i // 16]
@@ -491,6 +504,7 @@ def modelopt_nvfp4(_, o, i):
 
 case("modelopt-nvfp4", MODELOPT, modelopt_config("NVFP4", group_size=16), files=hf_quant("NVFP4", group_size=16))(modelopt_nvfp4)
 case("modelopt-nvfp4-hf-quant-config-only", MODELOPT, {}, files=hf_quant("NVFP4", group_size=16))(modelopt_nvfp4)
+case("modelopt-nvfp4-shards", MODELOPT, {}, files=hf_quant("NVFP4", group_size=16), shards=2)(modelopt_nvfp4)
 case("modelopt-nvfp4-no-config", MODELOPT, {})(modelopt_nvfp4)
 
 
