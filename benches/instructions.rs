@@ -36,7 +36,8 @@ fn main() -> Result<()> {
 
 fn count(json: &[u8]) -> Result<ParameterCount> {
     let mut counter = Counter::new();
-    counter.add_table(SafetensorsFileHeader::from_json(json)?.tensors())?;
+    let header = SafetensorsFileHeader::from_json(json)?;
+    counter.add_file(&header)?;
     Ok(counter.finish()?.0)
 }
 

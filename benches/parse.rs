@@ -56,7 +56,8 @@ fn others(group: &mut BenchmarkGroup<'_, WallTime>, json: &[u8]) -> Result<()> {
 
 fn count(json: &[u8]) -> Result<ParameterCount> {
     let mut counter = Counter::new();
-    counter.add_table(SafetensorsFileHeader::from_json(json)?.tensors())?;
+    let header = SafetensorsFileHeader::from_json(json)?;
+    counter.add_file(&header)?;
     Ok(counter.finish()?.0)
 }
 

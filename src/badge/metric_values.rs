@@ -27,6 +27,8 @@ pub struct MetricValues {
     pub dtypes: Vec<(Dtype, u64)>,
     /// The number of parameters of all dtypes.
     pub parameters: u64,
+    /// `false` if the number of parameters is not certain. A badge then marks it with `~`.
+    pub is_exact: bool,
     /// The number of parameters used for each token; `None` unless the model is a mixture of experts.
     pub active: Option<u64>,
     /// The size of all tensors in bytes, if known.
@@ -52,6 +54,7 @@ impl MetricValues {
             tensors: Some(totals.tensors),
             shards: Some(report.files() as u64),
             is_verified: true,
+            is_exact: report.breakdown.is_exact(),
             ..Self::from_unverified(
                 count.iter().map(|(dtype, count)| (dtype.clone(), count)),
                 count.total(),
@@ -67,6 +70,7 @@ impl MetricValues {
         Self {
             dtypes: dtypes.into_iter().collect(),
             parameters,
+            is_exact: true,
             active: None,
             bytes: None,
             tensors: None,
@@ -80,7 +84,9 @@ impl MetricValues {
     pub fn badge(&self, metric: Metric) -> Option<Badge> {
         let (label, message) = match metric {
             Metric::Params => (metric.label(), self.parameters()),
-            Metric::Active => (metric.label(), short(self.active.unwrap_or(self.parameters))),
+            Metric::Active => {
+                (metric.label(), self.mark() + &short(self.active.unwrap_or(self.parameters)))
+            }
             Metric::Bytes => (metric.label(), short_bytes(self.bytes?)),
             Metric::Dtype => self.main_dtype()?,
             Metric::Tensors => (metric.label(), thousands(self.tensors?)),
@@ -94,11 +100,16 @@ impl MetricValues {
     }
 
     fn parameters(&self) -> String {
-        let all = short(self.parameters);
+        let all = self.mark() + &short(self.parameters);
         match self.active {
             Some(active) => format!("{all} (A{})", short(active)),
             None => all,
         }
+    }
+
+    /// Returns the mark of a number that is not certain.
+    fn mark(&self) -> String {
+        if self.is_exact { String::new() } else { "~".to_owned() }
     }
 
     /// Returns the most common dtype and a message with its number of parameters. The message adds the
@@ -128,6 +139,7 @@ mod tests {
             tensors: Some(61_234),
             shards: Some(72),
             is_verified: true,
+            is_exact: true,
             parameters: 1_026_470_731_056,
             dtypes: vec![(Dtype::BF16, 2_000_000_000), (Dtype::F8_E4M3, 1_024_470_731_056)],
         };
@@ -140,6 +152,18 @@ mod tests {
             "shards | 72",
         ];
         assert_eq!(texts(&kimi), expected.map(|text| Some(text.to_owned())));
+    }
+
+    #[test]
+    fn a_number_that_is_not_certain_is_marked() {
+        let values = MetricValues {
+            is_exact: false,
+            active: Some(32),
+            ..MetricValues::from_unverified([], 1_000)
+        };
+        let message = |metric| values.badge(metric).unwrap().message;
+        assert_eq!(message(Metric::Params), "~1K (A32) unverified");
+        assert_eq!(message(Metric::Active), "~32 unverified");
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub enum AuxiliaryTensor {
     LookupTable,
     /// The serialized state of the quantizer.
     State,
+    /// A rotation or a flip of signs that spreads outliers before quantization.
+    Rotation,
+    /// A low-rank branch that corrects the error of the quantization.
+    LowRank,
 }
 
 impl fmt::Display for AuxiliaryTensor {
@@ -31,6 +35,8 @@ impl fmt::Display for AuxiliaryTensor {
             Self::ColumnOrder => "column order",
             Self::LookupTable => "lookup table",
             Self::State => "quantization state",
+            Self::Rotation => "rotation",
+            Self::LowRank => "low-rank correction",
         })
     }
 }

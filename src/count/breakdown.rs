@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Buffer, CountedAs, DtypeCount, MixtureOfExperts};
+use super::{Buffer, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnresolvedModules};
 use crate::formats::Dtype;
 
 /// The explanation of a count: the rules, and the tensors in groups that were counted alike.
@@ -13,13 +13,45 @@ use crate::formats::Dtype;
 pub struct CountBreakdown {
     /// The rules that were applied.
     pub rules: RuleSet,
-    /// The quantization method, in lower case; `None` if the configuration was not needed or names none.
+    /// The quantization method, in lower case: the one that the configuration names, or else the layout of the
+    /// packed modules. `None` for a model that is not quantized.
     pub method: Option<String>,
+    /// The method that the configuration names, if this version does not know it. Modules are counted by their
+    /// parts all the same.
+    pub unknown_method: Option<String>,
     /// All tensors, in groups that were counted alike, ordered by dtype.
     pub groups: Vec<TensorGroup>,
+    /// The quantized modules, in kinds that have the same packing and parts; at most 1,000 kinds.
+    pub module_kinds: Vec<ModuleKind>,
+    /// The modules whose number of weights is not certain. The count is exact if there are none.
+    pub unresolved: Vec<UnresolvedModules>,
     /// The active parameters; `None` for a model without routed experts, and where the configuration and the
     /// tensors disagree.
     pub moe: Option<MixtureOfExperts>,
+}
+
+impl CountBreakdown {
+    /// Returns whether the number of parameters is certain.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.unresolved.is_empty()
+    }
+}
+
+/// Quantized modules with the same packing and the same parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModuleKind {
+    /// The packing of the weights.
+    pub packing: Packing,
+    /// The names and dtypes of the parts, sorted. A module that is one tensor has a part without a name.
+    pub parts: Vec<(&'static str, Dtype)>,
+    /// The number of modules.
+    pub modules: u64,
+    /// The stored elements of the weights, without the other parts.
+    pub elements: u64,
+    /// The number of weights.
+    pub parameters: u64,
 }
 
 /// Tensors of one dtype that were counted alike.
@@ -42,13 +74,13 @@ pub struct TensorGroup {
 pub struct RuleSet {
     /// The project that defined the rules.
     pub name: &'static str,
-    /// The version of its package that applies the same rules.
+    /// The version of the rules, which grows with every change that changes a count.
     pub version: &'static str,
 }
 
 impl RuleSet {
     /// The rules of this version of the library.
-    pub const CURRENT: Self = Self { name: "huggingface.js", version: "2.17.5" };
+    pub const CURRENT: Self = Self { name: "hf-meta", version: "1" };
 }
 
 impl fmt::Display for RuleSet {

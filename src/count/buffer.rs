@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::suffix;
 use crate::formats::TensorInfo;
 
 /// The kind of a tensor that is computed, not learned. Older versions of libraries saved such tensors.
@@ -35,7 +34,10 @@ impl Buffer {
     /// Recognizes a buffer by its module, the last component of its name, and its shape.
     pub(super) fn from_components(module: &str, last: &str, shape: &[u64]) -> Option<Self> {
         match last {
-            "bias" if is_mask(shape) && suffix(module).starts_with("att") => {
+            "bias"
+                if is_mask(shape)
+                    && module.rsplit('.').next().unwrap_or_default().starts_with("att") =>
+            {
                 Some(Self::AttentionMask)
             }
             "masked_bias" | "attn_mask" | "causal_mask" => Some(Self::AttentionMask),

@@ -3,15 +3,13 @@
 use thiserror::Error;
 
 use super::experts::ExpertCounts;
-use super::json_object::JsonObject;
-use super::methods::{CONFIG_KEYS, Method, Module, QuantizationSection, auxiliary_in_any_method};
-use super::module_part::ModulePart;
-use super::{AuxiliaryTensor, CountedAs};
+use super::json_object::{JsonObject, read};
+use super::schemes::QuantizationConfig;
 use crate::formats::clip;
 
 /// The quantization of a model and its numbers of experts, as its configuration files give them.
 ///
-/// [`Configs::default()`] stands for a model without configuration files: every element is a parameter.
+/// [`Configs::default()`] stands for a model without configuration files.
 ///
 /// ```
 /// use hf_meta::count::Configs;
@@ -22,16 +20,8 @@ use crate::formats::clip;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Configs {
-    quantization: Option<Quantization>,
+    pub(super) quantization: QuantizationConfig,
     pub(super) experts: Option<ExpertCounts>,
-}
-
-/// The quantization of a model.
-#[derive(Clone, Debug)]
-struct Quantization {
-    /// The name of the method in results; `None` if the configuration has no name for it.
-    name: Option<String>,
-    method: Method,
 }
 
 /// An error in a configuration that makes all of it unusable.
@@ -50,16 +40,16 @@ pub enum ConfigError {
         /// The largest number of patterns that is accepted.
         limit: usize,
     },
-    /// The file lists longer names of modules than any known model.
-    #[error("it lists more than {limit} bytes of names of modules")]
-    TooManyNames {
-        /// The largest length of all names together, in bytes.
+    /// The file describes the packing of more modules than any known model has.
+    #[error("it describes more than {limit} modules")]
+    TooManyModules {
+        /// The largest number of modules that is accepted.
         limit: usize,
     },
 }
 
-/// The configuration of every tensor that no configuration could change.
-pub(super) static UNQUANTIZED: Configs = Configs { quantization: None, experts: None };
+/// The keys under which a quantization is described, in the order of precedence.
+const SECTIONS: [&str; 3] = ["quantization_config", "quantization", "compression_config"];
 
 impl Configs {
     /// The default limit for the length of `config.json`, in bytes. huggingface.js has the same limit.
@@ -68,66 +58,80 @@ impl Configs {
     /// Reads the content of `config.json`.
     ///
     /// Fields that do not matter for a count are ignored, and so is a value of an unexpected type. The
-    /// `text_config` of a larger model is read where the model itself has no such field.
+    /// configurations of inner models, such as `text_config`, are read too.
     ///
     /// # Errors
     ///
-    /// When the content is not a JSON object, or lists more patterns or names of modules than any known
+    /// When the content is not a JSON object, or describes more modules or patterns of modules than any known
     /// model.
     pub fn from_config_json(json: &[u8]) -> Result<Self, ConfigError> {
-        let invalid =
-            |error: serde_json::Error| ConfigError::Json { message: clip(&error.to_string()) };
-        let model: JsonObject = serde_json::from_slice(json).map_err(invalid)?;
-        let text_model = model.get::<JsonObject>("text_config");
-        let experts = ExpertCounts::from_config(&model);
-        let models: Vec<_> = [Some(model), text_model].into_iter().flatten().collect();
-        Ok(Self { quantization: Quantization::from_configs(&models)?, experts })
+        let model = parse(json)?;
+        let mut quantization = find_section(&model)?.unwrap_or_default();
+        quantization.add_dimensions(&model);
+        for inner in inner_models(&model) {
+            quantization.add_dimensions(&inner);
+            if quantization.is_empty()
+                && let Some(found) = find_section(&inner)?
+            {
+                quantization = found.with_dimensions_of(quantization);
+            }
+        }
+        Ok(Self { quantization, experts: ExpertCounts::from_config(&model) })
+    }
+
+    /// Reads a file that describes the quantization outside of `config.json`, such as `quantize_config.json` of
+    /// AutoGPTQ or `hf_quant_config.json` of modelopt. It has no effect if `config.json` describes one.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_config_json`](Self::from_config_json).
+    pub fn add_quantization_json(&mut self, json: &[u8]) -> Result<(), ConfigError> {
+        let file = parse(json)?;
+        if self.quantization.is_empty() {
+            let found = match find_section(&file)? {
+                Some(found) => found,
+                None => QuantizationConfig::from_section(&file)?,
+            };
+            self.quantization = found.with_dimensions_of(std::mem::take(&mut self.quantization));
+        }
+        Ok(())
     }
 
     /// Returns the name of the quantization method, in lower case, if the configuration gives one.
-    pub(super) fn method(&self) -> Option<&str> {
-        self.quantization.as_ref()?.name.as_deref()
-    }
-
-    /// Returns whether [`classify`](Self::classify) must be given all parts of a module.
-    pub(crate) fn needs_whole_modules(&self) -> bool {
-        self.quantization.as_ref().is_some_and(|found| found.method.needs_whole_modules())
-    }
-
-    /// Classifies a part of a module. The module is empty unless the method needs whole modules.
-    pub(super) fn classify(&self, part: &ModulePart<'_>, module: &Module<'_>) -> CountedAs {
-        if let Some(kind) = AuxiliaryTensor::from_dtype(&part.tensor.dtype) {
-            return CountedAs::AuxiliaryTensor(kind);
-        }
-        match self.classify_quantized(part, module) {
-            Some(CountedAs::Unpacked(_)) | None if part.tensor.is_scalar() => CountedAs::Scalar,
-            // Nobody packs a mask or position ids, whatever the configuration says about integers.
-            Some(CountedAs::Unpacked(_)) if part.buffer.is_some() => CountedAs::AsStored,
-            class => class.unwrap_or(CountedAs::AsStored),
-        }
-    }
-
-    fn classify_quantized(&self, part: &ModulePart<'_>, module: &Module<'_>) -> Option<CountedAs> {
-        let method = &self.quantization.as_ref()?.method;
-        match auxiliary_in_any_method(part.name) {
-            Some(tensor) => Some(CountedAs::AuxiliaryTensor(tensor)),
-            None => method.classify(part, module),
-        }
+    #[must_use]
+    pub fn method(&self) -> Option<&str> {
+        self.quantization.method()
     }
 }
 
-impl Quantization {
-    /// Finds the quantization in the configuration of the model or of its text model.
-    fn from_configs(models: &[JsonObject<'_>]) -> Result<Option<Self>, ConfigError> {
-        for (model, key) in models.iter().flat_map(|model| CONFIG_KEYS.map(|key| (model, key))) {
-            let Some(fields) = model.get::<JsonObject>(key) else { continue };
-            let section = QuantizationSection::new(key, &fields, models);
-            if let Some((name, method)) = section.method()? {
-                return Ok(Some(Self { name, method }));
-            }
+fn parse(json: &[u8]) -> Result<JsonObject<'_>, ConfigError> {
+    serde_json::from_slice(json)
+        .map_err(|error| ConfigError::Json { message: clip(&error.to_string()) })
+}
+
+/// Returns the first section that describes a quantization.
+fn find_section(model: &JsonObject<'_>) -> Result<Option<QuantizationConfig>, ConfigError> {
+    for section in SECTIONS.iter().filter_map(|key| model.get::<JsonObject>(key)) {
+        let found = QuantizationConfig::from_section(&section)?;
+        if !found.is_empty() {
+            return Ok(Some(found));
         }
-        Ok(None)
     }
+    Ok(None)
+}
+
+/// Returns the configurations inside that of a model: `text_config`, `thinker_config.text_config` and their like.
+fn inner_models<'a>(model: &JsonObject<'a>) -> Vec<JsonObject<'a>> {
+    const MOST_MODELS: usize = 20;
+
+    let inner = |model: &JsonObject<'a>| -> Vec<JsonObject<'a>> {
+        let configs =
+            model.entries().filter(|(key, _)| key.ends_with("_config") && !SECTIONS.contains(key));
+        configs.take(MOST_MODELS).filter_map(|(_, value)| read(value)).collect()
+    };
+    let outer = inner(model);
+    let nested: Vec<_> = outer.iter().flat_map(inner).take(MOST_MODELS).collect();
+    outer.into_iter().chain(nested).collect()
 }
 
 #[cfg(test)]
@@ -135,7 +139,8 @@ mod tests {
     use super::*;
 
     fn method(json: &str) -> Option<String> {
-        Configs::from_config_json(json.as_bytes()).unwrap().quantization?.name
+        let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+        configs.method().map(str::to_owned)
     }
 
     #[test]
@@ -147,20 +152,34 @@ mod tests {
             (r#"{"quantization_config":{"quant_method":"AWQ"}}"#, Some("awq")),
             (r#"{"text_config":{"quantization_config":{"quant_method":"x"}}}"#, Some("x")),
             (
+                r#"{"thinker_config":{"text_config":{"compression_config":{"quant_method":"x"}}}}"#,
+                Some("x"),
+            ),
+            (
                 r#"{"quantization_config":{"quant_method":"a"},
                     "text_config":{"quantization_config":{"quant_method":"b"}}}"#,
                 Some("a"),
             ),
-            (r#"{"quantization":{"bits":4}}"#, Some("mlx")),
-            (r#"{"quantization_config":{"bits":4,"group_size":64}}"#, Some("mlx")),
-            (r#"{"quantization_config":{"bits":4,"quant_method":null}}"#, None),
-            (
-                r#"{"quantization":{"bits":1},"quantization_config":{"quant_method":"b"}}"#,
-                Some("b"),
-            ),
+            (r#"{"quantization":{"quant_method":"a"},"quantization_config":{}}"#, Some("a")),
         ];
         for (json, expected) in cases {
             assert_eq!(method(json).as_deref(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_its_own_describes_the_quantization() {
+        let cases = [
+            (r#"{"bits":4,"quant_method":"gptq"}"#, Some("gptq")),
+            (r#"{"quantization":{"quant_method":"modelopt"}}"#, Some("modelopt")),
+            (r#"{"bits":4}"#, None),
+        ];
+        for (json, expected) in cases {
+            let mut configs = Configs::from_config_json(br#"{"hidden_size":64}"#).unwrap();
+            configs.add_quantization_json(json.as_bytes()).unwrap();
+            assert_eq!((configs.method(), configs.quantization.is_empty()), (expected, false));
+            configs.add_quantization_json(br#"{"quant_method":"other"}"#).unwrap();
+            assert_eq!(configs.method(), expected, "{json}");
         }
     }
 

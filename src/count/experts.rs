@@ -1,7 +1,7 @@
 //! Mixtures of experts: the number of parameters that are active for one token.
 
 use super::json_object::JsonObject;
-use super::module_part::{ModulePart, leading_number};
+use super::position::{TensorPosition, leading_number};
 use crate::formats::TensorInfo;
 
 /// The parameters of a mixture of experts that are active for one token.
@@ -81,7 +81,8 @@ impl ExpertCounts {
 
 /// Returns the number under these keys; `None` if there is none, or if two differ.
 fn unanimous(config: &JsonObject<'_>, keys: &[&str]) -> Option<u64> {
-    let mut found = keys.iter().filter_map(|key| config.get(key)).filter(|&number| number > 0);
+    let mut found =
+        keys.iter().filter_map(|key| config.number(key)).filter(|&number: &u64| number > 0);
     let first = found.next()?;
     found.all(|other: u64| other == first).then_some(first)
 }
@@ -120,8 +121,12 @@ struct LayerSums {
 
 impl ExpertSums {
     /// Adds a tensor that holds some parameters. The sums are parts of the total, which was checked.
-    pub(super) fn add(&mut self, part: &ModulePart<'_>, parameters: u64) {
-        let position = part.position;
+    pub(super) fn add(
+        &mut self,
+        position: &TensorPosition<'_>,
+        tensor: &TensorInfo,
+        parameters: u64,
+    ) {
         if parameters == 0 {
             return;
         }
@@ -132,7 +137,7 @@ impl ExpertSums {
         let sums = self.layer(position.layer);
         sums.parameters = sums.parameters.saturating_add(parameters);
         if let Some(expert) = position.expert {
-            sums.add_expert(expert, part.tensor, parameters);
+            sums.add_expert(expert, tensor, parameters);
         }
     }
 
@@ -247,9 +252,9 @@ mod tests {
             let info =
                 TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) };
             let parameters = info.elements().unwrap();
-            let part = ModulePart::new(name, &info);
-            total += if part.position.expert.is_some() { parameters } else { 0 };
-            experts.add(&part, parameters);
+            let position = TensorPosition::new(name);
+            total += if position.expert.is_some() { parameters } else { 0 };
+            experts.add(&position, &info, parameters);
         }
         experts.mixture(Some(counts), total).map(|found| (found.active(), found.total()))
     }
@@ -269,7 +274,7 @@ mod tests {
         assert_eq!(mixture(&stacked), Some((1_062, 1_124)));
     }
 
-    /// `DeepSeek` stores them in a layer after the last one, or under a name of their own.
+    /// DeepSeek stores them in a layer after the last one, or under a name of their own.
     #[test]
     fn draft_layers_are_not_active() {
         let tensors = [

@@ -26,9 +26,9 @@ impl<'a> JsonObject<'a> {
         read(self.raw(key)?)
     }
 
-    /// Returns whether a key has a value other than `null`.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.raw(key).is_some_and(|value| value.get() != "null")
+    /// Returns the value of a key if it is a whole number: `8`, `8.0` or `"8"`.
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        self.raw(key).and_then(number)
     }
 
     /// Returns the strings in a list; none if the value is not a list.
@@ -46,6 +46,22 @@ impl<'a> JsonObject<'a> {
 /// Parses a value if it is a `T`.
 pub(super) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
+}
+
+/// Reads a whole number. Configurations are written by people and by many libraries, as `8`, `8.0` or `"8"`.
+pub(super) fn number(value: &RawValue) -> Option<u64> {
+    /// 2^53, below which every whole number has a float of its own.
+    const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
+
+    let text = value.get();
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let number: f64 = text.parse().ok()?;
+    let is_whole = number.fract() == 0.0 && (0.0..LARGEST_FLOAT).contains(&number);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
+    is_whole.then_some(number as u64)
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
@@ -77,6 +93,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_have_three_forms() {
+        let json = r#"{"a":8,"b":8.0,"c":"8","d":-1,"e":1e300,"f":"x","g":8.5,"h":null,"i":"8.0","j":[8],"k":NUMBER}"#;
+        let json = json.replace("NUMBER", &u64::MAX.to_string());
+        let object: JsonObject = serde_json::from_str(&json).unwrap();
+        let numbers =
+            ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"].map(|key| object.number(key));
+        let eight = Some(8);
+        assert_eq!(
+            numbers,
+            [eight, eight, eight, None, None, None, None, None, eight, None, Some(u64::MAX)]
+        );
+    }
+
+    #[test]
     fn values_of_unexpected_types_are_missing() {
         let json = r#"{"b":1,"a":"x","c":null,"b":{"k":[1,"\u0078",null,"y"]},"d":1e999}"#;
         let object: JsonObject = serde_json::from_str(json).unwrap();
@@ -87,7 +117,6 @@ mod tests {
         assert_eq!(object.get::<u32>("b"), None);
         assert_eq!(object.get::<JsonObject>("b").unwrap().strings("k"), ["x", "y"]);
         assert_eq!(object.get::<String>("a").as_deref(), Some("x"));
-        assert!(object.has("d") && !object.has("c") && !object.has("e"));
         assert_eq!(object.strings("a"), [""; 0]);
     }
 }

@@ -1,178 +1,131 @@
-//! Tensors that are stored until the configuration is known.
+//! Tensors that are stored until all parts of their modules are there.
 
 use std::ops::Range;
 
-use super::module_part::ModulePart;
-use super::suffix;
+use super::part::PartId;
 use crate::formats::{PackedReader, PackedTensors, TensorInfo};
 
 /// A list of tensors, packed into two buffers.
 ///
-/// The 208,550 tensors of Kimi-K2.5 take about 10 MB, because the name of a module is stored once for all
-/// of its parts that follow each other.
-///
-/// An entry is one more than the length of its module, or 0 for the module of the previous entry; the length of the
-/// rest of the name; and the tensor.
+/// The 208,550 tensors of Kimi-K2.5 take about 10 MB. An entry is one more than the length of its module, or 0 for
+/// the module of the previous entry; the number of its part; and the tensor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitingTensors {
-    /// The modules and the rests of the names, one after the other.
-    names: String,
+    /// The names of modules, one after the other.
+    modules: String,
     entries: PackedTensors,
-    /// The range of the last module in `names`.
+    /// The range of the last module in `modules`.
     last_module: Option<Range<usize>>,
 }
 
+/// The parts of a module, from all files, ordered by name.
+pub(super) type Parts = Vec<(PartId, TensorInfo)>;
+
 impl WaitingTensors {
-    /// Stores a tensor.
-    pub(super) fn push(&mut self, part: &ModulePart<'_>) {
-        let (module, rest) = part.tensor_name.split_at(part.module().len());
-        let start = self.names.len();
-        if self.last_module.clone().is_some_and(|last| &self.names[last] == module) {
+    /// Stores a tensor; `None` if the list is too long.
+    pub(super) fn push(&mut self, module: &str, part: PartId, tensor: &TensorInfo) -> Option<()> {
+        let start = self.modules.len();
+        if self.last_module.clone().is_some_and(|last| &self.modules[last] == module) {
             self.entries.push_number(0);
         } else {
             self.entries.push_number(module.len() as u64 + 1);
-            self.names.push_str(module);
-            self.last_module = Some(start..self.names.len());
+            self.modules.push_str(module);
+            self.last_module = Some(start..self.modules.len());
         }
-        self.entries.push_number(rest.len() as u64);
-        self.names.push_str(rest);
-        self.entries.push(part.tensor);
+        self.entries.push_number(part.number());
+        self.entries.push(tensor);
+        let length = self.modules.len().max(self.entries.byte_length());
+        u32::try_from(length).is_ok().then_some(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.byte_length() == 0
     }
 
     /// Returns the memory that the list takes, in bytes.
     #[cfg(test)]
     pub(super) fn byte_length(&self) -> usize {
-        self.names.len() + self.entries.byte_length()
+        self.modules.len() + self.entries.byte_length()
     }
 
-    /// Calls a function with the name and the tensor of each entry, in the order of `push`.
-    pub(super) fn for_each<E>(
-        &self,
-        mut visit: impl FnMut(&str, &TensorInfo) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut entries = self.entries_at(&Run::default());
-        while entries.read_next() {
-            visit(&entries.name, &entries.tensor)?;
-        }
-        Ok(())
-    }
-
-    /// Calls a function with each module. Its parts may lie anywhere in the list; they are ordered by the last
-    /// component of their names.
+    /// Calls a function with each module and its parts, which may lie anywhere in the list. Modules are ordered by
+    /// name.
     pub(super) fn for_each_module<E>(
         &self,
-        mut visit: impl FnMut(&[(String, TensorInfo)]) -> Result<(), E>,
+        mut visit: impl FnMut(&str, &[(PartId, TensorInfo)]) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Sorted positions take 32 bytes per run, where a map of modules would take hundreds.
+        // Sorted positions take 12 bytes per run, where a map of modules would take hundreds.
         let mut runs = self.runs();
-        runs.sort_by_key(|run| &self.names[run.module.clone()]);
-        let module = |run: &Run| &self.names[run.module.clone()];
-        for runs in runs.chunk_by(|a, b| module(a) == module(b)) {
-            let mut parts: Vec<_> = runs.iter().flat_map(|run| self.parts_at(run)).collect();
-            // Of two tensors with the same name, the first one must not depend on the order of files.
-            parts.sort_by(|(a, tensor_a), (b, tensor_b)| {
-                let keys = |tensor: &TensorInfo| (tensor.dtype.clone(), tensor.shape.clone());
-                suffix(a).cmp(suffix(b)).then_with(|| keys(tensor_a).cmp(&keys(tensor_b)))
+        runs.sort_unstable_by_key(|run| (self.module(run), run.entry));
+        let mut parts = Parts::new();
+        for runs in runs.chunk_by(|a, b| self.module(a) == self.module(b)) {
+            parts.clear();
+            for run in runs {
+                self.read_parts(run, &mut parts);
+            }
+            // The order of two tensors with the same name must not depend on the order of files.
+            parts.sort_unstable_by(|(part, one), (other_part, other)| {
+                part.cmp(other_part)
+                    .then_with(|| (&one.dtype, &one.shape).cmp(&(&other.dtype, &other.shape)))
             });
-            visit(&parts)?;
+            visit(self.module(&runs[0]), &parts)?;
         }
         Ok(())
+    }
+
+    fn module(&self, run: &Run) -> &str {
+        let start = run.module as usize;
+        &self.modules[start..start + run.module_length as usize]
     }
 
     /// Returns the position of each entry that names its module.
     fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
-        let mut entries = self.entries_at(&Run::default());
-        loop {
-            let start = self.entries.byte_length() - entries.reader.byte_length();
-            if !entries.read_next() {
-                return runs;
+        let mut reader = self.entries.reader(0);
+        let (mut tensor, mut module) = (TensorInfo::EMPTY, 0_u32);
+        while reader.byte_length() > 0 {
+            let entry = self.entries.byte_length() - reader.byte_length();
+            if let Some(length) = reader.number().checked_sub(1) {
+                #[expect(clippy::cast_possible_truncation, reason = "`push` checks the lengths")]
+                let run = Run { entry: entry as u32, module, module_length: length as u32 };
+                module += run.module_length;
+                runs.push(run);
             }
-            if entries.names_module {
-                let at = entries.names_at - entries.name.len();
-                runs.push(Run { start, module: at..at + entries.module });
-            }
+            reader.number();
+            reader.read_into(&mut tensor);
         }
+        runs
     }
 
-    /// Returns the entries from one that names its module to the next one that does.
-    fn parts_at(&self, run: &Run) -> Vec<(String, TensorInfo)> {
-        let mut entries = self.entries_at(run);
-        let mut parts = Vec::new();
-        while entries.read_next() && (parts.is_empty() || !entries.names_module) {
-            parts.push((entries.name.clone(), entries.tensor.clone()));
-        }
-        parts
-    }
-
-    fn entries_at(&self, run: &Run) -> Entries<'_> {
-        Entries {
-            names: &self.names,
-            names_at: run.module.start,
-            reader: self.entries.reader(run.start),
-            name: String::new(),
-            module: 0,
-            names_module: false,
-            tensor: TensorInfo::EMPTY,
+    /// Reads the entries from one that names its module to the next one that does.
+    fn read_parts(&self, run: &Run, parts: &mut Parts) {
+        let mut reader: PackedReader<'_> = self.entries.reader(run.entry as usize);
+        let mut is_first = true;
+        while reader.byte_length() > 0 && (reader.number() == 0 || is_first) {
+            is_first = false;
+            let part = PartId::from_number(reader.number());
+            let mut tensor = TensorInfo::EMPTY;
+            reader.read_into(&mut tensor);
+            parts.push((part, tensor));
         }
     }
 }
 
-/// Entries of one module that follow each other.
-#[derive(Clone, Debug, Default)]
+/// Entries of one module that follow each other. The numbers have 32 bits, because a hostile file can cause
+/// millions of runs.
+#[derive(Clone, Copy, Debug)]
 struct Run {
     /// The position of the first entry.
-    start: usize,
-    /// The range of the module in the names.
-    module: Range<usize>,
-}
-
-/// A reader of entries, which reuses the memory of the last one.
-struct Entries<'a> {
-    names: &'a str,
-    /// The number of bytes of `names` that have been read.
-    names_at: usize,
-    reader: PackedReader<'a>,
-    /// The name of the last tensor.
-    name: String,
-    /// The length of the module in `name`.
-    module: usize,
-    /// True if the last entry names its module.
-    names_module: bool,
-    tensor: TensorInfo,
-}
-
-impl Entries<'_> {
-    /// Reads the next entry, and returns whether there is one.
-    fn read_next(&mut self) -> bool {
-        if self.reader.byte_length() == 0 {
-            return false;
-        }
-        let module = self.reader.number();
-        self.names_module = module > 0;
-        if self.names_module {
-            self.name.clear();
-            self.read_name(module - 1);
-            self.module = self.name.len();
-        }
-        self.name.truncate(self.module);
-        let rest = self.reader.number();
-        self.read_name(rest);
-        self.reader.read_into(&mut self.tensor);
-        true
-    }
-
-    /// Adds the next bytes of `names` to the name.
-    fn read_name(&mut self, length: u64) {
-        let end = usize::try_from(length).map_or(self.names.len(), |length| self.names_at + length);
-        self.name.push_str(self.names.get(self.names_at..end).unwrap_or_default());
-        self.names_at = end;
-    }
+    entry: u32,
+    /// The position of the module in the names, and its length.
+    module: u32,
+    module_length: u32,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::part::split;
 
     fn tensor(dtype: &str, shape: &[u64], length: u64) -> TensorInfo {
         TensorInfo { dtype: dtype.into(), shape: shape.to_vec(), data_offsets: (0, length) }
@@ -181,53 +134,57 @@ mod tests {
     fn tensors() -> Vec<(&'static str, TensorInfo)> {
         vec![
             ("", tensor("U8", &[], 1)),
-            (".weight", tensor("NEW3", &[0, 1 << 40], 0)),
+            ("weight", tensor("NEW3", &[0, 1 << 40], 0)),
             ("m.a.qweight", tensor("I32", &[127, 128], 65_024)),
             ("m.a.scales", tensor("F16", &[1], 2)),
             ("m.b.qweight", tensor("I32", &[2], u64::MAX)),
             ("m.a.qzeros", tensor("I32", &[2], 8)),
             ("m.a", tensor("I32", &[2], 8)),
-            ("weight", tensor("U32", &[2], 8)),
         ]
     }
 
-    fn stored() -> WaitingTensors {
+    fn modules(tensors: &[(&str, TensorInfo)]) -> Vec<(String, Vec<(&'static str, TensorInfo)>)> {
         let mut waiting = WaitingTensors::default();
-        for (name, tensor) in tensors() {
-            waiting.push(&ModulePart::new(name, &tensor));
+        for (name, tensor) in tensors {
+            let (module, part) = split(name);
+            waiting.push(module, part, tensor).unwrap();
         }
-        waiting
+        let mut found = Vec::new();
+        let visit = |module: &str, parts: &[(PartId, TensorInfo)]| {
+            let parts = parts.iter().map(|(part, tensor)| (part.name(), tensor.clone()));
+            found.push((module.to_owned(), parts.collect()));
+            Ok::<_, ()>(())
+        };
+        waiting.for_each_module(visit).unwrap();
+        found
     }
 
     #[test]
-    fn tensors_are_read_as_they_were_written() {
-        let mut read = Vec::new();
-        let visit = |name: &str, tensor: &TensorInfo| {
-            read.push((name.to_owned(), tensor.clone()));
-            Ok::<_, ()>(())
+    fn parts_of_a_module_are_found_wherever_they_lie() {
+        let found = modules(&tensors());
+        let names = found.iter().map(|(module, parts)| {
+            (module.as_str(), parts.iter().map(|(part, _)| *part).collect::<Vec<_>>())
+        });
+        let expected = [
+            ("", vec!["", "weight"]),
+            ("m.a", vec!["", "qweight", "scales", "qzeros"]),
+            ("m.b", vec!["qweight"]),
+        ];
+        let sorted = |(module, mut parts): (_, Vec<_>)| {
+            parts.sort_unstable();
+            (module, parts)
         };
-        stored().for_each(visit).unwrap();
-        let read: Vec<_> = read.iter().map(|(name, tensor)| (&**name, tensor.clone())).collect();
-        assert_eq!(read, tensors());
+        assert_eq!(names.map(sorted).collect::<Vec<_>>(), expected.map(sorted));
     }
 
     #[test]
-    fn parts_of_a_module_are_found_wherever_they_are() {
-        let mut modules = Vec::new();
-        let visit = |parts: &[(String, TensorInfo)]| {
-            modules.push(parts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
-            Ok::<_, ()>(())
-        };
-        stored().for_each_module(visit).unwrap();
-        assert_eq!(
-            modules,
-            [
-                vec!["", ".weight"],
-                vec!["m.a"],
-                vec!["m.a.qweight", "m.a.qzeros", "m.a.scales"],
-                vec!["m.b.qweight"],
-                vec!["weight"],
-            ]
-        );
+    fn the_order_of_tensors_does_not_matter() {
+        let mut tensors = tensors();
+        tensors.push(("m.a.qweight", tensor("F16", &[3], 6)));
+        let expected = modules(&tensors);
+        for shift in 1..tensors.len() {
+            tensors.rotate_left(1);
+            assert_eq!(modules(&tensors), expected, "{shift}");
+        }
     }
 }

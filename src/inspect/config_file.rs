@@ -5,10 +5,9 @@ use crate::SnapshotError;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::report::Finding;
+use crate::report::{Assembly, Finding};
 
-/// The name of the configuration. huggingface.js, whose rules we count by, reads the one at the root of the
-/// repository wherever the weights are.
+/// The name of the configuration. It lies next to the weights, or at the root of the repository.
 const CONFIG: &str = "config.json";
 
 /// The configuration of a model, as far as it can be used.
@@ -22,11 +21,6 @@ pub(super) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Returns the path of the configuration.
-    pub(super) fn path() -> RepoPath {
-        RepoPath::new_unchecked(CONFIG)
-    }
-
     fn from_json(json: Vec<u8>) -> Self {
         let (configs, finding) = match Configs::from_config_json(&json) {
             Ok(configs) => (configs, None),
@@ -53,25 +47,59 @@ impl Reader {
         self.config.get_or_init(|| Box::pin(self.read_config())).await
     }
 
+    /// Returns the path of the configuration next to the weights.
+    pub(super) fn config_path(&self) -> RepoPath {
+        let config = RepoPath::new_unchecked(CONFIG);
+        self.weights.as_ref().map_or(config.clone(), |weights| weights.sibling(&config))
+    }
+
     async fn read_config(&self) -> Result<ConfigFile, Error> {
-        let path = ConfigFile::path();
-        match self.backend.read_whole(&path, self.limits.config).await {
-            Ok(json) => {
-                let json = self.check_commit(&path, json)?;
-                Ok(ConfigFile::from_json(json))
-            }
+        let (path, root) = (self.config_path(), RepoPath::new_unchecked(CONFIG));
+        match self.read_config_at(&path).await? {
+            None if path != root => Ok(self.read_config_at(&root).await?.unwrap_or_default()),
+            found => Ok(found.unwrap_or_default()),
+        }
+    }
+
+    /// Reads a configuration; `None` if there is none.
+    async fn read_config_at(&self, path: &RepoPath) -> Result<Option<ConfigFile>, Error> {
+        match self.backend.read_whole(path, self.limits.config).await {
+            Ok(json) => Ok(Some(ConfigFile::from_json(self.check_commit(path, json)?))),
             // A cache without the file does not show that the repository has none.
-            Err(Error::FileNotFound { source, .. }) if source.is::<SnapshotError>() => {
-                Ok(ConfigFile::ignored("it was not downloaded".to_owned()))
+            Err(Error::FileNotFound { source, .. })
+                if source.is::<SnapshotError>() && path.segments().count() == 1 =>
+            {
+                Ok(Some(ConfigFile::ignored("it was not downloaded".to_owned())))
             }
-            Err(error) if error.is_not_found() => Ok(ConfigFile::default()),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(Error::TooLarge { limit, .. }) => {
-                Ok(ConfigFile::ignored(format!("it has more than {limit} bytes")))
+                Ok(Some(ConfigFile::ignored(format!("it has more than {limit} bytes"))))
             }
             Err(error) if error.is_denied() => {
-                Ok(ConfigFile::ignored("access to it is denied".to_owned()))
+                Ok(Some(ConfigFile::ignored("access to it is denied".to_owned())))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads the other file that may describe the quantization, if the shapes leave a choice.
+    pub(super) async fn read_other_config(
+        &self,
+        assembly: &Assembly,
+        config: &mut ConfigFile,
+    ) -> Result<(), Error> {
+        let Some(name) = assembly.other_config_file(&config.configs) else { return Ok(()) };
+        let path = self.config_path().sibling(&RepoPath::new_unchecked(name));
+        let json = match self.backend.read_whole(&path, self.limits.config).await {
+            Ok(json) => self.check_commit(&path, json)?,
+            Err(error) if error.is_not_found() || error.is_denied() => return Ok(()),
+            Err(Error::TooLarge { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = config.configs.add_quantization_json(&json) {
+            let reason = error.to_string();
+            config.finding.get_or_insert(Finding::UnusableConfig { file: name.to_owned(), reason });
+        }
+        Ok(())
     }
 }

@@ -49,6 +49,15 @@ pub(super) enum Weights {
     Shards { path: RepoPath, shards: Vec<RepoPath> },
 }
 
+impl Weights {
+    /// Returns the path of the file or the index, or the common path of the shards.
+    pub(super) fn path(&self) -> &RepoPath {
+        match self {
+            Self::File { path, .. } | Self::Index { path, .. } | Self::Shards { path, .. } => path,
+        }
+    }
+}
+
 impl Inspection {
     /// Finds the weights, and returns them with a reader of their commit.
     ///

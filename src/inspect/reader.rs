@@ -39,6 +39,8 @@ pub(super) struct Reader {
     header_bytes: AtomicU64,
     /// One permit per byte of [`MAX_UNCOUNTED`].
     uncounted: Arc<Semaphore>,
+    /// The path of the weights, once they are known.
+    pub(super) weights: Option<RepoPath>,
     /// The configuration, once a header needs it.
     pub(super) config: OnceCell<Result<ConfigFile, Error>>,
 }
@@ -60,16 +62,18 @@ impl Reader {
             meter,
             header_bytes: AtomicU64::new(0),
             uncounted: Arc::new(Semaphore::new(MAX_UNCOUNTED as usize)),
+            weights: None,
             config: OnceCell::new(),
         }
     }
 
     /// Reads all headers of a set of weights and counts. Ends at the first error.
     pub(super) async fn read_weights(
-        self,
+        mut self,
         weights: Weights,
         keeps_headers: bool,
     ) -> Result<Inspected, Error> {
+        self.weights = Some(weights.path().clone());
         let (path, assembly) = match weights {
             Weights::File { path, start } => {
                 let header = self.parse_header(&path, start).await?;
@@ -88,11 +92,12 @@ impl Reader {
                 (path, reads.assembly)
             }
         };
-        self.finish(path, assembly)
+        self.finish(path, assembly).await
     }
 
-    fn finish(mut self, path: RepoPath, assembly: Assembly) -> Result<Inspected, Error> {
-        let config = self.config.take().transpose()?.unwrap_or_default();
+    async fn finish(mut self, path: RepoPath, assembly: Assembly) -> Result<Inspected, Error> {
+        let mut config = self.config.take().transpose()?.unwrap_or_default();
+        self.read_other_config(&assembly, &mut config).await?;
         let filepaths = assembly.filepaths(&path);
         let assembled = assembly.finish(&config.configs);
         let report = assembled.report(filepaths);

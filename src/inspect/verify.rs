@@ -37,7 +37,8 @@ impl Survey {
 
 impl Reader {
     /// Reads every header, and reports what is wrong.
-    pub(super) async fn verify(self, weights: Weights) -> Result<VerifyReport, Error> {
+    pub(super) async fn verify(mut self, weights: Weights) -> Result<VerifyReport, Error> {
+        self.weights = Some(weights.path().clone());
         let (path, survey) = match weights {
             Weights::File { path, start } => {
                 let survey = self.survey_file(&path, start).await;
@@ -99,11 +100,16 @@ impl Reader {
         if checks_embeddings && InputEmbedding::find(assembly.headers()).is_some() {
             let _ = self.config().await;
         }
-        let config = self.config_or_finding(&mut findings);
+        let mut config = self.config_or_finding(&mut findings);
+        if let Err(error) = self.read_other_config(&assembly, &mut config).await {
+            findings.push(file_finding(&self.config_path(), error));
+        }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         match &assembled.counted {
-            Ok((count, _)) => findings.extend(agreement::check_count(count, declared)),
+            Ok((count, breakdown)) => {
+                findings.extend(agreement::check_count((count, breakdown), declared));
+            }
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
         let config = config.json.as_deref().and_then(TyingConfig::parse);
@@ -131,7 +137,7 @@ impl Reader {
                 config
             }
             Some(Err(error)) => {
-                findings.insert(0, file_finding(&ConfigFile::path(), error));
+                findings.insert(0, file_finding(&self.config_path(), error));
                 ConfigFile::default()
             }
             None => ConfigFile::default(),

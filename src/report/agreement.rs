@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::iter::once;
 
 use super::{Finding, bounded};
-use crate::count::ParameterCount;
+use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 use crate::formats::{NameList, RepoPath, TensorTable, clip};
 
@@ -208,7 +208,10 @@ pub(crate) fn as_error(finding: &Finding) -> Option<IndexError> {
 /// Checks a count by itself, and against the total that the files declare.
 ///
 /// Writers of the total differ: it may be the parameters or the elements, with scalars or without.
-pub(crate) fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<Finding> {
+pub(crate) fn check_count(
+    (count, breakdown): (&ParameterCount, &CountBreakdown),
+    declared: Option<u64>,
+) -> Vec<Finding> {
     let unknown = count.rows().filter(|(dtype, _)| dtype.bits().is_none());
     let unknown = unknown.map(|(dtype, row)| Finding::UnknownDtype {
         dtype: clip(dtype.as_str()),
@@ -224,7 +227,10 @@ pub(crate) fn check_count(count: &ParameterCount, declared: Option<u64>) -> Vec<
     let wrong = declared
         .filter(is_wrong)
         .map(|declared| Finding::TotalParametersMismatch { declared, found });
-    bounded(unknown).into_iter().chain(wrong).collect()
+    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
+    let method = breakdown.unknown_method.clone();
+    let method = method.map(|method| Finding::UnknownQuantization { method });
+    bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method).collect()
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Assembly {
             agreement.add(&shard, header.tensors());
         }
         if self.overflow.is_none() {
-            self.overflow = self.counter.add_table(header.tensors()).err();
+            self.overflow = self.counter.add_file(&header).err();
         }
         self.totals.files += 1;
         self.totals.file_bytes = self.totals.file_bytes.saturating_add(header.file_size());
@@ -102,6 +102,11 @@ impl Assembly {
             self.has_configs = true;
             self.counter.set_configs(configs.clone());
         }
+    }
+
+    /// Returns the name of a file that may describe the quantization besides `config.json`, if it is needed.
+    pub(crate) fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
+        self.counter.other_config_file(configs)
     }
 
     /// Returns the index.
@@ -164,7 +169,8 @@ impl Assembled {
             }
         };
         let mut findings = self.findings.clone();
-        findings.extend(agreement::check_count(&parameter_count, self.declared_total));
+        let counted = (&parameter_count, &breakdown);
+        findings.extend(agreement::check_count(counted, self.declared_total));
         let bytes_total = self.totals.file_bytes;
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),

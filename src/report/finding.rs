@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
+use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 
@@ -204,6 +205,45 @@ pub enum Finding {
         /// The reason why it cannot be used.
         reason: String,
     },
+    /// The number of weights of some modules does not follow from their parts. Unless the reason says otherwise,
+    /// they are counted as stored.
+    #[error("{}: {reason}", modules_text(*modules, examples))]
+    UnresolvedModule {
+        /// The reason.
+        reason: UnresolvedReason,
+        /// The number of modules.
+        modules: u64,
+        /// The names of the first ten modules.
+        examples: Vec<String>,
+        /// The stored elements of their weights.
+        elements: u64,
+    },
+    /// The parts of some quantized modules give different sizes. The modules are counted as stored.
+    #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::ConflictingParts)]
+    ConflictingComponents {
+        /// The number of modules.
+        modules: u64,
+        /// The names of the first ten modules.
+        examples: Vec<String>,
+        /// The stored elements of their weights.
+        elements: u64,
+    },
+    /// Integers look like packed weights, but no configuration names a quantization. They are counted as stored.
+    #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::SuspectedPacking)]
+    SuspectedPacking {
+        /// The number of modules.
+        modules: u64,
+        /// The names of the first ten modules.
+        examples: Vec<String>,
+        /// The stored elements of their weights.
+        elements: u64,
+    },
+    /// `config.json` names a quantization method that this version does not know. Modules are counted by their parts.
+    #[error("quantization method `{method}` is unknown; modules are counted by their parts")]
+    UnknownQuantization {
+        /// The name of the method, in lower case.
+        method: String,
+    },
     /// The output embedding is tied to the input embedding and therefore not stored.
     #[error("no output embedding is stored: it is tied to `{stored}` (`tie_word_embeddings`)")]
     TiedEmbedding {
@@ -290,11 +330,41 @@ impl Finding {
             | Self::DroppedTiedEmbedding { .. }
             | Self::MissingOutputEmbedding { .. }
             | Self::UnusableConfig { .. }
+            | Self::UnresolvedModule { .. }
+            | Self::ConflictingComponents { .. }
+            | Self::SuspectedPacking { .. }
+            | Self::UnknownQuantization { .. }
             | Self::PartialListing => Severity::Warning,
             Self::TiedEmbedding { .. }
             | Self::TiedEmbeddingStored { .. }
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
+        }
+    }
+}
+
+impl From<UnresolvedModules> for Finding {
+    fn from(found: UnresolvedModules) -> Self {
+        let UnresolvedModules { reason, modules, examples, elements, .. } = found;
+        match reason {
+            UnresolvedReason::ConflictingParts => {
+                Self::ConflictingComponents { modules, examples, elements }
+            }
+            UnresolvedReason::SuspectedPacking => {
+                Self::SuspectedPacking { modules, examples, elements }
+            }
+            reason => Self::UnresolvedModule { reason, modules, examples, elements },
+        }
+    }
+}
+
+fn modules_text(modules: u64, examples: &[String]) -> String {
+    let example = examples.first().map_or("", String::as_str);
+    let name = if example.is_empty() { "the weights" } else { example };
+    match modules {
+        0 | 1 => format!("the parameters of `{name}` are not certain"),
+        modules => {
+            format!("the parameters of {modules} modules, such as `{name}`, are not certain")
         }
     }
 }

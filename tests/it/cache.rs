@@ -231,7 +231,7 @@ async fn a_failed_call_is_not_cached() {
 /// Another reader may have access to it.
 #[tokio::test]
 async fn a_count_without_a_forbidden_configuration_is_not_cached() {
-    let header = r#"{"a.qweight":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}"#;
+    let header = r#"{"a.table":{"dtype":"I32","shape":[2,1],"data_offsets":[0,8]}}"#;
     let repo =
         Repo::new("org/packed").file("model.safetensors", support::file_with_header(header, 8));
     let hub = LocalHub::start([repo]).unwrap();

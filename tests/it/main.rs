@@ -31,6 +31,7 @@ mod local_hub;
 #[cfg(target_os = "linux")]
 mod memory;
 mod offline;
+mod oracles;
 mod properties;
 mod published;
 mod quantization;

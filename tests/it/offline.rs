@@ -167,7 +167,7 @@ async fn a_configuration_that_was_not_downloaded_is_a_finding() {
     let offline = Offline::new();
     let home = "models--org--packed";
     offline.point(home, "main", COMMIT);
-    let header = r#"{"w.qweight":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}"#;
+    let header = r#"{"w.table":{"dtype":"I32","shape":[1,1],"data_offsets":[0,4]}}"#;
     let file = [file_start(header), vec![0; 4]].concat();
     offline.add(home, COMMIT, "model.safetensors", &file, ALL[0]);
     let parsed = offline.parse("org/packed", "main").await.unwrap();

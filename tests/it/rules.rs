@@ -49,7 +49,8 @@ impl<'a> Row<'a> {
         let config = File::from_bytes(self.config.to_owned());
         let hub = LocalHub::start([repo.file("config.json", config)]).unwrap();
         let parsed = support::parse(&hub, "org/case").await.unwrap();
-        assert_eq!(parsed.report().findings, [], "{}", self.rule);
+        let is_exact = parsed.report().breakdown.is_exact();
+        assert_eq!(parsed.report().findings.is_empty(), is_exact, "{}", self.rule);
         let groups = parsed.report().breakdown.groups.iter().map(shown);
         groups.collect::<Vec<_>>().join("; ")
     }
@@ -88,7 +89,8 @@ fn every_method_and_every_reason_is_in_the_table() {
     }
     let reasons = [
         "as stored",
-        "unpacked ×",
+        "unpacked from ",
+        "because the packing is unresolved",
         "scale",
         "zero point",
         "shape of a packed weight",

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use hf_meta::CountReport;
-use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, TensorGroup};
-use hf_meta::report::text::{escape, size_of_model, thousands};
+use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, TensorGroup};
+use hf_meta::report::text::{counted, escape, size_of_model, thousands};
 
 use super::heading;
 use crate::cli::table::Table;
@@ -39,7 +39,40 @@ pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()
         writeln!(out, "{}", active_parameters(moe))?;
         writeln!(out, "{}", formula(moe))?;
     }
+    modules(out, breakdown)?;
     writeln!(out)
+}
+
+/// Writes the kinds of quantized modules, and the modules that are not certain.
+fn modules(out: &mut impl Write, breakdown: &CountBreakdown) -> io::Result<()> {
+    let mut kinds: Vec<_> = breakdown.module_kinds.iter().collect();
+    kinds.sort_by_key(|kind| Reverse(kind.parameters));
+    if !kinds.is_empty() {
+        let table = Table::new()
+            .text("packing", |kind: &&ModuleKind| kind.packing.to_string())
+            .number("modules", |kind| thousands(kind.modules))
+            .number("stored", |kind| thousands(kind.elements))
+            .number("parameters", |kind| thousands(kind.parameters))
+            .text("size from", |kind| kind.packing.evidence.to_owned())
+            .text("parts", |kind| parts(kind));
+        writeln!(out)?;
+        table.write(out, || kinds.iter().copied())?;
+    }
+    for found in &breakdown.unresolved {
+        let names: Vec<_> = found.examples.iter().map(|name| escape(name)).collect();
+        let more = if found.modules > names.len() as u64 { ", …" } else { "" };
+        let modules = counted(found.modules, "module");
+        writeln!(out, "{modules} not certain: {}: {}{more}", found.reason, names.join(", "))?;
+    }
+    Ok(())
+}
+
+/// Formats the parts of a module with their dtypes.
+fn parts(kind: &ModuleKind) -> String {
+    let name = |name: &str| if name.is_empty() { "weights".to_owned() } else { name.to_owned() };
+    let parts =
+        kind.parts.iter().map(|(part, dtype)| format!("{} {}", name(part), escape(dtype.as_str())));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn group_row(group: &TensorGroup) -> ExplainRow<'_> {

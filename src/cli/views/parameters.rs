@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use hf_meta::count::DtypeCount;
 use hf_meta::report::text::{bytes, counted, escape, share, thousands};
-use hf_meta::{CountReport, ParameterCount, RepoPath, WeightSet};
+use hf_meta::{CountReport, RepoPath, WeightSet};
 
 use super::{explain, heading};
 use crate::cli::style::DIM;
@@ -17,7 +17,7 @@ const MAX_SETS: usize = 20;
 /// Writes the parameters per dtype, and the totals of the whole checkpoint.
 pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
     heading(out, &report.source)?;
-    dtype_table(out, &report.parameter_count)?;
+    dtype_table(out, report)?;
     if let Some(moe) = &report.breakdown.moe {
         writeln!(out, "{}", explain::active_parameters(moe))?;
     }
@@ -27,8 +27,10 @@ pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()
 }
 
 /// Writes a row per dtype, the most parameters first, and a total. Elements have a column if they
-/// differ from the parameters, as they do in a quantized model.
-fn dtype_table(out: &mut impl Write, count: &ParameterCount) -> io::Result<()> {
+/// differ from the parameters, as they do in a quantized model. A `~` marks parameters that are not certain.
+fn dtype_table(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+    let count = &report.parameter_count;
+    let mark = if report.breakdown.is_exact() { "" } else { "~" };
     let total = count.totals();
     let is_packed = count.rows().any(|(_, row)| row.parameters != row.elements);
     let mut rows: Vec<_> = count.rows().map(|(dtype, row)| (dtype.as_str(), row)).collect();
@@ -38,7 +40,7 @@ fn dtype_table(out: &mut impl Write, count: &ParameterCount) -> io::Result<()> {
     }
     let table = Table::new()
         .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
-        .number("parameters", |(_, row)| thousands(row.parameters))
+        .number("parameters", |(_, row)| format!("{mark}{}", thousands(row.parameters)))
         .number("elements", |(_, row)| thousands(row.elements))
         .shown_if(is_packed)
         .number("bytes", |(_, row)| bytes(row.bytes))

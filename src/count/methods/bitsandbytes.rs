@@ -1,108 +1,51 @@
-//! bitsandbytes: two 4-bit values in a byte.
-
-use std::sync::Arc;
+//! bitsandbytes: 4-bit values in a column of any dtype, next to `absmax` and `quant_map`; 8-bit values next to `SCB`.
+//!
+//! Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with `bnb_4bit_quant_storage`.
 
 use super::{
-    MethodDefinition, Module, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
-    QuantizationMethod, role,
+    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    UnresolvedReason,
 };
-use crate::count::module_part::ModulePart;
-use crate::count::patterns::UnconvertedModules;
-use crate::count::{AuxiliaryTensor, CountedAs, Packing};
-use crate::formats::Dtype;
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
-    config_keys: &[QUANTIZATION_CONFIG],
     names: &["bitsandbytes"],
-    name_is_optional: false,
-    parts: PARTS,
-    from_config: |section| {
-        let is_4bit = section.fields.get("load_in_4bit").unwrap_or(false);
-        let unconverted = section.unconverted()?;
-        Ok(Some(Arc::new(Bitsandbytes(FourBitBytes { is_4bit, unconverted }))))
-    },
+    parts: &[
+        PartName::auxiliary("weight.absmax", AuxiliaryTensor::Scale),
+        PartName::auxiliary("weight.nested_absmax", AuxiliaryTensor::Scale),
+        PartName::auxiliary("weight.quant_map", AuxiliaryTensor::LookupTable),
+        PartName::auxiliary("weight.nested_quant_map", AuxiliaryTensor::LookupTable),
+        PartName::auxiliary("weight.quant_state.bitsandbytes__nf4", AuxiliaryTensor::State),
+        PartName::auxiliary("weight.quant_state.bitsandbytes__fp4", AuxiliaryTensor::State),
+        PartName::auxiliary("absmax", AuxiliaryTensor::Scale),
+        PartName::auxiliary("nested_absmax", AuxiliaryTensor::Scale),
+        PartName::auxiliary("quant_map", AuxiliaryTensor::LookupTable),
+        PartName::auxiliary("nested_quant_map", AuxiliaryTensor::LookupTable),
+        PartName::auxiliary("quant_state.bitsandbytes__nf4", AuxiliaryTensor::State),
+        PartName::auxiliary("quant_state.bitsandbytes__fp4", AuxiliaryTensor::State),
+        PartName::auxiliary("SCB", AuxiliaryTensor::Scale),
+        PartName::common("weight_format", AuxiliaryTensor::State),
+    ],
+    has_plain_weight: true,
+    solve,
 };
 
-const PARTS: &[PartName] = &[
-    PartName::auxiliary("absmax", AuxiliaryTensor::Scale, PartEvidence::Name),
-    PartName::auxiliary("nested_absmax", AuxiliaryTensor::Scale, PartEvidence::Name),
-    PartName::auxiliary("quant_map", AuxiliaryTensor::LookupTable, PartEvidence::Name),
-    PartName::auxiliary("nested_quant_map", AuxiliaryTensor::LookupTable, PartEvidence::Name),
-    // `quant_state.bitsandbytes__nf4`, `…__fp4`.
-    PartName::auxiliary("bitsandbytes__*", AuxiliaryTensor::State, PartEvidence::Name),
-];
+/// The block sizes of bitsandbytes: each block of weights has one `absmax`.
+const BLOCKS: [u64; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 
-#[derive(Debug)]
-struct Bitsandbytes(FourBitBytes);
-
-impl QuantizationMethod for Bitsandbytes {
-    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
-        match role(PARTS, part.name) {
-            Some(PartRole::Auxiliary(tensor)) => Some(CountedAs::AuxiliaryTensor(tensor)),
-            _ => self.0.classify(part),
-        }
+fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
+    let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
+    let elements = weights.elements().ok_or(UnresolvedReason::TooLarge)?;
+    if module.has("SCB") {
+        let packing = Packing::new("bitsandbytes", 8, "elements of weight");
+        return Solved::new(module, part.name(), Some(elements), packing);
     }
-}
-
-/// The rule that bytes hold two values each, under any name.
-#[derive(Debug)]
-pub(super) struct FourBitBytes {
-    /// True if the configuration says that the weights have 4 bits.
-    pub(super) is_4bit: bool,
-    /// The modules that are not packed.
-    pub(super) unconverted: UnconvertedModules,
-}
-
-impl FourBitBytes {
-    /// Classifies a tensor that is not known to be auxiliary.
-    pub(super) fn classify(&self, part: &ModulePart<'_>) -> Option<CountedAs> {
-        let is_packed = self.is_4bit
-            && part.tensor.dtype == Dtype::U8
-            && !self.unconverted.contains(part.tensor_name);
-        Packing::times(2).filter(|_| is_packed).map(CountedAs::Unpacked)
+    let Some(absmax) = module.first(&["weight.absmax", "absmax"]) else { return Ok(None) };
+    let bits = weights.dtype.bits().and_then(|bits| elements.checked_mul(bits));
+    let parameters = bits.ok_or(UnresolvedReason::TooLarge)? / 4;
+    let scales = absmax.elements().ok_or(UnresolvedReason::TooLarge)?;
+    if !BLOCKS.iter().any(|&block| parameters.div_ceil(block) == scales) {
+        return Err(UnresolvedReason::ConflictingParts);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::count::methods::cases::check;
-    use crate::formats::Dtype;
-
-    #[test]
-    fn four_bit_weights_are_two_in_a_byte() {
-        let config = r#"{"quantization_config":{"quant_method":"bitsandbytes","load_in_4bit":true,
-            "modules_to_not_convert":["lm_head"]}}"#;
-        check(
-            config,
-            &[
-                ("h.0.mlp.weight", Dtype::U8, "unpacked ×2"),
-                ("h.0.mlp.weight.absmax", Dtype::U8, "scale, not counted"),
-                ("h.0.mlp.weight.nested_absmax", Dtype::F32, "scale, not counted"),
-                ("h.0.mlp.weight.quant_map", Dtype::F32, "lookup table, not counted"),
-                ("h.0.mlp.weight.nested_quant_map", Dtype::F32, "lookup table, not counted"),
-                (
-                    "h.0.mlp.weight.quant_state.bitsandbytes__nf4",
-                    Dtype::U8,
-                    "quantization state, not counted",
-                ),
-                ("h.0.mlp.weight", Dtype::I8, "as stored"),
-                ("h.0.norm.weight", Dtype::BF16, "as stored"),
-                ("lm_head.weight", Dtype::U8, "as stored"),
-            ],
-        );
-    }
-
-    #[test]
-    fn eight_bit_weights_are_stored_as_they_are() {
-        let config =
-            r#"{"quantization_config":{"quant_method":"bitsandbytes","load_in_8bit":true}}"#;
-        check(
-            config,
-            &[
-                ("h.0.mlp.weight", Dtype::I8, "as stored"),
-                ("h.0.mlp.weight", Dtype::U8, "as stored"),
-                ("h.0.mlp.SCB", Dtype::F32, "as stored"),
-            ],
-        );
-    }
+    let packing = Packing::new("bitsandbytes", 4, "2 × bytes of weight, blocks of absmax");
+    Solved::new(module, part.name(), Some(parameters), packing)
 }

@@ -1,190 +1,111 @@
-//! compressed-tensors: any integer may hold packed weights, in groups of modules with different widths.
-
-use std::sync::Arc;
+//! compressed-tensors: `weight_packed I32 [outputs, ⌈inputs · bits / 32⌉]` with `weight_scale [outputs, groups]`.
+//!
+//! `weight_shape` has the shape as data, which a header does not show. Bits and group sizes come from the
+//! configuration, as far as they fit the shapes. Until version 0.13 values of 3, 5, 6 and 7 bits did not cross words.
+//! Marlin-2:4 has `weight_packed`, `meta` and `scale_packed`. Source: `compressed_tensors/compressors` 0.9 to 0.20.
 
 use super::{
-    MethodDefinition, Module, PartEvidence, PartName, QUANTIZATION_CONFIG, QuantizationMethod,
-    QuantizationSection,
+    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    UnresolvedReason, product,
 };
-use crate::count::json_object::{JsonObject, read};
-use crate::count::module_part::ModulePart;
-use crate::count::packing::{bits_of_format, container_bits};
-use crate::count::patterns::{MOST_WILDCARDS, ModulePatterns, UnconvertedModules, weight_module};
-use crate::count::{AuxiliaryTensor, ConfigError, CountedAs, Packing};
+use crate::formats::TensorInfo;
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
-    config_keys: &[QUANTIZATION_CONFIG],
     names: &["compressed-tensors"],
-    name_is_optional: false,
-    parts: PARTS,
-    from_config: |section| Ok(Some(Arc::new(CompressedTensors::from_config(section)?))),
+    parts: &[
+        PartName::weights("weight_packed"),
+        PartName::auxiliary("scale_packed", AuxiliaryTensor::Scale),
+        PartName::common("meta", AuxiliaryTensor::Shape),
+        PartName::weights("*_packed"),
+        PartName::common("*_scale", AuxiliaryTensor::Scale),
+        PartName::common("*_zero_point", AuxiliaryTensor::ZeroPoint),
+        PartName::common("*_shape", AuxiliaryTensor::Shape),
+        PartName::common("*_g_idx", AuxiliaryTensor::ColumnOrder),
+    ],
+    has_plain_weight: false,
+    solve,
 };
 
-const PARTS: &[PartName] = &[
-    PartName::auxiliary("weight_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
-    PartName::auxiliary("weight_global_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
-    PartName::auxiliary("weight_zero_point", AuxiliaryTensor::ZeroPoint, PartEvidence::AnyMethod),
-    PartName::auxiliary("weight_shape", AuxiliaryTensor::Shape, PartEvidence::AnyMethod),
-    PartName::auxiliary("weight_g_idx", AuxiliaryTensor::ColumnOrder, PartEvidence::AnyMethod),
-    PartName::auxiliary("input_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
-    PartName::auxiliary("input_global_scale", AuxiliaryTensor::Scale, PartEvidence::AnyMethod),
-    PartName::auxiliary("input_zero_point", AuxiliaryTensor::ZeroPoint, PartEvidence::AnyMethod),
-];
-
-#[derive(Debug)]
-struct CompressedTensors {
-    groups: Vec<ModuleGroup>,
-    /// The bits of a weight in modules of no group; `None` if they are not packed.
-    other_bits: Option<u32>,
-    unconverted: UnconvertedModules,
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
+    // Experts that are stacked in one tensor have `…_packed` and its like.
+    let is_stacked = module.has("_packed");
+    let prefix = if is_stacked { "" } else { "weight" };
+    let part = |name: &str| module.matrix(&format!("{prefix}_{name}"));
+    let Some(packed) = part("packed") else { return Ok(None) };
+    if packed.container() != Some(32) {
+        return Ok(None);
+    }
+    if let Some(scales) = module.matrix("scale_packed") {
+        return marlin_24(module, &packed, &scales);
+    }
+    let scales = part("scale").ok_or(UnresolvedReason::MissingParts)?;
+    if scales.rows != packed.rows || scales.stacked != packed.stacked {
+        return Err(UnresolvedReason::ConflictingParts);
+    }
+    let order = module.first(&["weight_g_idx", "_g_idx"]).and_then(TensorInfo::elements);
+    let zero_point_bits = part("zero_point").and_then(|zeros| {
+        (2..=8).find(|&bits| {
+            zeros.container() == Some(32) && words(packed.rows, bits).contains(&zeros.rows)
+        })
+    });
+    let size = hints.choose(module.name, |scheme| {
+        let bits = scheme.bits.filter(|&bits| zero_point_bits.is_none_or(|found| found == bits))?;
+        let inputs = inputs(&packed, &scales, bits, scheme.group_size, order, hints)?;
+        Some((bits, inputs))
+    })?;
+    let (bits, inputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let parameters = product(&[packed.stacked, packed.rows, inputs]);
+    let packing =
+        Packing::with_bits("pack-quantized", bits, "columns of weight_packed and weight_scale");
+    Solved::new(module, if is_stacked { "_packed" } else { "weight_packed" }, parameters, packing)
 }
 
-/// A group of modules.
-#[derive(Debug)]
-struct ModuleGroup {
-    targets: ModulePatterns,
-    /// The bits of a weight; `None` if the modules are not packed.
-    bits: Option<u32>,
+/// Returns the inputs for which values of some bits take the columns of a packed weight.
+fn inputs(
+    packed: &Matrix<'_>,
+    scales: &Matrix<'_>,
+    bits: u64,
+    group_size: Option<u64>,
+    order: Option<u64>,
+    hints: &Hints<'_>,
+) -> Option<u64> {
+    let fits = |inputs: &u64| words(*inputs, bits).contains(&packed.columns);
+    if let Some(inputs) = order {
+        return Some(inputs).filter(fits);
+    }
+    let grouped = group_size.and_then(|size| size.checked_mul(scales.columns)).filter(fits);
+    if grouped.is_some() {
+        return grouped;
+    }
+    // One scale per row says nothing about the inputs.
+    let dense = packed.columns.checked_mul(32)? / bits;
+    let whole = packed.columns.checked_mul(32 / bits)?;
+    let is_one_group = scales.columns == 1;
+    let lowest = packed.columns.checked_sub(1)?.checked_mul(32 / bits)? + 1;
+    let dimension = || hints.dimensions(lowest..=dense).find(fits);
+    let last =
+        dense.checked_add(0).filter(|_| 32 % bits == 0 || dense.is_multiple_of(32)).or(Some(whole));
+    let inputs = if hints.is_dimension(dense) { Some(dense) } else { dimension().or(last) };
+    inputs.filter(|inputs| is_one_group && fits(inputs))
 }
 
-impl CompressedTensors {
-    fn from_config(section: &QuantizationSection<'_>) -> Result<Self, ConfigError> {
-        let config = section.fields;
-        let groups = config.get::<JsonObject>("config_groups");
-        let groups: Vec<_> = groups
-            .iter()
-            .flat_map(JsonObject::entries)
-            .filter_map(|(_, group)| read::<JsonObject>(group))
-            .map(|group| (declared_bits(&group), group))
-            .collect();
-        let first_bits = groups.iter().find_map(|(bits, _)| bits.filter(|&bits| bits > 0));
-        let packed_bits = |declared: Option<u32>, format: Option<String>| {
-            let format = format.or_else(|| config.get("format"))?;
-            let is_packed = format.to_lowercase().ends_with("pack-quantized");
-            let bits = declared.or(first_bits).or_else(|| bits_of_format(&format));
-            is_packed.then(|| bits.unwrap_or(4))
-        };
-        // Every packed tensor is compared with every group, so a group costs as much as a pattern.
-        let mut wildcards = groups.len();
-        let group = |(declared, group): &(Option<u32>, JsonObject<'_>)| {
-            let targets = ModulePatterns::new(group.strings("targets"))?;
-            wildcards += targets.wildcards();
-            Ok(ModuleGroup { targets, bits: packed_bits(*declared, group.get("format")) })
-        };
-        let groups = groups.iter().map(group).collect::<Result<_, _>>()?;
-        if wildcards > MOST_WILDCARDS {
-            return Err(ConfigError::TooManyPatterns { limit: MOST_WILDCARDS });
-        }
-        let other_bits = packed_bits(None, None);
-        Ok(Self { groups, other_bits, unconverted: section.unconverted()? })
-    }
+/// Returns the words for a row, with values that cross words and with values that do not.
+fn words(values: u64, bits: u64) -> [u64; 2] {
+    [values.saturating_mul(bits).div_ceil(32), values.div_ceil(32 / bits)]
 }
 
-impl QuantizationMethod for CompressedTensors {
-    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
-        container_bits(&part.tensor.dtype)?;
-        let module = weight_module(part.tensor_name);
-        let group = self.groups.iter().find(|group| group.targets.match_module(module));
-        let bits = group.map_or(self.other_bits, |group| group.bits)?;
-        let packing = Packing::dense(&part.tensor.dtype, bits)?;
-        (!self.unconverted.contains(part.tensor_name)).then_some(CountedAs::Unpacked(packing))
-    }
-}
-
-/// Reads `num_bits` of a group. A negative number means 0, which is not packed.
-fn declared_bits(group: &JsonObject<'_>) -> Option<u32> {
-    let bits: i64 = group.get::<JsonObject>("weights")?.get("num_bits")?;
-    Some(bits.clamp(0, i64::from(u32::MAX)).try_into().unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::count::Configs;
-    use crate::count::methods::cases::check;
-    use crate::formats::Dtype;
-
-    fn config(rest: &str) -> String {
-        format!(r#"{{"quantization_config":{{"quant_method":"compressed-tensors",{rest}}}}}"#)
-    }
-
-    #[test]
-    fn the_factor_follows_from_width_and_dtype() {
-        let packed = "m.weight_packed";
-        let cases = [
-            (4, Dtype::I32, "unpacked ×8"),
-            (4, Dtype::U8, "unpacked ×2"),
-            (2, Dtype::I32, "unpacked ×16"),
-            (3, Dtype::I32, "unpacked ×32/3"),
-            (8, Dtype::I32, "unpacked ×4"),
-            (8, Dtype::I8, "as stored"),
-            (0, Dtype::I32, "as stored"),
-            (-4, Dtype::I32, "as stored"),
-            (4, Dtype::BF16, "as stored"),
-            (4, Dtype::I64, "as stored"),
-        ];
-        for (bits, dtype, expected) in cases {
-            let groups = format!(r#""g":{{"targets":["m"],"weights":{{"num_bits":{bits}}}}}"#);
-            let config =
-                config(&format!(r#""format":"pack-quantized","config_groups":{{{groups}}}"#));
-            check(&config, &[(packed, dtype, expected)]);
-        }
-    }
-
-    #[test]
-    fn the_format_decides_whether_weights_are_packed() {
-        let cases = [
-            (r#""format":"mxfp4-pack-quantized""#, "unpacked ×2"),
-            (r#""format":"NVFP4-Pack-Quantized""#, "unpacked ×2"),
-            (r#""format":"pack-quantized""#, "unpacked ×2"),
-            (r#""format":"int-quantized""#, "as stored"),
-            (r#""format":"int2-pack-quantized""#, "unpacked ×4"),
-            (r#""format":7"#, "as stored"),
-            (r#""format":null"#, "as stored"),
-            (r#""config_groups":{"g":{"targets":["m"],"format":"pack-quantized"}}"#, "unpacked ×2"),
-            (r#""config_groups":{"g":{"targets":["n"],"format":"pack-quantized"}}"#, "as stored"),
-        ];
-        for (rest, expected) in cases {
-            check(&config(rest), &[("m.weight_packed", Dtype::U8, expected)]);
-        }
-    }
-
-    #[test]
-    fn too_many_groups_are_an_error() {
-        for (targets, most) in [("", 256), (r#""re:a","re:b""#, 85)] {
-            for (groups, is_ok) in [(most, true), (most + 1, false)] {
-                let group = |n| format!(r#""g{n}":{{"targets":[{targets}]}}"#);
-                let groups = (0..groups).map(group).collect::<Vec<_>>().join(",");
-                let config = config(&format!(r#""config_groups":{{{groups}}}"#));
-                assert_eq!(Configs::from_config_json(config.as_bytes()).is_ok(), is_ok);
-            }
-        }
-    }
-
-    #[test]
-    fn the_first_group_that_names_a_module_applies() {
-        let config = config(
-            r#""format":"pack-quantized","ignore":["re:.*router.*","lm_head"],"config_groups":{
-                "z":{"targets":["re:.*mlp.*"],"weights":{"num_bits":4}},
-                "a":{"targets":["re:.*attn.*","re:.*mlp.*"],"weights":{"num_bits":8}},
-                "b":{"targets":["q"],"weights":null},
-                "c":{"targets":["d"],"format":"dense","weights":{"num_bits":2}}}"#,
-        );
-        check(
-            &config,
-            &[
-                ("h.mlp.weight_packed", Dtype::I32, "unpacked ×8"),
-                ("h.attn.weight_packed", Dtype::I32, "unpacked ×4"),
-                ("q.weight_packed", Dtype::I32, "unpacked ×8"),
-                ("d.weight_packed", Dtype::I32, "as stored"),
-                ("other.weight_packed", Dtype::I32, "unpacked ×8"),
-                ("h.router.weight_packed", Dtype::I32, "as stored"),
-                ("lm_head.weight_packed", Dtype::I32, "as stored"),
-                ("lm_head.weight_scale", Dtype::BF16, "scale, not counted"),
-                ("h.mlp.weight_shape", Dtype::I64, "shape of a packed weight, not counted"),
-                ("h.mlp.weight_g_idx", Dtype::I32, "column order, not counted"),
-                ("h.mlp.weight_zero_point", Dtype::I32, "zero point, not counted"),
-                ("h.mlp.input_global_scale", Dtype::F32, "scale, not counted"),
-            ],
-        );
-    }
+/// Marlin-2:4 stores half of the weights, in tiles of 16 rows, and the places of the others in `meta`.
+fn marlin_24(module: &Module<'_>, packed: &Matrix<'_>, scales: &Matrix<'_>) -> Solution {
+    let bits = match packed.columns.checked_div(scales.columns) {
+        Some(2) => 4,
+        Some(4) => 8,
+        _ => return Err(UnresolvedReason::ConflictingParts),
+    };
+    let parameters = product(&[packed.rows, 32, scales.columns]);
+    let packing = Packing::with_bits(
+        "marlin-24",
+        bits,
+        "32 × rows of weight_packed × columns of scale_packed",
+    );
+    Solved::new(module, "weight_packed", parameters, packing)
 }

@@ -1,99 +1,64 @@
-//! GPTQ and AWQ: weights in `qweight`, packed into elements of 32 bits.
-
-use std::sync::Arc;
+//! GPTQ: `qweight` holds the transposed weights, packed along the inputs into words of 8 to 64 bits.
+//!
+//! Parts: `qweight [⌈inputs · bits / word⌉, outputs]`, `scales [groups, outputs]`, `qzeros [groups, ⌈outputs · bits / word⌉]`,
+//! and `g_idx [inputs]`. AutoRound, ParoQuant and GPTQModel write the same. Source: `QuantLinear.pack` of AutoGPTQ 0.7 and
+//! GPTQModel, which rounds the rows up.
 
 use super::{
-    MethodDefinition, Module, PartEvidence, PartName, PartRole, QUANTIZATION_CONFIG,
-    QuantizationMethod, role,
+    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    UnresolvedReason, divide, product,
 };
-use crate::count::module_part::ModulePart;
-use crate::count::patterns::UnconvertedModules;
-use crate::count::{AuxiliaryTensor, CountedAs, Packing};
-use crate::formats::Dtype;
+use crate::formats::TensorInfo;
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
-    config_keys: &[QUANTIZATION_CONFIG],
-    names: &["gptq", "awq"],
-    name_is_optional: false,
-    parts: PARTS,
-    from_config: |section| {
-        let bits = section.fields.get("bits").filter(|&bits| bits > 0);
-        Ok(Some(Arc::new(Gptq { bits, unconverted: section.unconverted()? })))
-    },
+    names: &["gptq", "gptqmodel", "auto-round", "autoround", "intel/auto-round"],
+    parts: &[
+        PartName::weights("qweight"),
+        PartName::auxiliary("scales", AuxiliaryTensor::Scale),
+        PartName::auxiliary("qzeros", AuxiliaryTensor::ZeroPoint),
+        PartName::auxiliary("g_idx", AuxiliaryTensor::ColumnOrder),
+        PartName::common("lora_A.weight", AuxiliaryTensor::LowRank),
+        PartName::common("lora_B.weight", AuxiliaryTensor::LowRank),
+    ],
+    has_plain_weight: false,
+    solve,
 };
 
-const PARTS: &[PartName] = &[
-    PartName::packed("qweight", PartEvidence::Name),
-    PartName::auxiliary("scales", AuxiliaryTensor::Scale, PartEvidence::Name),
-    PartName::auxiliary("qzeros", AuxiliaryTensor::ZeroPoint, PartEvidence::Name),
-    PartName::auxiliary("g_idx", AuxiliaryTensor::ColumnOrder, PartEvidence::Name),
-];
-
-#[derive(Debug)]
-struct Gptq {
-    bits: Option<u32>,
-    unconverted: UnconvertedModules,
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
+    let (Some(weights), Some(scales)) = (module.matrix("qweight"), module.matrix("scales")) else {
+        return if module.has("scales") { Ok(None) } else { Err(UnresolvedReason::MissingParts) };
+    };
+    let Some(word) = weights.container() else { return Ok(None) };
+    if weights.columns != scales.columns {
+        return Ok(None);
+    }
+    let fits_zeros = |bits: u64| {
+        let zeros = module.matrix("qzeros").filter(|zeros| zeros.container() == Some(word));
+        zeros.is_none_or(|zeros| words(scales.columns, bits, word) == Some(zeros.columns))
+    };
+    if let Some(inputs) = module.get("g_idx").and_then(TensorInfo::elements) {
+        let fits =
+            |&bits: &u64| fits_zeros(bits) && words(inputs, bits, word) == Some(weights.rows);
+        let bits = (1..=8).find(fits).ok_or(UnresolvedReason::ConflictingParts)?;
+        let packing = Packing::with_bits("gptq", bits, "g_idx × columns of qweight");
+        return Solved::new(module, "qweight", inputs.checked_mul(weights.columns), packing);
+    }
+    let inputs = |bits: u64| divide(weights.rows.checked_mul(word)?, bits);
+    let fits = |bits: &u64| fits_zeros(*bits) && inputs(*bits).is_some();
+    let mut fitting = (1..=8).filter(fits);
+    let bits = match (module.has("qzeros"), fitting.next(), fitting.next()) {
+        (true, Some(only), None) => Some(only),
+        (true, None, _) => return Err(UnresolvedReason::ConflictingParts),
+        _ => hints.choose(module.name, |scheme| scheme.bits.filter(fits))?,
+    };
+    let bits = bits.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let inputs = inputs(bits).ok_or(UnresolvedReason::ConflictingParts)?;
+    let evidence = "rows of qweight, bits of qzeros or config";
+    let packing = Packing::with_bits("gptq", bits, evidence);
+    Solved::new(module, "qweight", product(&[weights.stacked, inputs, weights.columns]), packing)
 }
 
-impl QuantizationMethod for Gptq {
-    fn classify(&self, part: &ModulePart<'_>, _: &Module<'_>) -> Option<CountedAs> {
-        let counted_as = match (role(PARTS, part.name), self.bits) {
-            (Some(PartRole::Packed), bits) => {
-                CountedAs::Unpacked(Packing::times(32 / bits.unwrap_or(4))?)
-            }
-            (Some(PartRole::Auxiliary(tensor)), _) => CountedAs::AuxiliaryTensor(tensor),
-            (None, Some(bits @ (2 | 4))) if part.tensor.dtype == Dtype::U8 => {
-                CountedAs::Unpacked(Packing::dense(&part.tensor.dtype, bits)?)
-            }
-            _ => return None,
-        };
-        (!self.unconverted.contains(part.tensor_name)).then_some(counted_as)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::count::methods::cases::check;
-    use crate::formats::Dtype;
-
-    #[test]
-    fn parts_of_a_module_are_recognized() {
-        let config = r#"{"quantization_config":{"quant_method":"GPTQ","bits":4,
-            "modules_to_not_convert":["lm_head"]}}"#;
-        check(
-            config,
-            &[
-                ("h.0.q_proj.qweight", Dtype::I32, "unpacked ×8"),
-                ("h.0.q_proj.qzeros", Dtype::I32, "zero point, not counted"),
-                ("h.0.q_proj.g_idx", Dtype::I32, "column order, not counted"),
-                ("h.0.q_proj.scales", Dtype::F16, "scale, not counted"),
-                ("h.0.q_proj.weight_scale", Dtype::F16, "scale, not counted"),
-                ("h.0.q_proj.bias", Dtype::F16, "as stored"),
-                ("h.0.q_proj.weight", Dtype::U8, "unpacked ×2"),
-                ("h.0.q_proj.weight", Dtype::I32, "as stored"),
-                ("lm_head.qweight", Dtype::I32, "as stored"),
-                ("lm_head.scales", Dtype::F16, "as stored"),
-                ("lm_head.weight_scale", Dtype::F16, "scale, not counted"),
-            ],
-        );
-    }
-
-    #[test]
-    fn the_factor_follows_from_the_width() {
-        let cases = [
-            (r#""bits":4"#, "unpacked ×8", "unpacked ×2"),
-            (r#""bits":2"#, "unpacked ×16", "unpacked ×4"),
-            (r#""bits":3"#, "unpacked ×10", "as stored"),
-            (r#""bits":8"#, "unpacked ×4", "as stored"),
-            (r#""bits":32"#, "as stored", "as stored"),
-            (r#""bits":64"#, "as stored", "as stored"),
-            (r#""bits":0"#, "unpacked ×8", "as stored"),
-            (r#""bits":-1"#, "unpacked ×8", "as stored"),
-            (r#""bits":null"#, "unpacked ×8", "as stored"),
-        ];
-        for (bits, qweight, byte) in cases {
-            let config = format!(r#"{{"quantization_config":{{"quant_method":"awq",{bits}}}}}"#);
-            check(&config, &[("q.qweight", Dtype::I32, qweight), ("q.w", Dtype::U8, byte)]);
-        }
-    }
+/// Returns the words that values of some bits take, rounded up.
+fn words(values: u64, bits: u64, word: u64) -> Option<u64> {
+    Some(values.checked_mul(bits)?.div_ceil(word))
 }

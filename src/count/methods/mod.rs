@@ -1,142 +1,176 @@
-//! Quantization methods.
+//! Quantization methods: how each one packs weights into the parts of a module.
 //!
-//! A method is one file: the names that the configuration may give it, the names of its parts, and the
-//! arithmetic. To add one, write the file and add its definition to [`METHODS`].
+//! A method is one file: the names of its parts, and a solver that derives the number of weights from the shapes of
+//! two or more parts. To add one, write the file and add its definition to [`METHODS`].
 
+mod aqlm;
+mod awq;
+mod bitblas;
+mod bitnet;
 mod bitsandbytes;
+mod byte_weights;
 mod compressed_tensors;
-mod fp8;
-mod generic;
+mod dfloat11;
+mod exllama;
+mod fp4;
+mod fp_quant;
+mod gemma;
+mod gguf;
 mod gptq;
+mod higgs;
+mod hqq;
+mod marlin;
 mod mlx;
+mod modelopt;
 mod mxfp4;
-mod parts;
+mod nunchaku;
+mod quanto;
+mod quark;
+mod quip;
+mod sparse;
+mod spqr;
+mod torchao;
+mod vptq;
 
-use std::fmt::Debug;
-use std::sync::Arc;
+pub(super) use super::auxiliary::AuxiliaryTensor;
+pub(super) use super::counted_as::Packing;
+pub(super) use super::module::{Matrix, Module, Solution, Solved, divide, padded, product};
+pub(super) use super::part::PartName;
+use super::part::{PartId, PartRole};
+pub(super) use super::schemes::Hints;
+pub(super) use super::unresolved::UnresolvedReason;
 
-pub(super) use self::parts::{PartEvidence, auxiliary_in_any_method, evidence};
-use self::parts::{PartName, PartRole, role};
-use super::json_object::JsonObject;
-use super::module_part::ModulePart;
-use super::patterns::UnconvertedModules;
-use super::{ConfigError, CountedAs, suffix};
-use crate::formats::{TensorInfo, clip};
-
-/// All methods. The first one that recognizes a configuration applies, and the last one recognizes any.
+/// All methods. A method that the configuration names is tried first, then all in this order.
 pub(super) const METHODS: &[MethodDefinition] = &[
+    gptq::METHOD,
+    awq::METHOD,
+    marlin::METHOD,
+    compressed_tensors::METHOD,
+    fp4::METHOD,
+    mxfp4::METHOD,
     mlx::METHOD,
     bitsandbytes::METHOD,
-    compressed_tensors::METHOD,
-    fp8::METHOD,
-    gptq::METHOD,
-    mxfp4::METHOD,
-    generic::METHOD,
+    byte_weights::METHOD,
+    modelopt::METHOD,
+    quark::METHOD,
+    bitnet::METHOD,
+    aqlm::METHOD,
+    exllama::METHOD,
+    hqq::METHOD,
+    quanto::METHOD,
+    vptq::METHOD,
+    nunchaku::METHOD,
+    sparse::METHOD,
+    dfloat11::METHOD,
+    bitblas::METHOD,
+    gguf::METHOD,
+    fp_quant::METHOD,
+    gemma::METHOD,
+    higgs::METHOD,
+    spqr::METHOD,
+    quip::METHOD,
+    torchao::METHOD,
 ];
 
-/// The part of a quantization method that does not depend on the configuration.
+/// Parts that are auxiliary in every quantized model, also in modules without packed weights.
+pub(super) const AUXILIARY_ANYWHERE: &[PartName] = &[
+    PartName::anywhere("weight_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("weight_scale_2", AuxiliaryTensor::Scale),
+    PartName::anywhere("weight_scale_inv", AuxiliaryTensor::Scale),
+    PartName::anywhere("weight_global_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("weight_zero_point", AuxiliaryTensor::ZeroPoint),
+    PartName::anywhere("weight_shape", AuxiliaryTensor::Shape),
+    PartName::anywhere("weight_g_idx", AuxiliaryTensor::ColumnOrder),
+    PartName::anywhere("input_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("input_scale_ub", AuxiliaryTensor::Scale),
+    PartName::anywhere("input_global_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("input_zero_point", AuxiliaryTensor::ZeroPoint),
+    PartName::anywhere("output_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("input_activation_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("output_activation_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("pre_quant_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("q_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("k_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("v_scale", AuxiliaryTensor::Scale),
+];
+
+/// Returns the part names of all methods.
+pub(super) fn part_names() -> impl Iterator<Item = &'static PartName> {
+    METHODS.iter().flat_map(|method| method.parts).chain(AUXILIARY_ANYWHERE)
+}
+
+/// Returns whether a method has a name, in lower case.
+pub(super) fn is_known(name: &str) -> bool {
+    METHODS.iter().any(|method| method.names.contains(&name))
+}
+
+/// A quantization method.
 pub(super) struct MethodDefinition {
-    /// The keys of `config.json` whose object may describe the method.
-    pub(super) config_keys: &'static [&'static str],
-    /// The values of `quant_method`, in lower case; empty for any value.
+    /// The values of `quant_method` for which the method is tried first.
     pub(super) names: &'static [&'static str],
-    /// True if `quant_method` may be missing.
-    pub(super) name_is_optional: bool,
-    /// The parts of its modules.
+    /// The parts of its modules. Those of [`AUXILIARY_ANYWHERE`], `weight` and the module's own name need no entry.
     pub(super) parts: &'static [PartName],
-    /// Reads the object of the configuration; `None` if it describes another method after all.
-    pub(super) from_config: fn(&QuantizationSection<'_>) -> Result<Option<Method>, ConfigError>,
+    /// True if its weights may be in `weight`, or under the module's own name.
+    pub(super) has_plain_weight: bool,
+    /// Derives the number of weights of a module.
+    pub(super) solve: fn(&Module<'_>, &Hints<'_>) -> Solution,
 }
 
-/// A method with the values of a configuration.
-pub(super) type Method = Arc<dyn QuantizationMethod>;
-
-/// The arithmetic of a quantization method, with the values of one configuration.
-pub(super) trait QuantizationMethod: Debug + Send + Sync {
-    /// Returns whether `classify` must be given all parts of a module, from all files.
-    fn needs_whole_modules(&self) -> bool {
-        false
+impl MethodDefinition {
+    /// Returns the role that the method gives to a part.
+    fn role(&self, name: &str) -> Option<PartRole> {
+        self.parts.iter().find(|part| part.text() == name).map(PartName::role)
     }
 
-    /// Classifies a part of a module; `None` if it is stored as in a model that is not quantized. `module` is
-    /// empty unless the method needs whole modules.
-    fn classify(&self, part: &ModulePart<'_>, module: &Module<'_>) -> Option<CountedAs>;
-}
-
-/// The parts of a module from all files: tensors whose names differ in the last component only.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Module<'a> {
-    /// The tensors by their names, ordered by the last component.
-    parts: &'a [(String, TensorInfo)],
-}
-
-impl<'a> Module<'a> {
-    /// Creates a module from tensors that are ordered by the last component of their names.
-    pub(super) fn from_sorted(parts: &'a [(String, TensorInfo)]) -> Self {
-        Self { parts }
-    }
-
-    /// Returns the part of a name.
-    pub(super) fn part(&self, name: &str) -> Option<&'a TensorInfo> {
-        let first = self.parts.partition_point(|(tensor_name, _)| suffix(tensor_name) < name);
-        let (tensor_name, tensor) = self.parts.get(first)?;
-        (suffix(tensor_name) == name).then_some(tensor)
-    }
-}
-
-/// The object of a configuration that describes the quantization.
-pub(super) struct QuantizationSection<'a> {
-    key: &'static str,
-    /// `quant_method` in lower case.
-    name: Option<String>,
-    fields: &'a JsonObject<'a>,
-    /// The configurations of the model and of its text model.
-    models: &'a [JsonObject<'a>],
-}
-
-impl<'a> QuantizationSection<'a> {
-    /// Creates the section under a key of a configuration.
-    pub(super) fn new(
-        key: &'static str,
-        fields: &'a JsonObject<'a>,
-        models: &'a [JsonObject<'a>],
-    ) -> Self {
-        let name = fields.get::<String>("quant_method").map(|name| clip(&name.to_lowercase()));
-        Self { key, name, fields, models }
-    }
-
-    /// Returns the method, with the name that results report.
-    pub(super) fn method(&self) -> Result<Option<(Option<String>, Method)>, ConfigError> {
-        for definition in METHODS.iter().filter(|definition| self.may_be(definition)) {
-            if let Some(method) = (definition.from_config)(self)? {
-                let own_name = definition.names.first().map(|&name| name.to_owned());
-                return Ok(Some((self.name.clone().or(own_name), method)));
+    fn may_solve(&self, module: &Module<'_>) -> bool {
+        module.parts.iter().any(|(part, _)| {
+            if part.is_plain() {
+                self.has_plain_weight
+            } else {
+                self.role(part.name()) == Some(PartRole::Weights)
             }
-        }
-        Ok(None)
-    }
-
-    fn may_be(&self, definition: &MethodDefinition) -> bool {
-        let is_named = || match &self.name {
-            Some(name) => definition.names.contains(&name.as_str()),
-            None => definition.name_is_optional,
-        };
-        definition.config_keys.contains(&self.key) && (definition.names.is_empty() || is_named())
-    }
-
-    /// Reads the modules that were left as they were.
-    fn unconverted(&self) -> Result<UnconvertedModules, ConfigError> {
-        let [ignored, named] = ["ignore", "modules_to_not_convert"];
-        UnconvertedModules::new(self.fields.strings(ignored), self.fields.strings(named))
+        })
     }
 }
 
-/// The key under which transformers and its relatives describe the quantization.
-const QUANTIZATION_CONFIG: &str = "quantization_config";
+/// A module that a method solved.
+pub(super) struct SolvedModule {
+    pub(super) solved: Solved,
+    method: &'static MethodDefinition,
+}
 
-/// All keys under which a method may be described, in the order of precedence.
-pub(super) const CONFIG_KEYS: [&str; 2] = [mlx::QUANTIZATION, QUANTIZATION_CONFIG];
+impl SolvedModule {
+    /// Returns the kind of a part that only serves to unpack the weights.
+    pub(super) fn auxiliary(&self, part: PartId) -> Option<AuxiliaryTensor> {
+        match part.role() {
+            PartRole::AuxiliaryAnywhere(tensor) => Some(tensor),
+            PartRole::Auxiliary(tensor) => self.method.role(part.name()).map(|_| tensor),
+            PartRole::Weights => None,
+        }
+    }
+}
 
-/// Helpers for tests of methods.
-#[cfg(test)]
-mod cases;
+/// Derives the number of weights of a module by the first method that recognizes its parts.
+///
+/// # Errors
+///
+/// Returns the reason of the first method that recognizes the parts and finds no size.
+pub(super) fn solve(
+    module: &Module<'_>,
+    hints: &Hints<'_>,
+) -> Result<Option<SolvedModule>, UnresolvedReason> {
+    let is_named = |method: &&MethodDefinition| hints.names(method.names);
+    let methods = METHODS.iter().filter(is_named).chain(METHODS.iter().filter(|m| !is_named(m)));
+    let mut failed = None;
+    for method in methods.filter(|method| method.may_solve(module)) {
+        match (method.solve)(module, hints) {
+            Ok(Some(solved)) if solved.is_plausible(module) => {
+                return Ok(Some(SolvedModule { solved, method }));
+            }
+            Ok(Some(_)) => failed = failed.or(Some(UnresolvedReason::TooLarge)),
+            Ok(None) => {}
+            Err(reason) => failed = failed.or(Some(reason)),
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}

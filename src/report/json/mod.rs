@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use crate::count::{
-    CountBreakdown, DtypeCount, MixtureOfExperts, ParameterCount, RuleSet, TensorGroup,
+    CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, Packing, ParameterCount, RuleSet,
+    TensorGroup, UnresolvedModules,
 };
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
@@ -62,6 +63,7 @@ struct ReportDocument<'a> {
     sharded: bool,
     parameter_count: BTreeMap<&'a Dtype, u64>,
     parameter_total: u64,
+    parameter_exact: bool,
     element_count: BTreeMap<&'a Dtype, u64>,
     element_total: u64,
     scalar_count: BTreeMap<&'a Dtype, u64>,
@@ -89,6 +91,7 @@ impl<'a> From<&'a CountReport> for ReportDocument<'a> {
             sharded: report.sharded,
             parameter_count: count.iter().collect(),
             parameter_total: count.total(),
+            parameter_exact: report.breakdown.is_exact(),
             element_count: elements(count),
             element_total: count.totals().elements,
             scalar_count: column(count, |row| row.scalars),
@@ -148,12 +151,42 @@ struct BreakdownDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<&'a str>,
     groups: Vec<Group<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    modules: Vec<QuantizedModules<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unresolved: &'a [UnresolvedModules],
 }
 
 impl<'a> From<&'a CountBreakdown> for BreakdownDocument<'a> {
     fn from(counting: &'a CountBreakdown) -> Self {
         let groups = counting.groups.iter().map(Group::from).collect();
-        Self { rules: counting.rules, method: counting.method.as_deref(), groups }
+        let modules = counting.module_kinds.iter().map(QuantizedModules::from).collect();
+        let method = counting.method.as_deref();
+        let unresolved = &counting.unresolved;
+        Self { rules: counting.rules, method, groups, modules, unresolved }
+    }
+}
+
+/// Quantized modules with the same packing and parts.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QuantizedModules<'a> {
+    layout: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bits: Option<u32>,
+    evidence: &'static str,
+    parts: BTreeMap<&'static str, &'a Dtype>,
+    modules: u64,
+    elements: u64,
+    parameters: u64,
+}
+
+impl<'a> From<&'a ModuleKind> for QuantizedModules<'a> {
+    fn from(kind: &'a ModuleKind) -> Self {
+        let ModuleKind { packing, modules, elements, parameters, .. } = *kind;
+        let Packing { layout, bits, evidence, .. } = packing;
+        let parts = kind.parts.iter().map(|(name, dtype)| (*name, dtype)).collect();
+        Self { layout, bits, evidence, parts, modules, elements, parameters }
     }
 }
 

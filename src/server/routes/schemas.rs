@@ -99,6 +99,8 @@ pub(super) struct CountReportSchema {
     parameter_count: PerDtype,
     /// The number of all parameters.
     parameter_total: u64,
+    /// `false` if the number of parameters is not certain. `findings` gives the reasons.
+    parameter_exact: bool,
     /// The number of stored elements of each dtype.
     element_count: PerDtype,
     /// The number of all stored elements.

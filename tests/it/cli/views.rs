@@ -28,7 +28,8 @@ fn packed_experts() -> Repo {
     let weights = tensors(&[
         ("h.0.mlp.experts.0.qweight", "I32", &[1_000, 4_000], 4),
         ("h.0.mlp.experts.1.qweight", "I32", &[1_000, 4_000], 4),
-        ("h.0.mlp.experts.0.scales", "F16", &[1_000], 2),
+        ("h.0.mlp.experts.0.scales", "F16", &[1, 4_000], 2),
+        ("h.0.mlp.experts.1.scales", "F16", &[1, 4_000], 2),
         ("h.0.attn.bias", "F32", &[1, 1, 64, 64], 4),
         ("norm.weight", "BF16", &[500], 2),
     ]);

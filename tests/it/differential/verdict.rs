@@ -177,7 +177,7 @@ type CountReport = BTreeMap<String, [u64; 4]>;
 /// `None` if the sums do not fit in 64 bits, which is an error of the counter, not of the header.
 fn counts(header: &SafetensorsFileHeader) -> Option<CountReport> {
     let mut counter = Counter::new();
-    counter.add_table(header.tensors()).ok()?;
+    counter.add_file(header).ok()?;
     let (count, _) = counter.finish().ok()?;
     let rows = count.rows().map(|(dtype, count)| {
         (dtype.to_string(), [count.tensors, count.elements, count.scalars, count.bytes])

@@ -127,7 +127,7 @@ async fn a_commit_that_only_a_404_response_names_pins_the_weights() {
         (!is_usual_name).then(|| Fault::Header("x-repo-commit", "unknown".to_owned()))
     });
     let parsed = support::parse(&hub, "org/any").await.unwrap();
-    assert_eq!(parsed.report().commit.as_ref().map(|found| found.as_str()), Some(COMMIT));
+    assert_eq!(parsed.report().commit.as_ref().map(hf_meta::CommitSha::as_str), Some(COMMIT));
     assert_eq!(parsed.report().findings, []);
 }
 

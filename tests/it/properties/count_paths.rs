@@ -115,7 +115,7 @@ fn count(
         if at == config_before {
             counter.set_configs(configs.clone());
         }
-        counter.add_table(file.tensors()).unwrap();
+        counter.add_file(file).unwrap();
     }
     let needs_config = counter.needs_config();
     counter.set_configs(configs);

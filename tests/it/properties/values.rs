@@ -142,7 +142,7 @@ proptest! {
 
 fn count(header: &SafetensorsFileHeader) -> ParameterCount {
     let mut counter = Counter::new();
-    counter.add_table(header.tensors()).unwrap();
+    counter.add_file(header).unwrap();
     counter.finish().unwrap().0
 }
 
@@ -159,6 +159,6 @@ const GIANTS: &str = r#"{
 fn more_elements_than_64_bits_count_are_an_error_of_the_counter() {
     let header = SafetensorsFileHeader::from_json(GIANTS.trim().as_bytes()).unwrap();
     let mut counter = Counter::new();
-    let error = counter.add_table(header.tensors()).and_then(|()| counter.finish().map(drop));
+    let error = counter.add_file(&header).and_then(|()| counter.finish().map(drop));
     assert!(error.is_err());
 }

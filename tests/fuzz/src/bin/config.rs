@@ -33,7 +33,7 @@ fuzz_target!(|json: &[u8]| {
     check_sums(&config, &header(&PACKED));
     let plain = header(&PLAIN);
     let mut counter = Counter::new();
-    counter.add_table(plain.tensors()).expect("small numbers");
+    counter.add_file(&plain).expect("small numbers");
     assert!(!counter.needs_config());
     assert_eq!(count(&config, &plain).0, count(&Configs::default(), &plain).0);
 });
@@ -55,7 +55,7 @@ fn header(tensors: &[&str]) -> SafetensorsFileHeader {
 
 fn count(config: &Configs, header: &SafetensorsFileHeader) -> (ParameterCount, CountBreakdown) {
     let mut counter = Counter::new();
-    counter.add_table(header.tensors()).expect("small numbers");
+    counter.add_file(&header).expect("small numbers");
     counter.set_configs(config.clone());
     counter.finish().expect("small numbers")
 }

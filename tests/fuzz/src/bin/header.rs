@@ -72,7 +72,7 @@ fn elements(tensor: &TensorInfo) -> u128 {
 /// The count is what the tensors add up to, and its totals what its rows do.
 fn check_counts(header: &SafetensorsFileHeader) {
     let mut counter = Counter::new();
-    let counted = counter.add_table(header.tensors()).and_then(|()| counter.finish());
+    let counted = counter.add_file(&header).and_then(|()| counter.finish());
     let Ok((count, _)) = counted else { return };
     let tensors = || header.tensors().iter().map(|(_, tensor)| tensor);
     let scalars = || tensors().filter(|tensor| tensor.shape.is_empty()).count() as u128;

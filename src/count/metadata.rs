@@ -1,0 +1,68 @@
+//! Shapes of unpacked weights in the metadata of files.
+//!
+//! torchao writes an entry for each tensor, such as `"h.0.q_proj.weight": {"_type": "Int4Tensor", "_data": {"shape": [64, 128]}}` as text.
+//! Source: `torchao/prototype/safetensors` 0.18.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::json_object::{JsonObject, number};
+use super::module::product;
+
+/// The number of weights of each module that the metadata of the files describes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MetadataShapes(HashMap<Box<str>, u64>);
+
+impl MetadataShapes {
+    /// Adds the entries of one file.
+    pub(super) fn add_metadata(&mut self, metadata: &BTreeMap<String, String>) {
+        for (name, text) in metadata {
+            let module = name.strip_suffix(".weight");
+            if let (Some(module), Some(elements)) = (module, elements(text)) {
+                self.0.insert(module.into(), elements);
+            }
+        }
+    }
+
+    pub(super) fn elements(&self, module: &str) -> Option<u64> {
+        self.0.get(module).copied()
+    }
+}
+
+/// Returns the elements of the shape in an entry.
+fn elements(text: &str) -> Option<u64> {
+    if !text.contains("\"shape\"") {
+        return None;
+    }
+    let entry: JsonObject = serde_json::from_str(text).ok()?;
+    let shape =
+        entry.get::<JsonObject>("_data")?.get::<Vec<&serde_json::value::RawValue>>("shape")?;
+    let shape = shape.into_iter().map(number).collect::<Option<Vec<_>>>()?;
+    product(&shape).filter(|_| !shape.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_read_from_metadata() {
+        let cases = [
+            (
+                r#"{"_type":"Int4Tensor","_data":{"block_size":[1,128],"shape":[64,128]}}"#,
+                Some(8192),
+            ),
+            (r#"{"_type":"Tensor"}"#, None),
+            (r#"{"_data":{"shape":[]}}"#, None),
+            (r#"{"_data":{"shape":[-1,2]}}"#, None),
+            (r#"{"_data":{"shape":[18446744073709551615,2]}}"#, None),
+            (r#"{"shape":[2]}"#, None),
+            ("shape", None),
+        ];
+        for (text, expected) in cases {
+            let metadata = BTreeMap::from([("m.weight".to_owned(), text.to_owned())]);
+            let mut shapes = MetadataShapes::default();
+            shapes.add_metadata(&metadata);
+            assert_eq!(shapes.elements("m"), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! FP8 and INT8: one weight in each element, next to scales. EETQ, FBGEMM, DeepSeek, modelopt, Quark, compressed-tensors.
+
+use super::{
+    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    UnresolvedReason,
+};
+use crate::formats::Dtype;
+
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    names: &["eetq", "fbgemm_fp8", "int8"],
+    parts: &[
+        PartName::auxiliary("weight_scales", AuxiliaryTensor::Scale),
+        PartName::common("scale", AuxiliaryTensor::Scale),
+        PartName::common("scale_weight", AuxiliaryTensor::Scale),
+        PartName::common("*_scale", AuxiliaryTensor::Scale),
+        PartName::common("*_scale_inv", AuxiliaryTensor::Scale),
+        PartName::common("*_weight_scale", AuxiliaryTensor::Scale),
+        PartName::common("*_input_scale", AuxiliaryTensor::Scale),
+        PartName::common("comfy_quant", AuxiliaryTensor::State),
+    ],
+    has_plain_weight: true,
+    solve,
+};
+
+const SCALES: [&str; 8] = [
+    "weight_scale",
+    "weight_scale_inv",
+    "weight_scales",
+    "scale",
+    "scale_weight",
+    "_weight_scale",
+    "_scale",
+    "_scale_inv",
+];
+
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
+    let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
+    let has_scale = module.first(&SCALES).is_some();
+    let is_float = matches!(
+        weights.dtype,
+        Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ
+    );
+    // 4 bits in a signed byte without packing are a format of compressed-tensors.
+    let is_byte = weights.dtype == Dtype::I8
+        && has_scale
+        && (hints.method().is_none()
+            || hints.bits(module.name) != Some(4)
+            || !hints.names(&["fp8"]));
+    if !is_float && !is_byte {
+        return Ok(None);
+    }
+    let elements = weights.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let packing = Packing::new("one byte each", 8, "elements of weight");
+    Solved::new(module, part.name(), Some(elements), packing)
+}

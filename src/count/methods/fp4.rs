@@ -1,0 +1,75 @@
+//! NVFP4, MXFP4 and MXFP6 in bytes: a scale for every 16 or 32 weights shows how many weights a row of bytes holds.
+//!
+//! Parts: `weight` or `weight_packed`, `U8` or `I8 [outputs, inputs · bits / 8]`, with `weight_scale [outputs, groups]`. Written by
+//! modelopt, compressed-tensors, Quark and, for experts, DeepSeek. Source: `modelopt/torch/export/quant_utils.py`,
+//! `compressed_tensors/compressors/nvfp4` and `mxfp4`, and the block sizes of the OCP Microscaling specification.
+
+use super::{
+    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    product,
+};
+use crate::formats::Dtype;
+
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    names: &["modelopt", "modelopt_fp4", "nvfp4", "mxfp4", "quark", "fp8"],
+    parts: &[
+        PartName::weights("weight_packed"),
+        PartName::common("scale", AuxiliaryTensor::Scale),
+        PartName::common("*_scale", AuxiliaryTensor::Scale),
+        PartName::common("*_scale_inv", AuxiliaryTensor::Scale),
+        PartName::common("*_weight_scale", AuxiliaryTensor::Scale),
+        PartName::common("*_weight_scale_2", AuxiliaryTensor::Scale),
+        PartName::common("*_input_scale", AuxiliaryTensor::Scale),
+        PartName::common("weight_quantizer.svdquant_lora_a", AuxiliaryTensor::LowRank),
+        PartName::common("weight_quantizer.svdquant_lora_b", AuxiliaryTensor::LowRank),
+        PartName::common("comfy_quant", AuxiliaryTensor::State),
+    ],
+    has_plain_weight: true,
+    solve,
+};
+
+const SCALES: [&str; 6] =
+    ["weight_scale", "weight_scale_inv", "scale", "_weight_scale", "_scale", "_scale_inv"];
+
+fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
+    let plain = module.plain_weight().map(|(part, tensor)| (part.name(), tensor));
+    let packed = module.get("weight_packed").map(|tensor| ("weight_packed", tensor));
+    let (Some((name, tensor)), Some(scales)) = (packed.or(plain), module.first(&SCALES)) else {
+        return Ok(None);
+    };
+    let (Some(weights), Some(scales)) = (Matrix::new(tensor), Matrix::new(scales)) else {
+        return Ok(None);
+    };
+    let is_bytes = matches!(weights.dtype, Dtype::U8 | Dtype::I8);
+    if !is_bytes || weights.stacked != scales.stacked {
+        return Ok(None);
+    }
+    // Experts that are stacked in one tensor may be packed along the rows.
+    let (packed, groups) = match (weights.rows == scales.rows, weights.columns == scales.columns) {
+        (true, _) => (weights.columns, scales.columns),
+        (_, true) => (weights.rows, scales.rows),
+        _ => return Ok(None),
+    };
+    let Some((bits, group, evidence)) = group(packed, groups, scales.dtype) else {
+        return Ok(None);
+    };
+    let parameters = product(&[scales.stacked, scales.rows, scales.columns, group]);
+    Solved::new(module, name, parameters, Packing::with_bits("fp4", bits, evidence))
+}
+
+/// Returns the bits of a weight, and the number of weights that share a scale.
+///
+/// The scales of MX formats are exponents in bytes, one for 32 weights; those of NVFP4 are floats of 8 bits,
+/// one for 16.
+pub(super) fn group(bytes: u64, groups: u64, scales: &Dtype) -> Option<(u64, u64, &'static str)> {
+    let is = |bits: u64, group: u64| bytes.checked_mul(8) == groups.checked_mul(group * bits);
+    match scales {
+        Dtype::F8_E4M3 if is(4, 16) => Some((4, 16, "16 × elements of the scales")),
+        Dtype::F8_E4M3 if is(4, 32) => Some((4, 32, "32 × elements of the scales")),
+        Dtype::U8 | Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8 => {
+            let bits = [4, 6].into_iter().find(|&bits| is(bits, 32))?;
+            Some((bits, 32, "32 × elements of the scales"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,67 @@
+//! HQQ: `W_q` holds groups of weights, packed along the first dimension, with a `scale` for each group.
+//!
+//! Along axis 1 a row of `W_q` is a group; along axis 0 a column is. Source: `hqq/core/quantize.py` 0.2.8.
+
+use super::{
+    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    UnresolvedReason,
+};
+
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    names: &["hqq"],
+    parts: &[
+        PartName::weights("W_q"),
+        PartName::common("scale", AuxiliaryTensor::Scale),
+        PartName::common("zero", AuxiliaryTensor::ZeroPoint),
+        PartName::common("shape", AuxiliaryTensor::Shape),
+        PartName::common("axis", AuxiliaryTensor::State),
+        PartName::common("nbits", AuxiliaryTensor::State),
+        PartName::common("group_size", AuxiliaryTensor::State),
+        PartName::common("channel_wise", AuxiliaryTensor::State),
+        PartName::common("packing", AuxiliaryTensor::State),
+        PartName::common("unpack_view_dtype", AuxiliaryTensor::State),
+        PartName::common("view_as_float", AuxiliaryTensor::State),
+        PartName::common("compute_dtype", AuxiliaryTensor::State),
+        PartName::common("stores_quant_config", AuxiliaryTensor::State),
+        PartName::common("offload_meta", AuxiliaryTensor::State),
+        PartName::common("optimize", AuxiliaryTensor::State),
+        PartName::common("round_zero", AuxiliaryTensor::State),
+        PartName::common("quant_scale", AuxiliaryTensor::State),
+        PartName::common("quant_zero", AuxiliaryTensor::State),
+    ],
+    has_plain_weight: false,
+    solve,
+};
+
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
+    let Some(weights) = module.matrix("W_q") else { return Ok(None) };
+    let scales = module.matrix("scale").ok_or(UnresolvedReason::MissingParts)?;
+    let groups = scales.rows.checked_mul(scales.columns).ok_or(UnresolvedReason::TooLarge)?;
+    let bits = hints.bits(module.name);
+    // Bytes that are viewed as floats have fewer columns. Values of 3 bits are in words of 32 bits, viewed or not.
+    let is_viewed = weights.container().is_none() && bits != Some(3);
+    let bytes = if is_viewed { weights.dtype.bits().unwrap_or(8) / 8 } else { 1 };
+    let columns = weights.columns.checked_mul(bytes).ok_or(UnresolvedReason::TooLarge)?;
+    if scales.columns == 1 && scales.rows > 1 || scales.columns != columns {
+        let bits = bits.or_else(|| divide_rows(groups, weights.rows));
+        let packing = Packing { bits: bits.and_then(|bits| bits.try_into().ok()), ..AXIS_1 };
+        return Solved::new(module, "W_q", groups.checked_mul(columns), packing);
+    }
+    let group = hints.choose(module.name, |scheme| {
+        let bits = scheme.bits?;
+        let per_word = weights.container().map_or(8, |_| if bits == 3 { 30 } else { 8 }) / bits;
+        scheme.group_size.filter(|group| group.div_ceil(per_word) == weights.rows)
+    })?;
+    let group = group.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let packing = Packing { bits: bits.and_then(|bits| bits.try_into().ok()), ..AXIS_0 };
+    Solved::new(module, "W_q", groups.checked_mul(group), packing)
+}
+
+const AXIS_1: Packing = Packing::without_bits("hqq", "elements of scale × columns of W_q");
+const AXIS_0: Packing =
+    Packing::without_bits("hqq", "elements of scale × group size of the configuration");
+
+/// Returns the bits of a weight in bytes, from the groups before and after packing.
+fn divide_rows(groups: u64, rows: u64) -> Option<u64> {
+    super::divide(groups, rows).and_then(|values| super::divide(8, values))
+}

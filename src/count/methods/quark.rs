@@ -1,0 +1,39 @@
+//! Quark INT4 and INT8 in words: `weight I32 [inputs, outputs / 8]` with `weight_scale [groups, outputs]`, or
+//! `[outputs, inputs / 8]` with one scale per output. Source: `quark/torch/export/nn/modules/qparamslinear.py` 0.13.
+
+use super::{
+    Hints, Matrix, MethodDefinition, Module, Packing, Solution, Solved, UnresolvedReason, divide,
+    product,
+};
+
+pub(super) const METHOD: MethodDefinition =
+    MethodDefinition { names: &["quark"], parts: &[], has_plain_weight: true, solve };
+
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
+    let weights =
+        module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
+    let (Some((part, weights)), Some(scale)) = (weights, module.get("weight_scale")) else {
+        return Ok(None);
+    };
+    if weights.container() != Some(32) {
+        return Ok(None);
+    }
+    let (bits, columns, evidence) = match &scale.shape[..] {
+        [_, outputs] => {
+            let values = divide(*outputs, weights.columns);
+            let bits = values.and_then(|values| divide(32, values));
+            let bits = bits.ok_or(UnresolvedReason::ConflictingParts)?;
+            (bits, Some(*outputs), "rows of weight × columns of weight_scale")
+        }
+        [outputs] if *outputs == weights.rows || *outputs == 1 => {
+            let bits =
+                hints.choose(module.name, |scheme| scheme.bits.filter(|bits| 32 % bits == 0))?;
+            let bits = bits.ok_or(UnresolvedReason::SeveralSchemes)?;
+            let columns = weights.columns.checked_mul(32 / bits);
+            (bits, columns, "columns of weight by the bits of the configuration")
+        }
+        _ => return Err(UnresolvedReason::ConflictingParts),
+    };
+    let parameters = columns.and_then(|columns| product(&[weights.stacked, weights.rows, columns]));
+    Solved::new(module, part.name(), parameters, Packing::with_bits("quark", bits, evidence))
+}

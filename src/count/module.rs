@@ -1,0 +1,144 @@
+//! A module with its parts, as solvers see it.
+
+use super::Packing;
+pub(super) use super::UnresolvedReason;
+use super::part::PartId;
+use crate::formats::{Dtype, TensorInfo};
+
+/// The parts of a module from all files.
+#[derive(Clone, Copy)]
+pub(super) struct Module<'a> {
+    /// The name of the module, without its parts.
+    pub(super) name: &'a str,
+    pub(super) parts: &'a [(PartId, TensorInfo)],
+}
+
+impl<'a> Module<'a> {
+    /// Returns the part of a name.
+    pub(super) fn get(&self, name: &str) -> Option<&'a TensorInfo> {
+        self.parts.iter().find(|(part, _)| part.name() == name).map(|(_, tensor)| tensor)
+    }
+
+    /// Returns whether the module has a part.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns the first of some parts that the module has.
+    pub(super) fn first(&self, names: &[&str]) -> Option<&'a TensorInfo> {
+        names.iter().find_map(|name| self.get(name))
+    }
+
+    /// Returns a part of two dimensions: its rows and columns.
+    pub(super) fn matrix(&self, name: &str) -> Option<Matrix<'a>> {
+        Matrix::new(self.get(name)?)
+    }
+
+    /// Returns the part that holds weights under the name that unquantized models use: `weight`, or the module's
+    /// own name.
+    pub(super) fn plain_weight(&self) -> Option<(PartId, &'a TensorInfo)> {
+        let (part, tensor) = self.parts.iter().find(|(part, _)| part.is_plain())?;
+        Some((*part, tensor))
+    }
+}
+
+/// A tensor of two dimensions, or of more that are a stack of matrices.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    /// The product of all dimensions before the last two.
+    pub(super) stacked: u64,
+    pub(super) rows: u64,
+    pub(super) columns: u64,
+    pub(super) dtype: &'a Dtype,
+}
+
+impl<'a> Matrix<'a> {
+    /// Creates the matrix of a tensor; `None` if it has no two dimensions, or a dimension of 0.
+    pub(super) fn new(tensor: &'a TensorInfo) -> Option<Self> {
+        let [stacked @ .., rows, columns] = &tensor.shape[..] else { return None };
+        let stacked = product(stacked)?;
+        let is_empty = stacked == 0 || *rows == 0 || *columns == 0;
+        let matrix = Self { stacked, rows: *rows, columns: *columns, dtype: &tensor.dtype };
+        (!is_empty).then_some(matrix)
+    }
+
+    /// Returns the width in bits of an element that smaller values are packed into.
+    pub(super) fn container(&self) -> Option<u64> {
+        container_bits(self.dtype)
+    }
+}
+
+/// The result of a solver: `Ok(None)` if the parts are not those of its method.
+pub(super) type Solution = Result<Option<Solved>, UnresolvedReason>;
+
+/// The logical size of a module's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Solved {
+    /// The part that holds the weights.
+    pub(super) weights: PartId,
+    /// The number of weights.
+    pub(super) parameters: u64,
+    pub(super) packing: Packing,
+    /// True if the packer may have padded the weights, and nothing shows by how much.
+    pub(super) is_padded: bool,
+}
+
+impl Solved {
+    /// Creates the solution of a module whose weights are in a part.
+    pub(super) fn new(
+        module: &Module<'_>,
+        weights: &str,
+        parameters: Option<u64>,
+        packing: Packing,
+    ) -> Solution {
+        let Some((weights, _)) = module.parts.iter().find(|(part, _)| part.name() == weights)
+        else {
+            return Ok(None);
+        };
+        let parameters = parameters.ok_or(UnresolvedReason::TooLarge)?;
+        Ok(Some(Self { weights: *weights, parameters, packing, is_padded: false }))
+    }
+
+    /// Returns whether a byte holds at most 32 weights. No method packs more.
+    pub(super) fn is_plausible(&self, module: &Module<'_>) -> bool {
+        const MOST_WEIGHTS_PER_BYTE: u64 = 32;
+
+        let weights = module.parts.iter().find(|(part, _)| *part == self.weights);
+        let bits = weights.and_then(|(_, tensor)| {
+            Some(u128::from(tensor.elements()?) * u128::from(tensor.dtype.bits()?))
+        });
+        let most = bits.map(|bits| bits / 8 * u128::from(MOST_WEIGHTS_PER_BYTE));
+        most.is_some_and(|most| u128::from(self.parameters) <= most)
+    }
+}
+
+/// Marks the count of a solution as an upper bound, because the packer pads and nothing shows by how much.
+pub(super) fn padded(solution: Solution) -> Solution {
+    solution.map(|solved| solved.map(|solved| Solved { is_padded: true, ..solved }))
+}
+
+/// Returns a product; `None` if it does not fit in 64 bits.
+pub(super) fn product(factors: &[u64]) -> Option<u64> {
+    factors.iter().try_fold(1_u64, |product, &factor| product.checked_mul(factor))
+}
+
+/// Divides; `None` if there is a remainder, or the divisor is 0.
+pub(super) fn divide(number: u64, divisor: u64) -> Option<u64> {
+    (divisor > 0 && number.is_multiple_of(divisor)).then(|| number / divisor)
+}
+
+/// Returns the width in bits of a dtype that smaller values are packed into; `None` for any other dtype.
+pub(super) fn container_bits(dtype: &Dtype) -> Option<u64> {
+    let is_container = matches!(
+        dtype,
+        Dtype::U8
+            | Dtype::I8
+            | Dtype::U16
+            | Dtype::I16
+            | Dtype::U32
+            | Dtype::I32
+            | Dtype::U64
+            | Dtype::I64
+    );
+    if is_container { dtype.bits() } else { None }
+}

@@ -1,0 +1,253 @@
+//! The names of the parts of quantized modules.
+
+use std::sync::LazyLock;
+
+use memchr::memrchr;
+
+use super::AuxiliaryTensor;
+use super::methods::part_names;
+
+/// The name that quantizers give to a part of their modules, and its role.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartName {
+    /// The last components of the tensor's name, or the end of the last component after an initial `*`.
+    name: &'static str,
+    role: PartRole,
+    /// True if a tensor of this name is a reason to request `config.json`.
+    asks: bool,
+}
+
+/// The role of a part in its module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartRole {
+    /// The weights, several of them in one element.
+    Weights,
+    /// A tensor that is needed to unpack the weights.
+    Auxiliary(AuxiliaryTensor),
+    /// A tensor that is auxiliary in every quantized model, also without weights in its module.
+    AuxiliaryAnywhere(AuxiliaryTensor),
+}
+
+impl PartName {
+    /// Creates the name of packed weights.
+    pub(super) const fn weights(name: &'static str) -> Self {
+        Self { name, role: PartRole::Weights, asks: true }
+    }
+
+    /// Creates the name of an auxiliary tensor.
+    pub(super) const fn auxiliary(name: &'static str, tensor: AuxiliaryTensor) -> Self {
+        Self { name, role: PartRole::Auxiliary(tensor), asks: true }
+    }
+
+    /// Creates the name of an auxiliary tensor that models without quantization use too, such as `scale`.
+    pub(super) const fn common(name: &'static str, tensor: AuxiliaryTensor) -> Self {
+        Self { name, role: PartRole::Auxiliary(tensor), asks: false }
+    }
+
+    /// Creates the name of a tensor that is auxiliary in every quantized model.
+    pub(super) const fn anywhere(name: &'static str, tensor: AuxiliaryTensor) -> Self {
+        Self { name, role: PartRole::AuxiliaryAnywhere(tensor), asks: true }
+    }
+
+    /// Returns the role of the part.
+    pub(super) fn role(&self) -> PartRole {
+        self.role
+    }
+
+    fn is_end(&self) -> bool {
+        self.name.starts_with('*')
+    }
+
+    /// Returns the name without the `*`.
+    pub(super) fn text(&self) -> &'static str {
+        self.name.strip_prefix('*').unwrap_or(self.name)
+    }
+}
+
+/// The number of a part name in the list of all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PartId(u16);
+
+impl PartId {
+    /// A tensor that is a module of its own, because no quantizer uses the end of its name.
+    pub(super) const WHOLE: Self = Self(0);
+
+    /// Returns the name of the part; empty for [`WHOLE`](Self::WHOLE).
+    pub(super) fn name(self) -> &'static str {
+        PARTS.get(self).text()
+    }
+
+    /// Returns the role of the part.
+    pub(super) fn role(self) -> PartRole {
+        PARTS.get(self).role
+    }
+
+    /// Returns whether the name of the part is a reason to request `config.json`.
+    pub(super) fn asks(self) -> bool {
+        PARTS.get(self).asks
+    }
+
+    /// Returns whether the part may hold weights under the name that unquantized models use as well.
+    pub(super) fn is_plain(self) -> bool {
+        self == Self::WHOLE || self == PARTS.weight
+    }
+
+    /// Returns the name of the tensor in a module, the inverse of [`split`].
+    pub(super) fn tensor_name(self, module: &str) -> String {
+        let part = PARTS.get(self);
+        let dot = if module.is_empty() || part.is_end() || self == Self::WHOLE { "" } else { "." };
+        format!("{module}{dot}{}", part.text())
+    }
+
+    /// Returns the number of a number that [`number`](Self::number) returned.
+    pub(super) fn from_number(number: u64) -> Self {
+        Self(u16::try_from(number).unwrap_or_default())
+    }
+
+    /// Returns the number.
+    pub(super) fn number(self) -> u64 {
+        self.0.into()
+    }
+}
+
+/// Splits the name of a tensor into its module and its part.
+pub(super) fn split(name: &str) -> (&str, PartId) {
+    let (module, last) = match memrchr(b'.', name.as_bytes()) {
+        Some(at) => (&name[..at], &name[at + 1..]),
+        None => ("", name),
+    };
+    PARTS.split(name, module, last).unwrap_or((name, PartId::WHOLE))
+}
+
+static PARTS: LazyLock<PartIndex> = LazyLock::new(PartIndex::from_methods);
+
+/// The part names of all methods.
+struct PartIndex {
+    parts: Vec<PartName>,
+    /// Names of whole components by the length of their last one. Few share a length, so a look-up compares one
+    /// or two of them: every tensor of every model is looked up.
+    by_length: Vec<Vec<ComponentName>>,
+    /// Ends of components, the longest first.
+    ends: Vec<(&'static str, PartId)>,
+    /// True for the last bytes of the ends.
+    last_bytes: [bool; 256],
+    weight: PartId,
+}
+
+/// A part name of one or more components.
+struct ComponentName {
+    /// The components before the last one; empty if there are none.
+    before: &'static str,
+    last: &'static str,
+    part: PartId,
+}
+
+impl PartIndex {
+    fn from_methods() -> Self {
+        let mut parts: Vec<_> = part_names().copied().collect();
+        // Their dtype decides if they ask for `config.json`.
+        parts
+            .extend(["", "weight"].map(|name| PartName { asks: false, ..PartName::weights(name) }));
+        // The longest name of those with the same end comes first, after the empty one.
+        parts
+            .sort_by_key(|part| (!part.name.is_empty(), usize::MAX - part.text().len(), part.name));
+        parts.dedup_by_key(|part| part.name);
+        let mut index = Self {
+            parts: Vec::new(),
+            by_length: Vec::new(),
+            ends: Vec::new(),
+            last_bytes: [false; 256],
+            weight: PartId::WHOLE,
+        };
+        for (part, number) in parts.iter().zip(0..).skip(1) {
+            index.insert(part, PartId(number));
+        }
+        Self { parts, ..index }
+    }
+
+    fn insert(&mut self, part: &PartName, id: PartId) {
+        let name = part.text();
+        if part.name == "weight" {
+            self.weight = id;
+        }
+        if part.is_end() {
+            self.ends.push((name, id));
+            let last = name.bytes().last().unwrap_or_default();
+            self.last_bytes[usize::from(last)] = true;
+            return;
+        }
+        let (before, last) = name.rsplit_once('.').unwrap_or(("", name));
+        if self.by_length.len() <= last.len() {
+            self.by_length.resize_with(last.len() + 1, Vec::new);
+        }
+        self.by_length[last.len()].push(ComponentName { before, last, part: id });
+    }
+
+    fn split<'a>(&self, name: &'a str, module: &'a str, last: &str) -> Option<(&'a str, PartId)> {
+        for component in self.by_length.get(last.len())? {
+            if component.last == last
+                && let Some(module) = strip_components(module, component.before)
+            {
+                return Some((module, component.part));
+            }
+        }
+        if !self.last_bytes[usize::from(last.bytes().last()?)] {
+            return None;
+        }
+        let ends = self.ends.iter().filter(|(end, _)| end.len() < last.len());
+        let mut found = ends.filter(|(end, _)| last.ends_with(end));
+        found.next().map(|&(end, part)| (&name[..name.len() - end.len()], part))
+    }
+
+    fn get(&self, part: PartId) -> &PartName {
+        &self.parts[usize::from(part.0)]
+    }
+}
+
+/// Removes components from the end of a module; `None` if it does not end with them.
+fn strip_components<'a>(module: &'a str, components: &str) -> Option<&'a str> {
+    if components.is_empty() {
+        return Some(module);
+    }
+    let rest = module.strip_suffix(components)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_suffix('.') }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_into_module_and_part() {
+        let cases = [
+            ("h.0.q_proj.weight", "h.0.q_proj", "weight"),
+            ("weight", "", "weight"),
+            ("h.q_proj.bias", "h.q_proj.bias", ""),
+            ("h.q_proj.weight.absmax", "h.q_proj", "weight.absmax"),
+            ("h.up_proj.absmax", "h.up_proj", "absmax"),
+            (
+                "h.q.weight.quant_state.bitsandbytes__nf4",
+                "h.q",
+                "weight.quant_state.bitsandbytes__nf4",
+            ),
+            ("h.experts.up_proj_blocks", "h.experts.up_proj", "_blocks"),
+            ("h.experts._blocks", "h.experts._blocks", ""),
+            ("h.myweight.absmax", "h.myweight", "absmax"),
+            ("", "", ""),
+        ];
+        for (name, module, part) in cases {
+            let (found, id) = split(name);
+            assert_eq!((found, id.name()), (module, part), "{name}");
+            assert_eq!(id.tensor_name(found), name);
+        }
+    }
+
+    /// The list contains only one of two parts with the same name.
+    #[test]
+    fn methods_agree_on_the_role_of_a_name() {
+        for part in part_names() {
+            let found = PARTS.parts.iter().find(|found| found.name == part.name).unwrap();
+            assert_eq!((found.role, found.asks), (part.role, part.asks), "{}", part.name);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The sums over the tensors of a model.
+
+use std::collections::BTreeMap;
+
+use super::experts::ExpertSums;
+use super::methods::is_known;
+use super::module::{Module, Solved};
+use super::part::PartId;
+use super::position::TensorPosition;
+use super::{
+    Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
+    ParameterCount, RuleSet, TensorGroup, UnresolvedModules, UnresolvedReason,
+};
+use crate::formats::{Dtype, TensorInfo, clip};
+
+/// The sums over all tensors that have been classified.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CountSums {
+    total: DtypeCount,
+    groups: BTreeMap<GroupKey, DtypeCount>,
+    /// The group of the last tensor, which is usually that of the next one. It is not in `groups` yet.
+    last: Option<(GroupKey, DtypeCount)>,
+    experts: ExpertSums,
+    kinds: BTreeMap<KindKey, KindSum>,
+    unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
+}
+
+/// The dtype, the class and the kind of buffer of the tensors of a group.
+type GroupKey = (Dtype, CountedAs, Option<Buffer>);
+
+/// The packing of modules, and their parts.
+type KindKey = (Packing, Vec<(PartId, Dtype)>);
+
+/// The largest number of kinds of modules. A model has a dozen, and a hostile file must not cause millions.
+const MOST_KINDS: usize = 1_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct KindSum {
+    modules: u64,
+    elements: u64,
+    parameters: u64,
+}
+
+impl CountSums {
+    /// Adds a tensor that is not unpacked.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        position: &TensorPosition<'_>,
+        tensor: &TensorInfo,
+        class: CountedAs,
+        buffer: Option<Buffer>,
+    ) -> Result<(), CountOverflow> {
+        let parameters = if class.is_counted() { tensor.elements() } else { Some(0) };
+        let added = parameters
+            .and_then(|parameters| self.checked_add(position, tensor, (class, buffer), parameters));
+        added.ok_or_else(|| CountOverflow::new(name))
+    }
+
+    /// Adds the weights of a module.
+    pub(super) fn add_weights(
+        &mut self,
+        module: &Module<'_>,
+        solved: &Solved,
+        tensor: &TensorInfo,
+    ) -> Result<(), CountOverflow> {
+        let is_as_stored = tensor.elements() == Some(solved.parameters);
+        let class =
+            if is_as_stored { CountedAs::AsStored } else { CountedAs::Unpacked(solved.packing) };
+        let name = solved.weights.tensor_name(module.name);
+        let position = TensorPosition::new(&name);
+        let added = self.checked_add(&position, tensor, (class, None), solved.parameters);
+        added.ok_or_else(|| CountOverflow::new(&name))
+    }
+
+    fn checked_add(
+        &mut self,
+        position: &TensorPosition<'_>,
+        tensor: &TensorInfo,
+        (class, buffer): (CountedAs, Option<Buffer>),
+        parameters: u64,
+    ) -> Option<()> {
+        let count = DtypeCount {
+            tensors: 1,
+            counted: u64::from(class.is_counted()),
+            parameters,
+            elements: if tensor.is_scalar() { 0 } else { tensor.elements()? },
+            scalars: u64::from(tensor.is_scalar()),
+            bytes: tensor.byte_length(),
+        };
+        // The total bounds every group, so no other sum can overflow.
+        self.total = self.total.checked_add(&count)?;
+        self.experts.add(position, tensor, parameters);
+        match &mut self.last {
+            Some((key, sum)) if key.0 == tensor.dtype && (key.1, key.2) == (class, buffer) => {
+                *sum = sum.saturating_add(&count);
+            }
+            _ => {
+                self.flush();
+                self.last = Some(((tensor.dtype.clone(), class, buffer), count));
+            }
+        }
+        Some(())
+    }
+
+    /// Adds the sums of the last group to the others.
+    fn flush(&mut self) {
+        if let Some((key, count)) = self.last.take() {
+            let group = self.groups.entry(key).or_default();
+            *group = group.saturating_add(&count);
+        }
+    }
+
+    /// Adds a solved module to those of its kind.
+    pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
+        let parts = module.parts.iter().map(|(part, tensor)| (*part, tensor.dtype.clone()));
+        let key = (solved.packing, parts.collect());
+        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&key) {
+            return;
+        }
+        let weights = module.parts.iter().find(|(part, _)| *part == solved.weights);
+        let kind = self.kinds.entry(key).or_default();
+        kind.modules += 1;
+        let elements = weights.and_then(|(_, tensor)| tensor.elements()).unwrap_or_default();
+        kind.elements = kind.elements.saturating_add(elements);
+        kind.parameters = kind.parameters.saturating_add(solved.parameters);
+    }
+
+    /// Records a module whose size is not certain.
+    pub(super) fn add_unresolved(&mut self, module: &str, reason: UnresolvedReason, elements: u64) {
+        let found = self.unresolved.entry(reason).or_insert_with(|| UnresolvedModules::new(reason));
+        found.modules += 1;
+        found.elements = found.elements.saturating_add(elements);
+        if found.examples.len() < UnresolvedModules::MOST_EXAMPLES {
+            found.examples.push(clip(module));
+        }
+    }
+
+    /// Returns whether modules are not certain for a reason.
+    pub(super) fn has_unresolved(&self, reason: UnresolvedReason) -> bool {
+        self.unresolved.contains_key(&reason)
+    }
+
+    /// Returns the number of tensors.
+    #[cfg(test)]
+    pub(super) fn tensors(&self) -> u64 {
+        self.total.tensors
+    }
+
+    /// Returns the results.
+    pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
+        self.flush();
+        let moe = self.experts.mixture(configs.experts, self.total.parameters);
+        let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
+        let parameters = ParameterCount::from_rows(rows, self.total);
+        let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
+            TensorGroup { dtype, counted_as, buffer, count }
+        });
+        let kinds = self.kinds.into_iter().map(|((packing, parts), sum)| ModuleKind {
+            packing,
+            parts: parts.into_iter().map(|(part, dtype)| (part.name(), dtype)).collect(),
+            modules: sum.modules,
+            elements: sum.elements,
+            parameters: sum.parameters,
+        });
+        let module_kinds: Vec<_> = kinds.collect();
+        let largest = module_kinds.iter().filter(|kind| kind.parameters > kind.elements);
+        let largest = largest.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
+        let named = configs.quantization.method();
+        let unknown_method = named.filter(|name| !is_known(name)).map(str::to_owned);
+        let method = named.or(largest).map(str::to_owned);
+        let unresolved = self.unresolved.into_values().collect();
+        let breakdown = CountBreakdown {
+            rules: RuleSet::CURRENT,
+            method,
+            unknown_method,
+            groups: groups.collect(),
+            module_kinds,
+            unresolved,
+            moe,
+        };
+        (parameters, breakdown)
+    }
+}
