@@ -54,6 +54,7 @@ def build(name):
     for tensor, shape in model.other_shapes().items():
         if tensor != "lm_head.weight" or "lm_head" not in linear:
             tensors.append((tensor, dtype, shape))
+    tensors += layout.get("extra", ())
     settings = layout["config"]
     if callable(settings):
         settings = settings(linear)
@@ -63,7 +64,12 @@ def build(name):
         if key in layout:
             known[key] = layout[key](linear) if callable(layout[key]) else layout[key]
     tensors.sort()
-    known["tensors"] = [{"name": tensor, "dtype": kind, "shape": shape} for tensor, kind, shape in tensors]
+    listed = [{"name": tensor, "dtype": kind, "shape": shape} for tensor, kind, shape in tensors]
+    if "shards" in layout:
+        # The parts of every module lie in several files.
+        known["shards"] = [listed[n :: layout["shards"]] for n in range(layout["shards"])]
+    else:
+        known["tensors"] = listed
     return known
 
 
@@ -107,6 +113,9 @@ case("gptq-4bit-int64-words", GPTQMODEL, gptq_config(4, 128, pack_dtype="int64")
 case("gptq-2bit-odd-inputs", GPTQMODEL, gptq_config(2, 32), inputs=36, outputs=16)(gptq(2, 32))
 case("gptq-4bit-lm-head", GPTQMODEL, gptq_config(4, 64, lm_head=True), lm_head=True)(gptq(4, 64))
 case("gptq-quantize-config-only", "auto_gptq/modeling/_base.py @ 0.7.1", {}, files={"quantize_config.json": gptq_config(4, 64)["quantization_config"]})(gptq(4, 64))
+
+
+case("gptq-3bit-shards", GPTQMODEL, gptq_config(3, 32), shards=3)(gptq(3, 32))
 
 
 @case("gptq-dynamic", "gptqmodel/quantization/config.py @ f4c327a1",
@@ -239,7 +248,7 @@ def bnb4(kind="nf4", storage="U8", width=1, nested=True, block=64):
             yield "weight.nested_absmax", "F32", [ceil(blocks, 256)]
             yield "weight.nested_quant_map", "F32", [256]
         yield "weight.quant_map", "F32", [16]
-        yield f"weight.quant_state.bitsandbytes__{kind}", "U8", [82 if nested else 70]
+        yield f"weight.quant_state.bitsandbytes__{kind}", "U8", [170 if nested else 80]
 
     return parts
 
@@ -342,6 +351,10 @@ case("compressed-tensors-float-quantized-channel", NAIVE, ct_config("float-quant
 def _(_, o, i):
     yield "weight", "F8_E4M3", [o, i]
     yield "weight_scale", "BF16", [ceil(o, 128), ceil(i, 128)]
+
+
+KV = [(f"model.layers.0.self_attn.{part}", "BF16", [1]) for part in ("k_scale", "v_scale", "q_scale")]
+case("compressed-tensors-float-quantized-kv", NAIVE, ct_config("float-quantized", weights(8, "tensor", kind="float")), extra=KV)(stored("F8_E4M3", rows=False, activation=True))
 
 
 def nvfp4(_, o, i):
@@ -490,6 +503,7 @@ def modelopt_nvfp4(_, o, i):
 
 case("modelopt-nvfp4", MODELOPT, modelopt_config("NVFP4", group_size=16), files=hf_quant("NVFP4", group_size=16))(modelopt_nvfp4)
 case("modelopt-nvfp4-hf-quant-config-only", MODELOPT, {}, files=hf_quant("NVFP4", group_size=16))(modelopt_nvfp4)
+case("modelopt-nvfp4-shards", MODELOPT, {}, files=hf_quant("NVFP4", group_size=16), shards=2)(modelopt_nvfp4)
 case("modelopt-nvfp4-no-config", MODELOPT, {})(modelopt_nvfp4)
 
 
@@ -587,10 +601,16 @@ def _(_, o, i):
 def _(_, o, i):
     yield "weight", "I32", [o, i // 8]
     yield "weight_scale", "BF16", [o]
-    yield "weight_zero_point", "I32", [o]
+    yield "weight_zero_point", "I32", [o // 8]
 
 
-case("quark-fp8", QUARK, quark_config("fp8_e4m3", "per_tensor"))(stored("F8_E4M3", "F32", rows=False, activation=True))
+@case("quark-fp8", QUARK, quark_config("fp8_e4m3", "per_tensor"))
+def _(_, o, i):
+    yield "weight", "F8_E4M3", [o, i]
+    yield "weight_scale", "F32", []
+    yield "input_scale", "F32", []
+
+
 
 # Codebooks and vectors
 
@@ -669,6 +689,8 @@ def exl3_config(bits):
 
 case("exl3-4bpw", EXL3, exl3_config(4), outputs=128)(exl3(4, codebook="mcg"))
 case("exl3-3bpw-mul1", EXL3, exl3_config(3), outputs=128)(exl3(3, codebook="mul1"))
+case("exl3-padded-head", EXL3, exl3_config(4), outputs=128, lm_head=True, model=Llama(128, 512, 256, 128, 416, 1, 64),
+     inexact="outputs are padded to 128; only vocab_size states those of the head")(exl3(4, codebook="mcg"))
 case("exl3-packed-signs", EXL3, exl3_config(2), outputs=128)(exl3(2, True))
 
 
@@ -723,8 +745,13 @@ def _(_, o, i):
     yield "W_q", "U8", [o * i // 64 // 2, 64]
     yield "scale", "BF16", [o * i // 64, 1]
     yield "zero", "BF16", [o * i // 64, 1]
-    for part, kind, shape in (("shape", "I32", [2]), ("nbits", "I32", []), ("group_size", "I32", []), ("axis", "I32", []), ("channel_wise", "BOOL", []), ("packing", "U8", [6])):
-        yield part, kind, shape
+    yield "shape", "I64", [2]
+    for part in ("nbits", "group_size", "axis"):
+        yield part, "I32", []
+    for part, size in (("packing", 7), ("compute_dtype", 14), ("unpack_view_dtype", 11)):
+        yield part, "U8", [size]
+    for part in ("channel_wise", "optimize", "round_zero", "quant_zero", "quant_scale", "view_as_float", "offload_meta", "stores_quant_config", "encoded_state_dict"):
+        yield part, "U8", []
 
 
 @case("hqq-4bit-axis-0", "hqq/core/quantize.py @ 0.2.8", quantized("hqq", quant_config={"weight_quant_params": {"nbits": 4, "channel_wise": True, "group_size": 64, "optimize": True, "round_zero": True, "axis": 0}}, skip_modules=["lm_head"]))
@@ -732,7 +759,7 @@ def _(_, o, i):
     yield "W_q", "U8", [32, o * i // 64]
     yield "scale", "BF16", [1, o * i // 64]
     yield "zero", "BF16", [1, o * i // 64]
-    yield "shape", "I32", [2]
+    yield "shape", "I64", [2]
 
 
 def quanto(bits):
@@ -781,8 +808,8 @@ def _(module, o, i):
 @case("metal-4bit", "transformers/integrations/metal_quantization.py @ 5.23.0", quantized("metal", bits=4, group_size=64))
 def _(_, o, i):
     yield "weight", "U32", [o, i // 8]
-    yield "scales", "BF16", [o, i // 64]
-    yield "qbiases", "BF16", [o, i // 64]
+    yield "scales", "F32", [o, i // 64]
+    yield "qbiases", "F32", [o, i // 64]
 
 
 # Others
@@ -794,17 +821,33 @@ def _(_, o, i):
     yield "weight_scales", "F16", [o]
 
 
-@case("dfloat11", "dfloat11/dfloat11.py @ 0.5.0",
-      {"dfloat11_config": {"version": "0.5.0", "threads_per_block": [512], "bytes_per_thread": 8,
-                           "pattern_dict": {r"model\.layers\.\d+": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]}}})
-def _(module, o, i):
-    n = o * i
-    yield "sign_mantissa", "U8", [n]
-    yield "encoded_exponent", "U8", [n * 3 // 8]
-    yield "luts", "U8", [5, 256]
-    yield "gaps", "U8", [ceil(ceil(n * 3 // 8, 8) * 5, 8)]
-    yield "output_positions", "U8", [4 * (ceil(n * 3 // 8, 4096) + 1)]
-    yield "split_positions", "I64", [0]
+def sinq(bits, group=64, packed_scales=True):
+    """Returns the parts of SINQ: those of HQQ, scales that are packed as well, and a second scale per input."""
+
+    def parts(_, o, i):
+        groups = o * i // group
+        yield "W_q", *(("I32", [ceil(groups, 10), group]) if bits == 3 else ("U8", [groups * bits // 8, group]))
+        if packed_scales:
+            for part, shape in (("scale.x", [32, groups // 32]), ("scale.s", [1, groups // 32]), ("scale.m", [1, groups // 32]), ("zero.x", [groups, 1]), ("zero.s", [1, 1]), ("zero.m", [1, 1])):
+                yield f"meta.{part}", "U8" if part.endswith("x") else "F16", shape
+        else:
+            yield "meta.scale", "F16", [groups, 1]
+            yield "meta.zero", "F16", [groups, 1]
+        yield "meta.scale2", "F16", [1, i]
+
+    return parts
+
+
+for bits in (2, 3, 4, 8):
+    case(f"sinq-{bits}bit", "sinq/sinqlinear_hf.py and sinq/quantizer.py @ 0.2.0", quantized("sinq", nbits=bits, group_size=64, tiling_mode="1D", method="sinq", modules_to_not_convert=["lm_head"]))(sinq(bits))
+case("sinq-4bit-plain-scales", "sinq/quantizer.py @ 0.2.0", quantized("sinq", nbits=4, group_size=64, tiling_mode="1D", method="sinq_nogemlite"))(sinq(4, packed_scales=False))
+
+
+@case("quark-int2-group", "quark/torch/utils/pack.py @ 0.13, one value per word", quark_config("int2", "per_group", 32))
+def _(_, o, i):
+    yield "weight", "I32", [i, o]
+    yield "weight_scale", "BF16", [i // 32, o]
+    yield "weight_zero_point", "I32", [i // 32, o]
 
 
 def nunchaku(precision):
@@ -965,11 +1008,12 @@ def higgs(bits, group=256):
 
 def higgs_config(bits):
     return lambda linear: quantized("higgs", bits=bits, p=2, modules_to_not_convert=["lm_head"], hadamard_size=1024, group_size=256,
-                                    tune_metadata={module: {"M": 1, "N": o, "K": i, "num_bits": bits, "group_size": 256, "num_sms": 108, "template_id": 4} for module, (o, i) in linear.items()})
+                                    tune_metadata={module: {"M": 1, "N": o, "K": up(i, 1024), "num_bits": bits, "group_size": 256, "num_sms": 108, "template_id": 4} for module, (o, i) in linear.items()})
 
 
 case("higgs-4bit", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(4), inputs=1024)(higgs(4))
-case("higgs-3bit-padded", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(3), inputs=128, outputs=256)(higgs(3))
+case("higgs-3bit-padded", "transformers/integrations/higgs.py @ 5.23.0", higgs_config(3), inputs=128, outputs=256,
+     inexact="inputs are padded to 1,024; only the dimensions of the model state them")(higgs(3))
 
 
 def fp_quant(group, hadamard, master=False):
@@ -1208,6 +1252,22 @@ def gemma(bits, embedding_bits, down=None):
 
 for bits, embedding, down in ((4, None, None), (2, 4, 8), (4, 8, 2)):
     whole(f"gemma-{bits}bit{f'-embedding-{embedding}bit' if embedding else ''}", "transformers/integrations/gemma_quant.py @ 5.23.0")(lambda bits=bits, embedding=embedding, down=down: gemma(bits, embedding, down))
+
+
+@whole("dfloat11", "dfloat11/dfloat11.py @ 0.5.0")
+def _():
+    model = Llama.random("dfloat11", layers=2)
+    tensors, modules = [(tensor, "BF16", shape) for tensor, shape in model.other_shapes().items() if tensor != "lm_head.weight"], {"lm_head": [model.vocabulary, model.hidden]}
+    for layer in range(model.layers):
+        modules[f"model.layers.{layer}"] = [sum(o * i for module, (o, i) in model.linear_shapes().items() if f".{layer}." in module)]
+    for module, shape in modules.items():
+        n = math.prod(shape)
+        bytes_ = n * 3 // 8
+        tensors += [(f"{module}.sign_mantissa", "U8", [n]), (f"{module}.encoded_exponent", "U8", [bytes_]), (f"{module}.luts", "U8", [5, 256]), (f"{module}.gaps", "U8", [ceil(ceil(bytes_, 8) * 5, 8)]),
+                    (f"{module}.output_positions", "U8", [4 * (ceil(bytes_, 4096) + 1)]), (f"{module}.split_positions", "I64", [6 if module != "lm_head" else 0])]
+    names = [name.removeprefix("model.layers.0.") for name in model.linear_shapes() if ".0." in name]
+    config = model.config(dfloat11_config={"version": "0.5.0", "threads_per_block": [512], "bytes_per_thread": 8, "pattern_dict": {r"model\.layers\.\d+": names, "lm_head": []}})
+    return config, tensors, modules, {"is_plain": lambda name: "norm" in name or "embed" in name}
 
 
 @whole("nunchaku-flux-block", "nunchaku/models/transformers/transformer_flux_v2.py @ nunchaku-tech")

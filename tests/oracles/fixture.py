@@ -9,7 +9,7 @@ A fixture is one JSON object:
     config           `config.json`
     files            other configurations by file name; optional
     metadata         `__metadata__` of the safetensors file; optional
-    inexact          the reason why header and configuration do not determine the count; optional
+    inexact          the reason why the header and the quantization config do not determine the count; optional
     tensors          the header: name, dtype and shape of every tensor
     shards           the headers of several files, in place of `tensors`
 """

@@ -94,6 +94,10 @@ def record(name, by, total, modules, folder, extra=(), config=None, inexact=None
     shards = sorted(folder.glob("*.safetensors"))
     assert shards, f"{name}: no safetensors in {os.listdir(folder)}"
     read = [header(path) for path in shards]
+    stored = {tensor["name"]: tensor for tensors, _ in read for tensor in tensors}
+    as_is = [module for module, shape in modules.items() if (tensor := stored.get(f"{module}.weight")) and tensor["dtype"] in ("BF16", "F16", "F32") and tensor["shape"] == shape]
+    modules = {module: shape for module, shape in modules.items() if module not in as_is}
+    assert modules, f"{name}: nothing is packed"
     case = {"name": name, "written_by": by, "true_parameters": total, "modules": modules}
     if config is None:
         path = folder / "config.json"
@@ -118,6 +122,19 @@ def record_state(name, by, total, modules, state, config, **rest):
         metadata = rest.pop("metadata", {"format": "pt"})
         save_file({key: tensor.contiguous().clone() for key, tensor in state.items()}, f"{folder}/model.safetensors", metadata)
         record(name, by, total, modules, folder, config=config, **rest)
+
+
+ATTEMPTS = []
+
+
+def attempt(name, function):
+    """Runs a part of a package, and reports its failure without stopping the others."""
+    try:
+        function()
+    except Exception as error:
+        traceback.print_exc()
+        print(f"!! {name}: {type(error).__name__} {error}")
+        ATTEMPTS.append(name)
 
 
 @contextlib.contextmanager
@@ -200,9 +217,11 @@ def torchao_tensors():
         o, i = w.shape
         return Int4PlainInt32Tensor(torch.zeros(o, i // 8, dtype=torch.int32), torch.zeros(i // group, o, dtype=bf16), torch.zeros(i // group, o, dtype=torch.int8), [1, group], w.shape)
 
-    run("torchao-real-int4", int4, "Int4WeightOnlyConfig")
-    run("torchao-real-int4-tile-packed", tiles, "Int4WeightOnlyConfig")
-    run("torchao-real-int4-plain-int32", plain32, "Int4WeightOnlyConfig")
+    by = f"{version('torchao')}, tensors of stated shapes"
+    run("torchao-stated-int4", int4, "Int4WeightOnlyConfig")
+    run("torchao-stated-int4-tile-packed", tiles, "Int4WeightOnlyConfig")
+    run("torchao-stated-int4-plain-int32", plain32, "Int4WeightOnlyConfig")
+    by = version("torchao")
     run("torchao-real-nvfp4", lambda w: NVFP4Tensor.to_nvfp4(w, per_tensor_scale=torch.tensor(1.0)), "NVFP4WeightOnlyConfig")
     run("torchao-real-mxfp8", lambda w: MXTensor.to_mx(w, torch.float8_e4m3fn, 32), "MXDynamicActivationMXWeightConfig")
     run("torchao-real-mxfp4", lambda w: MXTensor.to_mx(w, torch.float4_e2m1fn_x2, 32), "MXDynamicActivationMXWeightConfig")
@@ -264,11 +283,23 @@ def llmcompressor():
             record(name, by, total, modules, folder)
 
     for scheme in ("W4A16", "W4A16_ASYM", "W8A16", "W4AFP8", "NVFP4A16", "MXFP4A16", "MXFP8A16", "FP8_DYNAMIC", "FP8_BLOCK"):
-        try:
-            run(f"llmcompressor-real-{scheme.lower().replace('_', '-')}", scheme=scheme)
-        except Exception as error:
-            traceback.print_exc()
-            print(f"!! {scheme}: {type(error).__name__} {error}")
+        attempt(scheme, lambda: run(f"llmcompressor-real-{scheme.lower().replace('_', '-')}", scheme=scheme))
+
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+
+    def group(targets=("Linear",), form=None, **weights):
+        return QuantizationScheme(targets=list(targets), weights=QuantizationArgs(**weights), **({"format": form} if form else {}))
+
+    for bits in (2, 3, 5, 6, 7, 8):
+        attempt(f"{bits} bits", lambda: run(f"llmcompressor-real-w{bits}-group", config_groups={"group_0": group(num_bits=bits, strategy="group", group_size=32, symmetric=bits != 5)}))
+    for bits in (3, 4):
+        attempt(f"{bits} bits per channel", lambda: run(f"llmcompressor-real-w{bits}-channel", config_groups={"group_0": group(num_bits=bits, strategy="channel")}))
+    attempt("int8", lambda: run("llmcompressor-real-int8-channel", config_groups={"group_0": QuantizationScheme(
+        targets=["Linear"], weights=QuantizationArgs(num_bits=8, strategy="channel"), input_activations=QuantizationArgs(num_bits=8, strategy="token", dynamic=True))}))
+    attempt("mixed", lambda: run("llmcompressor-real-mixed", config_groups={
+        "group_0": group([r"re:.*(q|k|v|o)_proj$"], num_bits=8, strategy="channel"),
+        "group_1": group([r"re:.*(gate|up)_proj$"], num_bits=4, strategy="group", group_size=32),
+        "group_2": group([r"re:.*down_proj$"], num_bits=8, type="float", strategy="channel")}))
 
 
 @package("nvidia-modelopt")
@@ -292,20 +323,38 @@ def modelopt():
 
     for config in ("NVFP4_DEFAULT_CFG", "FP8_DEFAULT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG", "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", "INT4_AWQ_CFG", "W4A8_AWQ_BETA_CFG",
                    "INT8_SMOOTHQUANT_CFG", "MXFP4_DEFAULT_CFG", "MXFP8_DEFAULT_CFG"):
-        try:
-            run(f"modelopt-real-{config.removesuffix('_CFG').lower().replace('_', '-')}", getattr(mtq, config))
-        except Exception as error:
-            traceback.print_exc()
-            print(f"!! {config}: {type(error).__name__} {error}")
+        attempt(config, lambda: run(f"modelopt-real-{config.removesuffix('_CFG').lower().replace('_', '-')}", getattr(mtq, config)))
 
 
 @package("amd-quark")
 def quark():
     from quark.torch import ModelQuantizer, export_safetensors
-    from quark.torch.quantization.config import config as quark_config
+    from quark.torch.quantization.config import config as q
 
     by = version("amd-quark")
-    print([name for name in dir(quark_config) if name.endswith("Spec") or name.endswith("Config")])
+
+    def run(name, spec, **rest):
+        model = llama()
+        total, modules = parameters(model), linear(model)
+        config = q.QConfig(global_quant_config=q.QLayerConfig(weight=spec.to_quantization_spec()), exclude=["lm_head"])
+        model = ModelQuantizer.freeze(ModelQuantizer(config).quantize_model(model, None))
+        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+            export_safetensors(model=model, output_dir=folder, **rest)
+            record(name, by, total, modules, folder)
+
+    group = dict(ch_axis=-1, is_dynamic=False)
+    for name, make in (
+        ("int4-group", lambda: q.Int4PerGroupSpec(group_size=32, **group)),
+        ("uint4-group", lambda: q.Uint4PerGroupSpec(group_size=128, **group)),
+        ("int4-channel", lambda: q.Int4PerChannelSpec(ch_axis=0, is_dynamic=False)),
+        ("int3-group", lambda: q.Int3PerGroupSpec(group_size=16, **group)),
+        ("int2-group", lambda: q.Int2PerGroupSpec(group_size=32, **group)),
+        ("int8-channel", lambda: q.Int8PerChannelSpec(ch_axis=0, is_dynamic=False)),
+        ("fp8", lambda: q.FP8E4M3PerTensorSpec(is_dynamic=False)),
+        ("mxfp4", lambda: q.OCP_MXFP4Spec(ch_axis=-1, is_dynamic=False)),
+        ("mxfp6", lambda: q.OCP_MXFP6E2M3Spec(ch_axis=-1, is_dynamic=False)),
+    ):
+        attempt(name, lambda: run(f"quark-real-{name}", make()))
 
 
 @package("auto-round")
@@ -335,16 +384,10 @@ def auto_round():
         ("w4a16-awq", "auto_awq", dict(scheme="W4A16", sym=False)),
         ("w4a16-auto-awq", "auto_round:auto_awq", dict(scheme="W4A16", sym=False)),
         ("mxfp4", "auto_round", dict(scheme="MXFP4")),
-        ("nvfp4", "auto_round", dict(scheme="NVFP4")),
         ("mxfp8", "auto_round", dict(scheme="MXFP8")),
-        ("fp8-static", "auto_round", dict(scheme="FP8_STATIC")),
         ("w4a16-llmcompressor", "llm_compressor", dict(scheme="W4A16")),
     ):
-        try:
-            run(f"auto-round-real-{name}", form, **scheme)
-        except Exception as error:
-            traceback.print_exc()
-            print(f"!! {name}: {type(error).__name__} {error}")
+        attempt(name, lambda: run(f"auto-round-real-{name}", form, **scheme))
 
 
 @package("gptqmodel")
@@ -369,11 +412,7 @@ def gptqmodel():
         record_state(name, by, total, modules, model.state_dict(), config)
 
     for bits in (2, 3, 4, 5, 6, 7, 8):
-        try:
-            run(f"gptqmodel-real-{bits}bit", bits, 64)
-        except Exception as error:
-            traceback.print_exc()
-            print(f"!! {bits}: {type(error).__name__} {error}")
+        attempt(bits, lambda: run(f"gptqmodel-real-{bits}bit", bits, 64))
     run("gptqmodel-real-4bit-channel", 4, -1)
 
 
@@ -406,11 +445,114 @@ def autoawq():
 
     for name, kind, group, form in (("gemm", WQLinear_GEMM, 64, "gemm"), ("gemv", WQLinear_GEMV, 64, "gemv"), ("gemv-g128", WQLinear_GEMV, 128, "gemv"), ("gemv-fast", WQLinear_GEMVFast, 128, "gemv_fast"),
                                     ("marlin", WQLinear_Marlin, 128, "marlin")):
-        try:
-            run(f"autoawq-real-{name}", kind, group, form)
-        except Exception as error:
-            traceback.print_exc()
-            print(f"!! {name}: {type(error).__name__} {error}")
+        attempt(name, lambda: run(f"autoawq-real-{name}", kind, group, form))
+
+
+@package("sdnq")
+def sdnq():
+    from sdnq import save_sdnq_model, sdnq_post_load_quant
+
+    by = version("sdnq")
+
+    def run(name, **rest):
+        model = llama()
+        total, modules = parameters(model), linear(model)
+        with tempfile.TemporaryDirectory() as folder:
+            save_sdnq_model(sdnq_post_load_quant(model, minimum_allowed_numel=0, **rest), folder)
+            record(name, by, total, modules, folder)
+
+    for dtype in ("int8", "int7", "int6", "int5", "uint4", "int3", "uint2", "uint1", "float8_e4m3fn", "float6_e3m2fn"):
+        attempt(dtype, lambda: run(f"sdnq-real-{dtype.replace('_', '-')}", weights_dtype=dtype))
+    attempt("svd", lambda: run("sdnq-real-uint4-svd", weights_dtype="uint4", use_svd=True))
+    attempt("grouped", lambda: run("sdnq-real-uint4-group", weights_dtype="uint4", group_size=32))
+
+
+@package("dfloat11")
+def dfloat11():
+    from unittest import mock
+
+    # The package imports CuPy for decompression only.
+    sys.modules.setdefault("cupy", mock.MagicMock())
+    from dfloat11 import compress_model
+
+    model = llama()
+    total, shapes = parameters(model), linear(model, ())
+    with tempfile.TemporaryDirectory() as folder:
+        with contextlib.redirect_stdout(None):
+            compress_model(model, {r"model\.layers\.\d+": list(MODULES), "lm_head": []}, folder, check_correctness=False)
+        packed = {"model.layers.0": [sum(o * i for module, (o, i) in shapes.items() if module != "lm_head")], "lm_head": shapes["lm_head"]}
+        record("dfloat11-real", version("dfloat11"), total, packed, folder)
+
+
+def modules_case(name, by, make, quantization, inexact=None):
+    """Writes the state dict of a model whose linear layers are modules of a package."""
+    model = llama()
+    total, modules = parameters(model), linear(model)
+    for module, (o, i) in modules.items():
+        model.set_submodule(module, make(o, i))
+    config = {**settings(model.config.to_json_string()), "quantization_config": quantization if isinstance(quantization, dict) else quantization(modules)}
+    record_state(name, by, total, modules, model.state_dict(), config, inexact=inexact)
+
+
+@package("transformers")
+def transformers_modules():
+    from transformers.integrations.bitnet import BitLinear
+    from transformers.integrations.eetq import EetqLinear
+    from transformers.integrations.finegrained_fp8 import FP8Linear
+    from transformers.integrations.fbgemm_fp8 import FbgemmFp8Linear
+    from transformers.integrations.gemma_quant import QuantizedLinear
+    from transformers.integrations.higgs import HiggsLinear
+    from transformers.integrations.metal_quantization import MetalLinear
+
+    by = version("transformers")
+    bf16 = torch.bfloat16
+    modules_case("transformers-real-fp8-block", by, lambda o, i: FP8Linear(i, o, (128, 128)), {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]})
+    modules_case("transformers-real-fp8-tensor", by, lambda o, i: FP8Linear(i, o, None), {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": None})
+    modules_case("transformers-real-fbgemm-fp8", by, lambda o, i: FbgemmFp8Linear(i, o, False), {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0, "modules_to_not_convert": None})
+    modules_case("transformers-real-bitnet", by, lambda o, i: BitLinear(i, o, False, dtype=bf16), {"quant_method": "bitnet", "linear_class": "bitlinear", "quantization_mode": "offline", "modules_to_not_convert": None})
+    modules_case("transformers-real-eetq", by, lambda o, i: EetqLinear(i, o), {"quant_method": "eetq", "weights": "int8", "modules_to_not_convert": None})
+    modules_case("transformers-real-higgs", by, lambda o, i: HiggsLinear(-(-i // 1024) * 1024, o, 4, bias=False, dtype=bf16), {"quant_method": "higgs", "bits": 4, "p": 2, "group_size": 256, "hadamard_size": 1024, "modules_to_not_convert": ["lm_head"]},
+                 inexact="inputs are padded to 1,024; only the dimensions of the model state them")
+    for bits in (2, 4, 8):
+        modules_case(f"transformers-real-metal-{bits}bit", by, lambda o, i: MetalLinear(i, o, bits=bits, group_size=64), {"quant_method": "metal", "bits": bits, "group_size": 64, "modules_to_not_convert": None})
+        modules_case(f"transformers-real-gemma-{bits}bit", by, lambda o, i: QuantizedLinear(i, o, num_bits=bits), {"quant_method": "gemma", "num_bits": bits, "quantize_embeddings": False, "module_quant_configs": None, "modules_to_not_convert": ["lm_head"]})
+
+
+@package("aqlm")
+def aqlm():
+    from aqlm import QuantizedLinear
+
+    by = version("aqlm")
+    for books, bits, inputs, outputs in ((1, 16, 8, 1), (2, 8, 8, 1), (4, 8, 16, 2)):
+        modules_case(f"aqlm-real-{books}x{bits}-g{inputs}-o{outputs}", by, lambda o, i: QuantizedLinear(i, o, inputs, outputs, books, bits, bias=False, dtype=torch.bfloat16),
+                     {"quant_method": "aqlm", "in_group_size": inputs, "out_group_size": outputs, "num_codebooks": books, "nbits_per_codebook": bits, "linear_weights_not_to_quantize": ["lm_head.weight"]})
+
+
+@package("vptq")
+def vptq():
+    import importlib.util
+
+    # The package itself imports a program for conversations.
+    root = pathlib.Path(importlib.util.find_spec("vptq").origin).parent
+    for name in ("vptq", "vptq.ops", "vptq.layers", "vptq.utils"):
+        module = type(sys)(name)
+        module.__path__ = [str(root / name.partition(".")[2].replace(".", "/"))]
+        sys.modules[name] = module
+    from unittest import mock
+
+    for name in ("vptq.ops", "vptq.utils.pack"):
+        sys.modules[name] = mock.MagicMock()
+    from vptq.layers.vqlinear import VQuantLinear
+
+    by = version("vptq")
+
+    def layer(o, i, vector, centroids, residual):
+        return dict(in_features=i, out_features=o, vector_lens=[-1, vector], num_centroids=[-1, centroids], num_res_centroids=[-1, residual], group_num=1, group_size=i, outlier_size=0,
+                    indices_as_float=False, enable_norm=True, enable_perm=True, is_indice_packed=True, bias=False)
+
+    for vector, centroids, residual in ((8, 256, 256), (6, 4096, -1)):
+        modules_case(f"vptq-real-v{vector}-k{centroids}-k{residual}", by, lambda o, i: VQuantLinear(**layer(o, i, vector, centroids, residual), dtype=torch.bfloat16, enable_proxy_error=False),
+                     lambda modules: {"quant_method": "vptq", "config_for_layers": {module: layer(o, i, vector, centroids, residual) for module, (o, i) in modules.items()}, "shared_layer_config": {}})
 
 
 @package("mlx")
@@ -466,6 +608,7 @@ def main():
         except Exception:
             traceback.print_exc()
             failed.append(name)
+    failed += ATTEMPTS
     if failed:
         print(f"FAILED or missing: {', '.join(failed)}")
     sys.exit(bool(failed))
