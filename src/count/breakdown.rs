@@ -21,7 +21,7 @@ pub struct CountBreakdown {
     pub unknown_method: Option<String>,
     /// All tensors, in groups that were counted alike, ordered by dtype.
     pub groups: Vec<TensorGroup>,
-    /// The quantized modules, in kinds that have the same packing and parts; at most 1,000 kinds.
+    /// The quantized modules, in kinds that have the same packing and parts; at most 200 kinds.
     pub module_kinds: Vec<ModuleKind>,
     /// The modules whose number of weights is not certain. The count is exact if there are none.
     pub unresolved: Vec<UnresolvedModules>,

@@ -77,12 +77,13 @@ impl Counter {
     /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
         let found = TensorPart::new(name, tensor);
-        let position = TensorPosition::new(name);
-        self.needs_config |= found.needs_config(&position);
         if found.waits {
+            self.needs_config = self.needs_config || found.needs_config(&TensorPosition::new(name));
             let pushed = self.waiting.push(found.module, found.part, tensor);
             return pushed.ok_or_else(|| CountOverflow::new(name));
         }
+        let position = TensorPosition::new(name);
+        self.needs_config = self.needs_config || found.needs_config(&position);
         let class = class_as_stored(tensor);
         self.sums.add(name, &position, tensor, class, found.buffer)
     }

@@ -188,6 +188,7 @@ impl QuantizationConfig {
         // A class of layers, as compressed-tensors writes it, is every module.
         if names.is_empty() || names.iter().any(|name| name == "Linear") {
             self.defaults.push(scheme);
+            return self.check_length();
         }
         for name in names {
             match pattern(name) {
@@ -195,6 +196,10 @@ impl QuantizationConfig {
                 None => drop(self.named.insert(name.as_str().into(), scheme)),
             }
         }
+        self.check_length()
+    }
+
+    fn check_length(&self) -> Result<(), ConfigError> {
         if self.defaults.len() + self.named.len() > MOST_SCHEMES {
             return Err(ConfigError::TooManyModules { limit: MOST_SCHEMES });
         }
@@ -206,6 +211,9 @@ impl QuantizationConfig {
 
     /// Returns the scheme of a module by its name, or by the last components of it.
     fn named(&self, module: &str) -> Option<&Scheme> {
+        if self.named.is_empty() {
+            return None;
+        }
         let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
         std::iter::once(module).chain(ends).find_map(|name| self.named.get(name))
     }

@@ -126,6 +126,10 @@ impl<'a> Solver<'a> {
         tensor: &TensorInfo,
         class: CountedAs,
     ) -> Result<(), CountOverflow> {
+        if !class.is_counted() {
+            let added = self.sums.add_uncounted(tensor, class);
+            return added.ok_or_else(|| CountOverflow::new(&part.tensor_name(module)));
+        }
         let name = part.tensor_name(module);
         self.sums.add(&name, &TensorPosition::new(&name), tensor, class, None)
     }

@@ -18,12 +18,17 @@ use crate::formats::{Dtype, TensorInfo, clip};
 pub(super) struct CountSums {
     total: DtypeCount,
     groups: BTreeMap<GroupKey, DtypeCount>,
-    /// The group of the last tensor, which is usually that of the next one. It is not in `groups` yet.
-    last: Option<(GroupKey, DtypeCount)>,
+    /// The groups of the last tensors, which are usually those of the next ones. They are not in `groups` yet.
+    recent: Vec<(GroupKey, DtypeCount)>,
     experts: ExpertSums,
-    kinds: BTreeMap<KindKey, KindSum>,
+    kinds: Vec<(KindKey, KindSum)>,
+    /// The position of the kind of the last module.
+    last_kind: Option<usize>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
 }
+
+/// The number of groups that are searched one by one, which is faster than a map for the few of a model.
+const MOST_RECENT: usize = 8;
 
 /// The dtype, the class and the kind of buffer of the tensors of a group.
 type GroupKey = (Dtype, CountedAs, Option<Buffer>);
@@ -32,7 +37,7 @@ type GroupKey = (Dtype, CountedAs, Option<Buffer>);
 type KindKey = (Packing, Vec<(PartId, Dtype)>);
 
 /// The largest number of kinds of modules. A model has a dozen, and a hostile file must not cause millions.
-const MOST_KINDS: usize = 1_000;
+const MOST_KINDS: usize = 200;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct KindSum {
@@ -55,6 +60,11 @@ impl CountSums {
         let added = parameters
             .and_then(|parameters| self.checked_add(position, tensor, (class, buffer), parameters));
         added.ok_or_else(|| CountOverflow::new(name))
+    }
+
+    /// Adds a tensor without parameters; `None` if a sum does not fit in 64 bits.
+    pub(super) fn add_uncounted(&mut self, tensor: &TensorInfo, class: CountedAs) -> Option<()> {
+        self.checked_add(&TensorPosition::default(), tensor, (class, None), 0)
     }
 
     /// Adds the weights of a module.
@@ -91,21 +101,23 @@ impl CountSums {
         // The total bounds every group, so no other sum can overflow.
         self.total = self.total.checked_add(&count)?;
         self.experts.add(position, tensor, parameters);
-        match &mut self.last {
-            Some((key, sum)) if key.0 == tensor.dtype && (key.1, key.2) == (class, buffer) => {
-                *sum = sum.saturating_add(&count);
-            }
-            _ => {
+        let is_group = |(key, _): &&mut (GroupKey, DtypeCount)| {
+            (key.1, key.2) == (class, buffer) && key.0 == tensor.dtype
+        };
+        if let Some((_, sum)) = self.recent.iter_mut().find(is_group) {
+            *sum = sum.saturating_add(&count);
+        } else {
+            if self.recent.len() == MOST_RECENT {
                 self.flush();
-                self.last = Some(((tensor.dtype.clone(), class, buffer), count));
             }
+            self.recent.push(((tensor.dtype.clone(), class, buffer), count));
         }
         Some(())
     }
 
-    /// Adds the sums of the last group to the others.
+    /// Adds the sums of the recent groups to the others.
     fn flush(&mut self) {
-        if let Some((key, count)) = self.last.take() {
+        for (key, count) in self.recent.drain(..) {
             let group = self.groups.entry(key).or_default();
             *group = group.saturating_add(&count);
         }
@@ -113,17 +125,36 @@ impl CountSums {
 
     /// Adds a solved module to those of its kind.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
-        let parts = module.parts.iter().map(|(part, tensor)| (*part, tensor.dtype.clone()));
-        let key = (solved.packing, parts.collect());
-        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&key) {
-            return;
-        }
+        let Some(kind) = self.kind(module, solved) else { return };
         let weights = module.parts.iter().find(|(part, _)| *part == solved.weights);
-        let kind = self.kinds.entry(key).or_default();
         kind.modules += 1;
         let elements = weights.and_then(|(_, tensor)| tensor.elements()).unwrap_or_default();
         kind.elements = kind.elements.saturating_add(elements);
         kind.parameters = kind.parameters.saturating_add(solved.parameters);
+    }
+
+    /// Returns the sum of the modules of a kind; `None` if there are too many kinds.
+    fn kind(&mut self, module: &Module<'_>, solved: &Solved) -> Option<&mut KindSum> {
+        let is_kind = |((packing, parts), _): &(KindKey, KindSum)| {
+            let found = module.parts.iter().map(|(part, tensor)| (part, &tensor.dtype));
+            *packing == solved.packing && parts.iter().map(|(part, dtype)| (part, dtype)).eq(found)
+        };
+        // The kind of the last module is usually that of the next one.
+        let at = match self.last_kind.filter(|&at| is_kind(&self.kinds[at])) {
+            Some(at) => at,
+            None => match self.kinds.iter().position(is_kind) {
+                Some(at) => at,
+                None if self.kinds.len() == MOST_KINDS => return None,
+                None => {
+                    let parts =
+                        module.parts.iter().map(|(part, tensor)| (*part, tensor.dtype.clone()));
+                    self.kinds.push(((solved.packing, parts.collect()), KindSum::default()));
+                    self.kinds.len() - 1
+                }
+            },
+        };
+        self.last_kind = Some(at);
+        Some(&mut self.kinds[at].1)
     }
 
     /// Records a module whose size is not certain.
@@ -150,6 +181,7 @@ impl CountSums {
     /// Returns the results.
     pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
         self.flush();
+        self.kinds.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let moe = self.experts.mixture(configs.experts, self.total.parameters);
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);

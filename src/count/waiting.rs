@@ -18,8 +18,36 @@ pub(super) struct WaitingTensors {
     last_module: Option<Range<usize>>,
 }
 
-/// The parts of a module, from all files, ordered by name.
-pub(super) type Parts = Vec<(PartId, TensorInfo)>;
+/// The parts of a module. Reuses the memory of the parts of the last one.
+#[derive(Default)]
+struct Parts {
+    parts: Vec<(PartId, TensorInfo)>,
+    /// The number of parts that belong to this module.
+    length: usize,
+}
+
+impl Parts {
+    /// Adds a part, and returns the tensor to write.
+    fn push(&mut self, part: PartId) -> &mut TensorInfo {
+        if self.length == self.parts.len() {
+            self.parts.push((part, TensorInfo::EMPTY));
+        }
+        let (place, tensor) = &mut self.parts[self.length];
+        *place = part;
+        self.length += 1;
+        tensor
+    }
+
+    /// Returns the parts, ordered by name. The order of two with the same name must not depend on the order of files.
+    fn sorted(&mut self) -> &[(PartId, TensorInfo)] {
+        let parts = &mut self.parts[..self.length];
+        parts.sort_unstable_by(|(part, one), (other_part, other)| {
+            part.cmp(other_part)
+                .then_with(|| (&one.dtype, &one.shape).cmp(&(&other.dtype, &other.shape)))
+        });
+        parts
+    }
+}
 
 impl WaitingTensors {
     /// Stores a tensor; `None` if the list is too long.
@@ -56,19 +84,15 @@ impl WaitingTensors {
     ) -> Result<(), E> {
         // Sorted positions take 12 bytes per run, where a map of modules would take hundreds.
         let mut runs = self.runs();
-        runs.sort_unstable_by_key(|run| (self.module(run), run.entry));
-        let mut parts = Parts::new();
+        // Most files are sorted by dtype and name. A stable sort merges such runs instead of starting anew.
+        runs.sort_by_key(|run| self.module(run));
+        let mut parts = Parts::default();
         for runs in runs.chunk_by(|a, b| self.module(a) == self.module(b)) {
-            parts.clear();
+            parts.length = 0;
             for run in runs {
                 self.read_parts(run, &mut parts);
             }
-            // The order of two tensors with the same name must not depend on the order of files.
-            parts.sort_unstable_by(|(part, one), (other_part, other)| {
-                part.cmp(other_part)
-                    .then_with(|| (&one.dtype, &one.shape).cmp(&(&other.dtype, &other.shape)))
-            });
-            visit(self.module(&runs[0]), &parts)?;
+            visit(self.module(&runs[0]), parts.sorted())?;
         }
         Ok(())
     }
@@ -104,9 +128,7 @@ impl WaitingTensors {
         while reader.byte_length() > 0 && (reader.number() == 0 || is_first) {
             is_first = false;
             let part = PartId::from_number(reader.number());
-            let mut tensor = TensorInfo::EMPTY;
-            reader.read_into(&mut tensor);
-            parts.push((part, tensor));
+            reader.read_into(parts.push(part));
         }
     }
 }

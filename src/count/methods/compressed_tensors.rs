@@ -29,21 +29,24 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     // Experts that are stacked in one tensor have `…_packed` and its like.
     let is_stacked = module.has("_packed");
-    let prefix = if is_stacked { "" } else { "weight" };
-    let part = |name: &str| module.matrix(&format!("{prefix}_{name}"));
-    let Some(packed) = part("packed") else { return Ok(None) };
+    let [weights, scales, zeros] = if is_stacked {
+        ["_packed", "_scale", "_zero_point"]
+    } else {
+        ["weight_packed", "weight_scale", "weight_zero_point"]
+    };
+    let Some(packed) = module.matrix(weights) else { return Ok(None) };
     if packed.container() != Some(32) {
         return Ok(None);
     }
     if let Some(scales) = module.matrix("scale_packed") {
         return marlin_24(module, &packed, &scales);
     }
-    let scales = part("scale").ok_or(UnresolvedReason::MissingParts)?;
+    let scales = module.matrix(scales).ok_or(UnresolvedReason::MissingParts)?;
     if scales.rows != packed.rows || scales.stacked != packed.stacked {
         return Err(UnresolvedReason::ConflictingParts);
     }
     let order = module.first(&["weight_g_idx", "_g_idx"]).and_then(TensorInfo::elements);
-    let zero_point_bits = part("zero_point").and_then(|zeros| {
+    let zero_point_bits = module.matrix(zeros).and_then(|zeros| {
         (2..=8).find(|&bits| {
             zeros.container() == Some(32) && words(packed.rows, bits).contains(&zeros.rows)
         })
@@ -57,7 +60,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let parameters = product(&[packed.stacked, packed.rows, inputs]);
     let packing =
         Packing::with_bits("pack-quantized", bits, "columns of weight_packed and weight_scale");
-    Solved::new(module, if is_stacked { "_packed" } else { "weight_packed" }, parameters, packing)
+    Solved::new(module, weights, parameters, packing)
 }
 
 /// Returns the inputs for which values of some bits take the columns of a packed weight.
