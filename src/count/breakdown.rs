@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Buffer, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnresolvedModules};
+use super::{
+    Buffer, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive, UnresolvedModules,
+};
 use crate::formats::Dtype;
 
 /// The explanation of a count: the rules, and the tensors in groups that were counted alike.
@@ -25,9 +27,10 @@ pub struct CountBreakdown {
     pub module_kinds: Vec<ModuleKind>,
     /// The modules whose number of weights is not certain. The count is exact if there are none.
     pub unresolved: Vec<UnresolvedModules>,
-    /// The active parameters; `None` for a model without routed experts, and where the configuration and the
-    /// tensors disagree.
+    /// The active parameters; `None` for a model without routed experts, and where they are not known.
     pub moe: Option<MixtureOfExperts>,
+    /// The reason why the active parameters of a model with routed experts are not known.
+    pub moe_unknown: Option<UnknownActive>,
 }
 
 impl CountBreakdown {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::experts::ExpertCounts;
+use super::expert_configs::ExpertConfigs;
 use super::json_object::{JsonObject, read};
 use super::schemes::QuantizationConfig;
 use crate::formats::clip;
@@ -21,7 +21,7 @@ use crate::formats::clip;
 #[derive(Clone, Debug, Default)]
 pub struct Configs {
     pub(super) quantization: QuantizationConfig,
-    pub(super) experts: Option<ExpertCounts>,
+    pub(super) experts: ExpertConfigs,
 }
 
 /// An error in a configuration that makes all of it unusable.
@@ -55,6 +55,9 @@ impl Configs {
     /// The default limit for the length of `config.json`, in bytes. huggingface.js has the same limit.
     pub const DEFAULT_LIMIT: u64 = 10_000_000;
 
+    /// The name of the file that describes Mistral's models in its own format.
+    pub(super) const PARAMS: &str = "params.json";
+
     /// Reads the content of `config.json`.
     ///
     /// Fields that do not matter for a count are ignored, and so is a value of an unexpected type. The
@@ -76,7 +79,7 @@ impl Configs {
                 quantization = found.with_dimensions_of(quantization);
             }
         }
-        Ok(Self { quantization, experts: ExpertCounts::from_config(&model) })
+        Ok(Self { quantization, experts: ExpertConfigs::from_config(&model) })
     }
 
     /// Reads a file that describes the quantization outside of `config.json`, such as `quantize_config.json` of
@@ -93,6 +96,33 @@ impl Configs {
                 None => QuantizationConfig::from_section(&file)?,
             };
             self.quantization = found.with_dimensions_of(std::mem::take(&mut self.quantization));
+        }
+        Ok(())
+    }
+
+    /// Reads the file that [`Counter::other_config_file`](super::Counter::other_config_file) names.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_config_json`](Self::from_config_json).
+    pub fn add_file(&mut self, name: &str, json: &[u8]) -> Result<(), ConfigError> {
+        if name == Self::PARAMS {
+            self.add_params_json(json)
+        } else {
+            self.add_quantization_json(json)
+        }
+    }
+
+    /// Reads `params.json`, which Mistral publishes next to weights in its own format. It has no effect on what
+    /// `config.json` describes.
+    fn add_params_json(&mut self, json: &[u8]) -> Result<(), ConfigError> {
+        let Self { quantization, experts } = Self::from_config_json(json)?;
+        if self.experts.is_empty() {
+            self.experts = experts;
+        }
+        if self.quantization.is_empty() {
+            self.quantization =
+                quantization.with_dimensions_of(std::mem::take(&mut self.quantization));
         }
         Ok(())
     }

@@ -39,6 +39,7 @@ use crate::formats::{Dtype, FileHeader, TensorInfo, clip};
 pub struct Counter {
     configs: Option<Configs>,
     needs_config: bool,
+    has_experts: bool,
     waiting: WaitingTensors,
     sums: CountSums,
     shapes: MetadataShapes,
@@ -77,15 +78,17 @@ impl Counter {
     /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
         let found = TensorPart::new(name, tensor);
+        self.needs_config = self.needs_config || found.may_be_packed();
         if found.waits {
-            self.needs_config = self.needs_config || found.needs_config(&TensorPosition::new(name));
+            self.has_experts = self.has_experts || is_routed(name, tensor);
             let pushed = self.waiting.push(found.module, found.part, tensor);
-            return pushed.ok_or_else(|| CountOverflow::new(name));
+            pushed.ok_or_else(|| CountOverflow::new(name))?;
+        } else {
+            self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
+            self.has_experts = self.has_experts || self.sums.has_experts();
         }
-        let position = TensorPosition::new(name);
-        self.needs_config = self.needs_config || found.needs_config(&position);
-        let class = class_as_stored(tensor);
-        self.sums.add(name, &position, tensor, class, found.buffer)
+        self.needs_config |= self.has_experts;
+        Ok(())
     }
 
     /// Adds the tensors of one file, and the shapes in its metadata, which torchao writes.
@@ -122,16 +125,17 @@ impl Counter {
         Ok(self.solve(sums, &configs)?.finish(&configs))
     }
 
-    /// Returns the name of a file that may describe the quantization besides `config.json`. `None` if `config.json`
-    /// describes it, or if the shapes leave no choice.
+    /// Returns the name of a file that may describe the quantization or the experts besides `config.json`. `None` if
+    /// `config.json` describes them, or if the tensors leave no choice.
     #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
-        if !configs.quantization.is_empty() || self.waiting.is_empty() {
-            return None;
+        if configs.quantization.is_empty() && !self.waiting.is_empty() {
+            let sums = self.solve(CountSums::default(), configs).ok()?;
+            if sums.has_unresolved(UnresolvedReason::SeveralSchemes) {
+                return Some(OTHER_CONFIG);
+            }
         }
-        let sums = self.solve(CountSums::default(), configs).ok()?;
-        let is_open = sums.has_unresolved(UnresolvedReason::SeveralSchemes);
-        is_open.then_some(OTHER_CONFIG)
+        (self.has_experts && configs.experts.is_empty()).then_some(Configs::PARAMS)
     }
 
     /// Adds the modules that waited to some sums.
@@ -144,11 +148,12 @@ impl Counter {
 
 /// Returns whether `config.json` could change the count of a tensor.
 ///
-/// A [`Counter`] answers this for all its tensors together. Ask here to request `config.json` before the headers
-/// of all files have arrived.
+/// The Hub counts the request as a download, so only a tensor asks for it that may be packed, or whose parameters may
+/// not be active. A [`Counter`] answers this for all its tensors together. Ask here to request `config.json` before
+/// the headers of all files have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
-    TensorPart::new(name, tensor).needs_config(&TensorPosition::new(name))
+    TensorPart::new(name, tensor).may_be_packed() || is_routed(name, tensor)
 }
 
 /// A tensor with its place in a module.
@@ -170,17 +175,19 @@ impl<'a> TensorPart<'a> {
         Self { module, part, tensor, buffer, waits: waits && buffer.is_none() }
     }
 
-    /// Returns whether the tensor is a reason to request `config.json`.
-    ///
-    /// The Hub counts the request as a download, so only a tensor asks for it that may be packed, or whose
-    /// parameters may not be active.
-    fn needs_config(&self, position: &TensorPosition<'_>) -> bool {
-        let may_be_packed = self.waits
+    /// Returns whether the tensor may be packed.
+    fn may_be_packed(&self) -> bool {
+        !self.tensor.is_scalar()
+            && self.waits
             && (self.part.asks()
                 || self.part.is_plain() && self.tensor.dtype.bits() != Some(8)
-                || container_bits(&self.tensor.dtype).is_some());
-        !self.tensor.is_scalar() && (may_be_packed || position.expert.is_some())
+                || container_bits(&self.tensor.dtype).is_some())
     }
+}
+
+/// Returns whether a tensor holds parameters of routed experts.
+fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
+    !tensor.is_scalar() && TensorPosition::new(name).is_routed(tensor)
 }
 
 /// Returns whether a tensor under an ordinary name may be quantized: integers and floats of 8 bits, and columns of

@@ -1,67 +1,320 @@
 //! The place of a tensor in the model, as its name shows it.
 
-use std::sync::LazyLock;
-
-use memchr::memmem::Finder;
+use crate::formats::TensorInfo;
 
 /// The place of a tensor in the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TensorPosition<'a> {
-    /// True if the first component is `mtp`: some models store the layers that draft tokens under it.
-    pub(super) is_mtp: bool,
-    /// The number of the layer.
-    pub(super) layer: Option<u64>,
-    /// The name after `experts`: the number of a routed expert, or a tensor that holds all of them. `None` for a
-    /// shared expert, which is active for every token.
-    pub(super) expert: Option<&'a str>,
+    /// True if a component starts with `mtp`: some models store the layers that draft tokens under it.
+    pub(super) is_draft: bool,
+    /// The layer.
+    pub(super) layer: Option<LayerPosition<'a>>,
+    /// The routed expert, or the tensor that holds all of them. `None` for a shared expert and for a router, which are
+    /// active for every token.
+    pub(super) expert: Option<ExpertPosition<'a>>,
+    /// The embedding outside of any layer.
+    pub(super) embedding: Option<Embedding>,
 }
 
-const LAYERS: &[u8; 7] = b"layers.";
-static EXPERTS: LazyLock<Finder> = LazyLock::new(|| Finder::new(".experts."));
+/// The layer of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LayerPosition<'a> {
+    /// The name up to the number, such as `model.layers.7`.
+    pub(super) key: &'a str,
+    pub(super) number: u64,
+}
 
-impl<'a> TensorPosition<'a> {
-    pub(super) fn new(name: &'a str) -> Self {
-        let bytes = name.as_bytes();
-        // Layers are named near the start, where a loop finds them faster than a prepared search does.
-        let layers = bytes.windows(LAYERS.len()).position(|window| window == LAYERS);
-        Self {
-            is_mtp: name == "mtp" || name.starts_with("mtp."),
-            layer: layers.and_then(|at| name.get(at + LAYERS.len()..)).and_then(leading_number),
-            expert: EXPERTS
-                .find(bytes)
-                .and_then(|at| name.get(at + EXPERTS.needle().len()..))
-                .filter(|_| !name.contains("shared_experts")),
+/// The place of routed experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExpertPosition<'a> {
+    /// The name up to the list of experts, such as `model.layers.7.mlp.experts`.
+    pub(super) group: &'a str,
+    kind: ExpertKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExpertKind {
+    /// One expert, such as `experts.3` or `expert_3`.
+    Numbered(u64),
+    /// All experts, such as `experts.gate_up_proj`.
+    Stacked { is_bias: bool },
+    /// A tensor in a block that has experts and other tensors, such as `block_sparse_moe.input_linear`.
+    Block,
+}
+
+/// The part of the routed experts of a group that a tensor holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExpertPart {
+    /// One expert, by its number.
+    Numbered(u64),
+    /// Some number of experts, along the first dimension.
+    Stacked(u64),
+    /// All experts, with their rows one after the other.
+    Rows,
+}
+
+impl ExpertPosition<'_> {
+    /// Returns the part of the experts that a tensor holds; `None` if it is not routed, such as a norm.
+    pub(super) fn part(&self, tensor: &TensorInfo) -> Option<ExpertPart> {
+        match (self.kind, &tensor.shape[..]) {
+            (ExpertKind::Numbered(number), _) => Some(ExpertPart::Numbered(number)),
+            (_, [experts, _, _, ..]) | (ExpertKind::Stacked { is_bias: true }, [experts, _])
+                if *experts > 1 =>
+            {
+                Some(ExpertPart::Stacked(*experts))
+            }
+            (ExpertKind::Stacked { is_bias: false }, [_, _]) => Some(ExpertPart::Rows),
+            _ => None,
         }
     }
 }
 
-/// Parses the first component of a name as a number.
-pub(super) fn leading_number(name: &str) -> Option<u64> {
-    let end = name.bytes().position(|byte| byte == b'.').unwrap_or(name.len());
-    name.get(..end)?.parse().ok()
+/// An embedding of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Embedding {
+    Input,
+    Output,
+}
+
+impl Embedding {
+    fn from_module(name: &str) -> Option<Self> {
+        match name {
+            "embed_tokens" | "embeddings" | "word_embeddings" | "tok_embeddings"
+            | "token_embedding" | "token_embeddings" | "wte" | "embed" | "embed_in" => {
+                Some(Self::Input)
+            }
+            "lm_head" | "output" | "unembed" | "head" | "embed_out" => Some(Self::Output),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> TensorPosition<'a> {
+    pub(super) fn new(name: &'a str) -> Self {
+        let mut found = Self::default();
+        let mut is_router = false;
+        let mut is_shared = false;
+        let (mut start, mut kind) = (0, Component::Other);
+        let (mut module, mut last) = ("", "");
+        for component in name.split('.') {
+            let end = start + component.len();
+            let previous = std::mem::replace(&mut kind, Component::new(component));
+            match kind {
+                Component::Other | Component::Stack => {}
+                Component::Router => is_router = true,
+                Component::Shared => is_shared = true,
+                Component::Draft => found.is_draft = true,
+                Component::Number(number) => found.add_number(&name[..end], number, previous),
+                _ => found.add_experts(name, (start, end), kind, previous),
+            }
+            start = end + 1;
+            (module, last) = (last, component);
+        }
+        if found.layer.is_none() {
+            found.embedding = Embedding::from_module(module);
+        }
+        found.expert = found.expert.filter(|expert| {
+            !is_shared && (!is_router || matches!(expert.kind, ExpertKind::Numbered(_)))
+        });
+        if let Some(ExpertPosition { kind: ExpertKind::Stacked { is_bias }, .. }) =
+            &mut found.expert
+        {
+            *is_bias = last.ends_with("bias");
+        }
+        found
+    }
+
+    /// Adds a component that is a number.
+    fn add_number(&mut self, key: &'a str, number: u64, previous: Component) {
+        match (previous, &mut self.expert) {
+            (Component::Experts, Some(expert)) => expert.kind = ExpertKind::Numbered(number),
+            (Component::Stack, None) if self.layer.is_none() => {
+                self.layer = Some(LayerPosition { key, number });
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a component that names experts.
+    fn add_experts(
+        &mut self,
+        name: &'a str,
+        (start, end): (usize, usize),
+        component: Component,
+        previous: Component,
+    ) {
+        let before = &name[..start.saturating_sub(1)];
+        let is_in_list = matches!(previous, Component::Experts);
+        let (group, kind) = match (component, self.expert) {
+            (Component::Expert(number), Some(list)) if is_in_list => {
+                (list.group, ExpertKind::Numbered(number))
+            }
+            (Component::Expert(number), None) => (before, ExpertKind::Numbered(number)),
+            (Component::Experts, _) => (&name[..end], ExpertKind::Stacked { is_bias: false }),
+            (Component::Block, None) => (&name[..end], ExpertKind::Block),
+            (Component::Linear, None) => (before, ExpertKind::Block),
+            _ => return,
+        };
+        self.expert = Some(ExpertPosition { group, kind });
+    }
+
+    /// Returns whether the tensor holds parameters of routed experts.
+    pub(super) fn is_routed(&self, tensor: &TensorInfo) -> bool {
+        !self.is_draft && self.expert.is_some_and(|expert| expert.part(tensor).is_some())
+    }
+}
+
+/// The meaning of a component of a name.
+#[derive(Clone, Copy, Debug)]
+enum Component {
+    Other,
+    Number(u64),
+    /// A list of layers.
+    Stack,
+    /// A list of experts, or tensors that hold all of them.
+    Experts,
+    /// An expert with its number.
+    Expert(u64),
+    /// A block with experts, a router and more.
+    Block,
+    /// A linear layer of Granite and `JetMoE`, which has three dimensions if it holds experts.
+    Linear,
+    Shared,
+    Router,
+    Draft,
+}
+
+impl Component {
+    fn new(component: &str) -> Self {
+        match component {
+            "weight" | "model" | "mlp" | "self_attn" => Self::Other,
+            "h" | "block" | "layer" | "layers" | "blocks" => Self::Stack,
+            "experts" | "switch_mlp" | "switch_glu" => Self::Experts,
+            "moe" => Self::Block,
+            "input_linear" | "output_linear" => Self::Linear,
+            "gate" | "router" => Self::Router,
+            "mtp" => Self::Draft,
+            _ => Self::from_affix(component),
+        }
+    }
+
+    fn from_affix(component: &str) -> Self {
+        match component.as_bytes() {
+            [b'0'..=b'9', ..] => component.parse().map_or(Self::Other, Self::Number),
+            [b'm', b't', b'p', b'_', ..] => Self::Draft,
+            // `shared_experts`, `shared_mlp`, `share_expert`
+            [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
+            [b'e', b'x', b'p', b'e', b'r', b't', b'_', ..] => {
+                component[7..].parse().map_or(Self::Other, Self::Expert)
+            }
+            [.., b'_', b'm', b'o', b'e'] => Self::Block,
+            _ if component.ends_with("_experts") => Self::Experts,
+            _ if component.ends_with("layers") || component.ends_with("blocks") => Self::Stack,
+            _ => Self::Other,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::formats::Dtype;
 
     #[test]
-    fn names_show_the_position() {
+    fn names_show_the_layer() {
         let cases = [
-            ("mtp", true, None, None),
-            ("mtp.layers.0.experts.1.w", true, Some(0), Some("1.w")),
-            ("model.mtp.w", false, None, None),
-            ("model.layers.7.mlp.w", false, Some(7), None),
-            ("encoder_layers.x.layers.7.w", false, None, None),
-            ("h.0.mlp.experts.gate_up_proj", false, None, Some("gate_up_proj")),
-            ("experts.0.w", false, None, None),
-            ("h.experts", false, None, None),
-            ("h.experts.shared_experts.w", false, None, None),
-            ("", false, None, None),
+            ("model.layers.7.mlp.w", Some(("model.layers.7", 7))),
+            ("encoder_layers.x.layers.7.w", Some(("encoder_layers.x.layers.7", 7))),
+            ("encoder.block.1.layer.2.w", Some(("encoder.block.1", 1))),
+            ("h.18446744073709551616.w", None),
+            ("model.norm.7.w", None),
+            ("layers", None),
+            ("layers.", None),
+            (".7", None),
+            ("", None),
         ];
-        for (name, is_mtp, layer, expert) in cases {
+        for (name, layer) in cases {
+            let found = TensorPosition::new(name).layer;
+            assert_eq!(found.map(|layer| (layer.key, layer.number)), layer, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_and_shapes_show_routed_experts() {
+        use ExpertPart::{Numbered, Rows, Stacked};
+        type Case = (&'static str, &'static [u64], Option<(&'static str, ExpertPart)>);
+
+        let cases: [Case; 27] = [
+            ("h.0.mlp.experts.3.w", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
+            ("h.0.mlp.experts.3.gate.weight", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
+            ("h.0.ffn.experts.expert_3.w", &[2], Some(("h.0.ffn.experts", Numbered(3)))),
+            ("h.0.ffn.expert_3.w", &[2], Some(("h.0.ffn", Numbered(3)))),
+            (
+                "x.experts.deepspeed_experts.3.w",
+                &[2],
+                Some(("x.experts.deepspeed_experts", Numbered(3))),
+            ),
+            ("experts.3.w", &[2], Some(("experts", Numbered(3)))),
+            ("h.0.mlp.experts.gate_up_proj", &[4, 2, 3], Some(("h.0.mlp.experts", Stacked(4)))),
+            (
+                "h.0.mlp.experts.up_proj_blocks",
+                &[4, 2, 3, 16],
+                Some(("h.0.mlp.experts", Stacked(4))),
+            ),
+            ("h.0.mlp.experts.up_proj_bias", &[4, 2], Some(("h.0.mlp.experts", Stacked(4)))),
+            ("h.0.mlp.switch_mlp.w.weight", &[4, 2, 3], Some(("h.0.mlp.switch_mlp", Stacked(4)))),
+            (
+                "h.0.block_sparse_moe.input_linear.weight",
+                &[4, 2, 3],
+                Some(("h.0.block_sparse_moe", Stacked(4))),
+            ),
+            ("h.0.mlp.input_linear.weight", &[4, 2, 3], Some(("h.0.mlp", Stacked(4)))),
+            ("h.0.moe.gate_proj.weight", &[4, 2, 3], Some(("h.0.moe", Stacked(4)))),
+            (
+                "h.0.mlp.text_moe.experts.w",
+                &[4, 2, 3],
+                Some(("h.0.mlp.text_moe.experts", Stacked(4))),
+            ),
+            ("h.0.ffn.experts.mlp.w1", &[4, 2], Some(("h.0.ffn.experts", Rows))),
+            ("h.0.moe.gate.weight", &[4, 2], None),
+            ("h.0.moe.gate.weight", &[4, 2, 3], None),
+            ("h.0.moe.up_proj.weight", &[4, 2], None),
+            ("h.0.mlp.experts.router.layer.weight", &[4, 2], None),
+            ("h.0.mlp.experts.e_score_correction_bias", &[4], None),
+            ("h.0.mlp.experts.score_bias", &[1, 4], None),
+            ("h.0.mlp.experts.norm.weight", &[4], None),
+            ("h.0.mlp.shared_experts.w", &[2, 3, 4], None),
+            ("h.0.mlp.experts.shared_expert.w", &[2, 3, 4], None),
+            ("h.0.shared_mlp.input_linear.weight", &[2, 3], None),
+            ("h.0.mlp.expert_bias", &[4], None),
+            ("h.0.mlp.weight", &[4, 2, 3], None),
+        ];
+        for (name, shape, expected) in cases {
+            let tensor =
+                TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) };
             let position = TensorPosition::new(name);
-            assert_eq!(position, TensorPosition { is_mtp, layer, expert }, "{name}");
+            let found =
+                position.expert.and_then(|expert| Some((expert.group, expert.part(&tensor)?)));
+            assert_eq!(found, expected, "{name} {shape:?}");
+        }
+    }
+
+    #[test]
+    fn names_show_draft_layers_and_embeddings() {
+        let cases = [
+            ("mtp.layers.0.experts.1.w", true, None),
+            ("model.mtp_layers.0.w", true, None),
+            ("model.smtp.w", false, None),
+            ("model.embed_tokens.weight", false, Some(Embedding::Input)),
+            ("backbone.embeddings.weight", false, Some(Embedding::Input)),
+            ("model.layers.61.embed_tokens.weight", false, None),
+            ("model.embed_tokens.norm.weight", false, None),
+            ("lm_head.qweight", false, Some(Embedding::Output)),
+            ("model.layers.0.output.weight", false, None),
+        ];
+        for (name, is_draft, embedding) in cases {
+            let found = TensorPosition::new(name);
+            assert_eq!((found.is_draft, found.embedding), (is_draft, embedding), "{name}");
         }
     }
 }

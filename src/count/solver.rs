@@ -4,7 +4,6 @@ use super::metadata::MetadataShapes;
 use super::methods::{SolvedModule, solve};
 use super::module::{Module, container_bits};
 use super::part::{PartId, PartRole};
-use super::position::TensorPosition;
 use super::schemes::Hints;
 use super::sums::CountSums;
 use super::waiting::WaitingTensors;
@@ -131,7 +130,7 @@ impl<'a> Solver<'a> {
             return added.ok_or_else(|| CountOverflow::new(&part.tensor_name(module)));
         }
         let name = part.tensor_name(module);
-        self.sums.add(&name, &TensorPosition::new(&name), tensor, class, None)
+        self.sums.add(&name, tensor, class, None)
     }
 
     /// Classifies the remaining tensors, now that it is known if the model is quantized.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::experts::ExpertSums;
+use super::expert_sums::ExpertSums;
 use super::methods::is_known;
 use super::module::{Module, Solved};
 use super::part::PartId;
-use super::position::TensorPosition;
 use super::{
     Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount, ModuleKind, Packing,
     ParameterCount, RuleSet, TensorGroup, UnresolvedModules, UnresolvedReason,
@@ -51,20 +50,19 @@ impl CountSums {
     pub(super) fn add(
         &mut self,
         name: &str,
-        position: &TensorPosition<'_>,
         tensor: &TensorInfo,
         class: CountedAs,
         buffer: Option<Buffer>,
     ) -> Result<(), CountOverflow> {
         let parameters = if class.is_counted() { tensor.elements() } else { Some(0) };
         let added = parameters
-            .and_then(|parameters| self.checked_add(position, tensor, (class, buffer), parameters));
+            .and_then(|parameters| self.checked_add(name, tensor, (class, buffer), parameters));
         added.ok_or_else(|| CountOverflow::new(name))
     }
 
     /// Adds a tensor without parameters; `None` if a sum does not fit in 64 bits.
     pub(super) fn add_uncounted(&mut self, tensor: &TensorInfo, class: CountedAs) -> Option<()> {
-        self.checked_add(&TensorPosition::default(), tensor, (class, None), 0)
+        self.checked_add("", tensor, (class, None), 0)
     }
 
     /// Adds the weights of a module.
@@ -78,14 +76,13 @@ impl CountSums {
         let class =
             if is_as_stored { CountedAs::AsStored } else { CountedAs::Unpacked(solved.packing) };
         let name = solved.weights.tensor_name(module.name);
-        let position = TensorPosition::new(&name);
-        let added = self.checked_add(&position, tensor, (class, None), solved.parameters);
+        let added = self.checked_add(&name, tensor, (class, None), solved.parameters);
         added.ok_or_else(|| CountOverflow::new(&name))
     }
 
     fn checked_add(
         &mut self,
-        position: &TensorPosition<'_>,
+        name: &str,
         tensor: &TensorInfo,
         (class, buffer): (CountedAs, Option<Buffer>),
         parameters: u64,
@@ -100,7 +97,7 @@ impl CountSums {
         };
         // The total bounds every group, so no other sum can overflow.
         self.total = self.total.checked_add(&count)?;
-        self.experts.add(position, tensor, parameters);
+        self.experts.add(name, tensor, parameters);
         let is_group = |(key, _): &&mut (GroupKey, DtypeCount)| {
             (key.1, key.2) == (class, buffer) && key.0 == tensor.dtype
         };
@@ -172,6 +169,11 @@ impl CountSums {
         self.unresolved.contains_key(&reason)
     }
 
+    /// Returns whether any tensor belongs to routed experts.
+    pub(super) fn has_experts(&self) -> bool {
+        self.experts.has_experts()
+    }
+
     /// Returns the number of tensors.
     #[cfg(test)]
     pub(super) fn tensors(&self) -> u64 {
@@ -182,7 +184,11 @@ impl CountSums {
     pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
         self.flush();
         self.kinds.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let moe = self.experts.mixture(configs.experts, self.total.parameters);
+        let (moe, moe_unknown) = match self.experts.mixture(&configs.experts, self.total.parameters)
+        {
+            Ok(moe) => (moe, None),
+            Err(reason) => (None, Some(reason)),
+        };
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);
         let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
@@ -210,6 +216,7 @@ impl CountSums {
             module_kinds,
             unresolved,
             moe,
+            moe_unknown,
         };
         (parameters, breakdown)
     }

@@ -82,7 +82,7 @@ impl Reader {
         }
     }
 
-    /// Reads the other file that may describe the quantization, if the shapes leave a choice.
+    /// Reads the other file that may describe the quantization or the experts, if the tensors leave a choice.
     pub(super) async fn read_other_config(
         &self,
         assembly: &Assembly,
@@ -96,7 +96,7 @@ impl Reader {
             Err(Error::TooLarge { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if let Err(error) = config.configs.add_quantization_json(&json) {
+        if let Err(error) = config.configs.add_file(name, &json) {
             let reason = error.to_string();
             config.finding.get_or_insert(Finding::UnusableConfig { file: name.to_owned(), reason });
         }

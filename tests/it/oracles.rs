@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use hf_meta::count::{Configs, CountBreakdown, Counter};
+use hf_meta::count::{Configs, CountBreakdown, Counter, MixtureOfExperts, UnknownActive};
 use hf_meta::{Dtype, SafetensorsFileHeader};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// A checkpoint of known size.
@@ -29,14 +30,14 @@ struct QuantizedCase {
     metadata: Option<BTreeMap<String, String>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct StoredTensor {
     name: String,
     dtype: String,
     shape: Vec<u64>,
 }
 
-fn cases(folder: &str) -> Vec<QuantizedCase> {
+fn cases<T: DeserializeOwned>(folder: &str) -> Vec<T> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(folder);
     let mut paths: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -47,29 +48,32 @@ fn cases(folder: &str) -> Vec<QuantizedCase> {
     paths.into_iter().map(read).collect()
 }
 
-impl QuantizedCase {
-    /// The header of a file with some tensors, one after the other.
-    fn header(&self, tensors: &[StoredTensor]) -> SafetensorsFileHeader {
-        let mut end = 0;
-        let metadata = serde_json::to_string(&self.metadata).unwrap();
-        let mut json = format!(r#"{{"__metadata__":{metadata}"#);
-        for StoredTensor { name, dtype, shape } in tensors {
-            let begin = end;
-            let bits = Dtype::from(dtype.as_str()).bits().unwrap();
-            end += (shape.iter().product::<u64>() * bits).div_ceil(8);
-            write!(
-                json,
-                r#","{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#
-            )
-            .unwrap();
-        }
-        SafetensorsFileHeader::from_json((json + "}").as_bytes()).unwrap()
+/// The header of a file with some tensors, one after the other.
+fn header(
+    tensors: &[StoredTensor],
+    metadata: Option<&BTreeMap<String, String>>,
+) -> SafetensorsFileHeader {
+    let mut end = 0;
+    let metadata = serde_json::to_string(&metadata).unwrap();
+    let mut json = format!(r#"{{"__metadata__":{metadata}"#);
+    for StoredTensor { name, dtype, shape } in tensors {
+        let begin = end;
+        let bits = Dtype::from(dtype.as_str()).bits().unwrap();
+        end += (shape.iter().product::<u64>() * bits).div_ceil(8);
+        write!(
+            json,
+            r#","{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#
+        )
+        .unwrap();
     }
+    SafetensorsFileHeader::from_json((json + "}").as_bytes()).unwrap()
+}
 
+impl QuantizedCase {
     fn count(&self) -> (u64, CountBreakdown) {
         let mut counter = Counter::new();
         for shard in self.shards.iter().chain([&self.tensors]) {
-            counter.add_file(&self.header(shard)).unwrap();
+            counter.add_file(&header(shard, self.metadata.as_ref())).unwrap();
         }
         let config = self.config.as_ref().map_or("{}", |config| config.get());
         let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();
@@ -87,7 +91,7 @@ impl QuantizedCase {
 #[test]
 fn quantized_checkpoints_have_their_true_parameters() {
     let mut wrong = Vec::new();
-    let cases = cases("quantized");
+    let cases = cases::<QuantizedCase>("quantized");
     for case in &cases {
         let (parameters, breakdown) = case.count();
         let is_right = parameters == case.true_parameters && breakdown.is_exact();
@@ -107,4 +111,103 @@ fn quantized_checkpoints_have_their_true_parameters() {
         cases.len(),
         wrong.join("\n")
     );
+}
+
+/// A mixture of experts with its active parameters.
+#[derive(Deserialize)]
+struct MoeCase {
+    name: String,
+    total: u64,
+    active: u64,
+    active_without_input_embedding: u64,
+    draft: u64,
+    #[serde(default)]
+    active_is_upper_bound: bool,
+    config: Option<Box<RawValue>>,
+    #[serde(default)]
+    files: BTreeMap<String, Box<RawValue>>,
+    #[serde(default)]
+    tensors: Vec<StoredTensor>,
+    #[serde(default)]
+    patterns: Vec<Pattern>,
+}
+
+/// Tensors whose names differ in numbers only: one per combination of the ranges.
+#[derive(Deserialize)]
+struct Pattern {
+    #[serde(flatten)]
+    tensor: StoredTensor,
+    #[serde(default)]
+    ranges: Vec<NumberRange>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberRange {
+    Listed(Vec<u64>),
+    Between { from: u64, to: u64 },
+}
+
+impl Pattern {
+    fn tensors(&self) -> Vec<StoredTensor> {
+        let mut tensors = vec![self.tensor.clone()];
+        for range in &self.ranges {
+            let numbers: Vec<u64> = match range {
+                NumberRange::Listed(numbers) => numbers.clone(),
+                NumberRange::Between { from, to } => (*from..*to).collect(),
+            };
+            let replace = |tensor: &StoredTensor, number: &u64| StoredTensor {
+                name: tensor.name.replacen("{}", &number.to_string(), 1),
+                ..tensor.clone()
+            };
+            let each = tensors.iter().flat_map(|tensor| {
+                numbers.iter().map(move |number| replace(tensor, number)).collect::<Vec<_>>()
+            });
+            tensors = each.collect();
+        }
+        tensors
+    }
+}
+
+impl MoeCase {
+    fn count(&self) -> (Option<MixtureOfExperts>, Option<UnknownActive>) {
+        let mut tensors: Vec<_> = self.patterns.iter().flat_map(Pattern::tensors).collect();
+        tensors.extend_from_slice(&self.tensors);
+        let mut counter = Counter::new();
+        counter.add_file(&header(&tensors, None)).unwrap();
+        assert!(counter.needs_config(), "{}", self.name);
+        let config = self.config.as_ref().map_or("{}", |config| config.get());
+        let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();
+        let other = counter.other_config_file(&configs);
+        if let Some((name, file)) = other.and_then(|name| self.files.get_key_value(name)) {
+            configs.add_file(name, file.get().as_bytes()).unwrap();
+        }
+        counter.set_configs(configs);
+        let (parameters, breakdown) = counter.finish().unwrap();
+        let total = breakdown.moe.map_or(parameters.total(), |moe| moe.total());
+        assert_eq!(total, parameters.total(), "{}", self.name);
+        (breakdown.moe, breakdown.moe_unknown)
+    }
+}
+
+#[test]
+fn mixtures_of_experts_have_their_active_parameters() {
+    let cases = cases::<MoeCase>("moe");
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let expected = [case.total, case.active, case.active_without_input_embedding, case.draft];
+        match case.count() {
+            (Some(moe), None) => {
+                let own = [moe.total() - moe.draft, moe.active()];
+                let rest = [moe.active_without_input_embedding(), moe.draft];
+                let is_bound_right = moe.is_upper_bound == case.active_is_upper_bound;
+                if [own, rest].concat() != expected || !is_bound_right {
+                    wrong.push(format!("{}: {own:?} {rest:?}, not {expected:?}", case.name));
+                }
+            }
+            (_, reason) => wrong.push(format!("{}: {reason:?}", case.name)),
+        }
+    }
+    let (wrongs, cases) = (wrong.len(), cases.len());
+    assert!(wrong.is_empty(), "{wrongs} of {cases} are wrong:\n{}", wrong.join("\n"));
 }

@@ -101,13 +101,14 @@ def count(model, top_ks):
     persistent = set(model.state_dict())
     tensors = {name: tensor for name, tensor in [*model.named_parameters(), *model.named_buffers()] if name in persistent}
     total = sum(tensor.numel() for tensor in tensors.values() if tensor.dim())
-    active, routed_names = total, []
+    active, routed_names, counted = total, [], set()
     for name, module, is_list in routed(model):
         experts = sum(any(True for _ in child.parameters()) for child in module.children()) if is_list else experts_of(module)
         top_k = min(top_ks(name), experts)
         for part, tensor in module.named_parameters():
             belongs = is_list or tensor.dim() > 1 and (tensor.shape[0] == experts or part in ("w1", "v1", "w2") and tensor.shape[0] % experts == 0)
-            if belongs:
+            if belongs and id(tensor) not in counted:
+                counted.add(id(tensor))  # an encoder and a decoder may share their experts
                 routed_names.append(f"{name}.{part}")
                 assert tensor.numel() * top_k % experts == 0
                 active -= tensor.numel() - tensor.numel() * top_k // experts
@@ -148,7 +149,7 @@ def build(model_type, overrides=None, layers=2, experts=4, top_k=2):
 
 def plain(config):
     """Returns `config.json` without what says nothing about the shapes."""
-    noise = re.compile(r"(?:_token|_token_id|_token_index|_id)$|^(?:id2label|label2id|transformers_version|_name_or_path|rope_parameters|return_dict|output_|is_encoder|chunk_size_feed|initializer|problem_type|"
+    noise = re.compile(r"(?:(?<!per)_token|_token_id|_token_index|_id)$|^(?:id2label|label2id|transformers_version|_name_or_path|rope_parameters|return_dict|output_|is_encoder|chunk_size_feed|initializer|problem_type|"
                        r"attention_dropout|use_cache|dtype|_experts|router_aux|router_z|layer_norm_eps|rms_norm_eps|norm_eps|output_router|moe_token|moe_eval|expert_capacity)")
 
     def strip(value):
@@ -169,6 +170,8 @@ def cases(model_type, overrides):
     tensors, total, active = count(model, lambda name: top_k)
     text = getattr(model, "thinker", model)
     embedding, output = text.get_input_embeddings().weight, text.get_output_embeddings()
+    if output is None and hasattr(text, "language_model"):
+        output = text.language_model.get_output_embeddings()
     has_own = output is not None and getattr(output, "weight", None) is not None and output.weight is not embedding
     by = f"transformers {importlib.metadata.version('transformers')}"
     known = {"name": model_type.replace("_", "-"), "written_by": by, "total": total, "active": active, "active_without_input_embedding": active - embedding.numel() * has_own, "draft": 0, "config": plain(config)}

@@ -38,6 +38,13 @@ pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()
     if let Some(moe) = &breakdown.moe {
         writeln!(out, "{}", active_parameters(moe))?;
         writeln!(out, "{}", formula(moe))?;
+        if moe.input_embedding > 0 {
+            let without = thousands(moe.active_without_input_embedding());
+            writeln!(out, "{without} without the input embedding")?;
+        }
+    }
+    if let Some(reason) = breakdown.moe_unknown {
+        writeln!(out, "the active parameters are not known: {reason}")?;
     }
     modules(out, breakdown)?;
     writeln!(out)
@@ -92,15 +99,21 @@ fn rules(breakdown: &CountBreakdown) -> String {
 pub(super) fn active_parameters(moe: &MixtureOfExperts) -> String {
     let (active, total) = (moe.active(), moe.total());
     let name = format!("{}-A{}", size_of_model(total), size_of_model(active));
-    format!("{name}: {} parameters are active per token", thousands(active))
+    let bound = if moe.is_upper_bound { "at most " } else { "" };
+    format!("{name}: {bound}{} parameters are active per token", thousands(active))
 }
 
 fn formula(moe: &MixtureOfExperts) -> String {
-    let [always, active, expert] = [moe.always_active, moe.active(), moe.per_expert].map(thousands);
+    let [always, active, routed] =
+        [moe.always_active, moe.active(), moe.routed_active].map(thousands);
     let (used, experts) = (moe.experts_per_token, moe.experts);
+    let routed = match moe.per_expert {
+        Some(expert) => format!("{used} of {experts} experts × {}", thousands(expert)),
+        None => format!("{routed} in at most {used} of {experts} experts per layer"),
+    };
     let draft = match moe.draft {
         0 => String::new(),
         draft => format!("; {} only draft tokens ahead", thousands(draft)),
     };
-    format!("{active} = {always} always + {used} of {experts} experts × {expert}{draft}")
+    format!("{active} = {always} always + {routed}{draft}")
 }

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, Packing, ParameterCount, RuleSet,
-    TensorGroup, UnresolvedModules,
+    TensorGroup, UnknownActive, UnresolvedModules,
 };
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
@@ -74,6 +74,8 @@ struct ReportDocument<'a> {
     declared_total: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     moe: Option<Moe>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moe_unknown: Option<UnknownActive>,
     breakdown: BreakdownDocument<'a>,
     filepaths: &'a [RepoPath],
     findings: &'a [Finding],
@@ -100,6 +102,7 @@ impl<'a> From<&'a CountReport> for ReportDocument<'a> {
             byte_total: count.totals().bytes,
             declared_total: report.declared_total,
             moe: report.breakdown.moe.map(Moe::from),
+            moe_unknown: report.breakdown.moe_unknown,
             breakdown: (&report.breakdown).into(),
             filepaths: &report.filepaths,
             findings: &report.findings,
@@ -218,10 +221,14 @@ impl<'a> From<&'a TensorGroup> for Group<'a> {
 struct Moe {
     num_experts: u64,
     top_k: u64,
-    per_expert: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_expert: Option<u64>,
     always_active: u64,
+    routed_active: u64,
     draft: u64,
     active: u64,
+    active_without_input_embedding: u64,
+    active_is_upper_bound: bool,
     formula: &'static str,
 }
 
@@ -232,9 +239,15 @@ impl From<MixtureOfExperts> for Moe {
             top_k: moe.experts_per_token,
             per_expert: moe.per_expert,
             always_active: moe.always_active,
+            routed_active: moe.routed_active,
             draft: moe.draft,
             active: moe.active(),
-            formula: "alwaysActive + topK * perExpert",
+            active_without_input_embedding: moe.active_without_input_embedding(),
+            active_is_upper_bound: moe.is_upper_bound,
+            formula: match moe.per_expert {
+                Some(_) => "alwaysActive + topK * perExpert",
+                None => "alwaysActive + routedActive",
+            },
         }
     }
 }

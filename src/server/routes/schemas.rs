@@ -118,6 +118,8 @@ pub(super) struct CountReportSchema {
     /// The experts of a mixture of experts, and its active parameters.
     #[schema(value_type = Option<Object>)]
     moe: (),
+    /// The reason why the active parameters of a model with routed experts are not known.
+    moe_unknown: Option<String>,
     /// The tensors in groups, with the reason why each group counts as it does.
     #[schema(value_type = Object)]
     breakdown: (),

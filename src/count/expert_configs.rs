@@ -1,0 +1,346 @@
+//! The numbers of experts in a configuration.
+
+use serde_json::value::RawValue;
+
+use super::json_object::{JsonObject, number, read};
+use super::{UnknownActive, experts::MixtureOfExperts};
+
+/// The numbers of experts of a model, and of the models inside it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ExpertConfigs {
+    models: Vec<ExpertConfig>,
+}
+
+/// The numbers of experts of one model.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ExpertConfig {
+    /// The beginnings of components of all names in this model, such as `vision` or `talker`.
+    stems: Vec<String>,
+    /// The numbers of experts that a token is routed to. Several keys that differ are a contradiction.
+    top_k: Vec<PerLayer>,
+    /// The numbers of routed experts, which several keys may give with different meanings.
+    experts: Vec<PerLayer>,
+    /// The number of layers that do not draft tokens; `None` if no numbered layer does.
+    first_draft: Option<u64>,
+    /// True if the router can choose an expert without parameters.
+    has_zero_experts: bool,
+}
+
+/// One number for all layers, or one per layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PerLayer(Vec<u64>);
+
+const TOP_K: [&str; 15] = [
+    "num_experts_per_tok",   // most
+    "num_experts_per_token", // Kimi-Linear
+    "top_k_experts",         // Gemma 4
+    "moe_topk",              // Hunyuan, Aria and LongCat
+    "moe_top_k",             // DBRX and Step3
+    "moe_k",                 // ERNIE
+    "experts_per_token",     // gpt-oss
+    "experts_per_tok",
+    "num_selected_experts",
+    "router_topk",
+    "router_top_k",
+    "moe_router_topk", // Megatron
+    "moe_num_experts_per_tok",
+    "num_activated_experts",
+    "n_activated_experts", // DeepSeek
+];
+const EXPERTS: [&str; 6] = [
+    "num_local_experts", // Mixtral, Llama 4 and gpt-oss
+    "num_experts",       // Qwen and OLMoE
+    "n_routed_experts",  // DeepSeek, GLM and Kimi
+    "moe_num_experts",   // ERNIE, DBRX and Step3
+    "num_routed_experts",
+    "num_moe_experts",
+];
+const LAYERS: [&str; 4] = ["num_hidden_layers", "num_layers", "n_layers", "n_layer"];
+const DRAFT_LAYERS: [&str; 5] = [
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
+    "mtp_num_hidden_layers",
+    "mtp_num_layers",
+    "num_mtp_modules",
+];
+const ZERO_EXPERTS: [&str; 2] = ["zero_expert_num", "num_zero_experts"];
+
+/// Architectures whose router is not configurable, with the number of experts that it chooses.
+const FIXED_TOP_K: [(&str, u64); 2] = [("switch_transformers", 1), ("nllb-moe", 2)];
+
+/// Objects that configure the experts of the model around them.
+const BLOCKS: [&str; 3] = ["moe_config", "ffn_config", "moe"];
+
+/// Objects that configure a part of the model which the names of tensors do not mention in a uniform way.
+const TEXT_MODELS: [&str; 4] = ["text_config", "llm_config", "language_config", "decoder_config"];
+
+impl ExpertConfigs {
+    /// The largest number of objects that are read.
+    const MOST_MODELS: usize = 64;
+    const MOST_DEPTH: usize = 4;
+    /// The largest number of objects with experts that are used.
+    const MOST_WITH_EXPERTS: usize = 16;
+
+    pub(super) fn from_config(model: &JsonObject<'_>) -> Self {
+        let mut configs = Self::default();
+        configs.add(model, &ExpertConfig::default(), None, 0);
+        configs.models.retain(|model| !model.top_k.is_empty());
+        configs.models.truncate(Self::MOST_WITH_EXPERTS);
+        configs
+    }
+
+    /// Returns whether no configuration gives the number of experts that a token is routed to.
+    pub(super) fn is_empty(&self) -> bool {
+        self.models.is_empty()
+    }
+
+    /// Adds a model and those inside it, which inherit what they do not repeat.
+    fn add(
+        &mut self,
+        model: &JsonObject<'_>,
+        outer: &ExpertConfig,
+        key: Option<&str>,
+        depth: usize,
+    ) {
+        let config = ExpertConfig::new(model, outer, key);
+        let inherited = ExpertConfig { top_k: Vec::new(), ..config.clone() };
+        self.models.push(config);
+        let inner = model.entries().filter(|(key, _)| {
+            depth < Self::MOST_DEPTH && (key.ends_with("_config") || BLOCKS.contains(key))
+        });
+        for (key, value) in inner {
+            if self.models.len() >= Self::MOST_MODELS {
+                return;
+            }
+            if let Some(inner) = read::<JsonObject<'_>>(value) {
+                self.add(&inner, &inherited, Some(key), depth + 1);
+            }
+        }
+    }
+
+    /// Returns the configuration of the experts under a name.
+    pub(super) fn find(&self, name: &str) -> Result<&ExpertConfig, UnknownActive> {
+        let matching = || self.models.iter().filter(|model| model.is_of(name));
+        let specific = matching().map(|model| model.stems.len()).max();
+        let mut models = matching().filter(|model| Some(model.stems.len()) == specific);
+        let first = models.next().ok_or(UnknownActive::MissingTopK)?;
+        let is_unanimous = first.is_unanimous() && models.all(|other| other.top_k == first.top_k);
+        if is_unanimous { Ok(first) } else { Err(UnknownActive::SeveralTopK) }
+    }
+}
+
+impl ExpertConfig {
+    fn new(model: &JsonObject<'_>, outer: &Self, key: Option<&str>) -> Self {
+        let positive = |keys: &[&str]| {
+            keys.iter().filter_map(|key| model.number(key)).find(|&number| number > 0)
+        };
+        let is_block = key.is_some_and(|key| BLOCKS.contains(&key));
+        let generic: &[&str] = if is_block { &["top_k"] } else { &[] };
+        let mut top_k = PerLayer::all(model, TOP_K.iter().chain(generic));
+        let model_type = model.get::<String>("model_type");
+        let fixed = FIXED_TOP_K.iter().find(|(name, _)| Some(*name) == model_type.as_deref());
+        if top_k.is_empty()
+            && let Some((_, fixed)) = fixed
+        {
+            top_k.push(PerLayer(vec![*fixed]));
+        }
+        let mut experts = PerLayer::all(model, EXPERTS.iter());
+        if experts.is_empty() {
+            experts.clone_from(&outer.experts);
+        }
+        let drafts = positive(&DRAFT_LAYERS);
+        let first_draft = drafts.and_then(|_| positive(&LAYERS));
+        let mut stems = outer.stems.clone();
+        stems.extend(key.and_then(stem));
+        Self {
+            stems,
+            top_k,
+            experts,
+            first_draft: first_draft.or(outer.first_draft),
+            has_zero_experts: outer.has_zero_experts || positive(&ZERO_EXPERTS).is_some(),
+        }
+    }
+
+    fn is_unanimous(&self) -> bool {
+        self.top_k.iter().all(|top_k| Some(top_k) == self.top_k.first())
+    }
+
+    /// Returns whether a name has a component for each inner model.
+    fn is_of(&self, name: &str) -> bool {
+        self.stems.iter().all(|stem| name.split('.').any(|part| part.starts_with(stem.as_str())))
+    }
+
+    /// Returns whether a layer drafts tokens.
+    pub(super) fn is_draft(&self, layer: u64) -> bool {
+        self.first_draft.is_some_and(|first| layer >= first)
+    }
+
+    /// Returns the number of experts in a layer, if the configuration gives one number.
+    pub(super) fn experts(&self, layer: Option<u64>) -> Option<u64> {
+        let mut found = self.experts.iter().filter_map(|experts| experts.at(layer));
+        let first = found.next()?;
+        found.all(|other| other == first).then_some(first)
+    }
+
+    /// Returns the numbers of experts that are routed separately, for a layer that has some number of experts. ERNIE
+    /// has one set for text and one for images. `None` if the configuration gives other numbers.
+    pub(super) fn sets(&self, experts: u64, layer: Option<u64>) -> Option<Vec<u64>> {
+        const MOST_SETS: u64 = 8;
+
+        let is_given = self.experts.iter().any(|given| given.at(layer) == Some(experts));
+        if self.experts.is_empty() || is_given {
+            return Some(vec![experts]);
+        }
+        let sum = |list: &PerLayer| list.0.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
+        let mut lists = self.experts.iter().filter(|list| list.0.len() as u64 <= MOST_SETS);
+        if let Some(PerLayer(list)) = lists.find(|list| sum(list) == experts) {
+            return Some(list.clone());
+        }
+        let size = self.experts(layer)?;
+        let sets = experts / size;
+        (experts.is_multiple_of(size) && sets <= MOST_SETS)
+            .then(|| (0..sets).map(|_| size).collect())
+    }
+
+    /// Returns the number of experts of a layer that a token is routed to.
+    pub(super) fn top_k(&self, layer: Option<u64>) -> Option<u64> {
+        self.top_k.first()?.at(layer)
+    }
+
+    /// Copies what the figures say about themselves.
+    pub(super) fn mark(&self, mixture: &mut MixtureOfExperts) {
+        mixture.is_upper_bound |= self.has_zero_experts;
+    }
+}
+
+/// Returns the beginning that names of an inner model have in one component; `None` if nothing is sure.
+fn stem(key: &str) -> Option<String> {
+    if BLOCKS.contains(&key) || TEXT_MODELS.contains(&key) {
+        return None;
+    }
+    key.strip_suffix("_config").map(str::to_owned)
+}
+
+impl PerLayer {
+    /// The largest number of layers that are read.
+    const MOST_LAYERS: usize = 4096;
+    /// The largest length of a list, in bytes.
+    const LONGEST_LIST: usize = 1 << 16;
+
+    /// Reads the values of several keys.
+    fn all<'k>(model: &JsonObject<'_>, keys: impl Iterator<Item = &'k &'k str>) -> Vec<Self> {
+        keys.filter_map(|key| model.raw(key)).filter_map(Self::new).collect()
+    }
+
+    /// Reads a number, or a list of numbers. Equal numbers in a list are one.
+    fn new(value: &RawValue) -> Option<Self> {
+        if let Some(number) = number(value) {
+            return (number > 0).then(|| Self(vec![number]));
+        }
+        if value.get().len() > Self::LONGEST_LIST {
+            return None;
+        }
+        let list: Vec<&RawValue> = read(value)?;
+        let list: Option<Vec<u64>> = list.into_iter().take(Self::MOST_LAYERS).map(number).collect();
+        let list = list.filter(|list| list.iter().any(|&number| number > 0))?;
+        Some(Self(list))
+    }
+
+    /// Returns the number of a layer.
+    fn at(&self, layer: Option<u64>) -> Option<u64> {
+        let first = self.0.first().copied();
+        if self.0.iter().all(|number| Some(*number) == first) {
+            return first;
+        }
+        let layer = usize::try_from(layer?).ok()?;
+        self.0.get(layer).copied().filter(|&number| number > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configs(json: &str) -> ExpertConfigs {
+        ExpertConfigs::from_config(&serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn the_configuration_gives_the_number_of_experts_per_token() {
+        let cases = [
+            (r#"{"num_local_experts":8,"num_experts_per_tok":2}"#, Ok(Some(2))),
+            (r#"{"num_experts_per_tok":2.0}"#, Ok(Some(2))),
+            (r#"{"num_experts_per_tok":"2"}"#, Ok(Some(2))),
+            (r#"{"experts_per_token":4,"num_experts_per_tok":4}"#, Ok(Some(4))),
+            (r#"{"text_config":{"top_k_experts":8}}"#, Ok(Some(8))),
+            (r#"{"ffn_config":{"moe_top_k":4}}"#, Ok(Some(4))),
+            (r#"{"moe":{"num_experts_per_tok":4}}"#, Ok(Some(4))),
+            (r#"{"moe_config":{"top_k":4},"top_k":50}"#, Ok(Some(4))),
+            (r#"{"moe_topk":[3,3]}"#, Ok(Some(3))),
+            (r#"{"moe_topk":[1,3]}"#, Ok(Some(3))),
+            (r#"{"moe_topk":[3]}"#, Ok(Some(3))),
+            (r#"{"model_type":"switch_transformers"}"#, Ok(Some(1))),
+            (r#"{"moe_topk":[1,0]}"#, Ok(None)),
+            (r#"{"experts_per_token":4,"num_experts_per_tok":2}"#, Err(UnknownActive::SeveralTopK)),
+            (r#"{"moe_k":4,"text_config":{"moe_k":2}}"#, Err(UnknownActive::SeveralTopK)),
+            (r#"{"num_experts":8,"top_k":50}"#, Err(UnknownActive::MissingTopK)),
+            (r#"{"num_experts_per_tok":0}"#, Err(UnknownActive::MissingTopK)),
+            (r#"{"num_experts_per_tok":[]}"#, Err(UnknownActive::MissingTopK)),
+            (r#"{"num_experts_per_tok":-1}"#, Err(UnknownActive::MissingTopK)),
+            (r#"{"vision_config":{"moe_k":2}}"#, Err(UnknownActive::MissingTopK)),
+        ];
+        for (json, expected) in cases {
+            let configs = configs(json);
+            let found = configs.find("model.layers.1.mlp").map(|config| config.top_k(Some(1)));
+            assert_eq!(found, expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn inner_models_are_found_by_their_names() {
+        let configs = configs(
+            r#"{"thinker_config":{"text_config":{"moe_k":8},"vision_config":{"moe_k":2}},
+                "talker_config":{"text_config":{"moe_k":6}}}"#,
+        );
+        let cases = [
+            ("thinker.model.layers.0.mlp.experts", Some(8)),
+            ("thinker.vision_tower.layers.0.mlp.experts", Some(2)),
+            ("talker.model.layers.0.mlp.experts", Some(6)),
+            ("model.layers.0.mlp.experts", None),
+        ];
+        for (name, expected) in cases {
+            let found = configs.find(name).ok().and_then(|config| config.top_k(None));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn draft_layers_and_numbers_of_experts_are_inherited() {
+        let configs = configs(
+            r#"{"num_nextn_predict_layers":1,"num_hidden_layers":3,"num_experts":[4,8],
+                "zero_expert_num":2,"ffn_config":{"moe_k":2}}"#,
+        );
+        let config = configs.find("layers.1").unwrap();
+        assert_eq!([2, 3].map(|layer| config.is_draft(layer)), [false, true]);
+        assert_eq!([0, 1].map(|layer| config.experts(Some(layer))), [Some(4), Some(8)]);
+        let sets = [(8, Some(1)), (4, Some(1)), (12, None)];
+        let sets = sets.map(|(experts, layer)| config.sets(experts, layer));
+        assert_eq!(sets, [Some(vec![8]), None, Some(vec![4, 8])]);
+        assert!(config.has_zero_experts);
+    }
+
+    #[test]
+    fn a_hostile_configuration_takes_bounded_memory() {
+        let list = format!("[{}1]", "2,".repeat(10_000));
+        let inner = (0..100).map(|n| format!(r#""m{n}_config":{{"moe_k":{list}}}"#));
+        let json = format!("{{{}}}", inner.collect::<Vec<_>>().join(","));
+        let configs = configs(&json);
+        assert_eq!(configs.models.len(), ExpertConfigs::MOST_WITH_EXPERTS);
+        let lengths = configs.models.iter().map(|model| model.top_k[0].0.len());
+        assert!(lengths.max() <= Some(PerLayer::MOST_LAYERS));
+        let long = format!(r#"{{"moe_k":[{}1]}}"#, "2,".repeat(50_000));
+        assert!(super::tests::configs(&long).is_empty());
+        let nested = r#"{"a_config":"#.repeat(100) + "1" + &"}".repeat(100);
+        assert!(super::tests::configs(&nested).is_empty());
+    }
+}

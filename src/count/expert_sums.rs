@@ -1,0 +1,407 @@
+//! Sums over the tensors of a model, from which the figures of a mixture of experts follow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::expert_configs::{ExpertConfig, ExpertConfigs};
+use super::position::{Embedding, ExpertPart, TensorPosition};
+use super::{MixtureOfExperts, UnknownActive};
+use crate::formats::TensorInfo;
+
+/// Sums over the tensors of a model, from which the figures of a mixture of experts follow.
+///
+/// Only the configuration says which layers draft tokens, and it may arrive after the tensors. Therefore each
+/// layer has sums of its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ExpertSums {
+    /// The sums of each layer, by its name such as `model.layers.7`. Tensors outside of all layers have no name.
+    layers: BTreeMap<Box<str>, LayerSums>,
+    /// The parameters of layers that draft tokens by their name.
+    draft: u64,
+    /// The sizes of the largest embeddings.
+    input_embedding: u64,
+    output_embedding: u64,
+    has_experts: bool,
+    /// The number of lists of experts, and the sum of their lengths.
+    groups: usize,
+    experts: usize,
+    /// True if a limit was exceeded. No figure is given then.
+    is_too_large: bool,
+}
+
+/// The parameters of a layer, and its routed experts by the rest of their name, such as `.mlp.experts`.
+#[derive(Clone, Debug, Default)]
+struct LayerSums {
+    number: Option<u64>,
+    parameters: u64,
+    groups: BTreeMap<Box<str>, ExpertGroup>,
+}
+
+/// The routed experts of a list.
+#[derive(Clone, Debug, Default)]
+struct ExpertGroup {
+    /// The parameters of each expert that has a number.
+    numbered: Vec<u64>,
+    /// The number of experts in tensors that hold all of them, and their parameters.
+    stacked: Option<u64>,
+    stacked_parameters: u64,
+    /// True if that number differs between two tensors.
+    is_unclear: bool,
+    /// The parameters of tensors that hold the rows of all experts.
+    rows: u64,
+}
+
+impl ExpertSums {
+    /// The largest number of layers, of lists of experts, and of experts. Published models have at most a few hundred
+    /// layers and 50,000 experts, and a hostile name must not reserve memory for as many as it claims.
+    const MOST_LAYERS: usize = 4096;
+    const MOST_GROUPS: usize = 8192;
+    const MOST_EXPERTS: usize = 1 << 18;
+    /// The largest length of the name of a layer, or of a list of experts.
+    const LONGEST_NAME: usize = 200;
+
+    /// Adds a tensor that holds some parameters. The sums are parts of the total, which was checked.
+    pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
+        if parameters == 0 {
+            return;
+        }
+        let position = TensorPosition::new(name);
+        if position.is_draft {
+            self.draft = self.draft.saturating_add(parameters);
+            return;
+        }
+        match position.embedding {
+            Some(Embedding::Input) => self.input_embedding = self.input_embedding.max(parameters),
+            Some(Embedding::Output) => {
+                self.output_embedding = self.output_embedding.max(parameters);
+            }
+            None => {}
+        }
+        self.has_experts |= position.is_routed(tensor);
+        if !self.is_too_large {
+            let added = self.add_to_layer(&position, tensor, parameters);
+            self.is_too_large = added.is_none();
+        }
+    }
+
+    /// Adds a tensor to the sums of its layer; `None` if a limit is exceeded.
+    fn add_to_layer(
+        &mut self,
+        position: &TensorPosition<'_>,
+        tensor: &TensorInfo,
+        parameters: u64,
+    ) -> Option<()> {
+        let key = position.layer.map_or("", |layer| layer.key);
+        if !self.layers.contains_key(key) {
+            if self.layers.len() >= Self::MOST_LAYERS || key.len() > Self::LONGEST_NAME {
+                return None;
+            }
+            let number = position.layer.map(|layer| layer.number);
+            self.layers.insert(key.into(), LayerSums { number, ..LayerSums::default() });
+        }
+        let layer = self.layers.get_mut(key)?;
+        layer.parameters = layer.parameters.saturating_add(parameters);
+        let Some(expert) = position.expert else { return Some(()) };
+        let Some(part) = expert.part(tensor) else { return Some(()) };
+        let before = layer.groups.len();
+        let group = layer.group(expert.group.get(key.len()..)?)?;
+        let experts = group.numbered.len();
+        group.add(part, parameters)?;
+        self.experts += group.numbered.len() - experts;
+        self.groups += layer.groups.len() - before;
+        (self.groups <= Self::MOST_GROUPS && self.experts <= Self::MOST_EXPERTS).then_some(())
+    }
+
+    /// Returns whether any tensor belongs to routed experts.
+    pub(super) fn has_experts(&self) -> bool {
+        self.has_experts
+    }
+
+    /// Returns the figures of the mixture; `None` for a model without routed experts.
+    pub(super) fn mixture(
+        &self,
+        configs: &ExpertConfigs,
+        total: u64,
+    ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
+        if !self.has_experts {
+            return Ok(None);
+        }
+        if self.is_too_large {
+            return Err(UnknownActive::TooMany);
+        }
+        let is_tied = self.input_embedding != self.output_embedding;
+        let input_embedding = if is_tied { 0 } else { self.input_embedding };
+        let mut mixture =
+            MixtureOfExperts { draft: self.draft, input_embedding, ..MixtureOfExperts::default() };
+        // Only the layers next to those with experts can draft tokens. A vision tower has layers of its own.
+        let with_experts = self.layers.iter().filter(|(_, layer)| !layer.groups.is_empty());
+        let stacks: BTreeSet<_> = with_experts.map(|(key, _)| stack(key)).collect();
+        for (key, layer) in self.layers.iter().filter(|(key, _)| stacks.contains(stack(key))) {
+            layer.add_to(&mut mixture, configs, key)?;
+        }
+        let rest = total.saturating_sub(mixture.routed).saturating_sub(mixture.draft);
+        Ok(Some(MixtureOfExperts { always_active: rest, ..mixture }))
+    }
+}
+
+/// Returns the name of a layer without its number.
+fn stack(key: &str) -> &str {
+    key.rsplit_once('.').map_or(key, |(stack, _)| stack)
+}
+
+impl LayerSums {
+    /// Returns the experts of a list; `None` if its name is too long.
+    fn group(&mut self, name: &str) -> Option<&mut ExpertGroup> {
+        if !self.groups.contains_key(name) {
+            if name.len() > ExpertSums::LONGEST_NAME {
+                return None;
+            }
+            self.groups.insert(name.into(), ExpertGroup::default());
+        }
+        self.groups.get_mut(name)
+    }
+
+    /// Adds the layer to a mixture.
+    fn add_to(
+        &self,
+        mixture: &mut MixtureOfExperts,
+        configs: &ExpertConfigs,
+        key: &str,
+    ) -> Result<(), UnknownActive> {
+        let config = configs.find(key);
+        if let (Ok(config), Some(number)) = (config, self.number)
+            && config.is_draft(number)
+        {
+            mixture.draft = mixture.draft.saturating_add(self.parameters);
+            return Ok(());
+        }
+        for (name, group) in &self.groups {
+            let config = configs.find(&format!("{key}{name}"))?;
+            group.add_to(mixture, config, self.number)?;
+            config.mark(mixture);
+        }
+        Ok(())
+    }
+}
+
+impl ExpertGroup {
+    /// Adds a tensor; `None` if the number of an expert is too large.
+    fn add(&mut self, part: ExpertPart, parameters: u64) -> Option<()> {
+        match part {
+            ExpertPart::Numbered(number) => {
+                let number = usize::try_from(number).ok()?;
+                if number >= ExpertSums::MOST_EXPERTS {
+                    return None;
+                }
+                if self.numbered.len() <= number {
+                    self.numbered.resize(number + 1, 0);
+                }
+                let sum = &mut self.numbered[number];
+                *sum = sum.saturating_add(parameters);
+            }
+            ExpertPart::Stacked(experts) => {
+                self.is_unclear |= self.stacked.is_some_and(|known| known != experts);
+                self.stacked = Some(experts);
+                self.stacked_parameters = self.stacked_parameters.saturating_add(parameters);
+            }
+            ExpertPart::Rows => self.rows = self.rows.saturating_add(parameters),
+        }
+        Some(())
+    }
+
+    /// Adds the experts of a layer to a mixture.
+    fn add_to(
+        &self,
+        mixture: &mut MixtureOfExperts,
+        config: &ExpertConfig,
+        layer: Option<u64>,
+    ) -> Result<(), UnknownActive> {
+        let experts = self.experts(config, layer)?;
+        let sets = config.sets(experts, layer).ok_or(UnknownActive::ConflictingExpertCount)?;
+        let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
+        let in_all = self.stacked_parameters.saturating_add(self.rows);
+        let is_divisible = in_all.is_multiple_of(experts) && (in_all == 0 || sets.len() == 1);
+        // Experts of the same size are one set.
+        let is_one_set = sets.len() > 1 && common_size(&self.numbered).is_ok();
+        if !is_divisible || is_one_set || sets.iter().any(|&set| top_k > set) {
+            return Err(UnknownActive::ConflictingExpertCount);
+        }
+        let mut numbered = &self.numbered[..];
+        for set in sets {
+            let length = usize::try_from(set).unwrap_or(usize::MAX).min(numbered.len());
+            let (own, others) = numbered.split_at(length);
+            let own = common_size(own)?.saturating_add(in_all / experts);
+            mixture.add_experts(set, top_k, own);
+            numbered = others;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of experts, at least 1.
+    fn experts(&self, config: &ExpertConfig, layer: Option<u64>) -> Result<u64, UnknownActive> {
+        let numbered = (!self.numbered.is_empty()).then_some(self.numbered.len() as u64);
+        let shown = match (numbered, self.stacked) {
+            (Some(numbered), Some(stacked)) if numbered != stacked => None,
+            (numbered, stacked) => Some(numbered.or(stacked)),
+        };
+        let shown = shown.filter(|_| !self.is_unclear);
+        let shown = shown.ok_or(UnknownActive::ConflictingExpertCount)?;
+        let experts = shown.or_else(|| config.experts(layer));
+        experts.filter(|&experts| experts > 0).ok_or(UnknownActive::MissingExpertCount)
+    }
+}
+
+/// Returns the parameters of each expert, which must be the same for all; 0 if there are none.
+fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
+    let size = experts.first().copied().unwrap_or_default();
+    if experts.contains(&0) {
+        return Err(UnknownActive::MissingExperts);
+    }
+    let is_common = experts.iter().all(|&other| other == size);
+    if is_common { Ok(size) } else { Err(UnknownActive::UnequalExperts) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::Dtype;
+
+    type Tensor<'a> = (&'a str, &'a [u64]);
+
+    fn info(shape: &[u64]) -> TensorInfo {
+        TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) }
+    }
+
+    fn mixture(
+        config: &str,
+        tensors: &[Tensor<'_>],
+    ) -> Result<Option<MixtureOfExperts>, UnknownActive> {
+        let configs = ExpertConfigs::from_config(&serde_json::from_str(config).unwrap());
+        let mut sums = ExpertSums::default();
+        let mut total = 1_000;
+        for (name, shape) in tensors {
+            let info = info(shape);
+            let parameters = info.elements().unwrap();
+            total += parameters;
+            sums.add(name, &info, parameters);
+        }
+        sums.mixture(&configs, total)
+    }
+
+    /// Returns the active and all parameters.
+    fn figures(tensors: &[Tensor<'_>]) -> Result<(u64, u64), UnknownActive> {
+        let config = r#"{"num_experts":4,"num_experts_per_tok":2,"num_hidden_layers":2,
+            "num_nextn_predict_layers":1}"#;
+        mixture(config, tensors)
+            .map(|found| found.map_or((0, 0), |moe| (moe.active(), moe.total())))
+    }
+
+    #[test]
+    fn experts_are_counted_one_by_one_or_in_one_tensor() {
+        let numbered = [
+            ("h.0.mlp.experts.0.w.weight", &[10, 3][..]),
+            ("h.0.mlp.experts.1.w.weight", &[10, 3]),
+            ("h.0.mlp.experts.2.w.weight", &[10, 3]),
+            ("h.0.mlp.experts.3.w.weight", &[10, 3]),
+            ("h.0.mlp.shared_experts.w.weight", &[10, 3]),
+        ];
+        assert_eq!(figures(&numbered), Ok((1_090, 1_150)));
+        let stacked = [
+            ("h.0.mlp.experts.gate_up_proj", &[4, 5, 6][..]),
+            ("h.1.mlp.experts.up_bias", &[4, 2]),
+            ("h.1.mlp.experts.norm", &[4]),
+        ];
+        assert_eq!(figures(&stacked), Ok((1_068, 1_132)));
+        assert_eq!(figures(&[("h.0.ffn.experts.mlp.w1", &[20, 6])]), Ok((1_060, 1_120)));
+    }
+
+    /// DeepSeek stores them in a layer after the last one, or under a name of their own. The layers of a vision tower are
+    /// none.
+    #[test]
+    fn draft_layers_are_not_active() {
+        let tensors = [
+            ("model.layers.1.mlp.experts.w", &[4, 10, 1][..]),
+            ("model.layers.2.mlp.experts.w", &[4, 10, 1]),
+            ("model.layers.2.eh_proj.weight", &[7]),
+            ("vision.layers.2.weight", &[5]),
+            ("mtp.0.ffn.experts.9.w", &[4, 10]),
+            ("model.mtp_layers.0.ffn.weight", &[6]),
+        ];
+        assert_eq!(figures(&tensors), Ok((1_000 + 20 + 5, 1_000 + 40 + 47 + 5 + 40 + 6)));
+    }
+
+    #[test]
+    fn layers_may_differ() {
+        let config = r#"{"num_experts":[2,3],"moe_topk":[1,2]}"#;
+        let tensors = [
+            ("model.layers.0.mlp.experts.w", &[2, 10, 1][..]),
+            ("model.layers.1.mlp.experts.w", &[3, 10, 1]),
+        ];
+        let moe = mixture(config, &tensors).unwrap().unwrap();
+        assert_eq!((moe.experts, moe.experts_per_token, moe.per_expert), (3, 2, None));
+        assert_eq!((moe.active(), moe.routed), (1_030, 50));
+    }
+
+    #[test]
+    fn the_input_embedding_is_left_out_unless_it_is_the_output() {
+        let experts = ("h.0.experts.w", &[4, 10, 1][..]);
+        let input = ("model.embed_tokens.weight", &[5, 10][..]);
+        let config = r#"{"num_experts_per_tok":2}"#;
+        let tied = mixture(config, &[experts, input]).unwrap().unwrap();
+        assert_eq!(tied.active_without_input_embedding(), tied.active());
+        let own = mixture(config, &[experts, input, ("lm_head.weight", input.1)]).unwrap().unwrap();
+        assert_eq!((own.active(), own.active_without_input_embedding()), (1_120, 1_070));
+    }
+
+    #[test]
+    fn without_agreement_there_is_a_reason() {
+        let cases: [(&[Tensor<'_>], UnknownActive); 8] = [
+            (&[("h.0.experts.0.w", &[4])], UnknownActive::ConflictingExpertCount),
+            (&[("h.0.experts.3.w", &[4])], UnknownActive::MissingExperts),
+            (&[("h.0.experts.4.w", &[4])], UnknownActive::ConflictingExpertCount),
+            (&[("h.0.experts.w", &[64, 6, 1])], UnknownActive::ConflictingExpertCount),
+            (
+                &[("h.0.experts.w", &[4, 6, 1]), ("h.0.experts.v", &[8, 6, 1])],
+                UnknownActive::ConflictingExpertCount,
+            ),
+            (
+                &[
+                    ("h.0.experts.0.w", &[4]),
+                    ("h.0.experts.1.w", &[4]),
+                    ("h.0.experts.2.w", &[4]),
+                    ("h.0.experts.3.w", &[5]),
+                ],
+                UnknownActive::UnequalExperts,
+            ),
+            (&[("h.experts.18446744073709551615.w", &[4])], UnknownActive::TooMany),
+            (&[("h.0.experts.w", &[1 << 62, 1, 1])], UnknownActive::ConflictingExpertCount),
+        ];
+        for (tensors, reason) in cases {
+            assert_eq!(figures(tensors), Err(reason), "{tensors:?}");
+        }
+        assert_eq!(figures(&[("h.0.mlp.weight", &[4, 4])]), Ok((0, 0)));
+        let experts = ("h.0.experts.w", &[4, 6, 1][..]);
+        assert_eq!(mixture("{}", &[experts]), Err(UnknownActive::MissingTopK));
+        let rows = ("h.0.experts.w", &[4, 6][..]);
+        let reason = Err(UnknownActive::MissingExpertCount);
+        assert_eq!(mixture(r#"{"num_experts_per_tok":2}"#, &[rows]), reason);
+    }
+
+    #[test]
+    fn hostile_names_take_bounded_memory() {
+        let config = r#"{"num_experts_per_tok":2}"#;
+        let names: [fn(usize) -> String; 3] = [
+            |n| format!("layers.{n}.experts.w"),
+            |n| format!("h.0.m{n}.experts.w"),
+            |n| format!("h.0.m{n}.experts.262143.w"),
+        ];
+        for name in names {
+            let names: Vec<_> = (0..10_000).map(name).collect();
+            let tensors: Vec<_> = names.iter().map(|name| (&**name, &[4_u64, 6, 1][..])).collect();
+            assert_eq!(mixture(config, &tensors), Err(UnknownActive::TooMany));
+            let reversed: Vec<_> = tensors.into_iter().rev().collect();
+            assert_eq!(mixture(config, &reversed), Err(UnknownActive::TooMany));
+        }
+        let long = format!("h.{}1.experts.w", "0".repeat(1_000));
+        assert_eq!(mixture(config, &[(&long, &[4, 6, 1])]), Err(UnknownActive::TooMany));
+    }
+}
