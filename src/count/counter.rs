@@ -197,10 +197,14 @@ fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
         tensor.dtype,
         Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ
     );
-    let is_packed_dtype =
-        is_byte_float || container_bits(&tensor.dtype).is_some_and(|bits| bits <= 32);
-    let is_column = !is_whole && matches!(tensor.shape[..], [rows, 1] if rows > 1);
-    tensor.shape.len() > 1 && (is_packed_dtype || is_column)
+    let is_packed_dtype = is_byte_float || container_bits(&tensor.dtype).is_some();
+    if is_whole {
+        // Tables of ids and masks have other names too, and are not packed.
+        return is_packed_dtype
+            && tensor.shape.len() > 1
+            && tensor.dtype.bits().is_some_and(|bits| bits <= 32);
+    }
+    is_packed_dtype || matches!(tensor.shape[..], [rows, 1] if rows > 1)
 }
 
 #[cfg(test)]

@@ -77,6 +77,8 @@ pub(super) struct QuantizationConfig {
     defaults: Vec<Scheme>,
     named: HashMap<Box<str>, Scheme>,
     patterns: Vec<(Pattern, Scheme)>,
+    /// The size of the vocabulary.
+    vocabulary: Option<u64>,
     /// The dimensions that the configuration of the model lists.
     dimensions: BTreeSet<u64>,
 }
@@ -131,12 +133,15 @@ impl QuantizationConfig {
             .entries()
             .filter(|(key, _)| is_dimension(key))
             .filter_map(|(_, value)| number(value));
+        let heads = model.number("num_attention_heads").zip(model.number("head_dim"));
+        self.dimensions.extend(heads.and_then(|(heads, width)| heads.checked_mul(width)));
+        self.vocabulary = self.vocabulary.or_else(|| model.number("vocab_size"));
         self.dimensions.extend(numbers.take(MOST_DIMENSIONS));
     }
 
     /// Returns the configuration with the dimensions of another one.
     pub(super) fn with_dimensions_of(self, other: Self) -> Self {
-        Self { dimensions: other.dimensions, ..self }
+        Self { dimensions: other.dimensions, vocabulary: other.vocabulary, ..self }
     }
 
     /// Returns the name of the method, in lower case.
@@ -247,8 +252,8 @@ impl Scheme {
             bits: bits.or_else(|| formats().find_map(|format| bits_of_format(&format))),
             group_size: find(&Self::GROUP_SIZE).filter(|&size| size > 0),
             vector_length: lengths.and_then(|lengths| lengths.into_iter().find_map(number)),
-            in_features: find(&["in_features", "K"]),
-            out_features: find(&["out_features", "N"]),
+            in_features: object.number("in_features"),
+            out_features: object.number("out_features"),
             block: object.get::<String>("bits").and_then(|name| GgufBlock::from_type(&name)),
         }
     }
@@ -281,7 +286,7 @@ impl GgufBlock {
 /// Returns the bits of a weight that the name of a format contains, such as `int4` or `mxfp4`.
 fn bits_of_format(format: &str) -> Option<u64> {
     let format = format.to_lowercase();
-    let digits = ["int", "fp", "nf"].iter().find_map(|name| {
+    let digits = ["int", "float", "fp", "nf"].iter().find_map(|name| {
         let after = &format[format.find(name)? + name.len()..];
         let end = after.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(after.len());
         after[..end].parse().ok()
@@ -397,15 +402,23 @@ impl<'a> Hints<'a> {
     }
 
     /// Returns the dimensions of the model in a range, the largest first.
-    pub(super) fn dimensions(&self, range: RangeInclusive<u64>) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn dimensions(
+        &self,
+        range: RangeInclusive<u64>,
+    ) -> impl Iterator<Item = u64> + Clone + '_ {
         let range = if range.is_empty() { 0..=0 } else { range };
         self.config.dimensions.range(range).rev().copied()
     }
 
-    /// Returns the side of a matrix before it was padded to a multiple of a number, if the configuration lists it.
-    pub(super) fn without_padding(&self, side: u64, multiple: u64) -> u64 {
-        let lowest = side.saturating_sub(multiple) + 1;
-        self.dimensions(lowest..=side).next().unwrap_or(side)
+    /// Returns the outputs of a module before they were padded to a multiple of a number, as far as the configuration
+    /// lists them. The outputs of the head are the vocabulary.
+    pub(super) fn outputs_without_padding(&self, module: &str, outputs: u64, multiple: u64) -> u64 {
+        let is_head = module.ends_with("lm_head") || module == "output" || module == "head";
+        let range = outputs.saturating_sub(multiple - 1)..=outputs;
+        match self.config.vocabulary {
+            Some(vocabulary) if is_head && range.contains(&vocabulary) => vocabulary,
+            _ => self.dimensions(range).next().unwrap_or(outputs),
+        }
     }
 }
 

@@ -163,7 +163,7 @@ impl<'a> Solver<'a> {
             PartRole::Weights if self.is_quantized => {
                 self.open_weights(module, tensor, UnresolvedReason::UnknownParts)
             }
-            PartRole::Weights => {
+            PartRole::Weights if may_be_packed(tensor) => {
                 self.open_weights(module, tensor, UnresolvedReason::SuspectedPacking)
             }
             _ => CountedAs::AsStored,
@@ -180,6 +180,11 @@ impl<'a> Solver<'a> {
         self.sums.add_unresolved(module, reason, tensor.elements().unwrap_or_default());
         CountedAs::Unresolved
     }
+}
+
+/// Returns whether integers of an unquantized model look packed.
+fn may_be_packed(tensor: &TensorInfo) -> bool {
+    tensor.shape.len() > 1 && container_bits(&tensor.dtype).is_some_and(|bits| bits <= 32)
 }
 
 /// Returns whether a tensor has the sides of a weight matrix. A table of expert ids, as DeepSeek has, is narrow.

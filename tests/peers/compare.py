@@ -38,6 +38,7 @@ REASONS = {
     "compressed-tensors-w3-group-padded-words": "values that do not cross words are counted as if they did",
     "compressed-tensors-w4-odd-rows": "the padding of rows is counted",
     "compressed-tensors-w4-stacked-experts": "scales of stacked experts are counted",
+    "compressed-tensors-float-quantized-kv": "scales of the key-value cache are counted",
     "dfloat11": "compressed exponents are counted",
     "eetq": "scales are counted",
     "exl2": "words are counted as stored",
@@ -65,6 +66,7 @@ REASONS = {
     "hqq": "only bytes of 4 bits under another name are unpacked, and scales are counted",
     "inc": "the method is unknown to huggingface.js, so words are counted as stored",
     "intel-auto-round": "the method is unknown to huggingface.js, so words are counted as stored",
+    "llmcompressor-real-mixed": "patterns with alternatives match nothing, so modules get the bits of another group",
     "metal": "the method is unknown to huggingface.js, so words are counted as stored",
     "modelopt": "the method is unknown to huggingface.js, so bytes are counted as stored, and some scales as parameters",
     "nunchaku": "the method is unknown to huggingface.js, and low-rank branches are counted",
@@ -73,8 +75,11 @@ REASONS = {
     "quanto": "the method is unknown to huggingface.js, so bytes are counted as stored, and scales as parameters",
     "quark": "the method is unknown to huggingface.js, so elements are counted as stored",
     "quip-sharp": "codes are counted as stored",
+    "sdnq": "the method is unknown to huggingface.js, so elements are counted as stored, and scales as parameters",
+    "sinq": "the method is unknown to huggingface.js, so elements are counted as stored, and scales as parameters",
     "spqr": "words are counted as stored",
     "torchao": "the method is unknown to huggingface.js, and scales are counted",
+    "transformers-real": "the method is unknown to huggingface.js, so elements are counted as stored",
     "vptq": "codes are counted as stored, and codebooks as parameters",
 }
 
@@ -124,11 +129,13 @@ def differences(ours, js, py):
 
 
 def is_true(folder, document):
-    """Returns whether our count is the known size of the model, or is marked as not exact."""
-    path = Path(folder) / document["source"] / "truth.txt"
-    if not path.exists():
-        return not document["source"].startswith("quantized/") or not document["parameterExact"]
-    return document["parameterExact"] and document["parameterTotal"] == int(path.read_text())
+    """Returns whether our count is the known size of the model. Where a header may not show it, the count may be marked."""
+    path = Path(folder) / document["source"]
+    if not (path / "truth.txt").exists():
+        return True
+    if not document["parameterExact"]:
+        return (path / "inexact.txt").exists()
+    return document["parameterTotal"] == int((path / "truth.txt").read_text())
 
 
 def main(folder, ours, js, py):

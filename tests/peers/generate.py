@@ -4,7 +4,8 @@
     generate.py FOLDER [COUNT, of each kind: 60] [SEED: 2]
 
 Each repository is a folder with `model.safetensors` (or two shards and an index), `hub.json` with the sizes of
-the complete files, and usually a `config.json`. `truth.txt` has the number of parameters before quantization. A seed
+the complete files, and usually a `config.json`. `truth.txt` has the number of parameters before quantization, and
+`inexact.txt` the reason why a header may not show it. A seed
 always generates the same repositories. Those under `quantized/` are the fixtures of that name. For those under
 `differs/`, a difference between the clients is known; `reason.txt` has the reason.
 """
@@ -152,8 +153,9 @@ def oracles(folder):
         write(to, found, case.get("config"), len(shards), case.get("metadata"))
         for name, content in case.get("files", {}).items():
             (to / name).write_text(json.dumps(content))
-        if "inexact" not in case:
-            (to / "truth.txt").write_text(str(case["true_parameters"]))
+        (to / "truth.txt").write_text(str(case["true_parameters"]))
+        if "inexact" in case:
+            (to / "inexact.txt").write_text(case["inexact"])
 
 
 def main(folder, count=60, seed=2):

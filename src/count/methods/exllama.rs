@@ -1,6 +1,6 @@
 //! ExLlama: EXL2 with `q_weight` and the order of the inputs in `q_invperm`, and EXL3 with tiles of 16 × 16 weights in `trellis`.
 //!
-//! EXL2 pads the outputs to 32, EXL3 both sides to 128. Source: `exllamav2/conversion/adaptivegptq.py` 0.3.2 and
+//! EXL2 pads the outputs to 32, EXL3 to 128. Source: `exllamav2/conversion/adaptivegptq.py` 0.3.2 and
 //! `exllamav3/modules/quant/exl3.py` 1.6.5.
 
 use super::{
@@ -38,15 +38,16 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         // Words of 16 bits for 256 weights.
         let packing =
             Packing::with_bits("exl3", words / 16, "tiles of trellis, 16 × 16 weights each");
-        let side = |tiles: &u64| tiles.checked_mul(16).map(|side| hints.without_padding(side, 128));
-        let sides = side(input_tiles).zip(side(output_tiles));
-        let parameters = sides.and_then(|(inputs, outputs)| inputs.checked_mul(outputs));
+        let outputs = output_tiles.checked_mul(16);
+        let outputs =
+            outputs.map(|outputs| hints.outputs_without_padding(module.name, outputs, 128));
+        let parameters = outputs.and_then(|outputs| product(&[*input_tiles, 16, outputs]));
         return Solved::new(module, "trellis", parameters, packing);
     }
     let Some(weights) = module.matrix("q_weight") else { return Ok(None) };
     let inputs = module.first(&["q_invperm", "q_perm"]).and_then(TensorInfo::elements);
     let inputs = inputs.ok_or(UnresolvedReason::MissingParts)?;
-    let outputs = hints.without_padding(weights.columns, 32);
+    let outputs = hints.outputs_without_padding(module.name, weights.columns, 32);
     let packing = Packing::without_bits("exl2", "q_invperm × columns of q_weight");
     Solved::new(module, "q_weight", product(&[inputs, outputs]), packing)
 }

@@ -1,5 +1,5 @@
-//! HIGGS: `weight I16` in tiles, with `scales [outputs, groups]` over inputs that are padded to 1,024. The configuration lists the
-//! size of each module in `tune_metadata`. Source: `transformers/integrations/higgs.py` 5.23.
+//! HIGGS: `weight I16` in tiles, with `scales [outputs, groups]` over inputs that are padded to 1,024. Only the dimensions of
+//! the model show the inputs; the sizes in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
 
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -17,6 +17,9 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
+/// The inputs are padded to a multiple of this number.
+const PADDING: u64 = 1024;
+
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let weights =
         module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
@@ -26,13 +29,12 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if weights.container() != Some(16) || !module.has("tables") {
         return Ok(None);
     }
-    let inputs = hints.choose(module.name, |scheme| {
-        let fits =
-            scheme.out_features == Some(scales.rows) && scheme.in_features? <= weights.columns;
-        scheme.in_features.filter(|_| fits)
-    })?;
     let packing = Packing::without_bits("higgs", "rows of scales × columns of weight");
-    let is_padded = inputs.is_none() && !hints.is_dimension(weights.columns);
+    // The only dimension of the model that is padded to the columns.
+    let mut dimensions =
+        hints.dimensions(weights.columns.saturating_sub(PADDING - 1)..=weights.columns);
+    let inputs = dimensions.next().filter(|_| dimensions.next().is_none());
+    let is_padded = inputs.is_none();
     let inputs = inputs.unwrap_or(weights.columns);
     let solution = Solved::new(module, part.name(), product(&[scales.rows, inputs]), packing);
     if is_padded { padded(solution) } else { solution }

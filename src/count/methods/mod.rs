@@ -27,6 +27,8 @@ mod nunchaku;
 mod quanto;
 mod quark;
 mod quip;
+mod sdnq;
+mod sinq;
 mod sparse;
 mod spqr;
 mod torchao;
@@ -70,6 +72,8 @@ pub(super) const METHODS: &[MethodDefinition] = &[
     spqr::METHOD,
     quip::METHOD,
     torchao::METHOD,
+    sdnq::METHOD,
+    sinq::METHOD,
 ];
 
 /// Parts that are auxiliary in every quantized model, also in modules without packed weights.

@@ -15,6 +15,9 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let (Some((part, weights)), Some(scale)) = (weights, module.get("weight_scale")) else {
         return Ok(None);
     };
+    if let Some(scales) = Matrix::new(scale).filter(|_| weights.container() == Some(8)) {
+        return bytes(module, hints, part.name(), &weights, &scales);
+    }
     if weights.container() != Some(32) {
         return Ok(None);
     }
@@ -36,4 +39,25 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     };
     let parameters = columns.and_then(|columns| product(&[weights.stacked, weights.rows, columns]));
     Solved::new(module, part.name(), parameters, Packing::with_bits("quark", bits, evidence))
+}
+
+/// Solves weights of 3 bits, whose rows are in bytes without gaps, with `weight_scale [groups, outputs]`.
+fn bytes(
+    module: &Module<'_>,
+    hints: &Hints<'_>,
+    part: &str,
+    weights: &Matrix<'_>,
+    scales: &Matrix<'_>,
+) -> Solution {
+    if weights.rows != scales.columns || !hints.names(METHOD.names) {
+        return Ok(None);
+    }
+    let size = hints.choose(module.name, |scheme| {
+        let (bits, inputs) = (scheme.bits?, scales.rows.checked_mul(scheme.group_size?)?);
+        (inputs.checked_mul(bits) == weights.columns.checked_mul(8)).then_some((bits, inputs))
+    })?;
+    let (bits, inputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let evidence = "rows of weight_scale × group size of the configuration";
+    let packing = Packing::with_bits("quark", bits, evidence);
+    Solved::new(module, part, product(&[weights.rows, inputs]), packing)
 }

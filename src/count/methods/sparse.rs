@@ -18,13 +18,13 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
-fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
+fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     if !module.has("compressed") {
         return Ok(None);
     }
     let Some(mask) = module.matrix("bitmask") else { return Ok(None) };
     let columns = mask.columns.checked_mul(8).ok_or(UnresolvedReason::TooLarge)?;
-    let parameters = mask.rows.checked_mul(hints.without_padding(columns, 8));
+    let parameters = mask.rows.checked_mul(columns);
     let packing = Packing::without_bits("bitmask", "8 × elements of bitmask");
     Solved::new(module, "compressed", parameters, packing)
 }

@@ -1,0 +1,43 @@
+//! SDNQ: `weight` holds the bits of all weights one after the other, in bytes that are grouped by the width, such as
+//! `U8 [outputs · inputs / 8, 3]`. Only the configuration shows the width. Source: `sdnq` 0.2.8, `packed_int.py`.
+
+use super::{
+    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    UnresolvedReason, divide,
+};
+use crate::formats::Dtype;
+
+pub(super) const METHOD: MethodDefinition = MethodDefinition {
+    names: &["sdnq", "sdnq_training"],
+    parts: &[
+        PartName::common("scale", AuxiliaryTensor::Scale),
+        PartName::common("scale_2", AuxiliaryTensor::Scale),
+        PartName::common("zero_point", AuxiliaryTensor::ZeroPoint),
+        PartName::common("svd_up", AuxiliaryTensor::LowRank),
+        PartName::common("svd_down", AuxiliaryTensor::LowRank),
+    ],
+    has_plain_weight: true,
+    solve,
+};
+
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
+    let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
+    // Values of one bit are in words, eight to a word.
+    let is_packed = matches!(weights.dtype, Dtype::U8 | Dtype::I64);
+    if !is_packed || !hints.names(METHOD.names) {
+        return Ok(None);
+    }
+    let scales = module.get("scale").ok_or(UnresolvedReason::MissingParts)?;
+    let values = weights.elements().and_then(|elements| elements.checked_mul(8));
+    let values = values.ok_or(UnresolvedReason::TooLarge)?;
+    let groups = scales.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let size = hints.choose(module.name, |scheme| {
+        let bits = scheme.bits?;
+        let parameters = divide(values, bits)?;
+        divide(parameters, groups).map(|_| (parameters, bits))
+    })?;
+    let (parameters, bits) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let packing =
+        Packing::with_bits("sdnq", bits, "elements of weight by the bits of the configuration");
+    Solved::new(module, part.name(), Some(parameters), packing)
+}
