@@ -13,8 +13,13 @@ use crate::formats::TensorInfo;
 /// layer has sums of its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpertSums {
-    /// The sums of each layer, by its name such as `model.layers.7`. Tensors outside of all layers have no name.
-    layers: BTreeMap<Box<str>, LayerSums>,
+    /// The sums of each layer.
+    layers: Vec<LayerSums>,
+    /// The position of each layer in `layers`, by its name such as `model.layers.7`. Tensors outside of all layers have
+    /// no name.
+    numbers: BTreeMap<Box<str>, usize>,
+    /// The layer of the last tensor, which is usually that of the next one.
+    last: Option<(Box<str>, usize)>,
     /// The parameters of layers that draft tokens by their name.
     draft: u64,
     /// The sizes of the largest embeddings.
@@ -91,14 +96,15 @@ impl ExpertSums {
         parameters: u64,
     ) -> Option<()> {
         let key = position.layer.map_or("", |layer| layer.key);
-        if !self.layers.contains_key(key) {
-            if self.layers.len() >= Self::MOST_LAYERS || key.len() > Self::LONGEST_NAME {
-                return None;
-            }
-            let number = position.layer.map(|layer| layer.number);
-            self.layers.insert(key.into(), LayerSums { number, ..LayerSums::default() });
+        let known = self.last.as_ref().filter(|(last, _)| &**last == key).map(|(_, at)| *at);
+        let at = match known.or_else(|| self.numbers.get(key).copied()) {
+            Some(at) => at,
+            None => self.add_layer(key, position.layer.map(|layer| layer.number))?,
+        };
+        if known.is_none() {
+            self.last = Some((key.into(), at));
         }
-        let layer = self.layers.get_mut(key)?;
+        let layer = self.layers.get_mut(at)?;
         layer.parameters = layer.parameters.saturating_add(parameters);
         let Some(expert) = position.expert else { return Some(()) };
         let Some(part) = expert.part(tensor) else { return Some(()) };
@@ -109,6 +115,22 @@ impl ExpertSums {
         self.experts += group.numbered.len() - experts;
         self.groups += layer.groups.len() - before;
         (self.groups <= Self::MOST_GROUPS && self.experts <= Self::MOST_EXPERTS).then_some(())
+    }
+
+    /// Adds a layer, and returns its position; `None` if a limit is exceeded.
+    fn add_layer(&mut self, key: &str, number: Option<u64>) -> Option<usize> {
+        let at = self.layers.len();
+        if at >= Self::MOST_LAYERS || key.len() > Self::LONGEST_NAME {
+            return None;
+        }
+        self.layers.push(LayerSums { number, ..LayerSums::default() });
+        self.numbers.insert(key.into(), at);
+        Some(at)
+    }
+
+    /// Returns the layers with their names, ordered by name.
+    fn by_name(&self) -> impl Iterator<Item = (&str, &LayerSums)> {
+        self.numbers.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
     }
 
     /// Returns whether any tensor belongs to routed experts.
@@ -133,9 +155,9 @@ impl ExpertSums {
         let mut mixture =
             MixtureOfExperts { draft: self.draft, input_embedding, ..MixtureOfExperts::default() };
         // Only the layers next to those with experts can draft tokens. A vision tower has layers of its own.
-        let with_experts = self.layers.iter().filter(|(_, layer)| !layer.groups.is_empty());
+        let with_experts = self.by_name().filter(|(_, layer)| !layer.groups.is_empty());
         let stacks: BTreeSet<_> = with_experts.map(|(key, _)| stack(key)).collect();
-        for (key, layer) in self.layers.iter().filter(|(key, _)| stacks.contains(stack(key))) {
+        for (key, layer) in self.by_name().filter(|(key, _)| stacks.contains(stack(key))) {
             layer.add_to(&mut mixture, configs, key)?;
         }
         let rest = total.saturating_sub(mixture.routed).saturating_sub(mixture.draft);

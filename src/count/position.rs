@@ -96,8 +96,12 @@ impl<'a> TensorPosition<'a> {
         let mut is_shared = false;
         let (mut start, mut kind) = (0, Component::Other);
         let (mut module, mut last) = ("", "");
-        for component in name.split('.') {
-            let end = start + component.len();
+        // A loop over bytes is faster than a search for each short component.
+        while start <= name.len() {
+            let rest = &name.as_bytes()[start..];
+            let end =
+                rest.iter().position(|&byte| byte == b'.').map_or(name.len(), |at| start + at);
+            let component = &name[start..end];
             let previous = std::mem::replace(&mut kind, Component::new(component));
             match kind {
                 Component::Other | Component::Stack => {}
