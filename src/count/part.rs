@@ -96,10 +96,20 @@ impl PartId {
     pub(super) fn tensor_name(self, module: &str) -> String {
         let part = PARTS.get(self);
         let dot = if module.is_empty() || part.is_end() || self == Self::WHOLE { "" } else { "." };
-        format!("{module}{dot}{}", part.text())
+        [module, dot, part.text()].concat()
     }
 
-    /// Returns the number of a number that [`number`](Self::number) returned.
+    /// Returns all parts, ordered by index.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        (0..PARTS.parts.len()).filter_map(|index| index.try_into().ok().map(Self))
+    }
+
+    /// Returns the index of the part in [`all`](Self::all).
+    pub(super) fn index(self) -> usize {
+        self.0.into()
+    }
+
+    /// Returns the part of a number that [`number`](Self::number) returned.
     pub(super) fn from_number(number: u64) -> Self {
         Self(u16::try_from(number).unwrap_or_default())
     }

@@ -8,7 +8,7 @@ use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
     product,
 };
-use crate::formats::Dtype;
+use crate::formats::{Dtype, TensorInfo};
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
     names: &["modelopt", "modelopt_fp4", "nvfp4", "mxfp4", "quark", "fp8"],
@@ -34,14 +34,13 @@ const SCALES: [&str; 6] =
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let plain = module.plain_weight().map(|(part, tensor)| (part.name(), tensor));
     let packed = module.get("weight_packed").map(|tensor| ("weight_packed", tensor));
-    let (Some((name, tensor)), Some(scales)) = (packed.or(plain), module.first(&SCALES)) else {
-        return Ok(None);
-    };
+    let is_bytes = |(_, tensor): &(_, &TensorInfo)| matches!(tensor.dtype, Dtype::U8 | Dtype::I8);
+    let Some((name, tensor)) = packed.or(plain).filter(is_bytes) else { return Ok(None) };
+    let Some(scales) = module.first(&SCALES) else { return Ok(None) };
     let (Some(weights), Some(scales)) = (Matrix::new(tensor), Matrix::new(scales)) else {
         return Ok(None);
     };
-    let is_bytes = matches!(weights.dtype, Dtype::U8 | Dtype::I8);
-    if !is_bytes || weights.stacked != scales.stacked {
+    if weights.stacked != scales.stacked {
         return Ok(None);
     }
     // Experts that are stacked in one tensor may be packed along the rows.

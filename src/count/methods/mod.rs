@@ -34,6 +34,8 @@ mod spqr;
 mod torchao;
 mod vptq;
 
+use std::sync::LazyLock;
+
 pub(super) use super::auxiliary::AuxiliaryTensor;
 pub(super) use super::counted_as::Packing;
 pub(super) use super::module::{Matrix, Module, Solution, Solved, divide, padded, product};
@@ -126,14 +128,13 @@ impl MethodDefinition {
         self.parts.iter().find(|part| part.text() == name).map(PartName::role)
     }
 
-    fn may_solve(&self, module: &Module<'_>) -> bool {
-        module.parts.iter().any(|(part, _)| {
-            if part.is_plain() {
-                self.has_plain_weight
-            } else {
-                self.role(part.name()) == Some(PartRole::Weights)
-            }
-        })
+    /// Returns whether the weights of a module may be in a part.
+    fn has_weights_in(&self, part: PartId) -> bool {
+        if part.is_plain() {
+            self.has_plain_weight
+        } else {
+            self.role(part.name()) == Some(PartRole::Weights)
+        }
     }
 }
 
@@ -154,6 +155,12 @@ impl SolvedModule {
     }
 }
 
+/// The methods whose weights may be in a part, by the index of the part.
+static BY_WEIGHTS: LazyLock<Vec<Vec<&'static MethodDefinition>>> = LazyLock::new(|| {
+    let methods = |part| METHODS.iter().filter(move |method| method.has_weights_in(part)).collect();
+    PartId::all().map(methods).collect()
+});
+
 /// Derives the number of weights of a module by the first method that recognizes its parts.
 ///
 /// # Errors
@@ -163,10 +170,12 @@ pub(super) fn solve(
     module: &Module<'_>,
     hints: &Hints<'_>,
 ) -> Result<Option<SolvedModule>, UnresolvedReason> {
-    let is_named = |method: &&MethodDefinition| hints.names(method.names);
-    let methods = METHODS.iter().filter(is_named).chain(METHODS.iter().filter(|m| !is_named(m)));
+    let is_named = |method: &&&MethodDefinition| hints.names(method.names);
+    let candidates = || module.parts.iter().flat_map(|(part, _)| &BY_WEIGHTS[part.index()]);
+    let methods =
+        candidates().filter(is_named).chain(candidates().filter(|method| !is_named(method)));
     let mut failed = None;
-    for method in methods.filter(|method| method.may_solve(module)) {
+    for &method in methods {
         match (method.solve)(module, hints) {
             Ok(Some(solved)) if solved.is_plausible(module) => {
                 return Ok(Some(SolvedModule { solved, method }));
