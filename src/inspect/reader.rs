@@ -23,7 +23,7 @@ use crate::report::{Assembly, FetchStats, Finding};
 
 /// The maximum memory in bytes of headers that are not counted yet. No header is counted before the index is
 /// complete, and the parsed headers of Kimi-K2.5 almost fit: less would make the call longer.
-const MAX_UNCOUNTED: u32 = 14 << 20;
+const MAX_UNCOUNTED: u32 = 12 << 20;
 
 /// A reader of the headers of one commit.
 pub(super) struct Reader {
