@@ -74,7 +74,7 @@ choice! {
         /// `params | 1.03T (A32B)`.
         #[default]
         Params = "params",
-        /// The number of parameters that are used for each token: `active | 32B`.
+        /// The number of parameters of a mixture of experts that are used for each token: `active | 32B`.
         Active = "active",
         /// The size of all tensors in bytes: `size | 352 GB`.
         Bytes = "bytes",

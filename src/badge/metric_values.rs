@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{Badge, Color, Metric};
+use crate::count::CountBreakdown;
 use crate::formats::Dtype;
 use crate::report::CountReport;
 use crate::report::text::{short, short_bytes, thousands};
@@ -29,8 +30,8 @@ pub struct MetricValues {
     pub parameters: u64,
     /// `false` if the number of parameters is not certain. A badge then marks it with `~`.
     pub is_exact: bool,
-    /// The number of parameters used for each token; `None` unless the model is a mixture of experts.
-    pub active: Option<u64>,
+    /// The number of parameters used for each token, or a short reason why none is known.
+    pub active: Result<u64, &'static str>,
     /// The size of all tensors in bytes, if known.
     pub bytes: Option<u64>,
     /// The number of tensors, if known.
@@ -49,7 +50,7 @@ impl MetricValues {
         let count = &report.parameter_count;
         let totals = count.totals();
         Self {
-            active: report.breakdown.moe.map(|moe| moe.active()),
+            active: active(&report.breakdown),
             bytes: Some(totals.bytes),
             tensors: Some(totals.tensors),
             shards: Some(report.files() as u64),
@@ -71,7 +72,7 @@ impl MetricValues {
             dtypes: dtypes.into_iter().collect(),
             parameters,
             is_exact: true,
-            active: None,
+            active: Err("unknown"),
             bytes: None,
             tensors: None,
             shards: None,
@@ -79,14 +80,16 @@ impl MetricValues {
         }
     }
 
-    /// Returns a badge that shows `metric`, or `None` if its value is unknown.
+    /// Returns a badge that shows `metric`, or `None` if its value is unknown. A checkpoint without a number
+    /// of active parameters has a placeholder with the reason.
     #[must_use]
     pub fn badge(&self, metric: Metric) -> Option<Badge> {
         let (label, message) = match metric {
             Metric::Params => (metric.label(), self.parameters()),
-            Metric::Active => {
-                (metric.label(), self.mark() + &short(self.active.unwrap_or(self.parameters)))
-            }
+            Metric::Active => match self.active {
+                Ok(active) => (metric.label(), self.mark() + &short(active)),
+                Err(reason) => return Some(Badge::placeholder(metric, reason)),
+            },
             Metric::Bytes => (metric.label(), short_bytes(self.bytes?)),
             Metric::Dtype => self.main_dtype()?,
             Metric::Tensors => (metric.label(), thousands(self.tensors?)),
@@ -102,8 +105,8 @@ impl MetricValues {
     fn parameters(&self) -> String {
         let all = self.mark() + &short(self.parameters);
         match self.active {
-            Some(active) => format!("{all} (A{})", short(active)),
-            None => all,
+            Ok(active) => format!("{all} (A{})", short(active)),
+            Err(_) => all,
         }
     }
 
@@ -122,6 +125,15 @@ impl MetricValues {
     }
 }
 
+/// Returns the active parameters of a mixture of experts.
+fn active(breakdown: &CountBreakdown) -> Result<u64, &'static str> {
+    match (breakdown.moe, breakdown.moe_unknown) {
+        (Some(moe), _) => Ok(moe.active()),
+        (None, Some(_)) => Err("unknown"),
+        (None, None) => Err("no experts"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,7 +146,7 @@ mod tests {
     #[test]
     fn every_metric_of_a_counted_checkpoint_has_a_badge() {
         let kimi = MetricValues {
-            active: Some(32_000_000_000),
+            active: Ok(32_000_000_000),
             bytes: Some(1_028_470_731_056),
             tensors: Some(61_234),
             shards: Some(72),
@@ -154,11 +166,26 @@ mod tests {
         assert_eq!(texts(&kimi), expected.map(|text| Some(text.to_owned())));
     }
 
+    /// The total would look like a figure of a mixture of experts.
+    #[test]
+    fn a_checkpoint_without_active_parameters_has_a_placeholder() {
+        for (reason, parameters) in [("no experts", "7"), ("unknown", "7")] {
+            let values = MetricValues {
+                active: Err(reason),
+                is_verified: true,
+                ..MetricValues::from_unverified([(Dtype::F16, 7)], 7)
+            };
+            let badge = values.badge(Metric::Active).unwrap();
+            assert_eq!((&*badge.message, badge.is_placeholder), (reason, true));
+            assert_eq!(values.badge(Metric::Params).unwrap().message, parameters);
+        }
+    }
+
     #[test]
     fn a_number_that_is_not_certain_is_marked() {
         let values = MetricValues {
             is_exact: false,
-            active: Some(32),
+            active: Ok(32),
             ..MetricValues::from_unverified([], 1_000)
         };
         let message = |metric| values.badge(metric).unwrap().message;

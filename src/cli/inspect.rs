@@ -27,18 +27,21 @@ pub(crate) struct InspectArgs {
     selection: SelectionArgs,
 
     /// Also list the other sets of weights in each repository (one more request)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     sets: bool,
 
     #[command(flatten)]
     view: ViewArgs,
 
     /// List only tensors whose names match the pattern (`*`, `?`, `[abc]`)
-    #[arg(long, short, value_name = "GLOB", requires = "tensors", value_parser = glob::Pattern::new)]
+    #[arg(long, short, value_name = "GLOB", value_parser = glob::Pattern::new)]
+    #[arg(requires = "tensors", conflicts_with_all = ["json", "tree", "explain", "metadata"])]
     filter: Option<glob::Pattern>,
 
+    // `requires` alone is not enough: clap drops it where the required option conflicts with a given one.
     /// Leave `header`, `index` and `headers` out of the JSON
     #[arg(long, requires = "json")]
+    #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     summary: bool,
 }
 

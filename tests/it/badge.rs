@@ -57,7 +57,7 @@ async fn the_badges_of_bloom_show_every_metric() {
     });
     let expected = [
         "params | 176B",
-        "active | 176B",
+        "active | no experts",
         "size | 352 GB",
         "BF16 | 176B",
         "tensors | 845",

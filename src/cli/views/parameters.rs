@@ -41,10 +41,10 @@ fn dtype_table(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
     let table = Table::new()
         .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
         .number("parameters", |(_, row)| format!("{mark}{}", thousands(row.parameters)))
+        .number("of parameters", |(_, row)| share(row.parameters, total.parameters))
         .number("elements", |(_, row)| thousands(row.elements))
         .shown_if(is_packed)
-        .number("bytes", |(_, row)| bytes(row.bytes))
-        .number("share", |(_, row)| share(row.parameters, total.parameters));
+        .number("bytes", |(_, row)| bytes(row.bytes));
     table.write(out, || rows.iter().copied())
 }
 

@@ -15,7 +15,11 @@ const HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
-        return if is_local(text) { Ok(Source::Local(text.into())) } else { parse_repo(text) };
+        return match text {
+            text if is_on_hub_host(text) => parse_url(&format!("https://{text}"), endpoint),
+            text if is_local(text) => Ok(Source::Local(text.into())),
+            text => parse_repo(text),
+        };
     };
     match scheme.to_ascii_lowercase().as_str() {
         "hf" => parse_hf(rest),
@@ -23,6 +27,12 @@ pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceErr
         "http" | "https" => parse_url(text, endpoint),
         _ => Err(SourceError::Url { reason: "the scheme is not `hf`, `https`, `http` or `file`" }),
     }
+}
+
+/// Returns whether a text without a scheme is the URL of a page of the public Hub.
+fn is_on_hub_host(text: &str) -> bool {
+    let (host, _) = split_after(text, 1);
+    HUB_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known))
 }
 
 /// Returns whether a text without a scheme is a local path: by its start or its file name.
@@ -73,20 +83,30 @@ fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     }
 }
 
-/// Parses the path of a Hub page: `org/name[/{view}/{revision}[/{path}]]`.
+/// The pages of a repository at a revision: `/{view}/{revision}[/{path}]`.
+const VIEWS: [&str; 7] = ["tree", "blob", "resolve", "raw", "blame", "commit", "commits"];
+
+/// Parses the path of a Hub page: `org/name[/{view}/{revision}[/{path}]]`, or `org/name/discussions/{N}`.
 fn parse_page(page: &str) -> Result<Source, SourceError> {
-    let is_view = |part: &str| matches!(part, "tree" | "blob" | "resolve" | "raw");
+    let is_view = |part: &str| VIEWS.contains(&part) || part == "discussions";
     let longest = 2 + kind_segments(page);
     // Models with a one-part name have pages such as `/gpt2/tree/main`.
     let has_short_name = page.split('/').nth(longest - 1).is_some_and(is_view);
     let (repo, rest) = split_after(page, longest - usize::from(has_short_name));
     match rest.and_then(|rest| rest.split_once('/')) {
+        // Pull requests are discussions, and share their numbers.
+        Some(("discussions", rest)) => {
+            let (number, _) = split_after(rest, 1);
+            let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+            let revision = is_number.then(|| format!("refs/pr/{number}"));
+            repo_source(repo, revision.as_deref(), None)
+        }
         Some((view, rest)) if is_view(view) => {
             let (revision, path) = split_revision(rest);
             let has_weights = |path: &&str| view == "tree" || is_weights(path);
             repo_source(repo, Some(revision), path.filter(has_weights))
         }
-        // Other pages, such as discussions, mean the repository.
+        // Other pages, such as the list of discussions, mean the repository.
         _ => repo_source(repo, None, None),
     }
 }

@@ -21,12 +21,13 @@ use crate::hub::{Endpoint, IdError, RepoId, Revision};
 /// | `org/name@revision` | a revision of a repository |
 /// | `hf://org/name@revision/path` | a file or folder in a repository |
 /// | `https://huggingface.co/org/name[/tree\|/blob\|/resolve\|/raw/revision[/path]]` | a repository, revision, file or folder, as the page shows it |
+/// | `https://huggingface.co/org/name/discussions/5` | the pull request of that number, `refs/pr/5` |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
 /// | `./folder`, `/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
 ///
 /// `name` and `org/name` never mean a local folder, so that their meaning does not depend on the working
 /// directory. Use `./name` for a folder. The page of a file without weights, such as a README, means its
-/// repository.
+/// repository. The scheme of `huggingface.co/…` and `hf.co/…` may be left out.
 ///
 /// `Display` writes a text that parses to the same source, except that secrets in a URL are left out.
 ///

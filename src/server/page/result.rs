@@ -106,7 +106,7 @@ fn tiles(summary: &WeightsSummary) -> Markup {
     html! {
         dl .tiles {
             (tile("Parameters", &short(parameters), &thousands(parameters)))
-            @if let Some(active) = values.active {
+            @if let Ok(active) = values.active {
                 (tile("Active", &short(active), &thousands(active)))
             }
             (tile("Size", &short_bytes(totals.bytes), &counted(totals.bytes, "byte")))

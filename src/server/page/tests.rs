@@ -35,7 +35,7 @@ fn summary(text: &str) -> WeightsSummary {
         FetchStats { requests: 4, bytes_read: 99, bytes_total: 2_000, elapsed: Duration::ZERO };
     WeightsSummary {
         values: MetricValues {
-            active: Some(40),
+            active: Ok(40),
             ..MetricValues::from_unverified([(Dtype::from(text), 600)], 600)
         },
         commit: "0123456789012345678901234567890123456789".parse().ok(),

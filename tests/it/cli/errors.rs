@@ -14,7 +14,7 @@ fn each_kind_of_error_has_its_exit_status() {
         .repo(support::sharded("org/gated").gated())
         .start()
         .unwrap();
-    let cases: [(&[&str], i32); 18] = [
+    let cases: [(&[&str], i32); 16] = [
         (&["org/good"], 0),
         (&["-v", "verify", "org/good"], 0),
         (&["--json", "verify", "org/good"], 2),
@@ -30,8 +30,6 @@ fn each_kind_of_error_has_its_exit_status() {
         (&["a/b/c"], 2),
         (&["./nowhere", "--revision", "main"], 2),
         (&["org/good", "--endpoint", "nope"], 2),
-        (&["org/good", "--filter", "*"], 2),
-        (&["org/good", "--json", "--tensors"], 2),
         (&[], 2),
     ];
     for (args, code) in cases {
@@ -43,6 +41,32 @@ fn each_kind_of_error_has_its_exit_status() {
     let mixed = run(&hub, &["org/empty", "org/good", "org/none"]);
     assert_eq!(mixed.code, 3);
     assert!(mixed.stdout.contains("org/good"), "the others are read all the same");
+}
+
+/// An option of one view that is given with another view, or with none, would be ignored.
+#[test]
+fn options_without_effect_are_refused() {
+    let hub = LocalHub::start([support::sharded("org/good")]).unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--filter", "*"], "jtxm"),
+        (&["--summary"], "txm"),
+        (&["--sets"], "txm"),
+        (&["--json"], "txm"),
+        (&["--tree"], "jtxm"),
+    ];
+    for (option, views) in cases {
+        let views = views.chars().map(|view| format!("-{view}"));
+        let works = |view: &str| option == ["--filter", "*"] && view == "-t";
+        for view in views.filter(|view| !works(view)) {
+            let ran = run(&hub, &[&["org/good", &*view], option].concat());
+            assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{option:?} {view}");
+        }
+    }
+    for option in ["--filter=*", "--summary"] {
+        assert_eq!(run(&hub, &["org/good", option]).code, 2, "{option}");
+        assert_eq!(run(&hub, &["org/good", option, "--tree"]).code, 2, "{option}");
+    }
+    assert_eq!(run(&hub, &["org/good", "-t", "--filter", "x"]).data().lines().count(), 2);
 }
 
 /// A folder in place of a file cannot be read, not even by root.
