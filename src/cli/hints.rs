@@ -12,6 +12,10 @@ use super::repo_arg::RepoArg;
 /// The most sets of weights that a hint lists.
 const MAX_SETS: usize = 20;
 
+/// The hint for a rate limit.
+const RATE_LIMIT: &str =
+    "requests with a token have a higher rate limit: set --token or HF_TOKEN, or try again later";
+
 /// Returns the hints for an error of a client that cannot be set up.
 pub(crate) fn for_client(error: &Error) -> Option<String> {
     let hint = match error {
@@ -69,9 +73,7 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
 /// Returns the hint for an error of the network or the server.
 fn for_request(error: &Error) -> Option<String> {
     let hint = match error {
-        Error::Refused { source, .. } if source.status == 429 => {
-            "requests with a token have a higher rate limit: set --token or HF_TOKEN"
-        }
+        Error::Refused { source, .. } if source.status == 429 => RATE_LIMIT,
         Error::Refused { .. } | Error::Changed { .. } | Error::OtherCommit { .. } => {
             "try again later"
         }
@@ -83,7 +85,8 @@ fn for_request(error: &Error) -> Option<String> {
             HttpError::Transport { kind: TransportKind::Certificate, .. } => {
                 "the certificates of the system are used; SSL_CERT_FILE sets others"
             }
-            HttpError::Transport { .. } | HttpError::RateLimited { .. } => "try again later",
+            HttpError::RateLimited { .. } => RATE_LIMIT,
+            HttpError::Transport { .. } => "try again later",
             _ => return None,
         },
         Error::DeadlineExceeded { .. } => "set --timeout to more seconds",

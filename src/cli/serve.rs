@@ -124,6 +124,9 @@ pub(crate) async fn run(
     Ok(ExitStatus::Success)
 }
 
+/// The time that a lookup retries a request, and the time that it waits for rate limits.
+const LOOKUP_RETRIES: Duration = Duration::from_secs(30);
+
 /// Builds a client for requests of strangers: public addresses only, with tight limits and deadlines.
 fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let token = connection.token.clone().or_else(|| std::env::var("HF_META_TOKEN").ok());
@@ -132,12 +135,15 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
         .token(token.unwrap_or_default())
         .addresses(AddressPolicy::Public)
         .user_agent("serve")
-        .concurrency(16)
+        .concurrency(64)
         .headers_limit(150_000_000)
         .index_limit(100_000_000)
         .call_timeout(connection.timeout.unwrap_or(Duration::from_secs(120)))
         .retry(
-            RetryPolicy::default().max_attempts(retries + 1).max_elapsed(Duration::from_secs(30)),
+            RetryPolicy::default()
+                .max_attempts(retries + 1)
+                .max_elapsed(LOOKUP_RETRIES)
+                .max_wait(LOOKUP_RETRIES),
         )
         .branch_ttl(args.ttl);
     if let Some(endpoint) = &connection.endpoint {

@@ -116,10 +116,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many shards are read concurrently, at least one; 256 by default. They share one connection
-    /// to each HTTP/2 server. All HTTP/1.1 servers together get at most 64 connections.
-    pub fn concurrency(mut self, shards: usize) -> Self {
-        self.limits.concurrency = shards.max(1);
+    /// Sets how many requests of all calls are in flight at once, at least one; 256 by default. They share one
+    /// connection to each HTTP/2 server. All HTTP/1.1 servers together get at most 64 connections.
+    pub fn concurrency(mut self, requests: usize) -> Self {
+        self.limits.concurrency = requests.max(1);
         self
     }
 
@@ -147,8 +147,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeout of a whole call. 360 seconds by default, which includes one wait for the Hub's rate
-    /// limit.
+    /// Sets the timeout of a whole call, without its waits for rate limits; 360 seconds by default.
+    /// [`RetryPolicy::max_wait`] limits the waits.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
         self
@@ -235,6 +235,7 @@ impl ClientBuilder {
             proxy_from_env: self.proxy_from_env,
             timeouts: self.timeouts,
             retry: self.retry,
+            concurrency: self.limits.concurrency,
         };
         let branch_ttl = self.branch_ttl;
         let context = ClientContext {

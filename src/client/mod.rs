@@ -1,6 +1,7 @@
 //! The client: the start of every call.
 
 mod builder;
+mod call_timeout;
 mod env;
 mod model;
 

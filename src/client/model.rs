@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use tracing::Instrument;
 use url::Url;
 
+use super::call_timeout::within_timeout;
 use crate::backends::{
     Backend, DiskFolder, FileListing, HeaderCache, HubCacheSnapshot, HubRepo, WebFolder,
 };
@@ -146,7 +147,7 @@ impl Model {
     /// The errors of [`Model::parse_safetensors_metadata`].
     pub async fn count(&self) -> Result<CountReport, Error> {
         let cache = self.context.header_cache.as_ref();
-        self.with_timeout(async { self.inspection().await?.count(cache).await }).await
+        self.call(|inspection| inspection.count(cache)).await
     }
 
     /// Reads the header of every file, checks it, and counts the parameters.
@@ -160,7 +161,7 @@ impl Model {
     /// of the server or of the disk.
     pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
         let cache = self.context.header_cache.as_ref();
-        self.with_timeout(async { self.inspection().await?.parse(cache).await }).await
+        self.call(|inspection| inspection.parse(cache)).await
     }
 
     /// Checks everything that headers can show. Reads every header, and continues after an error.
@@ -173,7 +174,7 @@ impl Model {
     /// The errors of [`Model::parse_safetensors_metadata`] up to the index, or up to the first bytes of a
     /// single file; and [`Error::DeadlineExceeded`]. All later errors are findings of the report.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.with_timeout(async { Box::pin(self.inspection().await?.verify()).await }).await
+        self.call(|inspection| Box::pin(inspection.verify())).await
     }
 
     /// Asks the Hub for the parameter count that it reports for the repository. It covers the whole
@@ -185,7 +186,7 @@ impl Model {
     /// If the repository does not exist or is not accessible, if no response arrives, and
     /// [`Error::DeadlineExceeded`].
     pub async fn hub_reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        self.with_timeout(async { self.inspection().await?.backend.reported_count().await }).await
+        self.call(async |inspection: Inspection| inspection.backend.reported_count().await).await
     }
 
     /// Lists all sets of weights in the repository or the folder, by the names of the files alone. Returns
@@ -196,8 +197,7 @@ impl Model {
     ///
     /// If no listing arrives or it is invalid, and [`Error::DeadlineExceeded`].
     pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
-        self.with_timeout(async {
-            let Inspection { backend, target, .. } = self.inspection().await?;
+        self.call(|Inspection { backend, target, .. }| async move {
             let folder = target.folder();
             let listed = list(&*backend, folder).await?;
             Ok(listed.map(|listed| Layout::new(folder, &listed.files).sets))
@@ -205,19 +205,20 @@ impl Model {
         .await
     }
 
-    async fn with_timeout<T>(
-        &self,
-        call: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let limit = self.context.call_timeout;
+    /// Makes a call within its timeout.
+    async fn call<T, Call>(&self, read: impl FnOnce(Inspection) -> Call) -> Result<T, Error>
+    where
+        Call: Future<Output = Result<T, Error>>,
+    {
+        let (limit, meter) = (self.context.call_timeout, RequestMeter::default());
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
-        let call = call.instrument(span);
-        tokio::time::timeout(limit, call).await.map_err(|_| Error::DeadlineExceeded { limit })?
+        let call = async { read(self.inspection(meter.clone()).await?).await }.instrument(span);
+        within_timeout(limit, &meter, call).await.ok_or(Error::DeadlineExceeded { limit })?
     }
 
-    async fn inspection(&self) -> Result<Inspection, Error> {
-        let (source, meter) = (self.source.clone()?, RequestMeter::default());
+    async fn inspection(&self, meter: RequestMeter) -> Result<Inspection, Error> {
+        let source = self.source.clone()?;
         let (backend, target): (Arc<dyn Backend>, _) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! One attempt at a request: its counters, its tracing span and its connection permit.
+//! One attempt at a request: its counters, its tracing span and its permits.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::url::Url;
 use reqwest::Method;
@@ -21,7 +21,7 @@ pub(super) struct Attempt<'a> {
     /// The requested range; `None` for the whole file.
     pub(super) range: Option<&'a Range<u64>>,
     pub(super) method: Method,
-    meter: &'a RequestMeter,
+    pub(super) meter: &'a RequestMeter,
     /// The number of the attempt, from 1 on.
     number: usize,
     started: Instant,
@@ -29,8 +29,17 @@ pub(super) struct Attempt<'a> {
     status: AtomicU16,
     /// Body bytes received in this attempt.
     bytes: AtomicU64,
-    connection_permit: Mutex<Option<OwnedSemaphorePermit>>,
+    permits: Mutex<Permits>,
     span: Span,
+}
+
+/// The permits of the current request.
+#[derive(Debug, Default)]
+struct Permits {
+    /// For one of the requests in flight of the client.
+    request: Option<OwnedSemaphorePermit>,
+    /// For one of the connections over HTTP/1.1.
+    connection: Option<OwnedSemaphorePermit>,
 }
 
 impl<'a> Attempt<'a> {
@@ -58,7 +67,7 @@ impl<'a> Attempt<'a> {
             started: Instant::now(),
             status: AtomicU16::new(0),
             bytes: AtomicU64::new(0),
-            connection_permit: Mutex::default(),
+            permits: Mutex::default(),
             span,
         }
     }
@@ -77,9 +86,23 @@ impl<'a> Attempt<'a> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Returns all permits. Requests that kept one permit while waiting for another could wait forever.
+    pub(super) fn release_permits(&self) {
+        *self.permits() = Permits::default();
+    }
+
+    /// Keeps the permit of a request until the attempt ends.
+    pub(super) fn set_request_permit(&self, permit: Option<OwnedSemaphorePermit>) {
+        self.permits().request = permit;
+    }
+
     /// Keeps a connection permit until the attempt ends, in place of the previous one.
     pub(super) fn set_connection_permit(&self, permit: Option<OwnedSemaphorePermit>) {
-        *self.connection_permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+        self.permits().connection = permit;
+    }
+
+    fn permits(&self) -> MutexGuard<'_, Permits> {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn set_status(&self, status: u16) {

@@ -8,8 +8,9 @@ use reqwest::Response;
 use reqwest::header::HeaderMap;
 use thiserror::Error;
 
+use super::SafeUrl;
 use super::address::AddressError;
-use super::{SafeUrl, rate_limit};
+use super::rate_limit::{self, RateLimitBucket};
 
 /// An error of an HTTP request.
 ///
@@ -37,11 +38,13 @@ pub enum HttpError {
         status: u16,
         /// True if a redirect led to another origin, such as a CDN, which sent this response.
         is_cross_origin: bool,
+        /// The time after which the server accepts the request again, if it says so.
+        retry_after: Option<Duration>,
         /// The headers of the response.
         headers: ResponseHeaders,
     },
-    /// The request was not sent: the server rate-limits this client for longer than the retry policy allows
-    /// to wait.
+    /// The request was not sent: the server rate-limits this client for longer than
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
     #[error("`{url}` is rate limited; retry in {} s", wait.as_secs())]
     RateLimited {
         /// The requested URL, after redirects.
@@ -201,10 +204,13 @@ impl HttpError {
 
     /// Creates the error of a response to `requested` with an unexpected status.
     pub(super) fn status(requested: &Url, response: &Response) -> Self {
+        let (url, status) = (response.url(), response.status().as_u16());
+        let bucket = RateLimitBucket::from_url(url);
         Self::Status {
-            url: SafeUrl::from(response.url()),
-            status: response.status().as_u16(),
-            is_cross_origin: response.url().origin() != requested.origin(),
+            url: SafeUrl::from(url),
+            status,
+            retry_after: rate_limit::wait(status, response.headers(), bucket),
+            is_cross_origin: url.origin() != requested.origin(),
             headers: ResponseHeaders(Box::new(response.headers().clone())),
         }
     }
@@ -239,7 +245,7 @@ impl HttpError {
     /// Returns the wait that the server asks for before the next request.
     pub(super) fn server_wait(&self) -> Option<Duration> {
         match self {
-            Self::Status { status, headers, .. } => rate_limit::wait(*status, &headers.0),
+            Self::Status { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

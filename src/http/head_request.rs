@@ -19,9 +19,9 @@ impl Http {
         name: &str,
         meter: &RequestMeter,
     ) -> Result<Option<String>, RequestFailure> {
-        let mut retries = self.settings.retry.start(url, &self.gate);
+        let mut retries = self.settings.retry.start(url, &self.gate, meter);
         loop {
-            let mut attempt = retries.next_attempt(None, meter);
+            let mut attempt = retries.next_attempt(None);
             attempt.method = Method::HEAD;
             let value = self.try_header(name, &attempt).instrument(attempt.span()).await;
             match attempt.finish(value) {

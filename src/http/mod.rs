@@ -10,11 +10,13 @@
 //!    ([`attempt`]).
 //! 2. The address policy rejects IP literals that are not allowed. Names are checked where they are
 //!    resolved, by a DNS resolver that leaves out such addresses ([`address`]).
-//! 3. The gate holds the request back while the origin rate-limits this client ([`rate_limit_gate`]).
+//! 3. The gate holds the request back while the origin rate-limits this kind of requests
+//!    ([`rate_limit_gate`]). Then the request waits until the client has less than its maximum of requests in
+//!    flight.
 //! 4. The request takes an HTTP/2 connection, or a permit for an HTTP/1.1 connection ([`clients`]). It
 //!    has a `Range` header, and the token if the URL belongs to the endpoint's origin.
-//! 5. The response may name a wait (`RateLimit`, `Retry-After`). It closes the gate for that origin
-//!    ([`rate_limit`]).
+//! 5. The response may name a quota or a wait (`RateLimit`, `Retry-After`), which the gate applies to later
+//!    requests ([`rate_limit`]).
 //! 6. A redirect starts again at step 2 with the new URL ([`redirect`]).
 //! 7. The status, `Content-Range` and `Content-Length` of the final response are compared with the range
 //!    ([`range`]). Then the body is read, up to the last requested byte ([`body`]).
@@ -57,12 +59,13 @@ use std::time::Duration;
 use ::url::{Origin, Url};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, RANGE};
 use reqwest::{Client, RequestBuilder, Response};
+use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use self::address::AddressGuard;
 use self::attempt::Attempt;
 use self::clients::{Http2Failure, HttpClients};
-use self::rate_limit_gate::RateLimitGate;
+use self::rate_limit_gate::{GateKey, RateLimitGate};
 use crate::http::transfer::{RangeBytes, RequestMeter};
 
 pub use address::AddressPolicy;
@@ -96,6 +99,8 @@ pub(crate) struct HttpSettings {
     pub(crate) proxy_from_env: bool,
     pub(crate) timeouts: HttpTimeouts,
     pub(crate) retry: RetryPolicy,
+    /// The maximum number of requests in flight, of all calls together.
+    pub(crate) concurrency: usize,
 }
 
 /// An HTTP client. Clones share connections, rate limits and settings.
@@ -104,6 +109,8 @@ pub(crate) struct Http {
     clients: Arc<HttpClients>,
     guard: Arc<AddressGuard>,
     gate: Arc<RateLimitGate>,
+    /// One permit for each request in flight.
+    in_flight: Arc<Semaphore>,
     settings: Arc<HttpSettings>,
 }
 
@@ -111,7 +118,9 @@ impl Http {
     pub(crate) fn new(settings: HttpSettings) -> Self {
         let guard = AddressGuard::new(settings.addresses, &settings.endpoint);
         let clients = Arc::new(HttpClients::new(settings.clone(), Arc::clone(&guard)));
-        Self { clients, guard, gate: Arc::default(), settings: Arc::new(settings) }
+        let in_flight = Arc::new(Semaphore::new(settings.concurrency.min(Semaphore::MAX_PERMITS)));
+        let gate = Arc::new(RateLimitGate::new(settings.concurrency));
+        Self { clients, guard, gate, in_flight, settings: Arc::new(settings) }
     }
 
     /// Returns a client without the token that shares connections and rate limits with this one; `None` if
@@ -129,9 +138,9 @@ impl Http {
         range: &Range<u64>,
         meter: &RequestMeter,
     ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
-        let mut retries = self.settings.retry.start(url, &self.gate);
+        let mut retries = self.settings.retry.start(url, &self.gate, meter);
         loop {
-            let attempt = retries.next_attempt(Some(range), meter);
+            let attempt = retries.next_attempt(Some(range));
             let read = self.try_range(range, &attempt).instrument(attempt.span()).await;
             match attempt.finish(read) {
                 Ok(read) => return Ok(read),
@@ -181,16 +190,18 @@ impl Http {
         if !self.guard.allows(&url) {
             return Err(HttpError::PrivateAddress { url: safe_url });
         }
-        let pass = self.gate.pass(&origin, self.settings.retry.max_elapsed).await;
-        pass.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
+        attempt.release_permits();
+        let max_wait = self.settings.retry.max_wait;
+        let pass = self.gate.pass(GateKey::from(&url), attempt.meter, max_wait).await;
+        let pass = pass.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
+        // The semaphore is never closed.
+        attempt.set_request_permit(Arc::clone(&self.in_flight).acquire_owned().await.ok());
         attempt.count_request();
         let response = self.send_negotiated(url, &origin, attempt).await;
         let response = response.map_err(|error| HttpError::transport(safe_url, error))?;
         let status = response.status().as_u16();
         attempt.set_status(status);
-        if let Some(wait) = rate_limit::wait(status, response.headers()) {
-            self.gate.hold(&origin, wait);
-        }
+        pass.record(status, response.headers());
         Ok(response)
     }
 

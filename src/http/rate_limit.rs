@@ -1,22 +1,83 @@
-//! Rate limit headers: the wait that a response asks for. Pure functions over headers.
+//! Rate limit headers: the quotas and the wait that a response names. Pure functions over headers.
 
 use std::time::{Duration, SystemTime};
 
+use ::url::Url;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// Returns the wait that a response asks for before the next request; `None` if it asks for none.
+/// A kind of requests that has a quota of its own on the Hub: <https://huggingface.co/docs/hub/rate-limits>.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RateLimitBucket {
+    /// Listings and other answers in JSON.
+    Api,
+    /// Files.
+    Resolvers,
+    /// Everything else, also on other servers.
+    Pages,
+}
+
+impl RateLimitBucket {
+    /// Returns the bucket of a request.
+    pub(super) fn from_url(url: &Url) -> Self {
+        let path = url.path();
+        if path.contains("/resolve/") || path.contains("/api/resolve-cache/") {
+            Self::Resolvers
+        } else if path.contains("/api/") {
+            Self::Api
+        } else {
+            Self::Pages
+        }
+    }
+
+    /// Returns the bucket with a name in a `RateLimit` header.
+    fn from_name(name: &str) -> Option<Self> {
+        match name.trim().trim_matches('"') {
+            "api" => Some(Self::Api),
+            "resolvers" => Some(Self::Resolvers),
+            "pages" => Some(Self::Pages),
+            _ => None,
+        }
+    }
+}
+
+/// A quota in a `RateLimit` header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quota {
+    /// The requests that the quota is for; `None` for an unknown name.
+    bucket: Option<RateLimitBucket>,
+    /// The number of remaining requests.
+    pub(super) remaining: u64,
+    /// The time until the quota is reset.
+    pub(super) reset: Duration,
+}
+
+impl Quota {
+    /// Returns the bucket of a quota in a response to a request of bucket `requested`.
+    pub(super) fn bucket(&self, requested: RateLimitBucket) -> RateLimitBucket {
+        self.bucket.unwrap_or(requested)
+    }
+}
+
+/// Returns the wait that a response asks for before the next request of the same bucket; `None` if it asks for
+/// none.
 ///
 /// The `RateLimit` header counts only if a quota is exhausted: the Hub sends it with every response,
 /// including successes. `Retry-After` counts only with a retryable status.
-pub(super) fn wait(status: u16, headers: &HeaderMap) -> Option<Duration> {
-    wait_at(status, headers, SystemTime::now())
+pub(super) fn wait(status: u16, headers: &HeaderMap, bucket: RateLimitBucket) -> Option<Duration> {
+    wait_at(status, headers, bucket, SystemTime::now())
 }
 
-fn wait_at(status: u16, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok();
-    text("ratelimit").and_then(exhausted_quota).or_else(|| {
-        let value = text(RETRY_AFTER.as_str()).filter(|_| is_retryable(status));
-        value.and_then(|text| retry_after(text, now))
+fn wait_at(
+    status: u16,
+    headers: &HeaderMap,
+    bucket: RateLimitBucket,
+    now: SystemTime,
+) -> Option<Duration> {
+    let is_exhausted = |quota: &Quota| quota.remaining == 0 && quota.bucket(bucket) == bucket;
+    let exhausted = quotas(headers).into_iter().filter(is_exhausted);
+    exhausted.map(|quota| quota.reset).max().or_else(|| {
+        let value = headers.get(RETRY_AFTER).filter(|_| is_retryable(status));
+        retry_after(value?.to_str().ok()?, now)
     })
 }
 
@@ -25,29 +86,33 @@ pub(super) fn is_retryable(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Parses a `RateLimit` header. Returns the time until the last exhausted quota is reset.
+/// Returns the quotas of a `RateLimit` header.
+pub(super) fn quotas(headers: &HeaderMap) -> Vec<Quota> {
+    let text = headers.get("ratelimit").and_then(|value| value.to_str().ok());
+    text.unwrap_or_default().split(',').filter_map(parse_quota).collect()
+}
+
+/// Parses a quota with `r`, the remaining requests, and `t`, the seconds until the reset:
+/// `"resolvers";r=0;t=55`.
 ///
-/// The header is a list of quotas with `r`, the remaining requests, and `t`, the seconds until the reset:
-/// `"resolvers";r=0;t=55`. One second is added because `t` is rounded. Formats:
+/// One second is added because `t` is rounded. Formats:
 /// <https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-09> and
 /// <https://huggingface.co/docs/hub/rate-limits>.
-fn exhausted_quota(text: &str) -> Option<Duration> {
-    let waits = text.split(',').filter_map(|quota| {
-        let mut parameters =
-            quota.split(';').skip(1).filter_map(|pair| pair.trim().split_once('='));
-        let (mut remaining, mut reset) = (None, None);
-        parameters.try_for_each(|(key, value)| {
-            let slot = match key {
-                "r" => &mut remaining,
-                "t" => &mut reset,
-                _ => return Some(()),
-            };
-            *slot = Some(number(value)?);
-            Some(())
-        })?;
-        (remaining == Some(0)).then_some(Duration::from_secs(reset?.saturating_add(1)))
-    });
-    waits.max()
+fn parse_quota(text: &str) -> Option<Quota> {
+    let (name, parameters) = text.split_once(';')?;
+    let (mut remaining, mut reset) = (None, None);
+    for (key, value) in parameters.split(';').filter_map(|pair| pair.trim().split_once('=')) {
+        match key {
+            "r" => remaining = Some(number(value)?),
+            "t" => reset = Some(number(value)?),
+            _ => {}
+        }
+    }
+    Some(Quota {
+        bucket: RateLimitBucket::from_name(name),
+        remaining: remaining?,
+        reset: Duration::from_secs(reset?.saturating_add(1)),
+    })
 }
 
 /// Parses a `Retry-After` header: seconds or an HTTP date (RFC 9110, section 10.2.3). A past date is a wait
@@ -79,7 +144,8 @@ mod tests {
             use reqwest::header::{HeaderName, HeaderValue};
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
-        wait_at(429, &pairs.iter().map(pair).collect(), now).map(|wait| wait.as_secs())
+        let (headers, bucket) = (pairs.iter().map(pair).collect(), RateLimitBucket::Resolvers);
+        wait_at(429, &headers, bucket, now).map(|wait| wait.as_secs())
     }
 
     #[test]
@@ -89,6 +155,9 @@ mod tests {
             (r#""resolvers";r=2996;t=281"#, None),
             (r#""api";r=0;t=3, "resolvers";r=0;t=55"#, Some(56)),
             (r#""api";r=3;t=300, "resolvers";r=0;t=5"#, Some(6)),
+            (r#""api";r=0;t=300, "resolvers";r=3;t=5"#, None),
+            (r#""api";r=0;t=290"#, None),
+            (r#""other";r=0;t=55"#, Some(56)),
             (r#""resolvers"; r=0 ;t=55"#, Some(56)),
             (r#""resolvers";t=55"#, None),
             (r#""resolvers";r=0"#, None),
@@ -99,6 +168,19 @@ mod tests {
         ];
         for (text, seconds) in cases {
             assert_eq!(wait_seconds(&[("ratelimit", text)]), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_a_request_decides_its_bucket() {
+        let cases = [
+            ("https://hub.example/org/x/resolve/main/api/y", RateLimitBucket::Resolvers),
+            ("https://hub.example/api/resolve-cache/models/x/y", RateLimitBucket::Resolvers),
+            ("https://hub.example/hf/api/models/x/tree/main", RateLimitBucket::Api),
+            ("https://cdn.example/models/x", RateLimitBucket::Pages),
+        ];
+        for (url, bucket) in cases {
+            assert_eq!(RateLimitBucket::from_url(&Url::parse(url).unwrap()), bucket, "{url}");
         }
     }
 
@@ -124,6 +206,12 @@ mod tests {
         let both = |quota| wait_seconds(&[("ratelimit", quota), ("retry-after", "7")]);
         assert_eq!(both(r#""resolvers";r=0;t=55"#), Some(56));
         assert_eq!(both(r#""resolvers";r=9;t=55"#), Some(7));
+    }
+
+    /// Returns the wait until the last exhausted quota of a `RateLimit` header is reset.
+    fn exhausted_quota(text: &str) -> Option<Duration> {
+        let quotas = text.split(',').filter_map(parse_quota);
+        quotas.filter(|quota| quota.remaining == 0).map(|quota| quota.reset).max()
     }
 
     /// Generates quotas: name, remaining requests, and seconds until the reset.

@@ -1,74 +1,259 @@
-//! The gate that holds back all requests of a client to an origin that rate-limits it.
+//! The gate that keeps the requests of a client within the rate limits of each server.
+//!
+//! Each origin and each [bucket](RateLimitBucket) has limits of its own. A bucket is *held* while its quota is
+//! exhausted or its server has asked for a wait. Otherwise the number of its requests in flight is limited to a
+//! quarter of the remaining quota. So requests become slower before the quota is exhausted, and some of it
+//! is left for the other programs that share it.
 
 use std::collections::HashMap;
-use std::mem::replace;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ::url::Origin;
+use ::url::{Origin, Url};
+use futures::future::select;
+use reqwest::header::HeaderMap;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+
+use super::rate_limit::{self, Quota, RateLimitBucket};
+use super::retry::random_fraction;
+use crate::http::transfer::RequestMeter;
+
+/// The longest time for which a bucket is held. A window of the Hub has 300 s, and a second is added for rounding.
+const MAX_HOLD: Duration = Duration::from_secs(301);
+
+/// The time between two requests that test whether a server is back before the end of a longer wait.
+const PROBE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The part of the remaining quota that may be in flight.
+const IN_FLIGHT_DIVISOR: u64 = 4;
+
+/// The longest delay after the end of a wait. It keeps processes that share a quota from sending at once.
+const MAX_JITTER: Duration = Duration::from_secs(5);
 
 /// The shortest wait that is logged as a warning. Shorter ones are usual and do not look like a hang.
 const LONG_WAIT: Duration = Duration::from_secs(12);
 
-/// The origins that must not be requested yet, shared by all requests of a client.
-#[derive(Debug, Default)]
-pub(super) struct RateLimitGate(Mutex<HashMap<Origin, HeldOrigin>>);
-
-/// The end of the wait for one origin.
+/// The rate limits of all servers, shared by all requests of a client.
 #[derive(Debug)]
-struct HeldOrigin {
+pub(super) struct RateLimitGate {
+    states: Mutex<HashMap<GateKey, GateState>>,
+    /// The number of requests in flight while a quota is unknown.
+    max_in_flight: u64,
+}
+
+/// The requests that share a rate limit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GateKey {
+    origin: Origin,
+    bucket: RateLimitBucket,
+}
+
+impl From<&Url> for GateKey {
+    fn from(url: &Url) -> Self {
+        Self { origin: url.origin(), bucket: RateLimitBucket::from_url(url) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    /// The number of requests without a response.
+    in_flight: u64,
+    /// The remaining quota and the time of its reset; `None` if unknown.
+    remaining: Option<(u64, Instant)>,
+    hold: Option<Hold>,
+    /// Wakes one waiting request after each response, and all of them at the start of a hold.
+    changed: Arc<Notify>,
+}
+
+/// A time in which no request is sent.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
     until: Instant,
+    /// The time of the next probe, if the server has asked for more than [`MAX_HOLD`].
+    probe_at: Option<Instant>,
     has_warned: bool,
 }
 
-impl RateLimitGate {
-    /// Holds back requests to an origin for a while. A longer wait that already applies is kept.
-    pub(super) fn hold(&self, origin: &Origin, wait: Duration) {
-        let Some(until) = Instant::now().checked_add(wait) else { return };
-        let mut held = self.lock();
-        let held = held.entry(origin.clone());
-        let held = held.or_insert(HeldOrigin { until, has_warned: false });
-        held.until = until.max(held.until);
-    }
+/// The answer of the gate to a request.
+enum Admission {
+    /// The request may be sent.
+    Admitted { is_probe: bool },
+    /// The request waits for a response to another one.
+    Full,
+    /// The request waits for the end of a hold.
+    Held(Hold),
+}
 
-    /// Waits until an origin may be requested. Returns the remaining wait as an error as soon as the
-    /// total would be longer than `max_wait`.
-    pub(super) async fn pass(&self, origin: &Origin, max_wait: Duration) -> Result<(), Duration> {
-        let started = Instant::now();
-        while let Some(wait) = self.remaining(origin) {
-            if started.elapsed().saturating_add(wait) > max_wait {
-                return Err(wait);
-            }
-            self.log(origin, wait);
-            sleep_until(Instant::now() + wait).await;
-        }
-        Ok(())
-    }
-
-    fn remaining(&self, origin: &Origin) -> Option<Duration> {
+impl GateState {
+    fn admit(&mut self, max_in_flight: u64) -> Admission {
         let now = Instant::now();
-        let mut held = self.lock();
-        held.retain(|_, held| held.until > now);
-        held.get(origin).map(|held| held.until - now)
+        if let Some(hold) = &mut self.hold {
+            if hold.probe_at.is_some_and(|at| at <= now) {
+                hold.probe_at = Some(now + PROBE_INTERVAL);
+                self.in_flight += 1;
+                return Admission::Admitted { is_probe: true };
+            }
+            if hold.until > now {
+                return Admission::Held(*hold);
+            }
+            // The first response after a hold brings the new quota. Until then, one request is in flight.
+            self.hold = None;
+            self.remaining = Some((0, now + PROBE_INTERVAL));
+        }
+        let limit = match self.remaining {
+            Some((remaining, reset)) if reset > now => (remaining / IN_FLIGHT_DIVISOR).max(1),
+            _ => max_in_flight,
+        };
+        if self.in_flight >= limit.min(max_in_flight) {
+            return Admission::Full;
+        }
+        self.in_flight += 1;
+        Admission::Admitted { is_probe: false }
     }
 
-    /// Logs a wait: a long one as one warning per origin, everything else for debugging.
-    fn log(&self, origin: &Origin, wait: Duration) {
-        let server = origin.ascii_serialization();
-        if wait > LONG_WAIT && self.take_warning(origin) {
+    /// Holds back requests for a while. A longer wait that already applies is kept.
+    fn hold(&mut self, wait: Duration) {
+        let now = Instant::now();
+        let until = now + wait.min(MAX_HOLD);
+        let hold = self.hold.get_or_insert(Hold { until, probe_at: None, has_warned: false });
+        hold.until = until.max(hold.until);
+        if wait > MAX_HOLD {
+            hold.probe_at.get_or_insert(now + PROBE_INTERVAL);
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn set_quota(&mut self, quota: Quota) {
+        if quota.remaining == 0 {
+            self.hold(quota.reset);
+        } else {
+            self.remaining = Some((quota.remaining, Instant::now() + quota.reset.min(MAX_HOLD)));
+        }
+    }
+
+    /// Returns whether forgetting this state would change anything.
+    fn is_needed(&self) -> bool {
+        let now = Instant::now();
+        self.in_flight > 0
+            || Arc::strong_count(&self.changed) > 1
+            || self.remaining.is_some_and(|(_, reset)| reset > now)
+            || self.hold.is_some_and(|hold| hold.until > now)
+    }
+}
+
+impl RateLimitGate {
+    pub(super) fn new(max_in_flight: usize) -> Self {
+        Self { states: Mutex::default(), max_in_flight: max_in_flight as u64 }
+    }
+
+    /// Holds back requests for a while.
+    pub(super) fn hold(&self, key: &GateKey, wait: Duration) {
+        self.with_state(key, |state| state.hold(wait));
+    }
+
+    /// Waits until a request may be sent.
+    ///
+    /// # Errors
+    ///
+    /// The remaining wait, as soon as the rate limits of the whole call take longer than `max_wait`.
+    pub(super) async fn pass(
+        &self,
+        key: GateKey,
+        meter: &RequestMeter,
+        max_wait: Duration,
+    ) -> Result<GatePass<'_>, Duration> {
+        let changed = self.with_state(&key, |state| Arc::clone(&state.changed));
+        let mut waiting = None;
+        loop {
+            let notified = changed.notified();
+            match self.with_state(&key, |state| state.admit(self.max_in_flight)) {
+                Admission::Admitted { is_probe } => {
+                    return Ok(GatePass { gate: self, key, is_probe });
+                }
+                Admission::Full => {
+                    waiting = None;
+                    notified.await;
+                }
+                Admission::Held(hold) => {
+                    waiting.get_or_insert_with(|| meter.start_wait());
+                    let wait = hold.until.saturating_duration_since(Instant::now());
+                    if meter.waited().saturating_add(wait) > max_wait {
+                        return Err(wait);
+                    }
+                    self.log(&key, wait);
+                    let wake = hold.probe_at.unwrap_or(hold.until).min(hold.until);
+                    let jitter = (wait / 10).min(MAX_JITTER).mul_f64(random_fraction());
+                    let slept = Box::pin(sleep_until(wake + jitter));
+                    select(std::pin::pin!(notified), slept).await;
+                }
+            }
+        }
+    }
+
+    fn with_state<T>(&self, key: &GateKey, change: impl FnOnce(&mut GateState) -> T) -> T {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        change(states.entry(key.clone()).or_default())
+    }
+
+    /// Ends a request, wakes the next one, and forgets the servers without limits and requests.
+    fn leave(&self, key: &GateKey) {
+        self.with_state(key, |state| {
+            state.in_flight = state.in_flight.saturating_sub(1);
+            state.changed.notify_one();
+        });
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.retain(|_, state| state.is_needed());
+    }
+
+    /// Logs a wait: a long one as one warning per hold, everything else for debugging.
+    fn log(&self, key: &GateKey, wait: Duration) {
+        let server = key.origin.ascii_serialization();
+        let take_warning = |state: &mut GateState| {
+            state.hold.as_mut().is_some_and(|hold| !std::mem::replace(&mut hold.has_warned, true))
+        };
+        if wait > LONG_WAIT && self.with_state(key, take_warning) {
             tracing::warn!(server, ?wait, "rate limited; waiting");
         } else {
             tracing::debug!(server, ?wait, "request held back by a rate limit");
         }
     }
+}
 
-    /// Returns whether this wait has not been logged as a warning yet, and marks it.
-    fn take_warning(&self, origin: &Origin) -> bool {
-        self.lock().get_mut(origin).is_some_and(|held| !replace(&mut held.has_warned, true))
-    }
+/// A request that has passed the gate, until its response arrives.
+#[derive(Debug)]
+pub(super) struct GatePass<'a> {
+    gate: &'a RateLimitGate,
+    key: GateKey,
+    is_probe: bool,
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Origin, HeldOrigin>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl GatePass<'_> {
+    /// Applies the rate limits of the response.
+    pub(super) fn record(self, status: u16, headers: &HeaderMap) {
+        let Self { gate, key, is_probe } = &self;
+        let quotas = rate_limit::quotas(headers);
+        let wait = rate_limit::wait(status, headers, key.bucket);
+        gate.with_state(key, |state| {
+            state.remaining = None;
+            match wait {
+                Some(wait) => state.hold(wait),
+                None if *is_probe && !rate_limit::is_retryable(status) => state.hold = None,
+                None => {}
+            }
+        });
+        for quota in quotas {
+            let key = GateKey { bucket: quota.bucket(key.bucket), ..key.clone() };
+            gate.with_state(&key, |state| state.set_quota(quota));
+        }
     }
 }
+
+impl Drop for GatePass<'_> {
+    fn drop(&mut self) {
+        self.gate.leave(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

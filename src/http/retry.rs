@@ -1,15 +1,16 @@
 //! Retries: which failures are retried, how often, and after how long.
 
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::time::Duration;
 
 use ::url::Url;
-use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, sleep};
 
 use super::attempt::Attempt;
-use super::rate_limit_gate::RateLimitGate;
+use super::rate_limit_gate::{GateKey, RateLimitGate};
 use super::{HttpError, SafeUrl};
 use crate::http::transfer::RequestMeter;
 
@@ -18,8 +19,11 @@ use crate::http::transfer::RequestMeter;
 /// Transient failures are retried with exponential backoff and jitter: status 408, 429, 500, 502, 503 and
 /// 504; failed and broken connections; timeouts; bodies that end early; and status 403 from another origin
 /// than the requested one, because a new request to the Hub returns a newly signed CDN URL. A retry
-/// repeats one range, never ranges that were already read. If a server sends `Retry-After` or an
-/// exhausted `RateLimit` quota, every request of the client to that origin waits for that time.
+/// repeats one range, never ranges that were already read.
+///
+/// If a server sends `Retry-After` or an exhausted `RateLimit` quota, all requests of the client with this
+/// quota wait for that time, at most 301 seconds. [`max_wait`](Self::max_wait) limits these waits. They are not
+/// retries: [`never`](Self::never) waits for a rate limit, [`fail_fast`](Self::fail_fast) does not.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,28 +45,36 @@ pub struct RetryPolicy {
     max_attempts: usize,
     initial_delay: Duration,
     max_delay: Duration,
-    pub(super) max_elapsed: Duration,
+    max_elapsed: Duration,
+    pub(super) max_wait: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Returns a policy of 5 attempts within 320 seconds. The delay starts at 250 ms and doubles up to
-    /// 10 seconds.
+    /// Returns a policy of 5 attempts within 300 seconds, and of waits of up to 320 seconds for rate limits. The
+    /// delay starts at 250 ms and doubles up to 10 seconds.
     fn default() -> Self {
         Self {
             max_attempts: 5,
             initial_delay: Duration::from_millis(250),
             max_delay: Duration::from_secs(10),
+            max_elapsed: Duration::from_secs(300),
             // The Hub counts requests in windows of 300 s (https://huggingface.co/docs/hub/rate-limits),
             // so 320 s is enough to wait for the next window once.
-            max_elapsed: Duration::from_secs(320),
+            max_wait: Duration::from_secs(320),
         }
     }
 }
 
 impl RetryPolicy {
-    /// Returns a policy without retries.
+    /// Returns a policy without retries. It still waits while a server limits the rate of requests.
     pub fn never() -> Self {
         Self::default().max_attempts(1)
+    }
+
+    /// Returns a policy without retries and without waits: while a server limits the rate of requests, calls fail
+    /// at once with [`HttpError::RateLimited`].
+    pub fn fail_fast() -> Self {
+        Self::never().max_wait(Duration::ZERO)
     }
 
     /// Sets the maximum number of attempts at one request, including the first; at least 1.
@@ -72,41 +84,54 @@ impl RetryPolicy {
 
     /// Sets the delay after the first failure.
     ///
-    /// It doubles after each further failure, and up to the same time again is added at random, so that
-    /// clients do not retry in lockstep. A wait that the server names takes precedence.
+    /// It doubles after each further failure. Up to half of it is subtracted at random, so that clients do not
+    /// retry in lockstep. A wait that the server names takes precedence.
     pub fn initial_delay(self, delay: Duration) -> Self {
         Self { initial_delay: delay, ..self }
     }
 
-    /// Sets the maximum delay between two attempts, before jitter. It does not limit a wait that the
-    /// server names.
+    /// Sets the maximum delay between two attempts. It does not limit a wait that the server names.
     pub fn max_delay(self, delay: Duration) -> Self {
         Self { max_delay: delay, ..self }
     }
 
-    /// Sets the maximum time from the start of the first attempt to the start of the last.
-    ///
-    /// If a server asks for a longer wait, the request fails at once.
+    /// Sets the maximum time from the start of the first attempt at a request to the start of the last, without
+    /// waits for rate limits.
     pub fn max_elapsed(self, elapsed: Duration) -> Self {
         Self { max_elapsed: elapsed, ..self }
     }
 
-    fn backoff(&self) -> impl Iterator<Item = Duration> + use<> {
-        ExponentialBuilder::new()
-            .with_min_delay(self.initial_delay)
-            .with_max_delay(self.max_delay)
-            .with_max_times(self.max_attempts - 1)
-            .with_jitter()
-            .build()
+    /// Sets the maximum time that a call waits for rate limits, all its waits together. It does not count
+    /// towards [`call_timeout`](crate::ClientBuilder::call_timeout).
+    ///
+    /// A call that would have to wait longer fails at once.
+    pub fn max_wait(self, wait: Duration) -> Self {
+        Self { max_wait: wait, ..self }
     }
+
+    /// Returns the delay after a number of failures; `None` after the last attempt.
+    fn delay(&self, failures: usize) -> Option<Duration> {
+        if failures >= self.max_attempts {
+            return None;
+        }
+        let doubled = u32::try_from(failures - 1).ok().and_then(|n| 2_u32.checked_pow(n));
+        let delay = self.initial_delay.saturating_mul(doubled.unwrap_or(u32::MAX));
+        Some(delay.min(self.max_delay).mul_f64(1.0 - random_fraction() / 2.0))
+    }
+}
+
+/// Returns a random number between 0 and 1. The standard library creates its hash keys at random.
+pub(super) fn random_fraction() -> f64 {
+    let [a, b, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
+    f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
 }
 
 /// Writes the limits in one line, for logs.
 impl fmt::Display for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { max_attempts, initial_delay, max_delay, max_elapsed } = self;
+        let Self { max_attempts, initial_delay, max_delay, max_elapsed, max_wait } = self;
         write!(f, "{max_attempts} attempts within {max_elapsed:?}, ")?;
-        write!(f, "{initial_delay:?} to {max_delay:?} apart")
+        write!(f, "{initial_delay:?} to {max_delay:?} apart, {max_wait:?} for rate limits")
     }
 }
 
@@ -123,14 +148,16 @@ pub(crate) struct RequestFailure {
 ///
 /// A function over an async closure would be shorter, but its future borrows and is then not `Send`,
 /// which callers that spawn need.
-pub(super) struct RetryState<'a, D> {
+pub(super) struct RetryState<'a> {
     policy: &'a RetryPolicy,
     gate: &'a RateLimitGate,
     url: &'a Url,
-    backoff: D,
+    meter: &'a RequestMeter,
     /// The number of finished attempts.
     attempts: usize,
     started: Instant,
+    /// The time that the call had waited for rate limits before the first attempt.
+    waited_before: Duration,
 }
 
 impl RetryPolicy {
@@ -138,49 +165,69 @@ impl RetryPolicy {
         &'a self,
         url: &'a Url,
         gate: &'a RateLimitGate,
-    ) -> RetryState<'a, impl Iterator<Item = Duration> + use<>> {
-        RetryState {
-            policy: self,
-            gate,
-            url,
-            backoff: self.backoff(),
-            attempts: 0,
-            started: Instant::now(),
-        }
+        meter: &'a RequestMeter,
+    ) -> RetryState<'a> {
+        let (started, waited_before) = (Instant::now(), meter.waited());
+        RetryState { policy: self, gate, url, meter, attempts: 0, started, waited_before }
     }
 }
 
-impl<'a, D: Iterator<Item = Duration>> RetryState<'a, D> {
+impl<'a> RetryState<'a> {
     /// Starts the next attempt.
-    pub(super) fn next_attempt(
-        &self,
-        range: Option<&'a Range<u64>>,
-        meter: &'a RequestMeter,
-    ) -> Attempt<'a> {
-        Attempt::start(self.attempts + 1, self.url, range, meter)
+    pub(super) fn next_attempt(&self, range: Option<&'a Range<u64>>) -> Attempt<'a> {
+        Attempt::start(self.attempts + 1, self.url, range, self.meter)
     }
 
     /// Waits after a failed attempt until the next one may start. Returns the failure if the error is
     /// permanent or a limit of the policy is reached.
     pub(super) async fn wait_after(&mut self, error: HttpError) -> Result<(), RequestFailure> {
         self.attempts += 1;
-        let server_wait = error.server_wait();
-        let delay = self.backoff.next().filter(|_| error.is_retryable());
-        let wait = delay.map(|delay| server_wait.unwrap_or(delay));
         let elapsed = self.started.elapsed();
-        let fits = |wait: &Duration| elapsed.saturating_add(*wait) <= self.policy.max_elapsed;
-        let Some(wait) = wait.filter(fits) else {
+        let (server_wait, delay) = (error.server_wait(), self.policy.delay(self.attempts));
+        let delay = delay.filter(|delay| error.is_retryable() && self.fits(*delay, server_wait));
+        let Some(delay) = delay else {
             return Err(RequestFailure { error, attempts: self.attempts, elapsed });
         };
         let (url, attempts) = (SafeUrl::from(self.url), self.attempts);
-        tracing::info!(%url, attempts, ?wait, %error, "retrying");
+        tracing::info!(%url, attempts, wait = ?server_wait.unwrap_or(delay), %error, "retrying");
         // The gate already enforces a wait that the server named. After a rate limit without a wait, the
-        // gate holds back the other requests to this origin, too.
+        // gate holds back the other requests of this kind, too.
         if server_wait.is_none() && error.is_rate_limit() {
-            self.gate.hold(&self.url.origin(), wait);
+            self.gate.hold(&GateKey::from(self.url), delay);
         } else if server_wait.is_none() {
-            sleep(wait).await;
+            sleep(delay).await;
         }
         Ok(())
+    }
+
+    /// Returns whether a delay, or the wait that the server named in its place, is within the limits.
+    fn fits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
+        let waited = self.meter.waited();
+        if let Some(wait) = server_wait {
+            return waited.saturating_add(wait) <= self.policy.max_wait;
+        }
+        let waited = waited.saturating_sub(self.waited_before);
+        let own = self.started.elapsed().saturating_sub(waited);
+        own.saturating_add(delay) <= self.policy.max_elapsed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_doubles_up_to_the_maximum_and_jitter_only_shortens_it() {
+        let policy = RetryPolicy::default().max_attempts(200);
+        for failures in 1..200 {
+            let seconds = 0.25 * 2_f64.powi(failures.min(30) - 1);
+            let longest = Duration::from_secs_f64(seconds.min(10.0));
+            let delay = policy.delay(usize::try_from(failures).unwrap()).unwrap();
+            assert!(delay >= longest / 2 && delay <= longest, "{failures}: {delay:?}");
+        }
+        assert_eq!(policy.delay(200), None);
+        assert_eq!(RetryPolicy::never().delay(1), None);
+        let delays: Vec<_> = (0..100).map(|_| policy.delay(9)).collect();
+        assert!(delays.iter().any(|delay| *delay != delays[0]), "no jitter");
     }
 }

@@ -63,9 +63,9 @@ impl Http {
         meter: &RequestMeter,
         events: &mut EventSender,
     ) -> Result<(), RequestFailure> {
-        let mut retries = self.settings.retry.start(url, &self.gate);
+        let mut retries = self.settings.retry.start(url, &self.gate, meter);
         loop {
-            let attempt = retries.next_attempt(None, meter);
+            let attempt = retries.next_attempt(None);
             let read = self.try_stream(limit, &attempt, events).instrument(attempt.span()).await;
             match attempt.finish(read) {
                 Ok(()) => return Ok(()),

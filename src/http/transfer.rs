@@ -1,9 +1,11 @@
 //! Results and costs of reads, the same for HTTP, disks and caches.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 /// The bytes of a range, shorter than requested only if the file ends inside the range.
 #[derive(Debug)]
@@ -35,7 +37,22 @@ pub(crate) struct RequestMeter(Arc<RequestTotals>);
 struct RequestTotals {
     requests: AtomicU64,
     bytes: AtomicU64,
+    waits: Mutex<WaitClock>,
 }
+
+/// A clock that runs while at least one request waits for a rate limit.
+#[derive(Debug, Default)]
+struct WaitClock {
+    waiting: usize,
+    /// The start of the current wait.
+    since: Option<Instant>,
+    /// The time of all earlier waits.
+    total: Duration,
+}
+
+/// A wait for a rate limit. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct RateLimitWait(RequestMeter);
 
 impl RequestMeter {
     /// Returns the number of requests sent, including redirects and retries.
@@ -54,5 +71,35 @@ impl RequestMeter {
 
     pub(crate) fn count_bytes(&self, bytes: usize) {
         self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the time in which at least one request has waited for a rate limit.
+    pub(crate) fn waited(&self) -> Duration {
+        let clock = self.wait_clock();
+        clock.total + clock.since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+
+    /// Starts a wait for a rate limit.
+    pub(crate) fn start_wait(&self) -> RateLimitWait {
+        let mut clock = self.wait_clock();
+        clock.waiting += 1;
+        clock.since.get_or_insert_with(Instant::now);
+        drop(clock);
+        RateLimitWait(self.clone())
+    }
+
+    fn wait_clock(&self) -> MutexGuard<'_, WaitClock> {
+        self.0.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RateLimitWait {
+    fn drop(&mut self) {
+        let mut clock = self.0.wait_clock();
+        clock.waiting -= 1;
+        if clock.waiting == 0 {
+            let since = clock.since.take();
+            clock.total += since.map(|since| since.elapsed()).unwrap_or_default();
+        }
     }
 }

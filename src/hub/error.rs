@@ -1,6 +1,7 @@
 //! Error responses of the Hub.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::CommitSha;
 use crate::formats::clip;
@@ -20,6 +21,8 @@ pub struct HubError {
     pub message: Option<String>,
     /// The identifier of this request in the server's logs, for bug reports to its operators.
     pub request_id: Option<String>,
+    /// The time after which the server accepts the request again, if it says so.
+    pub retry_after: Option<Duration>,
     /// The commit without the file. The Hub sends it with a 404.
     pub(crate) commit: Option<CommitSha>,
     /// True if a redirect led to another origin, such as a CDN, which sent this response.
@@ -47,7 +50,7 @@ pub enum HubErrorKind {
 impl HubError {
     /// Reads the error headers of a response; `None` if there was no response with a status.
     pub(crate) fn from_http(error: &HttpError) -> Option<Self> {
-        let HttpError::Status { url, status, headers, is_cross_origin } = error else {
+        let HttpError::Status { url, status, headers, is_cross_origin, retry_after } = error else {
             return None;
         };
         let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
@@ -55,6 +58,7 @@ impl HubError {
             url: url.clone(),
             commit: headers.get("x-repo-commit").and_then(|commit| commit.parse().ok()),
             is_cross_origin: *is_cross_origin,
+            retry_after: *retry_after,
             status: *status,
             code: text(headers, "x-error-code"),
             message: text(headers, "x-error-message"),
@@ -144,8 +148,16 @@ mod tests {
             let url = SafeUrl::from(&url::Url::parse("https://hub.example/a/b").unwrap());
             let is_cross_origin = false;
             let (request_id, commit) = (None, None);
-            let error =
-                HubError { url, status, code, message, request_id, commit, is_cross_origin };
+            let error = HubError {
+                url,
+                status,
+                code,
+                message,
+                request_id,
+                retry_after: None,
+                commit,
+                is_cross_origin,
+            };
             assert_eq!(error.kind(), kind, "{error}");
             let has_code = error.code.is_some();
             let from_cdn = HubError { is_cross_origin: true, ..error };

@@ -117,7 +117,8 @@ fn client(hub: &LocalHub, row: &Row) -> Client {
     let policy = RetryPolicy::default()
         .max_attempts(4)
         .initial_delay(Duration::from_millis(1))
-        .max_delay(Duration::from_millis(5));
+        .max_delay(Duration::from_millis(5))
+        .max_wait(HANG);
     let builder = Client::builder().endpoint(hub.endpoint()).retry(policy).index_limit(INDEX_LIMIT);
     // Only public addresses are allowed, and loopback because the endpoint is on loopback.
     let builder = builder.addresses(AddressPolicy::Public);

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use hf_meta::{Client, Error, HttpError, RetryPolicy};
 
 use super::many_retries;
-use crate::hub::{Fault, Host, LocalHub, LoggedRequest};
+use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
 
 const TASKS: usize = 8;
@@ -98,11 +98,13 @@ async fn all_tasks_wait_for_the_date_of_retry_after() {
 #[tokio::test]
 async fn a_wait_that_is_too_long_fails_at_once() {
     const HOUR: Duration = Duration::from_secs(3600);
+    const MINUTE: Duration = Duration::from_secs(60);
     let hub = hub();
     hub.inject(|_, _| {
         Some(too_many_requests("retry-after", &httpdate::fmt_http_date(SystemTime::now() + HOUR)))
     });
-    let client = many_retries(&hub).build().unwrap();
+    let policy = RetryPolicy::default().max_wait(MINUTE);
+    let client = Client::builder().endpoint(hub.endpoint()).retry(policy).build().unwrap();
     let model = client.model("org/model-0").path("model.safetensors");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, Error::Refused { attempts: 1, .. }), "{error:?}");
@@ -110,8 +112,54 @@ async fn a_wait_that_is_too_long_fails_at_once() {
         panic!("a second request was sent");
     };
     let HttpError::RateLimited { wait, .. } = *source else { panic!("{source:?}") };
-    assert!(wait <= HOUR && wait > HOUR / 2, "{wait:?}");
+    assert!(wait > MINUTE && wait <= 5 * MINUTE + Duration::from_secs(1), "{wait:?}");
     assert_eq!(hub.log().len(), 1);
+}
+
+#[tokio::test]
+async fn a_policy_that_fails_fast_does_not_wait() {
+    let hub = hub();
+    hub.inject(|request, _| {
+        let is_hub = request.host == Host::Hub;
+        is_hub.then(|| too_many_requests("ratelimit", r#""resolvers";r=0;t=196"#))
+    });
+    let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::fail_fast());
+    let client = client.build().unwrap();
+    let model = client.model("org/model-0").path("model.safetensors");
+    let error = model.parse_safetensors_metadata().await.unwrap_err();
+    let Error::Refused { source, attempts: 1, .. } = error else { panic!("{error:?}") };
+    assert_eq!(source.retry_after, Some(Duration::from_secs(197)));
+    let error = model.parse_safetensors_metadata().await.unwrap_err();
+    let Error::Fetch { source, .. } = error else { panic!("{error:?}") };
+    assert!(matches!(*source, HttpError::RateLimited { .. }), "{source:?}");
+    assert_eq!(hub.log().len(), 1);
+}
+
+/// Everybody can ask for repositories that need a listing.
+#[tokio::test]
+async fn an_exhausted_quota_of_listings_does_not_stop_other_repositories() {
+    let unusual = Repo::new("org/unusual").file("weights.safetensors", support::weights(&["w"]));
+    let hub = LocalHub::start([unusual, support::sharded("org/model")]).unwrap();
+    hub.inject(|request, _| {
+        let is_listing = request.path.starts_with("/api/models/");
+        is_listing.then(|| Fault::Header("ratelimit", r#""api";r=0;t=290"#.to_owned()))
+    });
+    let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::fail_fast());
+    let client = client.build().unwrap();
+    let count = async |repo| client.model(repo).count().await.map(|report| report.commit);
+    assert!(count("org/unusual").await.is_ok());
+    assert!(count("org/model").await.is_ok());
+    let error = count("org/unusual").await.unwrap_err();
+    assert!(matches!(error, Error::Fetch { .. }), "{error:?}");
+}
+
+/// One limit for all calls of a client.
+#[tokio::test]
+async fn the_requests_in_flight_of_all_calls_are_limited() {
+    let hub = hub();
+    let client = Client::builder().endpoint(hub.endpoint()).concurrency(1).build().unwrap();
+    eight_tasks(&hub, &client).await;
+    assert_eq!(hub.connections_made(Host::Hub), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,63 @@
+//! The timeout of a call.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::http::transfer::RequestMeter;
+
+/// The shortest time after which a timeout that was extended by a wait is checked again.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Runs a call for at most `limit`, without its waits for rate limits. Returns `None` if it takes longer.
+pub(super) async fn within_timeout<T>(
+    limit: Duration,
+    meter: &RequestMeter,
+    call: impl Future<Output = T>,
+) -> Option<T> {
+    let (started, mut call) = (Instant::now(), pin!(call));
+    let mut left = limit;
+    loop {
+        if let Ok(result) = timeout(left, call.as_mut()).await {
+            return Some(result);
+        }
+        left = limit.saturating_sub(started.elapsed().saturating_sub(meter.waited()));
+        if left.is_zero() {
+            return None;
+        }
+        left = left.max(STEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// Runs a call that takes `own`, and in it one or more concurrent waits of `waits`.
+    async fn run(own: Duration, waits: &[Duration]) -> Option<()> {
+        let meter = RequestMeter::default();
+        let waiting = waits.iter().map(async |wait| {
+            let _waiting = meter.start_wait();
+            sleep(*wait).await;
+        });
+        let call = async {
+            futures::future::join_all(waiting).await;
+            sleep(own).await;
+        };
+        within_timeout(LIMIT, &meter, call).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_rate_limits_do_not_count_towards_the_timeout() {
+        let (short, long) = (LIMIT - STEP, LIMIT + STEP);
+        assert!(run(short, &[]).await.is_some());
+        assert!(run(long, &[]).await.is_none());
+        assert!(run(short, &[300 * STEP, 600 * LIMIT]).await.is_some());
+        assert!(run(long, &[LIMIT, LIMIT, LIMIT]).await.is_none(), "concurrent waits count once");
+    }
+}

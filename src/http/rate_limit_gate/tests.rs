@@ -1,0 +1,183 @@
+//! The gate in simulated time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::join_all;
+use reqwest::header::{HeaderName, HeaderValue};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+/// Far more time than any wait.
+const LONG: Duration = Duration::from_secs(1_000_000);
+
+/// A short time, without any wait in it.
+const INSTANT: Duration = Duration::from_millis(1);
+
+fn key(path: &str) -> GateKey {
+    GateKey::from(&Url::parse("https://hub.example").unwrap().join(path).unwrap())
+}
+
+fn file() -> GateKey {
+    key("/org/model/resolve/main/model.safetensors")
+}
+
+fn listing() -> GateKey {
+    key("/api/models/org/model/tree/main")
+}
+
+fn headers(name: &'static str, value: &str) -> HeaderMap {
+    let value = HeaderValue::from_str(value).unwrap();
+    HeaderMap::from_iter([(HeaderName::from_static(name), value)])
+}
+
+/// Sends a request that gets this response. Returns the time that it waited.
+async fn send(gate: &RateLimitGate, key: GateKey, status: u16, headers: &HeaderMap) -> Duration {
+    let started = Instant::now();
+    let pass = gate.pass(key, &RequestMeter::default(), LONG).await.unwrap();
+    pass.record(status, headers);
+    started.elapsed()
+}
+
+/// Returns whether a request may be sent at once.
+async fn is_open(gate: &RateLimitGate, key: GateKey) -> bool {
+    timeout(INSTANT, gate.pass(key, &RequestMeter::default(), LONG)).await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_quota_holds_back_its_own_bucket_alone() {
+    let gate = RateLimitGate::new(256);
+    send(&gate, listing(), 200, &headers("ratelimit", r#""api";r=0;t=290"#)).await;
+    assert!(is_open(&gate, file()).await);
+    assert!(!is_open(&gate, listing()).await);
+    send(&gate, file(), 429, &headers("retry-after", "20")).await;
+    assert!(!is_open(&gate, file()).await);
+    assert!(is_open(&gate, key("https://cdn.example/x")).await);
+    let waited = send(&gate, file(), 200, &HeaderMap::new()).await;
+    assert!(waited > Duration::from_secs(19) && waited < Duration::from_secs(23), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_applied_to_the_bucket_that_it_names() {
+    let gate = RateLimitGate::new(256);
+    send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=9;t=9, "api";r=0;t=290"#))
+        .await;
+    assert!(is_open(&gate, file()).await);
+    assert!(!is_open(&gate, listing()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarter_of_the_remaining_quota_is_in_flight() {
+    let (gate, meter) = (RateLimitGate::new(256), RequestMeter::default());
+    for (remaining, expected) in [(400, 100), (8, 2), (3, 1)] {
+        let quota = format!(r#""resolvers";r={remaining};t=100"#);
+        send(&gate, file(), 200, &headers("ratelimit", &quota)).await;
+        let mut passes = Vec::new();
+        while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+            passes.push(pass.unwrap());
+        }
+        assert_eq!(passes.len(), expected, "{remaining} remaining");
+    }
+    assert_eq!(meter.waited(), Duration::ZERO, "only a hold is a wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
+    let (gate, unavailable) = (RateLimitGate::new(256), headers("retry-after", "3600"));
+    let started = Instant::now();
+    send(&gate, file(), 503, &unavailable).await;
+    for minute in 1..=3 {
+        send(&gate, file(), 503, &unavailable).await;
+        let (earliest, latest) = (minute * 60, minute * 66);
+        let seconds = started.elapsed().as_secs();
+        assert!((earliest..=latest).contains(&seconds), "probe {minute} after {seconds} s");
+        assert!(!is_open(&gate, file()).await);
+    }
+    send(&gate, file(), 200, &HeaderMap::new()).await;
+    assert!(is_open(&gate, file()).await, "the probe was answered");
+
+    gate.hold(&file(), LONG);
+    let held = gate.with_state(&file(), |state| state.hold.unwrap().until - Instant::now());
+    assert_eq!(held, MAX_HOLD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_does_not_fit_fails_at_once() {
+    let (gate, meter) = (RateLimitGate::new(256), RequestMeter::default());
+    gate.hold(&file(), Duration::from_secs(20));
+    let started = Instant::now();
+    for limit in [0, 19] {
+        let wait = gate.pass(file(), &meter, Duration::from_secs(limit)).await.unwrap_err();
+        assert_eq!(wait, Duration::from_secs(20));
+    }
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    let limit = Duration::from_secs(20);
+    assert!(gate.pass(file(), &meter, limit).await.is_ok());
+    gate.hold(&file(), Duration::from_secs(20));
+    assert!(gate.pass(file(), &meter, limit).await.is_err(), "all waits of a call count together");
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_without_limits_and_requests_are_forgotten() {
+    let gate = RateLimitGate::new(256);
+    let limited = headers("ratelimit", r#""api";r=0;t=9"#);
+    for server in 0..1_000 {
+        send(&gate, key(&format!("https://{server}.example/x")), 200, &limited).await;
+    }
+    sleep(Duration::from_secs(20)).await;
+    send(&gate, file(), 200, &HeaderMap::new()).await;
+    assert_eq!(gate.states.lock().unwrap().len(), 0);
+}
+
+/// A server that answers 500 requests per window of 3 s and refuses further ones.
+#[derive(Default)]
+struct LimitedServer(Mutex<(u64, u64)>);
+
+impl LimitedServer {
+    const QUOTA: u64 = 500;
+    const WINDOW_MS: u64 = 3_000;
+
+    /// Returns the status and the `RateLimit` header of the next response.
+    fn respond(&self, now: Duration) -> (u16, HeaderMap) {
+        let now = u64::try_from(now.as_millis()).unwrap();
+        let mut state = self.0.lock().unwrap();
+        let (window, used) = &mut *state;
+        if *window != now / Self::WINDOW_MS {
+            (*window, *used) = (now / Self::WINDOW_MS, 0);
+        }
+        *used += 1;
+        let left = Self::WINDOW_MS - now % Self::WINDOW_MS;
+        let remaining = Self::QUOTA.saturating_sub(*used);
+        let quota = format!(r#""resolvers";r={remaining};t={}"#, left / 1_000);
+        (if *used > Self::QUOTA { 429 } else { 200 }, headers("ratelimit", &quota))
+    }
+}
+
+/// 1,600 calls with four requests each need 13 windows.
+#[tokio::test(start_paused = true)]
+async fn many_calls_stay_within_a_small_quota() {
+    let (gate, server) = (RateLimitGate::new(256), LimitedServer::default());
+    let (in_flight, refused) = (Arc::new(Semaphore::new(256)), AtomicUsize::new(0));
+    let started = Instant::now();
+    let call = async || {
+        let meter = RequestMeter::default();
+        let mut left = 4;
+        while left > 0 {
+            let pass = gate.pass(file(), &meter, Duration::from_secs(320)).await.unwrap();
+            let permit = in_flight.acquire().await;
+            sleep(Duration::from_millis(20)).await;
+            let (status, headers) = server.respond(started.elapsed());
+            sleep(Duration::from_millis(20)).await;
+            pass.record(status, &headers);
+            drop(permit);
+            left -= usize::from(status == 200);
+            refused.fetch_add(usize::from(status == 429), Ordering::Relaxed);
+        }
+    };
+    join_all((0..1_600).map(|_| call())).await;
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(80), "{elapsed:?}");
+    assert_eq!(refused.into_inner(), 0);
+}
