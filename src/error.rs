@@ -102,6 +102,14 @@ pub enum Error {
         /// The reason: a response, an I/O error, or what a cache lacks.
         source: BoxError,
     },
+    /// The index names a shard that does not exist.
+    #[error("shard `{file}` not found")]
+    MissingShard {
+        /// The file by its repository, URL or path.
+        file: String,
+        /// The reason: a response or an I/O error.
+        source: BoxError,
+    },
     /// There are no safetensors weights under the two usual names, nor under any other name that could be
     /// listed.
     #[error(
@@ -302,6 +310,17 @@ impl Error {
         }
     }
 
+    /// Returns the error of a call that needs all shards, of which one failed with this error. A cache that lacks a
+    /// shard does not show that the repository lacks it.
+    pub(crate) fn of_shard(self) -> Self {
+        match self {
+            Self::FileNotFound { file, source } if !source.is::<SnapshotError>() => {
+                Self::MissingShard { file, source }
+            }
+            error => error,
+        }
+    }
+
     /// Returns whether the repository, the revision, the file or its weights do not exist, as far as this
     /// reader can see.
     #[must_use]
@@ -331,6 +350,7 @@ impl Error {
                 | Self::Index { .. }
                 | Self::TooLarge { .. }
                 | Self::TooManyHeaders { .. }
+                | Self::MissingShard { .. }
                 | Self::MissingShards { .. }
         )
     }

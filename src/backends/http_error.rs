@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::formats::safetensors::{HeaderError, HeaderLength};
 use crate::http::{HttpError, RequestFailure};
 use crate::hub::{HubError, HubErrorKind, RepoId, Revision};
 
@@ -14,14 +13,8 @@ pub(super) fn explain(
     repo: Option<(&RepoId, &Revision)>,
 ) -> Error {
     let RequestFailure { error, attempts, elapsed } = failure;
-    match &error {
-        HttpError::TooLarge { limit, .. } => return Error::TooLarge { file, limit: *limit },
-        HttpError::Range { start, .. } => {
-            if let Some(source) = other_format(start) {
-                return Error::Header { file, source };
-            }
-        }
-        _ => {}
+    if let HttpError::TooLarge { limit, .. } = error {
+        return Error::TooLarge { file, limit };
     }
     match HubError::from_http(&error).map(Box::new) {
         Some(refusal) => refused(file, refusal, repo, (attempts, elapsed)),
@@ -56,10 +49,4 @@ fn refused(
             Error::Forbidden { file, source }
         }
     }
-}
-
-/// Recognizes the format of a body that a server sent instead of a range, by its first bytes.
-fn other_format(start: &[u8]) -> Option<HeaderError> {
-    let length = HeaderLength::from_prefix(start, u64::MAX, HeaderLength::DEFAULT_LIMIT);
-    length.err().filter(|error| matches!(error, HeaderError::WrongFormat { .. }))
 }

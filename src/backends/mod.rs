@@ -50,7 +50,8 @@ pub(crate) type ListFuture<'a> = BoxFuture<'a, Result<Option<FileListing>, Error
 ///
 /// The methods with a default body are for repositories; a plain folder needs none of them.
 pub(crate) trait Backend: Debug + Send + Sync {
-    /// Reads a range of a file. The chunk is shorter than the range only if the file ends inside it.
+    /// Reads a range of a file. The chunk is shorter than the range only if the file ends inside it. It may be
+    /// longer if the range starts at byte 0.
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes>;
 
     /// Reads a whole file of at most `limit` bytes.

@@ -125,7 +125,7 @@ pub(crate) fn short_reason(error: &Error) -> &'static str {
         Error::Forbidden { .. } => "private",
         Error::TooLarge { .. } | Error::TooManyHeaders { .. } => "too large",
         Error::SeveralSets { .. } => "several sets",
-        Error::MissingShards { .. } => "shards missing",
+        Error::MissingShard { .. } | Error::MissingShards { .. } => "shards missing",
         Error::Header { .. } | Error::Index { .. } => "invalid safetensors",
         Error::Source(_) => "invalid name",
         Error::NotCached { .. } => "not cached",

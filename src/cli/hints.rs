@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use hf_meta::formats::safetensors::{DetectedFormat, HeaderError};
+use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, IndexError};
 use hf_meta::{
-    Endpoint, Error, HttpError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
+    Endpoint, Error, HttpError, RangeError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
 };
 
 use super::repo_arg::RepoArg;
@@ -15,6 +15,10 @@ const MAX_SETS: usize = 20;
 /// The hint for a rate limit.
 const RATE_LIMIT: &str =
     "requests with a token have a higher rate limit: set --token or HF_TOKEN, or try again later";
+
+/// The hint for an HTML page in place of a file.
+const WEB_PAGE: &str =
+    "a login page or a proxy has answered; open the address of the server in a browser";
 
 /// Returns the hints for an error of a client that cannot be set up.
 pub(crate) fn for_client(error: &Error) -> Option<String> {
@@ -60,12 +64,14 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
         }
         Error::SeveralSets { sets, .. } => weight_sets(source, sets),
         Error::Listing { .. } => "set --path to the file or the folder".to_owned(),
-        Error::Header { source: cause, .. } if is_git_lfs_pointer(cause) => {
-            "the content is stored elsewhere; in a clone, run `git lfs pull`".to_owned()
+        Error::MissingShard { .. } => {
+            format!("`hf-meta verify {}` lists everything that is missing", source.shown)
         }
-        error if error.is_malformed() => {
-            "the files are invalid; report it to their author".to_owned()
+        Error::Header { source: HeaderError::WrongFormat { detected, .. }, .. }
+        | Error::Index { source: IndexError::NotAnIndex { detected }, .. } => {
+            other_content(source, *detected)
         }
+        error if error.is_malformed() => invalid_files(source),
         error => return for_request(error),
     })
 }
@@ -86,6 +92,7 @@ fn for_request(error: &Error) -> Option<String> {
                 "the certificates of the system are used; SSL_CERT_FILE sets others"
             }
             HttpError::RateLimited { .. } => RATE_LIMIT,
+            HttpError::Range { source: RangeError::WebPage, .. } => WEB_PAGE,
             HttpError::Transport { .. } => "try again later",
             _ => return None,
         },
@@ -146,6 +153,23 @@ fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
         .then(|| format!("to read the local file or folder of that name, write ./{}", source.shown))
 }
 
-fn is_git_lfs_pointer(error: &HeaderError) -> bool {
-    matches!(error, HeaderError::WrongFormat { detected: DetectedFormat::GitLfsPointer, .. })
+/// Explains a file in another format.
+fn other_content(source: &RepoArg, detected: DetectedFormat) -> String {
+    match detected {
+        DetectedFormat::GitLfsPointer => {
+            "the content is stored elsewhere; in a clone, run `git lfs pull`".to_owned()
+        }
+        DetectedFormat::Markup if !source.is_local() => WEB_PAGE.to_owned(),
+        _ => invalid_files(source),
+    }
+}
+
+/// Explains what to do about invalid files. A local file is often an incomplete download.
+fn invalid_files(source: &RepoArg) -> String {
+    let hint = if source.is_local() {
+        "the files are incomplete or invalid; download them again"
+    } else {
+        "the files are invalid; report it to their author"
+    };
+    hint.to_owned()
 }

@@ -11,9 +11,6 @@ use super::{HttpError, RangeError, SafeUrl};
 /// more than the server sends.
 const INITIAL_CAPACITY: u64 = 1 << 16;
 
-/// The number of bytes of an unexpected body that an error keeps: enough to recognize an HTML page.
-const ERROR_BODY_BYTES: usize = 64;
-
 /// Reads the part of a body that was requested.
 ///
 /// # Errors
@@ -26,12 +23,15 @@ pub(super) async fn read_part(
 ) -> Result<Vec<u8>, HttpError> {
     let capacity = part.length.min(INITIAL_CAPACITY);
     let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
+    let mut skipped = part.skipped;
     while len(&bytes) < part.length {
         let Some(data) = next_data(&mut response, attempt).await? else {
             let source = RangeError::WrongLength { expected: part.length, found: len(&bytes) };
             return Err(HttpError::range(response.url(), source));
         };
-        bytes.extend_from_slice(&data);
+        let skip = skipped.min(len(&data));
+        skipped -= skip;
+        bytes.extend_from_slice(&data[usize::try_from(skip).unwrap_or(data.len())..]);
     }
     // Reading up to the end of the body proves that nothing follows, and lets the connection be reused.
     if !part.is_prefix
@@ -42,23 +42,6 @@ pub(super) async fn read_part(
     }
     bytes.truncate(usize::try_from(part.length).unwrap_or(usize::MAX));
     Ok(bytes)
-}
-
-/// Returns the error of a response that is not the requested range.
-///
-/// If the server sent another document in place of the range, the error contains its first bytes. They
-/// often show a login page.
-pub(super) async fn range_error(
-    mut response: Response,
-    source: RangeError,
-    attempt: &Attempt<'_>,
-) -> HttpError {
-    let is_other_body = matches!(source, RangeError::Unsupported | RangeError::UnknownLength);
-    let data =
-        if is_other_body { next_data(&mut response, attempt).await.ok().flatten() } else { None };
-    let data = data.unwrap_or_default();
-    let start = data[..data.len().min(ERROR_BODY_BYTES)].to_vec();
-    HttpError::Range { url: SafeUrl::from(response.url()), source, start }
 }
 
 /// Returns the next bytes of a body, or `None` at its end.

@@ -59,8 +59,6 @@ pub enum HttpError {
         url: SafeUrl,
         /// The difference from the requested range.
         source: RangeError,
-        /// The first bytes of the body, at most 64; empty where the body was not read.
-        start: Vec<u8>,
     },
     /// A redirect that is not followed.
     #[error("cannot follow the redirect from `{url}`: {reason}")]
@@ -118,9 +116,9 @@ impl std::fmt::Display for TransportKind {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RangeError {
-    /// The server sent the whole file (status 200), and the requested range does not start at byte 0.
-    #[error("the server does not support range requests")]
-    Unsupported,
+    /// The server sent an HTML page (status 200), such as the login page of a network.
+    #[error("the server sent a web page")]
+    WebPage,
     /// The server sent the whole file (status 200) without a `Content-Length`, so its size is unknown.
     #[error("the server sent the whole file without a `Content-Length`")]
     UnknownLength,
@@ -216,7 +214,7 @@ impl HttpError {
     }
 
     pub(super) fn range(url: &Url, source: RangeError) -> Self {
-        Self::Range { url: SafeUrl::from(url), source, start: Vec::new() }
+        Self::Range { url: SafeUrl::from(url), source }
     }
 
     /// Returns whether the same request may succeed a little later.

@@ -131,7 +131,8 @@ impl Http {
         Some(Self { settings: Arc::new(settings), ..self.clone() })
     }
 
-    /// Reads a range of a file. The result is shorter than the range only if the file ends inside it.
+    /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
+    /// longer if the range starts at byte 0.
     pub(crate) async fn read_range(
         &self,
         url: &Url,
@@ -158,7 +159,7 @@ impl Http {
         let part = match range::check(range, response.status(), response.headers()) {
             Ok(Some(part)) => part,
             Ok(None) => return Err(HttpError::status(attempt.url, &response)),
-            Err(source) => return Err(body::range_error(response, source, attempt).await),
+            Err(source) => return Err(HttpError::range(response.url(), source)),
         };
         let bytes = body::read_part(response, &part, attempt).await?;
         Ok((RangeBytes { bytes, file_size: part.file_size }, chain))

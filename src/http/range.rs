@@ -3,13 +3,21 @@
 use std::ops::Range;
 
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName};
+use reqwest::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName,
+};
 
 use super::RangeError;
 
-/// The part of a response body to read. It always starts at the first byte of the body.
+/// The number of bytes that are read from the start of a whole file, even if less were requested. They hold most
+/// headers, and a server without ranges sends them anyway.
+const WHOLE_FILE_START: u64 = 1 << 16;
+
+/// The part of a response body to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyPart {
+    /// The number of bytes before the part.
+    pub(super) skipped: u64,
     /// The length of the part in bytes.
     pub(super) length: u64,
     /// True if the body continues after the part. The rest is not read.
@@ -22,7 +30,8 @@ pub(super) struct BodyPart {
 /// if the status is an error.
 ///
 /// - `206`: `Content-Range` must be exactly the requested range, cut at the end of the file.
-/// - `200`: the body is the whole file, which is accepted for a range that starts at byte 0.
+/// - `200`: the body is the whole file. The bytes before the range are skipped. A part that starts at byte 0 may
+///   be longer than the range.
 /// - `416`: accepted as an empty range if `Content-Range` shows that the file ends before the range.
 ///
 /// # Errors
@@ -62,25 +71,33 @@ fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, 
     let length = found_last - found_first + 1;
     match content_length(headers) {
         Some(found) if found != length => Err(RangeError::WrongLength { expected: length, found }),
-        _ => Ok(BodyPart { length, is_prefix: false, file_size }),
+        _ => Ok(BodyPart { skipped: 0, length, is_prefix: false, file_size }),
     }
 }
 
 fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, RangeError> {
     check_encoding(headers)?;
-    if range.start != 0 {
-        return Err(RangeError::Unsupported);
+    if is_web_page(headers) {
+        return Err(RangeError::WebPage);
     }
     let file_size = content_length(headers).ok_or(RangeError::UnknownLength)?;
-    let length = range.end.min(file_size);
-    Ok(BodyPart { length, is_prefix: range.end < file_size, file_size })
+    let end = if range.start == 0 { range.end.max(WHOLE_FILE_START) } else { range.end };
+    let (skipped, end) = (range.start.min(file_size), end.min(file_size));
+    Ok(BodyPart { skipped, length: end - skipped, is_prefix: end < file_size, file_size })
 }
 
 /// Returns an empty part if a 416 response has the file size and the file ends before the range. The error
 /// body itself is not read.
 fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodyPart> {
     let file_size = number(text(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
-    (file_size <= range.start).then_some(BodyPart { length: 0, is_prefix: true, file_size })
+    let part = BodyPart { skipped: 0, length: 0, is_prefix: true, file_size };
+    (file_size <= range.start).then_some(part)
+}
+
+/// Returns whether the body is HTML, such as a login page.
+fn is_web_page(headers: &HeaderMap) -> bool {
+    let start = text(headers, &CONTENT_TYPE).and_then(|kind| kind.get(.."text/html".len()));
+    start.is_some_and(|start| start.eq_ignore_ascii_case("text/html"))
 }
 
 /// Parses `bytes a-b/size` into its three numbers, where `a <= b < size` (RFC 9110, section 14.4).
@@ -136,7 +153,8 @@ mod tests {
 
     #[test]
     fn a_206_with_the_requested_range_is_accepted() {
-        let part = |length| Ok(Some(BodyPart { length, is_prefix: false, file_size: 500 }));
+        let part =
+            |length| Ok(Some(BodyPart { skipped: 0, length, is_prefix: false, file_size: 500 }));
         assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-7/500")]), part(8));
         assert_eq!(
             check_response(
@@ -146,7 +164,7 @@ mod tests {
             ),
             part(100)
         );
-        let clamped = Ok(Some(BodyPart { length: 5, is_prefix: false, file_size: 5 }));
+        let clamped = Ok(Some(BodyPart { skipped: 0, length: 5, is_prefix: false, file_size: 5 }));
         assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-4/5")]), clamped);
     }
 
@@ -195,22 +213,36 @@ mod tests {
     }
 
     #[test]
-    fn a_200_is_accepted_for_the_start_of_a_file_of_known_size() {
-        let part =
-            |length, is_prefix, file_size| Ok(Some(BodyPart { length, is_prefix, file_size }));
-        assert_eq!(check_response(&PREFIX, 200, &[("content-length", "500")]), part(8, true, 500));
-        assert_eq!(check_response(&PREFIX, 200, &[("content-length", "8")]), part(8, false, 8));
-        assert_eq!(check_response(&PREFIX, 200, &[("content-length", "0")]), part(0, false, 0));
+    fn the_requested_part_of_a_200_is_read() {
+        let part = |skipped, length, is_prefix, file_size| {
+            Ok(Some(BodyPart { skipped, length, is_prefix, file_size }))
+        };
+        let cases = [
+            (PREFIX, "500", part(0, 500, false, 500)),
+            (PREFIX, "70000", part(0, 65_536, true, 70_000)),
+            (PREFIX, "8", part(0, 8, false, 8)),
+            (PREFIX, "0", part(0, 0, false, 0)),
+            (0..70_000, "90000", part(0, 70_000, true, 90_000)),
+            (HEADER, "500", part(8, 100, true, 500)),
+            (HEADER, "108", part(8, 100, false, 108)),
+            (HEADER, "50", part(8, 42, false, 50)),
+            (HEADER, "5", part(5, 0, false, 5)),
+        ];
+        for (range, size, expected) in cases {
+            let checked = check_response(&range, 200, &[("content-length", size)]);
+            assert_eq!(checked, expected, "{range:?} of {size}");
+        }
         assert_eq!(check_response(&PREFIX, 200, &[]), Err(RangeError::UnknownLength));
-        assert_eq!(
-            check_response(&HEADER, 200, &[("content-length", "500")]),
-            Err(RangeError::Unsupported)
-        );
+        for kind in ["text/html", "Text/HTML; charset=utf-8"] {
+            let headers = [("content-type", kind), ("content-length", "500")];
+            assert_eq!(check_response(&PREFIX, 200, &headers), Err(RangeError::WebPage));
+        }
     }
 
     #[test]
     fn a_416_with_the_file_size_is_an_empty_range() {
-        let part = |file_size| Ok(Some(BodyPart { length: 0, is_prefix: true, file_size }));
+        let part =
+            |file_size| Ok(Some(BodyPart { skipped: 0, length: 0, is_prefix: true, file_size }));
         assert_eq!(check_response(&PREFIX, 416, &[("content-range", "bytes */0")]), part(0));
         assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */8")]), part(8));
         assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */500")]), Ok(None));
@@ -280,7 +312,8 @@ mod tests {
             prop_assert_eq!(checked.is_ok(), is_right);
             if let Ok(part) = checked {
                 let length = range.end.min(size) - start;
-                prop_assert_eq!(part, Some(BodyPart { length, is_prefix: false, file_size: size }));
+                let expected = BodyPart { skipped: 0, length, is_prefix: false, file_size: size };
+                prop_assert_eq!(part, Some(expected));
             }
         }
     }

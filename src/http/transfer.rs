@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-/// The bytes of a range, shorter than requested only if the file ends inside the range.
+/// The bytes of a range, shorter than requested only if the file ends inside the range, and longer only if it
+/// starts at byte 0.
 #[derive(Debug)]
 pub(crate) struct RangeBytes {
     pub(crate) bytes: Vec<u8>,

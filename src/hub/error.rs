@@ -107,7 +107,9 @@ impl fmt::Display for HubError {
         if let Some(code) = &self.code {
             write!(f, " ({code})")?;
         }
-        if let Some(message) = &self.message {
+        // The Hub tells anonymous readers of a missing repository "Invalid username or password."
+        let is_misleading = self.status == 401 && self.kind() == Some(HubErrorKind::RepoNotFound);
+        if let Some(message) = self.message.as_ref().filter(|_| !is_misleading) {
             write!(f, ": {message}")?;
         }
         match &self.request_id {

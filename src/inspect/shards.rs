@@ -129,7 +129,7 @@ impl Reader {
                     set = ShardReads { assembly: assembly.await, failures };
                     drop(permit);
                 }
-                Err(error) if fails_fast => return Err(error),
+                Err(error) if fails_fast => return Err(error.of_shard()),
                 Err(error) => set.failures.push((shard, error)),
             }
         }

@@ -81,10 +81,10 @@ async fn other_responses_to_the_second_range_are_errors() {
         found_last,
         file_size: total as u64,
     };
-    let whole = ResponseTemplate::new(200).set_body_bytes(file());
+    let page = ResponseTemplate::new(200).set_body_raw("<html></html>", "text/html");
     let no_range = ResponseTemplate::new(206).set_body_bytes(body.clone());
     let cases = [
-        (whole, RangeError::Unsupported),
+        (page, RangeError::WebPage),
         (no_range, RangeError::InvalidContentRange),
         (with_range("bytes 8-60/*"), RangeError::InvalidContentRange),
         (with_range(&format!("bytes 0-{}/{total}", last() - 8)), mismatch(0, length - 1)),
@@ -108,23 +108,27 @@ async fn other_responses_to_the_second_range_are_errors() {
 }
 
 #[tokio::test]
-async fn a_whole_file_is_accepted_for_the_first_range_only() {
+async fn the_range_is_taken_from_a_whole_file() {
     let whole = ResponseTemplate::new(200).set_body_bytes(file());
-    assert_eq!(parse(whole.clone(), range(8, last())).await.unwrap(), 4);
-    assert_eq!(range_error(parse(whole.clone(), whole).await), RangeError::Unsupported);
+    assert_eq!(parse(range(0, 7), whole.clone()).await.unwrap(), 4);
+    let server = server(whole, ResponseTemplate::new(500)).await;
+    assert_eq!(parse_with(without_retries(), &server).await.unwrap(), 4);
+    assert_eq!(server.received_requests().await.unwrap().len(), 1, "one body has the header");
     let page = ResponseTemplate::new(200).set_body_string("<html>Please log in</html>");
     let error = parse(page, range(8, last())).await.unwrap_err();
     assert!(error_chain(&error).ends_with("it starts like an HTML or XML page"), "{error:?}");
 }
 
-/// The header length of this file starts with the byte `<`.
+/// A server such as `python -m http.server`. The header is longer than the first bytes of the body that are read.
 #[tokio::test]
-async fn a_file_is_not_mistaken_for_an_html_page() {
-    let header = format!("{HEADER:60}");
-    let file = file_start(&header);
-    assert_eq!(file[0], b'<');
-    let whole = ResponseTemplate::new(200).set_body_bytes(file);
-    assert_eq!(range_error(parse(range(0, 7), whole).await), RangeError::Unsupported);
+async fn a_long_header_is_read_from_a_server_without_ranges() {
+    let header = format!("{HEADER}{}", " ".repeat(100_000));
+    let whole = [file_start(&header), vec![0; 4]].concat();
+    let server = MockServer::start().await;
+    let response = ResponseTemplate::new(200).set_body_bytes(whole);
+    Mock::given(method("GET")).respond_with(response).mount(&server).await;
+    assert_eq!(parse_with(without_retries(), &server).await.unwrap(), 4);
+    assert_eq!(server.received_requests().await.unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::{CommandOutput, run};
 use crate::bad_input::{bad_files, bad_indexes};
-use crate::hub::{File, LocalHub, Repo};
+use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
 
 #[test]
@@ -154,5 +154,40 @@ fn errors_explain_what_to_do_next() {
             stderr.lines().any(|line| line.starts_with("  help: ") && line.contains(&help)),
             "{stderr}"
         );
+    }
+}
+
+/// The author of a repository cannot mend a login page, an incomplete download or a rate limit.
+#[test]
+fn the_hint_fits_the_cause() {
+    let index = support::index(&[("x", "a.safetensors")]);
+    let hub = LocalHub::builder()
+        .repo(support::sharded("org/portal"))
+        .repo(support::sharded("org/limited"))
+        .repo(Repo::new("org/hole").file("model.safetensors.index.json", index));
+    let hub = hub.start().unwrap();
+    hub.inject(|request, _| match request.path.split('/').nth(2) {
+        Some("portal") => Some(Fault::HtmlPage { is_chunked: false }),
+        Some("limited") => {
+            Some(Fault::Status(429, vec![("ratelimit", r#""resolvers";r=0;t=3600"#.to_owned())]))
+        }
+        _ => None,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let incomplete = folder.path().join("x.safetensors");
+    std::fs::write(&incomplete, 1_000_u64.to_le_bytes()).unwrap();
+    let cases = [
+        ("org/portal", "a login page or a proxy has answered"),
+        ("org/limited", "requests with a token have a higher rate limit"),
+        ("org/hole", "`hf-meta verify org/hole` lists everything that is missing"),
+        (incomplete.to_str().unwrap(), "the files are incomplete or invalid; download them again"),
+        ("org/none", "check the spelling"),
+    ];
+    for (source, hint) in cases {
+        let stderr = run(&hub, &[source]).stderr;
+        assert!(stderr.contains(&format!("help: {hint}")), "{source}: {stderr}");
+        for wrong in ["author", "--timeout", "--path", "username"] {
+            assert!(!stderr.contains(wrong), "{source}: {stderr}");
+        }
     }
 }

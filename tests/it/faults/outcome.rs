@@ -38,7 +38,7 @@ fn http(error: &HttpError) -> String {
 
 fn range(error: &RangeError) -> String {
     let name = match error {
-        RangeError::Unsupported => "ranges unsupported",
+        RangeError::WebPage => "web page",
         RangeError::UnknownLength => "unknown size",
         RangeError::InvalidContentRange => "no `Content-Range`",
         RangeError::Mismatch { .. } => "wrong range",
