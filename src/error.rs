@@ -1,5 +1,7 @@
 //! The errors of a call, with the repository or the file that they concern.
 
+mod code;
+
 use std::io;
 use std::time::Duration;
 

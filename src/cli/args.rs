@@ -38,12 +38,32 @@ pub(crate) enum Command {
     Cache(CacheArgs),
     #[cfg(feature = "server")]
     Serve(super::serve::ServeArgs),
+    /// Serve badges over HTTP; not part of this build
+    #[cfg(not(feature = "server"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Serve(MissingServerArgs),
+}
+
+/// The arguments of `serve` in a build without the server, which has no repository in mind.
+#[cfg(not(feature = "server"))]
+#[derive(Debug, clap::Args)]
+pub(crate) struct MissingServerArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _arguments: Vec<std::ffi::OsString>,
 }
 
 impl Args {
+    /// Returns the definition of all arguments.
+    fn definition() -> clap::Command {
+        let mut command = Self::command();
+        // Copies the global options into the subcommands, where they can be hidden.
+        command.build();
+        command.mut_subcommand("cache", without_connection)
+    }
+
     /// Parses the arguments of the process. Exits if they are wrong or ask for help.
     pub(crate) fn parse_or_exit() -> Self {
-        let mut command = Self::command();
+        let mut command = Self::definition();
         let matches = command.get_matches_mut();
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
         match args.and_then(|args| check_order(&mut command, &matches).map(|()| args)) {
@@ -51,6 +71,15 @@ impl Args {
             Err(error) => error.exit(),
         }
     }
+}
+
+/// Hides the connection options of a subcommand that sends no requests.
+fn without_connection(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let is_global = arg.is_global_set();
+        arg.hide(is_global)
+    });
+    command.mut_subcommands(without_connection)
 }
 
 /// Rejects options in front of a subcommand that belong behind it. clap would ignore them silently.
@@ -130,11 +159,11 @@ mod tests {
 
     #[test]
     fn the_definition_of_the_arguments_is_consistent() {
-        Args::command().debug_assert();
+        Args::definition().debug_assert();
     }
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
-        let mut command = Args::command();
+        let mut command = Args::definition();
         let matches = command.try_get_matches_from_mut(line.split(' '))?;
         check_order(&mut command, &matches)?;
         Args::from_arg_matches(&matches)
@@ -156,6 +185,16 @@ mod tests {
         for line in ["hf-meta", "hf-meta verify", "hf-meta --json verify gpt2"] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[cfg(not(feature = "server"))]
+    #[test]
+    fn a_build_without_the_server_knows_the_name_of_the_subcommand() {
+        for line in ["hf-meta serve", "hf-meta serve --listen 127.0.0.1:0", "hf-meta serve --help"]
+        {
+            assert!(matches!(parse(line).unwrap().command, Some(Command::Serve(_))), "{line}");
+        }
+        assert!(parse("hf-meta -- serve").unwrap().command.is_none());
     }
 
     #[test]

@@ -9,21 +9,21 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 use hf_meta::{Model, SafetensorsParseFromRepo};
 
-use super::context::{CommandContext, SelectionArgs, warn};
-use super::exit::ExitStatus;
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources, warn};
+use super::exit::{CommandError, ExitStatus, failed_to};
 use super::repo_arg::RepoArg;
 
-/// Draw a badge for a repository
+/// Draw badges for repositories
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
-    /// Repository on the Hub, URL, or local file or folder
-    #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
-    repo: String,
+    /// Repositories on the Hub, URLs, or local files and folders
+    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
+    repos: Vec<String>,
 
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Write to this file instead of stdout
+    /// Write to this file instead of stdout, or into this folder as `org--name.svg`; `-` is stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -64,15 +64,24 @@ where
     PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
-pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> io::Result<ExitStatus> {
-    let sources = std::slice::from_ref(&args.repo);
+pub(crate) async fn run(
+    args: &BadgeArgs,
+    context: &CommandContext,
+) -> Result<ExitStatus, CommandError> {
+    let output = args.output.as_deref().filter(|output| output.as_os_str() != "-");
+    if args.repos.len() > 1 && output.is_some_and(|output| !output.is_dir()) {
+        return Err(CommandError::OneFile);
+    }
     let read = |model: Model| async move { model.parse_safetensors_metadata().await };
     let print = |source: &RepoArg, parsed: SafetensorsParseFromRepo| {
-        write(args, &render(args, &Badge::from_report(parsed.report(), args.show))?)?;
+        let text = render(args, &Badge::from_report(parsed.report(), args.show))?;
+        write(args, source, &text)?;
         warn(source, &parsed.report().findings)?;
         Ok(ExitStatus::Success)
     };
-    context.for_each(sources, &args.selection, read, print).await
+    let form = OutputForm::Other;
+    let sources = Sources { repos: &args.repos, selection: &args.selection, form };
+    Ok(context.for_each(sources, read, print).await?)
 }
 
 fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
@@ -86,19 +95,17 @@ fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
     Ok(text + "\n")
 }
 
-/// The badge cannot be written to its file.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to write `{}`", file.display())]
-struct WriteError {
-    file: PathBuf,
-    source: io::Error,
+fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
+    let file = match &args.output {
+        Some(file) if file.as_os_str() != "-" => file,
+        _ => return io::stdout().write_all(text.as_bytes()),
+    };
+    let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.clone() };
+    fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
 }
 
-fn write(args: &BadgeArgs, text: &str) -> io::Result<()> {
-    match &args.output {
-        Some(file) => fs::write(file, text).map_err(|error| {
-            io::Error::new(error.kind(), WriteError { file: file.clone(), source: error })
-        }),
-        None => io::stdout().write_all(text.as_bytes()),
-    }
+/// Returns the name of a badge in a folder. `--` is not part of any repository name.
+fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
+    let stem = source.shown.replace(['/', '\\', ':'], "--");
+    format!("{stem}.{}", if args.json { "json" } else { "svg" })
 }

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use hf_meta::report::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
 
-use super::exit::ExitStatus;
+use super::exit::{ExitStatus, failed_to};
 
 /// Inspect or clear the local cache of headers
 #[derive(Debug, clap::Args)]
@@ -36,9 +36,14 @@ pub(crate) fn run(args: &CacheArgs) -> io::Result<ExitStatus> {
     match args.command {
         CacheCommand::Info => {
             let limit = bytes(DiskCache::DEFAULT_LIMIT);
-            writeln!(stdout, "{folder}\n{} of at most {limit}", size(cache.usage()?))?;
+            let usage = cache.usage().map_err(failed_to(format!("read the cache `{folder}`")))?;
+            writeln!(stdout, "{folder}\n{} of at most {limit}", size(usage))?;
         }
-        CacheCommand::Clear => writeln!(stdout, "deleted {} from {folder}", size(cache.clear()?))?,
+        CacheCommand::Clear => {
+            let deleted =
+                cache.clear().map_err(failed_to(format!("clear the cache `{folder}`")))?;
+            writeln!(stdout, "deleted {} from {folder}", size(deleted))?;
+        }
     }
     Ok(ExitStatus::Success)
 }

@@ -3,13 +3,15 @@
 
 use std::future::Future;
 use std::io::{self, Write};
+use std::mem::replace;
 
 use futures::stream::{self, StreamExt};
 use hf_meta::report::Finding;
 use hf_meta::{Client, Error, Model};
 
 use super::error_report::{self, ErrorReport};
-use super::exit::ExitStatus;
+use super::exit::{ExitStatus, failed_to};
+use super::json::{self, FailedSource};
 use super::progress::ProgressBars;
 use super::repo_arg::RepoArg;
 
@@ -32,6 +34,25 @@ pub(crate) struct SelectionArgs {
     prefetch: bool,
 }
 
+/// The sources of a subcommand, and the form of their results.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources<'a> {
+    pub(crate) repos: &'a [String],
+    pub(crate) selection: &'a SelectionArgs,
+    pub(crate) form: OutputForm,
+}
+
+/// The form of results on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputForm {
+    /// Text: an empty line separates results.
+    Text,
+    /// JSON: one line per source, also for a source that could not be read.
+    Json,
+    /// Another form, without anything between or in place of results.
+    Other,
+}
+
 /// The client and the progress bars of a subcommand.
 pub(crate) struct CommandContext {
     pub(crate) client: Client,
@@ -45,8 +66,7 @@ impl CommandContext {
     /// most severe exit status.
     pub(crate) async fn for_each<T, Reading>(
         &self,
-        sources: &[String],
-        selection: &SelectionArgs,
+        sources: Sources<'_>,
         read: impl Fn(Model) -> Reading + Copy + Send + 'static,
         mut print: impl FnMut(&RepoArg, T) -> io::Result<ExitStatus>,
     ) -> io::Result<ExitStatus>
@@ -54,19 +74,25 @@ impl CommandContext {
         T: Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send,
     {
-        let reads = sources.iter().map(|source| {
+        let reads = sources.repos.iter().map(|source| {
             let source = RepoArg::new(source, self.client.endpoint());
-            let result = self.read(&source, selection, read);
+            let result = self.read(&source, sources.selection, read);
             async move { (source, result.await) }
         });
         let mut reads = stream::iter(reads).buffered(MAX_CONCURRENT_SOURCES);
-        let mut status = ExitStatus::Success;
+        let (mut status, mut is_first) = (ExitStatus::Success, true);
         while let Some((source, result)) = reads.next().await {
-            let printed = self.bars.suspend(|| match result? {
-                Ok(value) => print(&source, value),
-                Err(error) => self.report(&source, sources.len() > 1, &error),
+            let result = result?;
+            let printed = self.bars.hidden_while(|| match result {
+                Ok(value) => {
+                    if !replace(&mut is_first, false) && sources.form == OutputForm::Text {
+                        writeln!(io::stdout())?;
+                    }
+                    print(&source, value)
+                }
+                Err(error) => self.report(&source, sources, &error),
             });
-            status = status.max(printed?);
+            status = status.max(printed.map_err(failed_to("write to stdout"))?);
         }
         Ok(status)
     }
@@ -113,9 +139,13 @@ impl CommandContext {
     fn report(
         &self,
         source: &RepoArg,
-        is_one_of_many: bool,
+        sources: Sources<'_>,
         error: &Error,
     ) -> io::Result<ExitStatus> {
+        if sources.form == OutputForm::Json {
+            json::print(&FailedSource::new(&source.shown, error))?;
+        }
+        let is_one_of_many = sources.repos.len() > 1;
         ErrorReport::for_source(source, is_one_of_many, error, self.client.endpoint()).print()?;
         Ok(ExitStatus::from(error))
     }

@@ -10,14 +10,21 @@ use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Model, RepoPath};
 
-use super::context::{CommandContext, SelectionArgs, warn};
-use super::exit::ExitStatus;
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources, warn};
+use super::exit::{ExitStatus, failed_to};
 use super::json;
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
 use super::table::Table;
+use super::terminal::{TerminalSize, fitted, width, wrap};
 
 /// The most rows per kind of change; the JSON has every tensor.
 const MAX_ROWS: usize = 40;
+
+/// The narrowest useful column of names.
+const MIN_NAME_WIDTH: usize = 20;
+
+/// The narrowest useful column of differences.
+const MIN_DIFFERENCE_WIDTH: usize = 24;
 
 /// Compare the tensors of two repositories, revisions or files
 ///
@@ -53,18 +60,19 @@ Exit status:
   4  a local file could not be read";
 
 pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> io::Result<ExitStatus> {
-    let sources = [args.before.clone(), args.after.clone()];
+    let repos = [args.before.clone(), args.after.clone()];
     let read = |model: Model| async move { model.parse_safetensors_metadata().await };
     let mut sides = Vec::new();
-    let selection = SelectionArgs::default();
-    let status = context.for_each(&sources, &selection, read, |source, parsed| {
+    let form = if args.json { OutputForm::Json } else { OutputForm::Other };
+    let sources = Sources { repos: &repos, selection: &SelectionArgs::default(), form };
+    let status = context.for_each(sources, read, |source, parsed| {
         sides.push((source.clone(), parsed));
         Ok(ExitStatus::Success)
     });
     let status = status.await?;
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status) };
     let diff = Diff::new(before, after);
-    print(args, &diff)?;
+    print(args, &diff).map_err(failed_to("write to stdout"))?;
     for (source, parsed) in &sides {
         warn(source, &parsed.report().findings)?;
     }
@@ -76,37 +84,55 @@ fn print(args: &DiffArgs, diff: &Diff) -> io::Result<()> {
         return json::print(diff);
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
-    write(&mut stdout, diff)?;
+    write(&mut stdout, diff, TerminalSize::from_stdout())?;
     stdout.flush()
 }
 
-fn write(out: &mut impl Write, diff: &Diff) -> io::Result<()> {
+fn write(out: &mut impl Write, diff: &Diff, terminal: Option<TerminalSize>) -> io::Result<()> {
     for (name, side) in [("before", &diff.before), ("after ", &diff.after)] {
-        writeln!(out, "{}", heading(name, side))?;
+        heading(out, name, side, terminal)?;
     }
     let groups = diff.groups();
     for section in groups.chunk_by(|a, b| a.kinds == b.kinds) {
-        write_section(out, section)?;
+        write_section(out, section, terminal)?;
     }
     writeln!(out)?;
     write_totals(out, diff)?;
-    writeln!(out, "{}", summary(diff))
+    writeln!(out, "{}", fitted(&summary(diff), terminal))
 }
 
-fn heading(name: &str, side: &DiffSide) -> String {
+/// Writes the source of one side, and its files and tensors on the same line if they fit.
+fn heading(
+    out: &mut impl Write,
+    name: &str,
+    side: &DiffSide,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     let totals = side.parameter_count.totals();
     let files = counted(side.files as u64, "file");
     let commit = side.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     let tensors = counted(totals.tensors, "tensor");
-    format!(
-        "{name}  {BOLD}{}{BOLD:#}  {DIM}{files}, {tensors}{commit}{DIM:#}",
-        escape(&side.source)
-    )
+    let (source, details) = (escape(&side.source), format!("{files}, {tensors}{commit}"));
+    let one_line = width(&format!("{name}  {source}  {details}"));
+    write!(out, "{name}  {BOLD}{source}{BOLD:#}")?;
+    match terminal {
+        Some(size) if one_line > size.width => {
+            let indent = width(name) + 2;
+            let lines = wrap(&details, size.width.saturating_sub(indent));
+            let indented = |line| format!("\n{:indent$}{DIM}{line}{DIM:#}", "");
+            writeln!(out, "{}", lines.into_iter().map(indented).collect::<String>())
+        }
+        _ => writeln!(out, "  {DIM}{details}{DIM:#}"),
+    }
 }
 
 /// Writes the changes of the same kinds, one row per group.
-fn write_section(out: &mut impl Write, groups: &[ChangeGroup]) -> io::Result<()> {
+fn write_section(
+    out: &mut impl Write,
+    groups: &[ChangeGroup],
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     let tensors = |groups: &[ChangeGroup]| groups.iter().map(|group| group.tensors).sum();
     let kinds = &groups[0].kinds;
     let names: Vec<_> = kinds.iter().map(|kind| kind_name(*kind)).collect();
@@ -119,9 +145,11 @@ fn write_section(out: &mut impl Write, groups: &[ChangeGroup]) -> io::Result<()>
         .style(style)
         .text("", |group| escape(&group.name))
         .gap(1)
+        .can_shrink_to(MIN_NAME_WIDTH)
         .number("", |group| times(group.tensors))
-        .text("", |group| difference(group));
-    table.write(out, || shown)?;
+        .text("", |group| difference(group))
+        .wrapped_to(MIN_DIFFERENCE_WIDTH);
+    table.fit(terminal).write(out, || shown)?;
     match tensors(hidden) {
         0 => Ok(()),
         more => {

@@ -46,7 +46,9 @@ impl ErrorReport {
     pub(crate) fn for_command(error: &CommandError) -> Self {
         let hint = match error {
             CommandError::Client(error) => hints::for_client(error),
-            CommandError::Io(_) => None,
+            #[cfg(not(feature = "server"))]
+            CommandError::NoServer => Some("install it with `--features server`".to_owned()),
+            CommandError::OneFile | CommandError::Io(_) => None,
         };
         Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
     }
@@ -66,7 +68,7 @@ impl ErrorReport {
 }
 
 /// Returns the first cause and the root cause. Those between them are layers of the HTTP library.
-fn causes(error: &dyn StdError) -> Vec<String> {
+pub(super) fn causes(error: &dyn StdError) -> Vec<String> {
     let mut causes = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {

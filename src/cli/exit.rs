@@ -11,9 +11,33 @@ pub(crate) enum CommandError {
     /// The client cannot be set up.
     #[error(transparent)]
     Client(#[from] Error),
+    /// `serve` in a build without the server.
+    #[cfg(not(feature = "server"))]
+    #[error("this `hf-meta` was built without its server")]
+    NoServer,
+    /// Several badges would be written to one file.
+    #[error("several badges need a folder, and `--output` is not one")]
+    OneFile,
     /// Local input or output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// A failure of local input or output, with the action that failed.
+#[derive(Debug, ThisError)]
+#[error("failed to {action}")]
+struct FailedAction {
+    action: String,
+    source: io::Error,
+}
+
+/// Returns a function that adds the failed action to an error, as in `write to stdout`. An error that has an
+/// action keeps it.
+pub(crate) fn failed_to(action: impl Into<String>) -> impl FnOnce(io::Error) -> io::Error {
+    |source| match source.get_ref() {
+        Some(_) => source,
+        None => io::Error::new(source.kind(), FailedAction { action: action.into(), source }),
+    }
 }
 
 /// The exit status of a subcommand. The highest status of several sources wins.
@@ -54,6 +78,9 @@ impl From<&CommandError> for ExitStatus {
     fn from(error: &CommandError) -> Self {
         match error {
             CommandError::Client(error) => Self::from(error),
+            #[cfg(not(feature = "server"))]
+            CommandError::NoServer => Self::Usage,
+            CommandError::OneFile => Self::Usage,
             CommandError::Io(_) => Self::LocalIo,
         }
     }

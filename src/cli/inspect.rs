@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, Write};
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::{CountReport, Model, SafetensorsParseFromRepo};
 
-use super::context::{CommandContext, SelectionArgs, warn};
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources, warn};
 use super::exit::ExitStatus;
 use super::json;
 use super::repo_arg::RepoArg;
-use super::views::tree::TerminalSize;
+use super::terminal::TerminalSize;
 use super::views::{explain, metadata, parameters, tensors, tree};
 
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub(crate) struct InspectArgs {
 #[group(multiple = false)]
 #[expect(clippy::struct_excessive_bools, reason = "flags that exclude each other")]
 struct ViewArgs {
-    /// Print JSON in the form of huggingface.js, one line per repository
+    /// Print JSON in the form of huggingface.js, one line per repository, also for one that failed
     #[arg(long, short)]
     json: bool,
 
@@ -111,7 +111,9 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> io::Res
         warn(source, findings)?;
         Ok(ExitStatus::Success)
     };
-    context.for_each(&args.repos, &args.selection, read, print).await
+    let form = if args.view.json { OutputForm::Json } else { OutputForm::Text };
+    let sources = Sources { repos: &args.repos, selection: &args.selection, form };
+    context.for_each(sources, read, print).await
 }
 
 fn print_counts(view: ViewArgs, report: &CountReport) -> io::Result<()> {
@@ -119,10 +121,11 @@ fn print_counts(view: ViewArgs, report: &CountReport) -> io::Result<()> {
         return json::print(report);
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
+    let terminal = TerminalSize::from_stdout();
     if view.explain {
-        explain::write(&mut stdout, report)?;
+        explain::write(&mut stdout, report, terminal)?;
     } else {
-        parameters::write(&mut stdout, report)?;
+        parameters::write(&mut stdout, report, terminal)?;
     }
     stdout.flush()
 }
@@ -132,10 +135,12 @@ fn print_headers(args: &InspectArgs, parsed: &SafetensorsParseFromRepo) -> io::R
         return json::print(parsed);
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
+    let terminal = TerminalSize::from_stdout();
     if args.view.tree {
-        tree::write(&mut stdout, parsed, TerminalSize::from_stdout())?;
+        tree::write(&mut stdout, parsed, terminal)?;
     } else if args.view.tensors {
-        tensors::write(&mut stdout, parsed, args.filter.as_ref())?;
+        let (filter, is_one_of_many) = (args.filter.as_ref(), args.repos.len() > 1);
+        tensors::write(&mut stdout, parsed, filter, is_one_of_many, terminal)?;
     } else {
         metadata::write(&mut stdout, parsed)?;
     }

@@ -1,10 +1,14 @@
 //! JSON output that is exact and safe to print to a terminal.
 
 use std::io::{self, BufWriter, Write};
+use std::iter;
 
+use hf_meta::{Error, WeightSet};
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
+
+use super::error_report::causes;
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print(value: &impl Serialize) -> io::Result<()> {
@@ -18,6 +22,49 @@ pub(crate) fn print(value: &impl Serialize) -> io::Result<()> {
 fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(&mut *out, EscapingFormatter))?;
     out.write_all(b"\n")
+}
+
+/// The document of a source that could not be read.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FailedSource<'a> {
+    source: &'a str,
+    error: ErrorDocument,
+    /// The sets of weights to choose from. A source that was read has the same field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_sets: Option<&'a [WeightSet]>,
+}
+
+/// An error for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorDocument {
+    code: &'static str,
+    /// The error and its causes.
+    message: String,
+    /// The HTTP status of the last response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// The seconds until the server accepts requests again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+impl<'a> FailedSource<'a> {
+    pub(crate) fn new(source: &'a str, error: &'a Error) -> Self {
+        let other_sets = match error {
+            Error::SeveralSets { sets, .. } => Some(&sets[..]),
+            _ => None,
+        };
+        let chain = iter::once(error.to_string()).chain(causes(error));
+        let error = ErrorDocument {
+            code: error.code(),
+            message: chain.collect::<Vec<_>>().join(": "),
+            status: error.status(),
+            retry_after: error.retry_after().map(|wait| wait.as_secs()),
+        };
+        Self { source, error, other_sets }
+    }
 }
 
 /// A formatter of compact JSON that escapes control characters and invisible characters as `\u…`. JSON

@@ -1,14 +1,20 @@
 //! Log lines on stderr, printed between the progress bars.
 
+use std::fmt::Debug;
 use std::io::{self, Write};
 
-use tracing::Metadata;
+use tracing::field::Field;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
-use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, debug_fn};
+use tracing_subscriber::fmt::{self, FmtContext, MakeWriter};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::progress::ProgressBars;
+use super::style::{CYAN, DIM, RED, YELLOW};
 
 /// Starts logging: warnings, with `-v` also retries and waits, with `-vv` every request.
 ///
@@ -19,7 +25,8 @@ pub(crate) fn init(verbose: u8, bars: &ProgressBars) {
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
-    let lines = fmt::layer().with_writer(LogWriter(bars.clone())).without_time().with_target(false);
+    let lines = fmt::layer().with_writer(LogWriter(bars.clone())).event_format(LogFormat);
+    let lines = lines.fmt_fields(debug_fn(write_field).delimited(" "));
     // Each line is complete; its spans would repeat a part of it.
     let lines = lines.with_filter(filter_fn(is_event));
     let ours = Targets::new().with_target("hf_meta", level);
@@ -29,6 +36,41 @@ pub(crate) fn init(verbose: u8, bars: &ProgressBars) {
 
 fn is_event(metadata: &Metadata<'_>) -> bool {
     metadata.is_event()
+}
+
+/// The format of a log line, which is that of errors: `warning: …`.
+struct LogFormat;
+
+impl<S, N> FormatEvent<S, N> for LogFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let (style, label) = match *event.metadata().level() {
+            Level::ERROR => (RED, "error"),
+            Level::WARN => (YELLOW, "warning"),
+            Level::INFO => (CYAN, "info"),
+            _ => (DIM, "debug"),
+        };
+        write!(writer, "{style}{label}{style:#}: ")?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+/// Writes one field. Durations have one decimal.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    match field.name() {
+        "message" => write!(writer, "{value:?}"),
+        name @ ("wait" | "elapsed") => write!(writer, "{name}={value:.1?}"),
+        name => write!(writer, "{name}={value:?}"),
+    }
 }
 
 /// A factory of writers, one per line.

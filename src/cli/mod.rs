@@ -23,6 +23,7 @@ mod repo_arg;
 mod serve;
 mod style;
 mod table;
+mod terminal;
 mod verify;
 mod views;
 
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 use self::args::{Args, Command};
 use self::context::CommandContext;
 use self::error_report::ErrorReport;
-use self::exit::{CommandError, ExitStatus};
+use self::exit::{CommandError, ExitStatus, failed_to};
 use self::progress::ProgressBars;
 
 /// Runs the command and returns its exit code.
@@ -51,19 +52,39 @@ pub(crate) fn main() -> ExitCode {
 fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let bars = ProgressBars::default();
     log::init(args.connection.verbose, &bars);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(failed_to("start threads"))?;
     runtime.block_on(dispatch(args, bars))
 }
 
 async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {
-    let context = || args.connection.client().map(|client| CommandContext { client, bars });
+    let context = || {
+        end_on_interrupt(bars.clone());
+        args.connection.client().map(|client| CommandContext { client, bars })
+    };
     Ok(match &args.command {
         None => inspect::run(&args.inspect, &context()?).await?,
         Some(Command::Badge(badge)) => badge::run(badge, &context()?).await?,
         Some(Command::Verify(verify)) => verify::run(verify, &context()?).await?,
         Some(Command::Diff(diff)) => diff::run(diff, &context()?).await?,
-        Some(Command::Cache(cache)) => cache::run(cache)?,
+        Some(Command::Cache(cache)) => cache::run(cache).map_err(failed_to("write to stdout"))?,
         #[cfg(feature = "server")]
         Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await?,
+        #[cfg(not(feature = "server"))]
+        Some(Command::Serve(_)) => return Err(CommandError::NoServer),
     })
+}
+
+/// Removes the progress bars when Ctrl-C is pressed, and ends the process by the signal, so that a loop of a
+/// shell ends, too.
+fn end_on_interrupt(bars: ProgressBars) {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            bars.hidden_while(|| {
+                let _ =
+                    signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGINT);
+                std::process::exit(130);
+            });
+        }
+    });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hf_meta::Progress;
 use hf_meta::report::text::escape;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// The progress bars of all repositories that are being read.
 #[derive(Clone, Debug, Default)]
@@ -22,9 +22,27 @@ impl ProgressBars {
         RepoBar(bar)
     }
 
-    /// Hides the bars while `print` runs.
+    /// Hides the bars while `print` writes to stdout.
+    ///
+    /// The reader of stdout may pause for any time. No lock is held meanwhile: reads that update their bars
+    /// would wait for it, and time out.
+    pub(crate) fn hidden_while<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.remove();
+        self.0.set_draw_target(ProgressDrawTarget::hidden());
+        let printed = print();
+        self.0.set_draw_target(ProgressDrawTarget::stderr());
+        printed
+    }
+
+    /// Removes the bars while a line is written to stderr.
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
+    }
+
+    /// Removes the bars from the terminal.
+    pub(crate) fn remove(&self) {
+        // A terminal that cannot be written shows no bars.
+        let _ = self.0.clear();
     }
 }
 

@@ -11,7 +11,7 @@ use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RedisCache, Retry
 use tokio::net::TcpListener;
 
 use super::connection::{ConnectionArgs, seconds};
-use super::exit::{CommandError, ExitStatus};
+use super::exit::{CommandError, ExitStatus, failed_to};
 
 /// Serve badges, and the same counts as JSON, over HTTP
 ///
@@ -118,8 +118,11 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus, CommandError> {
     let client = client(args, connection)?;
     let shutdown = shutdown_signal()?;
-    let listener = TcpListener::bind(args.listen).await?;
-    writeln!(anstream::stdout(), "listening on http://{}", listener.local_addr()?)?;
+    let failed_to_listen = || failed_to(format!("listen on {}", args.listen));
+    let listener = TcpListener::bind(args.listen).await.map_err(failed_to_listen())?;
+    let address = listener.local_addr().map_err(failed_to_listen())?;
+    writeln!(anstream::stdout(), "listening on http://{address}")
+        .map_err(failed_to("write to stdout"))?;
     Service::new(client, config(args)).serve(listener, shutdown).await;
     Ok(ExitStatus::Success)
 }

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-/// The limit of a column's width, in characters. A longer cell shifts only the rest of its own row.
+use super::terminal::{TerminalSize, cut, width, wrap};
+
+/// The limit of a column's width, in columns of the terminal. A longer cell shifts only the rest of its own row.
 const MAX_CELL_WIDTH: usize = 80;
 
 /// The side of a column on which its cells line up.
@@ -27,6 +29,10 @@ struct Column<'a, R> {
     min_width: Option<usize>,
     /// The narrowest width at which the column is shown at all.
     useful_width: usize,
+    /// `true` if the column shrinks before those that are not.
+    shrinks_first: bool,
+    /// `true` if a cell that is too wide continues in further lines. Only the last column can.
+    wraps: bool,
 }
 
 /// A table: its columns from left to right, and the width that it has to fit.
@@ -57,9 +63,17 @@ impl<'a, R> Table<'a, R> {
         cell: impl Fn(&R) -> String + 'a,
     ) -> Self {
         let (cell, style) = (Box::new(cell), Style::new());
-        let (gap, min_width, useful_width) = (2, None, 0);
-        let column = Column { heading, alignment, cell, style, gap, min_width, useful_width };
-        self.columns.push(column);
+        self.columns.push(Column {
+            heading,
+            alignment,
+            cell,
+            style,
+            gap: 2,
+            min_width: None,
+            useful_width: 0,
+            shrinks_first: false,
+            wraps: false,
+        });
         self
     }
 
@@ -91,14 +105,38 @@ impl<'a, R> Table<'a, R> {
         self.can_shrink_to(0).change_last(|column| column.useful_width = useful_width)
     }
 
+    /// Lets [`Table::fit`] drop the whole last column before it changes others.
+    pub(crate) fn dropped_first(self) -> Self {
+        self.dropped_below(usize::MAX).change_last(|column| column.shrinks_first = true)
+    }
+
+    /// Lets [`Table::fit`] wrap the cells of the last column between words, down to a width.
+    pub(crate) fn wrapped_to(self, min_width: usize) -> Self {
+        self.can_shrink_to(min_width).change_last(|column| column.wraps = true)
+    }
+
     fn change_last(mut self, change: impl FnOnce(&mut Column<'a, R>)) -> Self {
         self.columns.last_mut().map(change);
         self
     }
 
-    /// Cuts columns that can shrink until a row has at most this many characters.
-    pub(crate) fn fit(self, max_width: Option<usize>) -> Self {
-        Self { max_width, ..self }
+    /// Narrows columns that can shrink until a row fits the terminal. Elsewhere nothing is cut.
+    pub(crate) fn fit(self, terminal: Option<TerminalSize>) -> Self {
+        Self { max_width: terminal.map(|size| size.width), ..self }
+    }
+
+    /// Writes the headings and the rows with one tab between cells, for other programs.
+    pub(crate) fn write_tsv(
+        &self,
+        out: &mut impl Write,
+        rows: impl IntoIterator<Item = R>,
+    ) -> io::Result<()> {
+        let headings: Vec<_> = self.columns.iter().map(|column| column.heading).collect();
+        writeln!(out, "{}", headings.join("\t"))?;
+        rows.into_iter().try_for_each(|row| {
+            let cells: Vec<_> = self.columns.iter().map(|column| (column.cell)(&row)).collect();
+            writeln!(out, "{}", cells.join("\t"))
+        })
     }
 
     /// Writes the headings, unless all are empty, and the rows. `rows` is called twice.
@@ -108,10 +146,10 @@ impl<'a, R> Table<'a, R> {
     {
         let headings = self.columns.iter().map(|column| column.heading);
         let has_headings = headings.clone().any(|heading| !heading.is_empty());
-        let mut widths: Vec<_> = headings.map(|heading| heading.chars().count()).collect();
+        let mut widths: Vec<_> = headings.map(width).collect();
         for row in rows() {
             for (width, column) in widths.iter_mut().zip(&self.columns) {
-                let cell = (column.cell)(&row).chars().count();
+                let cell = self::width(&(column.cell)(&row));
                 *width = cell.min(MAX_CELL_WIDTH).max(*width);
             }
         }
@@ -125,20 +163,28 @@ impl<'a, R> Table<'a, R> {
         })
     }
 
-    /// Takes width from the columns that can shrink, the last one first.
+    /// Takes width from the columns that can shrink: those that shrink first, then the others, each from right
+    /// to left.
     fn shrink(&self, widths: &mut [usize]) {
         let Some(max_width) = self.max_width else { return };
-        let gaps: usize = self.columns.iter().skip(1).map(|column| column.gap).sum();
-        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(max_width);
-        for (width, column) in widths.iter_mut().zip(&self.columns).rev() {
-            let Some(min_width) = column.min_width else { continue };
-            let mut narrow = width.saturating_sub(excess).max(min_width).min(*width);
-            if narrow < *width && narrow < column.useful_width {
-                narrow = 0;
+        for first in [true, false] {
+            for (at, column) in self.columns.iter().enumerate().rev() {
+                let Some(min_width) = column.min_width else { continue };
+                let excess = self.indent(widths, widths.len()).saturating_sub(max_width);
+                if column.shrinks_first != first || excess == 0 {
+                    continue;
+                }
+                let narrow = widths[at].saturating_sub(excess).max(min_width).min(widths[at]);
+                widths[at] = if narrow < column.useful_width { 0 } else { narrow };
             }
-            excess = excess.saturating_sub(*width - narrow);
-            *width = narrow;
         }
+    }
+
+    /// Returns the width of the first columns with their gaps. An empty column has none.
+    fn indent(&self, widths: &[usize], columns: usize) -> usize {
+        let columns = widths.iter().zip(&self.columns).take(columns).enumerate();
+        let columns = columns.filter(|(_, (width, _))| **width > 0);
+        columns.map(|(at, (width, column))| width + if at == 0 { 0 } else { column.gap }).sum()
     }
 
     /// Writes one row without spaces at its end.
@@ -148,34 +194,33 @@ impl<'a, R> Table<'a, R> {
         widths: &[usize],
         cell: impl Fn(&Column<'a, R>) -> (String, Style),
     ) -> io::Result<()> {
-        let mut spaces = 0;
+        let (mut spaces, mut rest) = (0, Vec::new());
         for (at, (column, &width)) in self.columns.iter().zip(widths).enumerate() {
             let (mut text, style) = cell(column);
-            if self.max_width.is_some() && column.min_width.is_some() {
+            if self.max_width.is_some() && column.wraps {
+                let mut lines = wrap(&text, width);
+                text = lines.remove(0);
+                rest = lines;
+            } else if self.max_width.is_some() && column.min_width.is_some() {
                 cut(&mut text, width);
             }
-            let padding = width.saturating_sub(text.chars().count());
+            let padding = width.saturating_sub(self::width(&text));
             let (before, after) = match column.alignment {
                 Alignment::Left => (0, padding),
                 Alignment::Right => (padding, 0),
             };
-            spaces += before + if at == 0 { 0 } else { column.gap };
+            spaces += before + if at == 0 || width == 0 { 0 } else { column.gap };
             if !text.is_empty() {
                 write!(out, "{:spaces$}{style}{text}{style:#}", "")?;
                 spaces = 0;
             }
             spaces += after;
         }
-        writeln!(out)
-    }
-}
-
-/// Cuts a text to a number of characters, with `…` at its end.
-fn cut(text: &mut String, max_chars: usize) {
-    if max_chars == 0 {
-        text.clear();
-    } else if text.chars().count() > max_chars {
-        *text = text.chars().take(max_chars - 1).chain(['…']).collect();
+        writeln!(out)?;
+        let columns = self.columns.len().saturating_sub(1);
+        let gap = self.columns.last().map_or(0, |column| column.gap);
+        let indent = self.indent(widths, columns) + gap;
+        rest.iter().try_for_each(|line| writeln!(out, "{:indent$}{line}", ""))
     }
 }
 
@@ -224,12 +269,46 @@ mod tests {
             (40, "a long name  1  contents of it"),
             (24, "a long name  1  content…"),
             (20, "a long name  1"),
-            (12, "a long…  1"),
+            (12, "a long n…  1"),
             (0, "a l…  1"),
         ] {
-            let text = written(&table().fit(Some(width)), &rows);
+            let size = TerminalSize { width, height: 24 };
+            let text = written(&table().fit(Some(size)), &rows);
             assert_eq!(text.lines().last(), Some(expected), "{width}");
         }
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let rows = [["模型", "1", "x"], ["weights", "2", ""], ["🤗", "3", "x"]];
+        let expected = "name     n\n模型     1  x\nweights  2\n🤗       3  x\n";
+        assert_eq!(written(&table(), &rows), expected);
+    }
+
+    #[test]
+    fn the_last_column_wraps_after_others_were_dropped() {
+        let table = |width| {
+            let table = Table::new().text("", |row: &Row| row[0].to_owned());
+            let table = table.number("", |row| row[1].to_owned()).dropped_first();
+            let table = table.text("", |row| row[2].to_owned()).wrapped_to(6);
+            table.fit(Some(TerminalSize { width, height: 24 }))
+        };
+        let rows = [["name", "1,000", "one two three"], ["n", "1", "four"]];
+        for (width, expected) in [
+            (26, "name  1,000  one two three\nn         1  four\n"),
+            (20, "name  one two three\nn     four\n"),
+            (14, "name  one two\n      three\nn     four\n"),
+            (1, "name  one\n      two\n      three\nn     four\n"),
+        ] {
+            assert_eq!(written(&table(width), &rows), expected, "{width}");
+        }
+    }
+
+    #[test]
+    fn other_programs_get_one_tab_between_cells() {
+        let mut out = Vec::new();
+        table().write_tsv(&mut out, [["a b", "1", ""], ["c", "2", "x"]]).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "name\tn\t\na b\t1\t\nc\t2\tx\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{Model, VerifyReport};
 
-use super::context::{CommandContext, SelectionArgs};
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
 use super::exit::ExitStatus;
 use super::json;
 use super::repo_arg::RepoArg;
@@ -16,7 +16,7 @@ use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
 /// The most findings of one kind that are printed; the JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
 
-/// Check every shard of a repository and its index
+/// Check every shard of repositories and their indexes
 ///
 /// Reads all headers, and continues when one is invalid. Checks each header against the format and the
 /// size of its file, the index against the headers, the declared totals, and the numbers in the names
@@ -24,14 +24,14 @@ const MAX_FINDINGS_PER_KIND: usize = 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
 pub(crate) struct VerifyArgs {
-    /// Repository on the Hub, URL, or local file or folder
-    #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
-    repo: String,
+    /// Repositories on the Hub, URLs, or local files and folders
+    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
+    repos: Vec<String>,
 
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Print the report as JSON
+    /// Print the report as JSON, one line per repository
     #[arg(long, short)]
     json: bool,
 }
@@ -43,13 +43,15 @@ Exit status:
   2  the arguments or the environment variables are wrong
   3  the repository or revision was not found, access was denied, or the Hub or the network failed,
      so not everything was checked
-  4  a local file could not be read, so not everything was checked";
+  4  a local file could not be read or written, so not everything was checked
+With several repositories, the highest code.";
 
 pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> io::Result<ExitStatus> {
-    let sources = std::slice::from_ref(&args.repo);
     let read = |model: Model| async move { model.verify().await };
     let print = |source: &RepoArg, report: VerifyReport| print(args, source, &report);
-    context.for_each(sources, &args.selection, read, print).await
+    let form = if args.json { OutputForm::Json } else { OutputForm::Text };
+    let sources = Sources { repos: &args.repos, selection: &args.selection, form };
+    context.for_each(sources, read, print).await
 }
 
 fn print(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> io::Result<ExitStatus> {

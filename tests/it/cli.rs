@@ -83,6 +83,16 @@ fn badges_are_written_to_stdout_or_a_file() {
         "schemaVersion": 1, "label": "BF16", "message": "176B", "color": "67ac09"
     });
     assert_eq!(json, expected);
+    let folder = folder.path().to_str().unwrap();
+    let several = ["badge", "gpt2", "bigscience/bloom", "--output"];
+    assert_eq!(run(&hub, &[&several[..], &["-"]].concat()).data().lines().count(), 2);
+    assert_eq!(run(&hub, &[&several[..], &[folder]].concat()).data(), "");
+    for name in ["gpt2.svg", "bigscience--bloom.svg"] {
+        let svg = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+        assert!(svg.starts_with("<svg"), "{name}");
+    }
+    let one_file = run(&hub, &[&several[..], &["/nonexistent/x.svg"]].concat());
+    assert!(one_file.code == 2 && one_file.stderr.contains("need a folder"), "{}", one_file.stderr);
     let cases: [(&[&str], i32, &str); 4] = [
         (&["badge", "org/none"], 3, "not found"),
         (&["badge", "gpt2", "--style", "round"], 2, "for-the-badge"),

@@ -1,6 +1,6 @@
 //! The README and the guides in `src/docs`, compared with the code and with the output of the command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{cli, support};
 
@@ -74,4 +74,15 @@ fn the_readme_shows_what_the_command_prints() {
         }
     }
     assert!(compared >= 4);
+}
+
+#[test]
+fn the_list_of_error_codes_is_complete() {
+    let page = include_str!("../../src/docs/json.md");
+    let (_, listed) = page.split_once("\nThe codes are ").unwrap();
+    let listed = listed.split("\n\n").next().unwrap().split('`').skip(1).step_by(2);
+    let source = include_str!("../../src/error/code.rs");
+    let quoted = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let codes = quoted.flat_map(|line| line.split('"').skip(1).step_by(2));
+    assert_eq!(listed.collect::<BTreeSet<_>>(), codes.collect::<BTreeSet<_>>());
 }

@@ -15,6 +15,13 @@ pub(crate) fn fixtures_hub() -> LocalHub {
     LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
 }
 
+/// Starts a Hub with all fixtures and another repository.
+pub(crate) fn fixtures_hub_with(repo: Repo) -> LocalHub {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+    let fixtures = load_folder(folder.as_ref()).unwrap();
+    LocalHub::start(fixtures.into_iter().chain([repo])).unwrap()
+}
+
 /// Creates a repository from a model in memory.
 pub(crate) fn repo_from_model(model: &Model) -> Repo {
     let files = model.lay_out().unwrap().into_iter().map(|file| (file.path, file.head, file.size));

@@ -9,6 +9,10 @@ use hf_meta::report::text::{counted, escape, size_of_model, thousands};
 
 use super::heading;
 use crate::cli::table::Table;
+use crate::cli::terminal::{TerminalSize, fitted};
+
+/// The narrowest useful column of text.
+const MIN_TEXT_WIDTH: usize = 12;
 
 /// One group of tensors that were counted in the same way, or the total.
 struct ExplainRow<'a> {
@@ -18,7 +22,11 @@ struct ExplainRow<'a> {
 }
 
 /// Writes the groups of tensors, the most parameters first, and the rules that apply.
-pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+pub(crate) fn write(
+    out: &mut impl Write,
+    report: &CountReport,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     let breakdown = &report.breakdown;
     heading(out, &report.source)?;
     let mut groups: Vec<_> = breakdown.groups.iter().collect();
@@ -31,45 +39,58 @@ pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()
     let table = Table::new()
         .text("dtype", |row: &ExplainRow<'_>| escape(row.dtype))
         .number("tensors", |row| thousands(row.count.tensors))
+        .dropped_first()
         .number("elements", |row| thousands(row.count.elements))
         .number("parameters", |row| thousands(row.count.parameters))
-        .text("counted", |row| row.counted.clone());
-    table.write(out, || groups.iter().map(|group| group_row(group)).chain([total()]))?;
+        .text("counted", |row| row.counted.clone())
+        .wrapped_to(MIN_TEXT_WIDTH);
+    table
+        .fit(terminal)
+        .write(out, || groups.iter().map(|group| group_row(group)).chain([total()]))?;
     if let Some(moe) = &breakdown.moe {
-        writeln!(out, "{}", active_parameters(moe))?;
-        writeln!(out, "{}", formula(moe))?;
+        writeln!(out, "{}", fitted(&active_parameters(moe), terminal))?;
+        writeln!(out, "{}", fitted(&formula(moe), terminal))?;
         if moe.input_embedding > 0 {
             let without = thousands(moe.active_without_input_embedding());
             writeln!(out, "{without} without the input embedding")?;
         }
     }
     if let Some(reason) = breakdown.moe_unknown {
-        writeln!(out, "the active parameters are not known: {reason}")?;
+        let note = format!("the active parameters are not known: {reason}");
+        writeln!(out, "{}", fitted(&note, terminal))?;
     }
-    modules(out, breakdown)?;
-    writeln!(out)
+    modules(out, breakdown, terminal)
 }
 
 /// Writes the kinds of quantized modules, and the modules that are not certain.
-fn modules(out: &mut impl Write, breakdown: &CountBreakdown) -> io::Result<()> {
+fn modules(
+    out: &mut impl Write,
+    breakdown: &CountBreakdown,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     let mut kinds: Vec<_> = breakdown.module_kinds.iter().collect();
     kinds.sort_by_key(|kind| Reverse(kind.parameters));
     if !kinds.is_empty() {
         let table = Table::new()
             .text("packing", |kind: &&ModuleKind| kind.packing.to_string())
             .number("modules", |kind| thousands(kind.modules))
+            .dropped_first()
             .number("stored", |kind| thousands(kind.elements))
+            .dropped_first()
             .number("parameters", |kind| thousands(kind.parameters))
             .text("size from", |kind| kind.packing.evidence.to_owned())
-            .text("parts", |kind| parts(kind));
+            .can_shrink_to(MIN_TEXT_WIDTH)
+            .text("parts", |kind| parts(kind))
+            .wrapped_to(MIN_TEXT_WIDTH);
         writeln!(out)?;
-        table.write(out, || kinds.iter().copied())?;
+        table.fit(terminal).write(out, || kinds.iter().copied())?;
     }
     for found in &breakdown.unresolved {
         let names: Vec<_> = found.examples.iter().map(|name| escape(name)).collect();
         let more = if found.modules > names.len() as u64 { ", …" } else { "" };
         let modules = counted(found.modules, "module");
-        writeln!(out, "{modules} not certain: {}: {}{more}", found.reason, names.join(", "))?;
+        let note = format!("{modules} not certain: {}: {}{more}", found.reason, names.join(", "));
+        writeln!(out, "{}", fitted(&note, terminal))?;
     }
     Ok(())
 }

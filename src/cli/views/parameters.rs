@@ -10,25 +10,37 @@ use hf_meta::{CountReport, RepoPath, WeightSet};
 use super::{explain, heading};
 use crate::cli::style::DIM;
 use crate::cli::table::Table;
+use crate::cli::terminal::{TerminalSize, fitted};
 
 /// The most other sets of weights that are listed; the JSON has all of them.
 const MAX_SETS: usize = 20;
 
+/// The narrowest useful column of paths.
+const MIN_PATH_WIDTH: usize = 20;
+
 /// Writes the parameters per dtype, and the totals of the whole checkpoint.
-pub(crate) fn write(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+pub(crate) fn write(
+    out: &mut impl Write,
+    report: &CountReport,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     heading(out, &report.source)?;
-    dtype_table(out, report)?;
+    dtype_table(out, report, terminal)?;
     if let Some(moe) = &report.breakdown.moe {
-        writeln!(out, "{}", explain::active_parameters(moe))?;
+        writeln!(out, "{}", fitted(&explain::active_parameters(moe), terminal))?;
     }
-    writeln!(out, "{}", files_and_tensors(report))?;
-    other_sets(out, report)?;
-    writeln!(out, "{DIM}{}{DIM:#}\n", fetch_stats(report))
+    writeln!(out, "{}", fitted(&files_and_tensors(report), terminal))?;
+    other_sets(out, report, terminal)?;
+    writeln!(out, "{DIM}{}{DIM:#}", fitted(&fetch_stats(report), terminal))
 }
 
 /// Writes a row per dtype, the most parameters first, and a total. Elements have a column if they
 /// differ from the parameters, as they do in a quantized model. A `~` marks parameters that are not certain.
-fn dtype_table(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+fn dtype_table(
+    out: &mut impl Write,
+    report: &CountReport,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     let count = &report.parameter_count;
     let mark = if report.breakdown.is_exact() { "" } else { "~" };
     let total = count.totals();
@@ -42,10 +54,11 @@ fn dtype_table(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
         .text("dtype", |(name, _): &(&str, &DtypeCount)| escape(name))
         .number("parameters", |(_, row)| format!("{mark}{}", thousands(row.parameters)))
         .number("of parameters", |(_, row)| share(row.parameters, total.parameters))
+        .dropped_first()
         .number("elements", |(_, row)| thousands(row.elements))
         .shown_if(is_packed)
         .number("bytes", |(_, row)| bytes(row.bytes));
-    table.write(out, || rows.iter().copied())
+    table.fit(terminal).write(out, || rows.iter().copied())
 }
 
 /// Formats the number of files and tensors, and the commit.
@@ -63,15 +76,20 @@ pub(super) fn files_and_tensors(report: &CountReport) -> String {
 }
 
 /// Writes the path that was read and the other sets of weights in the repository.
-fn other_sets(out: &mut impl Write, report: &CountReport) -> io::Result<()> {
+fn other_sets(
+    out: &mut impl Write,
+    report: &CountReport,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     let Some(sets) = &report.other_sets else { return Ok(()) };
     let others = if sets.is_empty() { "no other weights" } else { "other weights, not counted:" };
     let path = report.filepaths.first().map_or("", RepoPath::as_str);
-    writeln!(out, "read from {}; {others}", escape(path))?;
+    writeln!(out, "{}", fitted(&format!("read from {}; {others}", escape(path)), terminal))?;
     let table = Table::new()
         .text("", |set: &&WeightSet| format!("  {}", escape(set.path.as_str())))
+        .can_shrink_to(MIN_PATH_WIDTH)
         .number("", |set| bytes(set.bytes));
-    table.write(out, || sets.iter().take(MAX_SETS))?;
+    table.fit(terminal).write(out, || sets.iter().take(MAX_SETS))?;
     match sets.len().saturating_sub(MAX_SETS) {
         0 => Ok(()),
         more => writeln!(out, "  {more} more; --json lists them all"),

@@ -1,4 +1,4 @@
-//! `--tensors`: one row per tensor.
+//! `--tensors`: one row per tensor, as a table on a terminal and as tab-separated values elsewhere.
 
 use std::io::{self, Write};
 
@@ -6,17 +6,30 @@ use glob::Pattern;
 use hf_meta::report::text::{escape, shape, thousands};
 use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo};
 
+use super::heading;
 use crate::cli::table::Table;
+use crate::cli::terminal::TerminalSize;
+
+/// The narrowest useful column of names.
+const MIN_NAME_WIDTH: usize = 16;
+
+/// The narrowest useful column of file names.
+const MIN_FILE_WIDTH: usize = 12;
 
 /// The name of a tensor, its description, and the path of its file.
 type TensorRow<'a> = (&'a str, TensorInfo, &'a RepoPath);
 
-/// Writes every tensor whose name matches the filter.
+/// Writes every tensor whose name matches the filter. A heading names the source if there are several.
 pub(crate) fn write(
     out: &mut impl Write,
     parsed: &SafetensorsParseFromRepo,
     filter: Option<&Pattern>,
+    is_one_of_many: bool,
+    terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
+    if is_one_of_many {
+        heading(out, &parsed.report().source)?;
+    }
     let files: Vec<_> = parsed.files().collect();
     let matches = |name: &str| filter.is_none_or(|filter| filter.matches(name));
     let rows = || {
@@ -27,9 +40,17 @@ pub(crate) fn write(
     };
     let table = Table::new()
         .text("name", |(name, _, _): &TensorRow<'_>| escape(name))
+        .can_shrink_to(MIN_NAME_WIDTH)
         .text("dtype", |(_, tensor, _)| escape(tensor.dtype.as_str()))
         .text("shape", |(_, tensor, _)| shape(&tensor.shape))
-        .number("bytes", |(_, tensor, _)| thousands(tensor.byte_length()))
-        .text("shard", |(_, _, path)| escape(path.as_str()));
-    table.write(out, rows)
+        .number("bytes", |(_, tensor, _)| match terminal {
+            Some(_) => thousands(tensor.byte_length()),
+            None => tensor.byte_length().to_string(),
+        })
+        .text("shard", |(_, _, path)| escape(path.as_str()))
+        .dropped_below(MIN_FILE_WIDTH);
+    match terminal {
+        Some(_) => table.fit(terminal).write(out, rows),
+        None => table.write_tsv(out, rows()),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use hf_meta::report::text::{counted, escape, shape, share, thousands};
 use hf_meta::report::tree::{TreeContent, TreeModule};
@@ -11,6 +11,7 @@ use hf_meta::{Dtype, SafetensorsParseFromRepo, Tree};
 use super::{heading, parameters};
 use crate::cli::style::DIM;
 use crate::cli::table::Table;
+use crate::cli::terminal::{TerminalSize, fitted};
 
 /// The length of a bar, in characters.
 const BAR_LENGTH: usize = 10;
@@ -27,25 +28,6 @@ const RESERVED_LINES: usize = 8;
 /// The most tensors of a module that are listed in the row of the module.
 const MAX_INLINE_TENSORS: usize = 4;
 
-/// The size of a terminal, in characters and lines.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TerminalSize {
-    width: usize,
-    height: usize,
-}
-
-impl TerminalSize {
-    /// Returns the size of the terminal of stdout; `None` if stdout is not a terminal.
-    pub(crate) fn from_stdout() -> Option<Self> {
-        if !io::stdout().is_terminal() {
-            return None;
-        }
-        let size = terminal_size::terminal_size();
-        let (width, height) = size.map_or((80, 24), |(width, height)| (width.0, height.0));
-        Some(Self { width: width.into(), height: height.into() })
-    }
-}
-
 /// Writes the tree of a checkpoint and its totals.
 pub(crate) fn write(
     out: &mut impl Write,
@@ -54,16 +36,15 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     heading(out, &parsed.report().source)?;
     write_tree(out, &Tree::new(parsed), terminal)?;
-    writeln!(out, "{}", parameters::files_and_tensors(parsed.report()))?;
+    writeln!(out, "{}", fitted(&parameters::files_and_tensors(parsed.report()), terminal))?;
     let totals = parsed.parameter_count().totals();
     if totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);
-        writeln!(
-            out,
-            "{DIM}elements are as stored and hold {parameters} parameters; see --explain{DIM:#}"
-        )?;
+        let note =
+            format!("elements are as stored and hold {parameters} parameters; see --explain");
+        writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))?;
     }
-    writeln!(out)
+    Ok(())
 }
 
 /// One row of the tree, or the total.
@@ -96,11 +77,11 @@ fn write_tree(out: &mut impl Write, tree: &Tree, terminal: Option<TerminalSize>)
         .number("elements", |row| thousands(row.elements))
         .number("share", |row| share(row.elements, elements))
         .text("", |row| bar(row.elements, elements))
+        .dropped_first()
         .shown_if(terminal.is_some())
         .text("", |row| row.content.clone())
         .dropped_below(MIN_CONTENT_WIDTH);
-    let table = table.fit(terminal.map(|size| size.width));
-    table.write(out, || rows.iter().chain([&total]))?;
+    table.fit(terminal).write(out, || rows.iter().chain([&total]))?;
     layout.write_note(out)
 }
 

@@ -69,6 +69,29 @@ fn headers_are_cached_unless_the_cache_is_off() {
     assert_eq!(off, "no cache on disk: HF_META_CACHE turns it off, or there is no home folder\n");
 }
 
+/// The cache needs no client, so wrong settings of the Hub do not matter.
+#[test]
+fn the_cache_is_managed_without_a_client() {
+    let folder = tempfile::tempdir().unwrap();
+    for action in ["info", "clear"] {
+        let mut command = hf_meta("junk");
+        command.env("HF_META_CACHE", folder.path()).env("HF_TOKEN", "hf_\n\u{1}");
+        assert_eq!(CommandOutput::new(command.args(["cache", action])).code, 0);
+        let help = CommandOutput::new(hf_meta("junk").args(["cache", action, "--help"])).data();
+        assert!(!help.contains("--token") && !help.contains("--verbose"), "{help}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut command = hf_meta("http://127.0.0.1:1");
+    command.env("HF_META_CACHE", file.path()).args(["cache", "info"]);
+    let CommandOutput { code, stderr, .. } = CommandOutput::new(&mut command);
+    let expected = format!("error: failed to read the cache `{}`", file.path().display());
+    assert!(code == 4 && stderr.starts_with(&expected), "{code} {stderr}");
+}
+
 #[test]
 fn http_works_on_a_machine_without_certificates() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();

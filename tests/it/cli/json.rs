@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::run;
+use crate::hub::{Fault, File, LocalHub, Repo};
+use crate::layouts::repo;
 use crate::support;
 
 /// Keeps only the first entry of each map of names, so that a snapshot is short.
@@ -44,4 +46,64 @@ fn json_has_one_line_per_repository() {
     assert_eq!(documents[0]["parameterTotal"], 137_022_720);
     assert_eq!(documents[1]["parameterCount"]["I64"], 514);
     assert!(documents.iter().all(|json| json.get("header").is_none()));
+}
+
+/// Returns the lines of stdout as JSON, and the exit status.
+fn documents(hub: &LocalHub, args: &[&str]) -> (Vec<Value>, i32) {
+    let ran = run(hub, args);
+    (ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), ran.code)
+}
+
+#[test]
+fn a_repository_that_failed_has_a_line_with_the_error() {
+    let hub = LocalHub::builder()
+        .repo(support::sharded("org/good"))
+        .repo(support::sharded("org/gated").gated())
+        .repo(Repo::new("org/bad").file("model.safetensors", File::from_bytes("x")))
+        .start()
+        .unwrap();
+    let repos = ["org/none", "org/good", "org/gated", "org/bad", "a/b/c"];
+    for args in [&["--json"][..], &["--json", "--summary"]] {
+        let (lines, code) = documents(&hub, &[&repos, args].concat());
+        assert_eq!((lines.len(), code), (5, 3));
+        let errors: Vec<_> = lines.iter().map(|line| (&line["source"], &line["error"])).collect();
+        let codes = ["repoNotFound", "", "gated", "malformedHeader", "invalidSource"];
+        for (((source, error), repo), code) in errors.iter().zip(repos).zip(codes) {
+            assert_eq!(**source, repo);
+            assert_eq!(error["code"].as_str().unwrap_or_default(), code, "{error}");
+        }
+        assert_eq!(errors[0].1["status"], 401);
+        let message =
+            "`org/bad/model.safetensors` is not a valid safetensors file: the file has 1 bytes";
+        let found = errors[3].1["message"].as_str().unwrap();
+        assert!(found.starts_with(message), "{found}");
+        assert_eq!(errors[3].1.get("status"), None);
+    }
+    let (lines, code) = documents(&hub, &["verify", "--json", "org/none", "org/good"]);
+    assert_eq!((lines[0]["error"]["code"].as_str(), code), (Some("repoNotFound"), 3));
+    assert_eq!(lines[1]["valid"], true);
+    let (lines, code) = documents(&hub, &["diff", "--json", "org/good", "org/none"]);
+    assert_eq!((lines.len(), lines[0]["error"]["code"].as_str()), (1, Some("repoNotFound")));
+    assert_eq!(code, 3);
+}
+
+#[test]
+fn a_rate_limit_names_the_seconds_to_wait() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let headers = vec![("ratelimit", r#""resolvers";r=0;t=900"#.to_owned())];
+    hub.inject(move |_, _| Some(Fault::Status(429, headers.clone())));
+    let (lines, code) = documents(&hub, &["org/model", "--json"]);
+    let error = &lines[0]["error"];
+    assert_eq!((error["code"].as_str(), code), (Some("rateLimited"), 3), "{error}");
+    assert!(error["retryAfter"].as_u64() > Some(1), "{error}");
+}
+
+#[test]
+fn sets_to_choose_from_are_listed_as_other_sets() {
+    let sets = ["a.safetensors", "b.safetensors"];
+    let hub = LocalHub::start([repo("org/several", &sets)]).unwrap();
+    let (lines, code) = documents(&hub, &["org/several", "--sets", "--json"]);
+    assert_eq!((lines[0]["error"]["code"].as_str(), code), (Some("severalSets"), 1));
+    let listed = lines[0]["otherSets"].as_array().unwrap().iter();
+    assert_eq!(listed.map(|set| set["path"].as_str().unwrap()).collect::<Vec<_>>(), sets);
 }

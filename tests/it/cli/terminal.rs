@@ -1,11 +1,15 @@
 //! Output to terminals and pipes.
 
+use std::io::Read;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{CommandOutput, hf_meta, run};
-use crate::hub::{LocalHub, Repo};
+use crate::hub::{Fault, LocalHub, Repo};
 use crate::support;
 
 #[test]
@@ -57,4 +61,94 @@ fn a_closed_pipe_is_not_an_error() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()),
         (Some(0), "")
     );
+}
+
+/// While the reader of stdout pauses in the output of one repository, another one is read completely: its second
+/// shard is not available before its first one was read.
+#[test]
+fn a_paused_reader_of_stdout_does_not_stop_the_network() {
+    let hub = support::fixtures_hub_with(support::sharded("org/two"));
+    let (sender, receiver) = mpsc::channel();
+    let is_paused = Arc::new(AtomicBool::new(false));
+    let (paused, attempts) = (Arc::clone(&is_paused), AtomicUsize::new(0));
+    hub.inject(move |request, _| {
+        let refused = Some(Fault::Status(503, vec![]));
+        let is_header = request.range.as_deref().is_some_and(|range| range != "bytes=0-7");
+        match request.path.rsplit('/').next()? {
+            "a.safetensors" if !paused.load(Ordering::Acquire) => refused,
+            "a.safetensors" => {
+                let first = usize::from(is_header);
+                attempts.fetch_max(first, Ordering::AcqRel);
+                None
+            }
+            "b.safetensors" if attempts.load(Ordering::Acquire) == 0 => refused,
+            "b.safetensors" if attempts.fetch_add(1, Ordering::AcqRel) < 3 => refused,
+            "b.safetensors" if is_header => {
+                sender.send(()).unwrap();
+                None
+            }
+            _ => None,
+        }
+    });
+    let mut command = hf_meta(hub.endpoint());
+    command.args(["bigscience/bloom", "org/two", "--json", "--retries", "255"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    // The document is longer than the buffer of a pipe, so the command waits for this test now.
+    is_paused.store(true, Ordering::Release);
+    let read = receiver.recv_timeout(Duration::from_secs(60));
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(read, Ok(()), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), rest.lines().count()), (Some(0), 2));
+}
+
+#[test]
+fn an_empty_line_separates_reports_but_does_not_end_them() {
+    let hub = support::fixtures_hub();
+    for view in [&[][..], &["--tree"], &["--explain"], &["--metadata"], &["--tensors"]] {
+        let print = |repos: &[&str]| run(&hub, &[repos, view].concat()).data();
+        let one = print(&["gpt2"]);
+        assert!(!one.contains("\n\n") && one.ends_with('\n'), "{view:?}: {one}");
+        let two = print(&["gpt2", "roberta-base"]);
+        assert!(two.starts_with("gpt2\n") && two.contains("\n\nroberta-base\n"), "{view:?}: {two}");
+        assert!(two.ends_with('\n') && !two.ends_with("\n\n"), "{view:?}: {two}");
+    }
+    let two = run(&hub, &["verify", "gpt2", "roberta-base"]).data();
+    assert!(two.starts_with("gpt2\n") && two.contains("\n\nroberta-base\n"), "{two}");
+}
+
+#[test]
+fn tensors_are_tab_separated_in_a_pipe() {
+    let hub = support::fixtures_hub();
+    let stdout = run(&hub, &["gpt2", "-t"]).data();
+    let rows: Vec<Vec<_>> = stdout.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows[0], ["name", "dtype", "shape", "bytes", "shard"]);
+    assert!(rows[1..].iter().all(|row| row.len() == 5 && row[3].parse::<u64>().is_ok()));
+    assert_eq!(rows.len(), 1 + 160);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_of_local_output() {
+    let hub = support::fixtures_hub();
+    let calls: [&[&str]; 5] = [
+        &["gpt2"],
+        &["gpt2", "--json"],
+        &["verify", "gpt2"],
+        &["diff", "gpt2", "gpt2"],
+        &["badge", "gpt2"],
+    ];
+    for args in calls {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = hf_meta(hub.endpoint());
+        command.args(args).stdout(full).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{args:?}: {stderr}");
+        let expected = "error: failed to write to stdout\n  caused by: No space left on device";
+        assert!(stderr.starts_with(expected), "{args:?}: {stderr}");
+    }
 }

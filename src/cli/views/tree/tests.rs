@@ -89,6 +89,17 @@ fn a_model_of_91_991_tensors_fits_on_a_screen() {
     }
 }
 
+/// The bars repeat the shares; nothing else has the dtypes and shapes.
+#[test]
+fn bars_are_dropped_before_dtypes_and_shapes() {
+    let tree = tree([("transformer.h.attention.weight".to_owned(), &[768, 2304][..])]);
+    for (width, has_bar) in [(100, true), (80, false)] {
+        let screen = drawn(&tree, Some(TerminalSize { width, height: 24 })).join("\n");
+        assert!(screen.contains("BF16 [768, 2304]"), "{screen}");
+        assert_eq!(screen.contains('█'), has_bar, "{screen}");
+    }
+}
+
 #[test]
 fn a_note_tells_that_rows_are_missing() {
     let screen = Some(TerminalSize { width: 80, height: 14 });

@@ -1,0 +1,97 @@
+//! The terminal of stdout: its size, and the width of text on it.
+
+use std::io::{self, IsTerminal};
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// The size of a terminal, in columns and lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TerminalSize {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+}
+
+impl TerminalSize {
+    /// Returns the size of the terminal of stdout; `None` if stdout is not a terminal.
+    pub(crate) fn from_stdout() -> Option<Self> {
+        if !io::stdout().is_terminal() {
+            return None;
+        }
+        let size = terminal_size::terminal_size();
+        let (width, height) = size.map_or((80, 24), |(width, height)| (width.0, height.0));
+        Some(Self { width: width.into(), height: height.into() })
+    }
+}
+
+/// Returns the number of columns that a text takes. A Chinese character or an emoji takes two.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts a text to a number of columns, with `…` at its end.
+pub(crate) fn cut(text: &mut String, max_width: usize) {
+    if width(text) <= max_width {
+        return;
+    }
+    let mut free = max_width.saturating_sub(1);
+    let fits = |c: &char| {
+        let rest = free.checked_sub(c.width().unwrap_or(0));
+        rest.map(|rest| free = rest).is_some()
+    };
+    *text = text.chars().take_while(fits).collect();
+    if max_width > 0 {
+        text.push('…');
+    }
+}
+
+/// Splits a text between its words into lines of at most a number of columns. A longer word has a line of its
+/// own.
+pub(crate) fn wrap(text: &str, max_width: usize) -> Vec<String> {
+    let mut lines = Vec::<String>::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= max_width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Returns a sentence in the lines of a terminal; as one line where there is none.
+pub(crate) fn fitted(text: &str, terminal: Option<TerminalSize>) -> String {
+    terminal.map_or_else(|| text.to_owned(), |size| wrap(text, size.width).join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_by_its_width_on_the_terminal() {
+        for (text, max_width, expected) in [
+            ("weights", 7, "weights"),
+            ("weights", 6, "weigh…"),
+            ("模型权重", 8, "模型权重"),
+            ("模型权重", 7, "模型权…"),
+            ("模型权重", 6, "模型…"),
+            ("🤗🤗", 3, "🤗…"),
+            ("x", 0, ""),
+        ] {
+            let mut cut_text = text.to_owned();
+            cut(&mut cut_text, max_width);
+            assert_eq!(cut_text, expected, "{text} {max_width}");
+            assert!(width(&cut_text) <= max_width);
+        }
+    }
+
+    #[test]
+    fn lines_end_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("模型 权重 x", 9), ["模型 权重", "x"]);
+        assert_eq!(wrap("a-word-that-is-too-long b", 5), ["a-word-that-is-too-long", "b"]);
+        assert_eq!(wrap("", 5), [""]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Codes of errors for programs.
+
+use std::time::Duration;
+
+use super::Error;
+use crate::http::{HttpError, TransportKind};
+use crate::hub::HubError;
+
+impl Error {
+    /// Returns a short code for programs, such as `repoNotFound`. The JSON of the command has it.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Source(_) => "invalidSource",
+            Self::Endpoint { .. } | Self::MalformedToken | Self::UserAgent | Self::NoCache => {
+                "invalidSettings"
+            }
+            Self::RepoNotFound { .. } => "repoNotFound",
+            Self::RevisionNotFound { .. } => "revisionNotFound",
+            Self::FileNotFound { .. } => "fileNotFound",
+            Self::Gated { .. } => "gated",
+            Self::RejectedToken { .. } => "rejectedToken",
+            Self::Forbidden { .. } => "forbidden",
+            Self::NoSafetensors { .. } => "noWeights",
+            Self::SeveralSets { .. } => "severalSets",
+            Self::MissingShard { .. } | Self::MissingShards { .. } => "missingShards",
+            Self::Listing { .. } => "malformedListing",
+            Self::NotCached { .. } => "notCached",
+            Self::Offline { .. } => "offline",
+            Self::Header { .. } => "malformedHeader",
+            Self::Index { .. } => "malformedIndex",
+            Self::TooLarge { .. } | Self::TooManyHeaders { .. } => "tooLarge",
+            Self::OtherCommit { .. } | Self::Changed { .. } => "changed",
+            Self::Refused { source, .. } if source.status == 429 => "rateLimited",
+            Self::Refused { .. } => "refused",
+            Self::Fetch { source, .. } => fetch_code(source),
+            Self::DeadlineExceeded { .. } => "timeout",
+            Self::Read { .. } => "localIo",
+        }
+    }
+
+    /// Returns the HTTP status of the response that caused the error, if one did.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.response().map(|response| response.status)
+    }
+
+    /// Returns the time until the server accepts requests again, if it says so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Fetch { source, .. } => match &**source {
+                HttpError::RateLimited { wait, .. } => Some(*wait),
+                _ => None,
+            },
+            _ => self.response()?.retry_after,
+        }
+    }
+
+    /// Returns the response of the Hub that caused the error, if one did.
+    fn response(&self) -> Option<&HubError> {
+        match self {
+            Self::RepoNotFound { source, .. }
+            | Self::RevisionNotFound { source, .. }
+            | Self::Gated { source, .. }
+            | Self::RejectedToken { source }
+            | Self::Forbidden { source, .. }
+            | Self::Refused { source, .. } => Some(source),
+            Self::FileNotFound { source, .. }
+            | Self::MissingShard { source, .. }
+            | Self::NoSafetensors { source, .. } => source.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+fn fetch_code(error: &HttpError) -> &'static str {
+    match error {
+        HttpError::RateLimited { .. } => "rateLimited",
+        HttpError::Transport { kind: TransportKind::Timeout, .. } => "timeout",
+        _ => "network",
+    }
+}
