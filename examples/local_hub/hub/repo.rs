@@ -28,6 +28,12 @@ pub struct Repo {
 }
 
 impl Repo {
+    /// Returns the same repository under another name.
+    #[must_use]
+    pub fn renamed(&self, id: &str) -> Self {
+        Self { id: id.to_owned(), ..self.clone() }
+    }
+
     /// Creates an empty public repository named `name`, `org/name`, `datasets/org/name` or `spaces/org/name`.
     pub fn new(id: &str) -> Self {
         let repo = Self {
