@@ -62,13 +62,6 @@ struct Args {
     bench: bool,
 }
 
-impl Args {
-    /// Returns the options of a service that does not limit the lookups of each client.
-    fn unlimited_lookups(&self) -> [&'static str; 2] {
-        ["--lookups-per-minute", "0"]
-    }
-}
-
 fn main() -> Result<()> {
     let args = Args::parse();
     let all = !(args.rate || args.memory || args.hostile);

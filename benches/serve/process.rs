@@ -36,7 +36,13 @@ pub(crate) fn serve(
 ) -> Result<(Process, String)> {
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(binary(args)).args(["serve", "--requests-per-minute", "0"]);
-    command.args(["--lookup-wait", "60"]).args(args.unlimited_lookups());
+    command.args(["--lookup-wait", "60"]);
+    command.args([
+        "--upstream-requests-per-minute",
+        "0",
+        "--new-upstream-requests-per-minute",
+        "0",
+    ]);
     // As in `examples/deploy`: otherwise glibc creates memory arenas for many threads.
     command.env("TOKIO_WORKER_THREADS", "1").env("MALLOC_ARENA_MAX", "2");
     start(command, hub, cache, options)

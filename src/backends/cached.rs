@@ -68,6 +68,10 @@ impl Backend for CachedCommit {
     fn has_commits(&self) -> bool {
         true
     }
+
+    fn is_cached(&self) -> bool {
+        true
+    }
 }
 
 /// Another backend, whose header bytes are recorded for the cache. Clones, and the backend at a commit or
@@ -122,7 +126,7 @@ impl Backend for CacheRecorder {
     fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         let read = self.inner.read_whole(path, limit);
         read.inspect(move |read| match read {
-            Ok(read) => self.record(|to| to.headers.add_file(path, &read.value)),
+            Ok(read) => self.record(|to| to.headers.add_file(path, read.value.clone())),
             Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
                 self.record(|to| to.headers.skip_caching());
             }
@@ -148,7 +152,7 @@ impl Backend for CacheRecorder {
                     Some(Err(_)) => file = None,
                     None => {
                         if let Some(file) = file.take() {
-                            recorder.record(|to| to.headers.add_file(&path, &file));
+                            recorder.record(|to| to.headers.add_file(&path, file));
                         }
                     }
                 }

@@ -9,8 +9,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::cached::{CacheRecorder, CachedCommit};
-use super::{Backend, pinned};
-use crate::cache::{Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, encode};
+use super::{Backend, CallGate, pinned};
+use crate::cache::{
+    Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, decoded_size, encode,
+};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::blocking::spawn_blocking_if_large;
@@ -30,6 +32,7 @@ pub(crate) struct CacheTarget {
     pub(crate) name: String,
     /// A path that is likely to exist. The Hub is asked about it for the commit of a branch.
     pub(crate) probe: RepoPath,
+    pub(crate) gate: Option<Arc<dyn CallGate>>,
 }
 
 /// The cache entries of one call.
@@ -39,6 +42,7 @@ struct CacheLookup<'a> {
     /// The revision that was asked for.
     revision: Revision,
     probe: RepoPath,
+    gate: Option<Arc<dyn CallGate>>,
 }
 
 /// The commit that a branch pointed to.
@@ -64,7 +68,8 @@ impl HeaderCache {
     ) -> Result<T, Error> {
         let Some(identity) = backend.cache_identity() else { return call(backend).await };
         let (keys, revision) = (CacheKeys::new(identity, &target.name), identity.revision.clone());
-        let lookup = CacheLookup { settings: self, keys, revision, probe: target.probe };
+        let CacheTarget { probe, gate, .. } = target;
+        let lookup = CacheLookup { settings: self, keys, revision, probe, gate };
         if let Some(found) = lookup.find(&mut backend, &call).await? {
             return Ok(found);
         }
@@ -92,6 +97,9 @@ impl CacheLookup<'_> {
         call: &impl Fn(Arc<dyn Backend>) -> BoxFuture<'static, Result<T, Error>>,
     ) -> Result<Option<T>, Error> {
         let Some(commit) = self.commit(&**backend).await? else { return Ok(None) };
+        if let Some(gate) = &self.gate {
+            gate.pass_commit(&commit).await;
+        }
         *backend = pinned(backend, Some(&commit));
         let key = self.keys.commit(&commit);
         let Some(headers) = self.get(&key).await else { return Ok(None) };
@@ -169,12 +177,18 @@ impl CacheLookup<'_> {
 
     async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
         let (key, entry) = (*key, self.settings.cache.get(key).await?);
-        let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
+        let size = decoded_size(&entry).max(entry.len());
+        if let Some(gate) = &self.gate {
+            // The bytes are in memory twice while they are decoded.
+            gate.pass_memory(2 * size as u64).await;
+        }
+        let value = spawn_blocking_if_large(size, move || decode(&key, &entry)).await;
         value.map_err(|error| warn_of_broken_entry(&key, &error)).ok()
     }
 
     async fn put<T: Serialize + Send + 'static>(&self, key: CacheKey, length: usize, value: T) {
-        if let Some(entry) = spawn_blocking_if_large(length, move || encode(&key, &value)).await {
+        let entry = spawn_blocking_if_large(length, move || encode(&key, length, &value)).await;
+        if let Some(entry) = entry {
             self.settings.cache.put(&key, entry).await;
         }
     }

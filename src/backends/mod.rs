@@ -13,6 +13,7 @@
 
 mod cached;
 mod disk;
+mod gate;
 mod header_cache;
 mod http_error;
 mod hub;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, ready};
 
 pub(crate) use self::disk::DiskFolder;
+pub(crate) use self::gate::CallGate;
 pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::hub_cache::HubCacheSnapshot;
@@ -77,6 +79,11 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Returns whether the files belong to commits.
     fn has_commits(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the files are in the header cache, so that they cost no requests.
+    fn is_cached(&self) -> bool {
         false
     }
 

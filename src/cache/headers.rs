@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::formats::RepoPath;
@@ -12,7 +12,7 @@ use crate::http::transfer::RangeBytes;
 
 /// The limit of the bytes that are cached of one commit. The largest known sets of weights have 120 MB of
 /// headers and index.
-pub(super) const LIMIT: u64 = 256 << 20;
+pub(super) const LIMIT: u64 = 128 << 20;
 
 /// The bytes that the results for one commit come from: the start of each weights file up to the end of
 /// its header, whole small files, and listings.
@@ -53,9 +53,10 @@ impl CachedHeaders {
     }
 
     /// Adds a whole file.
-    pub(crate) fn add_file(&mut self, path: &RepoPath, bytes: &[u8]) {
+    pub(crate) fn add_file(&mut self, path: &RepoPath, bytes: Vec<u8>) {
         if self.has_room_for(bytes.len()) {
-            let file = FileStart { bytes: bytes.into(), file_size: bytes.len() as u64 };
+            let file_size = bytes.len() as u64;
+            let file = FileStart { bytes: Bytes::from(bytes).into(), file_size };
             self.files.insert(path.to_string(), file);
         }
     }
@@ -149,7 +150,7 @@ mod tests {
 
     fn headers() -> CachedHeaders {
         let (mut headers, file) = (CachedHeaders::default(), path("a/b.safetensors"));
-        headers.add_file(&path("a/index.json"), b"{}");
+        headers.add_file(&path("a/index.json"), b"{}".to_vec());
         headers.add_range(&file, 0, &range(b"12345678"));
         headers.add_range(&file, 8, &range(b"header and data"));
         headers.end_header(&file, 14);
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn only_whole_files_and_known_listings_are_returned() {
         let headers = headers();
-        assert_eq!(headers.whole(&path("a/index.json")).unwrap(), b"{}");
+        assert_eq!(headers.whole(&path("a/index.json")).unwrap(), b"{}".to_vec());
         assert_eq!(headers.whole(&path("a/b.safetensors")), None);
         assert_eq!(headers.listing(None).map(|(files, _)| files.len()), Some(1));
         assert_eq!(headers.listing(Some(&path("c"))), Some((Vec::new(), false)));
@@ -197,10 +198,10 @@ mod tests {
         let mut headers = headers();
         assert!(!headers.is_skipped());
         headers.length = LIMIT;
-        headers.add_file(&path("x"), b"1");
+        headers.add_file(&path("x"), b"1".to_vec());
         assert!(headers.is_skipped() && headers.whole(&path("a/index.json")).is_none());
         headers.end_header(&path("a/b.safetensors"), 0);
-        headers.add_file(&path("x"), b"1");
+        headers.add_file(&path("x"), b"1".to_vec());
         assert!(headers.is_skipped() && headers.whole(&path("x")).is_none());
     }
 

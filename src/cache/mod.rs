@@ -19,7 +19,7 @@ use std::fmt;
 use futures::future::{BoxFuture, FutureExt};
 
 pub use disk::{DiskCache, DiskUsage};
-pub(crate) use entry::{decode, encode};
+pub(crate) use entry::{decode, decoded_size, encode};
 pub(crate) use headers::CachedHeaders;
 pub use key::CacheKey;
 pub(crate) use key::{CacheIdentity, CacheKeys};

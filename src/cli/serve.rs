@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", env = "HF_META_MEMORY_LIMIT", default_value_t = 64 << 20)]
     memory_limit: u64,
 
-    /// Requests of one client per minute; 0 for no limit
+    /// Requests of one client per minute for results that are not in memory; 0 for no limit
     #[arg(
         long,
         value_name = "COUNT",
@@ -67,9 +67,33 @@ pub(crate) struct ServeArgs {
     )]
     requests_per_minute: u32,
 
-    /// Repositories that one client can have read from the Hub per minute; 0 for no limit
-    #[arg(long, value_name = "COUNT", env = "HF_META_LOOKUPS_PER_MINUTE", default_value_t = 120)]
-    lookups_per_minute: u32,
+    /// Requests to the Hub for one repository; weights in more files are not read
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "HF_META_MAX_REQUESTS_PER_LOOKUP",
+        default_value_t = 500
+    )]
+    max_requests_per_lookup: usize,
+
+    /// Requests to the Hub that one client can cause per minute; 0 for no limit
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "HF_META_UPSTREAM_REQUESTS_PER_MINUTE",
+        default_value_t = 120
+    )]
+    upstream_requests_per_minute: u32,
+
+    /// Requests to the Hub that all clients together can cause per minute; 0 for no limit. The rest of the
+    /// quota is a reserve for known badges
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "HF_META_NEW_UPSTREAM_REQUESTS_PER_MINUTE",
+        default_value_t = 400
+    )]
+    new_upstream_requests_per_minute: u32,
 
     /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32
     #[arg(long, value_name = "NETWORK", env = "HF_META_TRUSTED_PROXIES", value_delimiter = ',')]
@@ -181,7 +205,9 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.max_queued_lookups = args.max_queued_lookups;
     config.memory_limit = args.memory_limit;
     config.requests_per_minute = args.requests_per_minute;
-    config.lookups_per_minute = args.lookups_per_minute;
+    config.max_requests_per_lookup = args.max_requests_per_lookup;
+    config.upstream_requests_per_minute = args.upstream_requests_per_minute;
+    config.new_upstream_requests_per_minute = args.new_upstream_requests_per_minute;
     config.trusted_proxies.clone_from(&args.trusted_proxy);
     config.public_url.clone_from(&args.public_url);
     config.max_connections = args.max_connections;

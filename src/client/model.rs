@@ -10,7 +10,7 @@ use url::Url;
 
 use super::call_timeout::within_timeout;
 use crate::backends::{
-    Backend, DiskFolder, FileListing, HeaderCache, HubCacheSnapshot, HubRepo, WebFolder,
+    Backend, CallGate, DiskFolder, FileListing, HeaderCache, HubCacheSnapshot, HubRepo, WebFolder,
 };
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -77,12 +77,23 @@ pub struct Model {
     plan: Plan,
     lists_sets: bool,
     on_progress: Option<OnProgress>,
+    gate: Option<Arc<dyn CallGate>>,
+    /// The meter of all calls; `None` if each call has its own.
+    meter: Option<RequestMeter>,
 }
 
 impl Model {
     pub(crate) fn new(context: Arc<ClientContext>, source: Result<Source, SourceError>) -> Self {
         let plan = Plan::default();
-        Self { context, source, plan, lists_sets: false, on_progress: None }
+        Self {
+            context,
+            source,
+            plan,
+            lists_sets: false,
+            on_progress: None,
+            gate: None,
+            meter: None,
+        }
     }
 
     /// Sets the branch, tag, ref or commit to read; `main` by default. A call resolves it to a commit once
@@ -136,6 +147,13 @@ impl Model {
     /// while the call is waiting for it, and must not block.
     pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(OnProgress(Arc::new(report)));
+        self
+    }
+
+    /// Sets the gate of a service, and a meter of its own.
+    #[cfg(feature = "server")]
+    pub(crate) fn gate(mut self, gate: Arc<dyn CallGate>, meter: RequestMeter) -> Self {
+        (self.gate, self.meter) = (Some(gate), Some(meter));
         self
     }
 
@@ -210,7 +228,7 @@ impl Model {
     where
         Call: Future<Output = Result<T, Error>>,
     {
-        let (limit, meter) = (self.context.call_timeout, RequestMeter::default());
+        let (limit, meter) = (self.context.call_timeout, self.meter.clone().unwrap_or_default());
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
         let call = async { read(self.inspection(meter.clone()).await?).await }.instrument(span);
@@ -251,6 +269,7 @@ impl Model {
             on_progress: self.on_progress.clone(),
             started: Instant::now(),
             meter,
+            gate: self.gate.clone(),
         })
     }
 }

@@ -77,8 +77,8 @@ impl<'a> Attempt<'a> {
         self.span.clone()
     }
 
-    pub(super) fn count_request(&self) {
-        self.meter.count_request();
+    pub(super) fn count_request(&self, is_endpoint: bool) {
+        self.meter.count_request(is_endpoint);
     }
 
     pub(super) fn count_bytes(&self, bytes: usize) {

@@ -197,7 +197,7 @@ impl Http {
         let pass = pass.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
         // The semaphore is never closed.
         attempt.set_request_permit(Arc::clone(&self.in_flight).acquire_owned().await.ok());
-        attempt.count_request();
+        attempt.count_request(origin == self.settings.endpoint.origin());
         let response = self.send_negotiated(url, &origin, attempt).await;
         let response = response.map_err(|error| HttpError::transport(safe_url, error))?;
         let status = response.status().as_u16();

@@ -37,6 +37,7 @@ pub(crate) struct RequestMeter(Arc<RequestTotals>);
 #[derive(Debug, Default)]
 struct RequestTotals {
     requests: AtomicU64,
+    endpoint_requests: AtomicU64,
     bytes: AtomicU64,
     waits: Mutex<WaitClock>,
 }
@@ -66,8 +67,16 @@ impl RequestMeter {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count_request(&self) {
+    /// Returns the number of requests sent to the endpoint itself, whose quota they use.
+    #[cfg(feature = "server")]
+    pub(crate) fn endpoint_requests(&self) -> u64 {
+        self.0.endpoint_requests.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request to the endpoint itself or to another server.
+    pub(crate) fn count_request(&self, is_endpoint: bool) {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
+        self.0.endpoint_requests.fetch_add(u64::from(is_endpoint), Ordering::Relaxed);
     }
 
     pub(crate) fn count_bytes(&self, bytes: usize) {

@@ -26,7 +26,7 @@ use std::time::Instant;
 
 pub(crate) use self::plan::Plan;
 pub(crate) use self::target::Target;
-use crate::backends::{Backend, HeaderCache};
+use crate::backends::{Backend, CallGate, HeaderCache};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::transfer::RequestMeter;
@@ -82,6 +82,8 @@ pub(crate) struct Inspection {
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) started: Instant,
     pub(crate) meter: RequestMeter,
+    /// The decisions of a service about this call.
+    pub(crate) gate: Option<Arc<dyn CallGate>>,
 }
 
 /// A set of weights whose headers were read.
@@ -121,6 +123,7 @@ impl Inspection {
     /// Reads all headers. Ends at the first error.
     async fn read(self, keeps_headers: bool) -> Result<Inspected, Error> {
         let (reader, located) = self.locate().await?;
+        reader.pass_commit().await;
         let mut inspected = reader.read_weights(located.weights, keeps_headers).await?;
         inspected.report.add_other_sets(located.other_sets);
         let partial = (!located.is_complete).then_some(Finding::PartialListing);

@@ -11,7 +11,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use super::config_file::ConfigFile;
 use super::locate::Weights;
 use super::{Inspected, Inspection, Limits, OnProgress, Plan};
-use crate::backends::{Backend, Fetched};
+use crate::backends::{Backend, CallGate, Fetched};
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::IndexError;
@@ -35,6 +35,7 @@ pub(super) struct Reader {
     pub(super) on_progress: Option<OnProgress>,
     started: Instant,
     pub(super) meter: RequestMeter,
+    pub(super) gate: Option<Arc<dyn CallGate>>,
     /// Bytes of all headers so far.
     header_bytes: AtomicU64,
     /// One permit per byte of [`MAX_UNCOUNTED`].
@@ -49,7 +50,7 @@ impl Reader {
     /// Creates a reader of a backend that is pinned to the commit of the call's first response. A push to the
     /// branch during the call changes nothing.
     pub(super) fn new(inspection: Inspection, commit: Option<CommitSha>) -> Self {
-        let Inspection { source, backend, plan, limits, on_progress, started, meter, .. } =
+        let Inspection { source, backend, plan, limits, on_progress, started, meter, gate, .. } =
             inspection;
         Self {
             source,
@@ -60,6 +61,7 @@ impl Reader {
             on_progress,
             started,
             meter,
+            gate,
             header_bytes: AtomicU64::new(0),
             uncounted: Arc::new(Semaphore::new(MAX_UNCOUNTED as usize)),
             weights: None,
@@ -151,7 +153,8 @@ impl Reader {
                 spawn_blocking_if_large(length, move || advance(parser, start, bytes, file_size));
             match parsed.await.map_err(|source| self.header_error(path, source))? {
                 Parsed::Incomplete { missing, parser: continued } => {
-                    self.reserve(path, missing.end.saturating_sub(missing.start.max(reserved)))?;
+                    self.reserve(path, missing.end.saturating_sub(missing.start.max(reserved)))
+                        .await?;
                     reserved = reserved.max(missing.end);
                     (start, bytes) = (prefix, take(&mut prefetched));
                     if bytes.is_empty() {
@@ -216,14 +219,36 @@ impl Reader {
         }
     }
 
+    /// Waits until a service lets the call continue with its commit.
+    pub(super) async fn pass_commit(&self) {
+        if let (Some(gate), Some(commit)) = (&self.gate, &self.commit) {
+            gate.pass_commit(commit).await;
+        }
+    }
+
+    /// Waits until a service lets the call request files.
+    pub(super) async fn pass_files(&self, files: usize) {
+        if let Some(gate) = self.gate.as_ref().filter(|_| !self.backend.is_cached()) {
+            gate.pass_files(files).await;
+        }
+    }
+
+    /// Waits until a service lets the call take more memory.
+    pub(super) async fn pass_memory(&self, bytes: u64) {
+        if let Some(gate) = &self.gate {
+            gate.pass_memory(bytes).await;
+        }
+    }
+
     /// Reserves bytes of the limit for all headers, before they are read: many headers that are each below
     /// their limit can be too much together.
-    fn reserve(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
+    async fn reserve(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
         let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
         let limit = self.limits.headers;
         if before.saturating_add(length) > limit {
             return Err(Error::TooManyHeaders { file: self.backend.file_name(path), limit });
         }
+        self.pass_memory(length).await;
         Ok(())
     }
 

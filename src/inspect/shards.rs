@@ -101,6 +101,7 @@ impl Reader {
         fails_fast: bool,
     ) -> Result<ShardReads, Error> {
         let total = AtomicUsize::new(requests.len());
+        self.pass_files(requests.len()).await;
         let reads = self.read_concurrently(path, stream::iter(requests), &total);
         self.assemble(ShardReads::new(None, keeps_headers), reads, fails_fast).await
     }
@@ -170,9 +171,11 @@ impl Reader {
                 BodyEvent::Start { response: commit, content_length } => {
                     self.check_commit(path, Fetched { value: (), commit })?;
                     arrived = ArrivingIndex::default();
-                    is_early = self.plan.reads_shards_early(content_length);
+                    // A service decides about all shards at once.
+                    is_early = self.gate.is_none() && self.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
+                    self.pass_memory(bytes.len() as u64).await;
                     arrived = arrived.feed(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
                     for shard in new {
@@ -184,6 +187,7 @@ impl Reader {
         let ArrivingIndex { reader, length, .. } = arrived;
         let index = spawn_blocking_if_large(length, move || reader.finish()).await;
         let index = index.map_err(|source| self.index_error(path, source))?;
+        self.pass_files(index.shards().len()).await;
         self.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
         Ok(index)
     }

@@ -29,11 +29,17 @@ pub struct ServiceConfig {
     pub max_queued_lookups: usize,
     /// The approximate size of the result cache in memory, in bytes.
     pub memory_limit: u64,
-    /// The number of requests that one client may make per minute; 0 for no limit. All viewers behind
-    /// an image proxy count as one client.
+    /// The number of requests per minute that one client may make for results that are not in memory; 0 for
+    /// no limit. All viewers behind an image proxy count as one client.
     pub requests_per_minute: u32,
-    /// The number of lookups that one client may start per minute; 0 for no limit.
-    pub lookups_per_minute: u32,
+    /// The number of requests to the Hub of one lookup. Weights in more files are not read.
+    pub max_requests_per_lookup: usize,
+    /// The number of requests to the Hub per minute that one client may cause; 0 for no limit. A client can
+    /// always start one lookup of the largest allowed size.
+    pub upstream_requests_per_minute: u32,
+    /// The number of requests to the Hub per minute that all clients together may cause; 0 for no limit. The
+    /// rest of the Hub's quota is a reserve for refreshing known results.
+    pub new_upstream_requests_per_minute: u32,
     /// The networks of proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// The URL of the service as its users see it, for the snippets on the page. By default it is
@@ -57,7 +63,9 @@ impl Default for ServiceConfig {
             max_queued_lookups: 1_000,
             memory_limit: 64 << 20,
             requests_per_minute: 6_000,
-            lookups_per_minute: 120,
+            max_requests_per_lookup: 500,
+            upstream_requests_per_minute: 120,
+            new_upstream_requests_per_minute: 400,
             trusted_proxies: Vec::new(),
             public_url: None,
             max_connections: 10_000,

@@ -21,6 +21,9 @@ const PERMANENT: CachePolicy = CachePolicy::Short(Duration::from_secs(60));
 /// The cache lifetime of a transient failure as JSON.
 const TRANSIENT: CachePolicy = CachePolicy::Short(Duration::from_secs(5));
 
+/// The cache policy of a refusal. It concerns one client, and no other client may see it.
+const REFUSED: CachePolicy = CachePolicy::Private;
+
 /// The cache lifetime of a transient failure as a badge. Image proxies ask at most this often.
 const TRANSIENT_BADGE: CachePolicy = CachePolicy::Short(Duration::from_secs(10));
 
@@ -40,6 +43,8 @@ pub(super) enum ErrorCode {
     Denied,
     /// The files are not valid safetensors files.
     Malformed,
+    /// The weights are in more files than this service reads.
+    TooManyFiles,
     /// The Hub cannot be read at the moment.
     Unavailable,
     /// The lookup is still in flight.
@@ -69,7 +74,7 @@ impl ErrorCode {
             Self::NotFound | Self::NoSafetensors => StatusCode::NOT_FOUND,
             Self::SeveralSets => StatusCode::MULTIPLE_CHOICES,
             Self::Denied => StatusCode::FORBIDDEN,
-            Self::Malformed => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Malformed | Self::TooManyFiles => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unavailable => StatusCode::BAD_GATEWAY,
             Self::Pending => StatusCode::ACCEPTED,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
@@ -104,7 +109,16 @@ pub(super) struct ErrorReply<'a> {
     #[serde(skip)]
     pub(super) reported: Option<&'a MetricValues>,
     #[serde(skip)]
-    is_transient: bool,
+    lifetime: Lifetime,
+}
+
+/// The lifetime of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifetime {
+    Permanent,
+    Transient,
+    /// A failure of one client.
+    Refused,
 }
 
 /// A parameter count that the Hub reports.
@@ -127,12 +141,17 @@ impl<'a> ErrorReply<'a> {
             sets: None,
             short_reason,
             reported: None,
-            is_transient: false,
+            lifetime: Lifetime::Permanent,
         }
     }
 
-    fn transient(code: ErrorCode, error: &str, short_reason: &'static str) -> Self {
-        Self { is_transient: true, ..Self::new(code, error, short_reason) }
+    fn refused(error: &str, short_reason: &'static str) -> Self {
+        Self { lifetime: Lifetime::Refused, ..Self::new(ErrorCode::Busy, error, short_reason) }
+    }
+
+    fn too_many_files(files: usize, limit: usize) -> Self {
+        let error = format!("the weights have {files} files; this service reads up to {limit}");
+        Self::new(ErrorCode::TooManyFiles, error, "too many files")
     }
 
     /// Creates the reply for a path without an endpoint.
@@ -157,7 +176,12 @@ impl<'a> ErrorReply<'a> {
                 _ => None,
             },
             reported,
-            is_transient: reported.is_none() && is_transient(error),
+            lifetime: match ErrorCode::from(error) {
+                _ if reported.is_some() => Lifetime::Permanent,
+                ErrorCode::Malformed => Lifetime::Transient,
+                _ if is_transient(error) => Lifetime::Transient,
+                _ => Lifetime::Permanent,
+            },
             ..Self::new(ErrorCode::from(error), error.to_string(), short_reason(error))
         }
     }
@@ -168,11 +192,19 @@ impl<'a> ErrorReply<'a> {
     }
 
     pub(super) fn badge_cache_policy(&self) -> CachePolicy {
-        if self.is_transient { TRANSIENT_BADGE } else { PERMANENT }
+        match self.lifetime {
+            Lifetime::Permanent => PERMANENT,
+            Lifetime::Transient => TRANSIENT_BADGE,
+            Lifetime::Refused => REFUSED,
+        }
     }
 
     pub(super) fn into_json(self) -> Reply {
-        let cache_policy = if self.is_transient { TRANSIENT } else { PERMANENT };
+        let cache_policy = match self.lifetime {
+            Lifetime::Permanent => PERMANENT,
+            Lifetime::Transient => TRANSIENT,
+            Lifetime::Refused => REFUSED,
+        };
         // Serializing numbers and strings cannot fail.
         let json = serde_json::to_vec(&self).unwrap_or_default();
         Reply::json(self.code.status(), json, cache_policy)
@@ -193,22 +225,23 @@ impl<'a> From<&'a LookupOutcome> for ErrorReply<'a> {
                     Self::from_error(error, Some(values))
                 }
                 LookupResult::Failed { error } => Self::from_error(error, None),
-                LookupResult::Counted(_) | LookupResult::Listed(_) => {
+                LookupResult::TooManyFiles { files, limit } => Self::too_many_files(*files, *limit),
+                LookupResult::Counted(_) | LookupResult::Detailed(_) | LookupResult::Listed(_) => {
                     Self::new(ErrorCode::NotFound, "no counts", "unknown")
                 }
             },
-            LookupOutcome::Pending => Self::transient(
-                ErrorCode::Pending,
-                "the headers are being read; try again in a moment",
-                "pending",
-            ),
-            LookupOutcome::Busy => Self::transient(
-                ErrorCode::Busy,
-                "too many repositories are being read; try again in a minute",
-                "busy",
-            ),
-            LookupOutcome::RateLimited => Self::transient(
-                ErrorCode::Busy,
+            LookupOutcome::Pending => Self {
+                lifetime: Lifetime::Transient,
+                ..Self::new(
+                    ErrorCode::Pending,
+                    "the headers are being read; try again in a moment",
+                    "pending",
+                )
+            },
+            LookupOutcome::Busy => {
+                Self::refused("too many repositories are being read; try again in a minute", "busy")
+            }
+            LookupOutcome::RateLimited => Self::refused(
                 "too many requests from this client; try again in a minute",
                 "rate limited",
             ),

@@ -1,22 +1,29 @@
 //! Coalesced lookups: results from memory, else from one lookup at the Hub that all requests share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::future::{BoxFuture, Either, FutureExt, Shared, select};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as MemoryCache;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
 
 use super::ServiceConfig;
+use super::lookup_gate::{EarlyEnd, LookupGate, LookupLimits};
 use super::lookup_result::{CachedResult, CountedWeights, LookupResult};
 use super::metrics::{ResultSource, ServerMetrics};
-use super::weights_query::WeightsQuery;
+use super::page::WeightsDetails;
+use super::request_budgets::RequestBudgets;
+use super::weights_query::{QueryKind, WeightsQuery};
 use crate::badge::MetricValues;
 use crate::client::Client;
+use crate::client::Model;
 use crate::error::Error;
 use crate::formats::chain;
-use crate::hub::Endpoint;
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::hub::{CommitSha, Endpoint};
 
 /// The typical size of a result in bytes, for an estimate of the number of results in memory.
 const TYPICAL_RESULT_BYTES: u64 = 3_072;
@@ -28,7 +35,7 @@ pub(super) enum LookupOutcome {
     Ready(Arc<LookupResult>),
     /// The lookup is still in flight.
     Pending,
-    /// No lookup was started, because too many are queued or the client has started too many.
+    /// No lookup was made, because too many are queued or a client has no budget left.
     Busy,
     /// The client has made too many requests.
     RateLimited,
@@ -57,6 +64,9 @@ pub(super) struct Lookups {
     permits: Semaphore,
     /// The maximum number of queued and running lookups.
     max_in_flight: usize,
+    limits: Arc<LookupLimits>,
+    /// The commits that are being read.
+    leases: Mutex<HashMap<WeightsQuery, Weak<AsyncMutex<()>>>>,
     metrics: Arc<ServerMetrics>,
 }
 
@@ -88,6 +98,8 @@ impl Lookups {
             in_flight: Mutex::default(),
             permits: Semaphore::new(max_concurrent),
             max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
+            limits: Arc::new(limits(config)),
+            leases: Mutex::default(),
             metrics,
         })
     }
@@ -97,12 +109,13 @@ impl Lookups {
         self.client.endpoint()
     }
 
-    /// Returns the result for a query: from memory if it is fresh or recently expired, else by a lookup.
-    /// `may_start` is called before a new lookup starts and can refuse it.
+    /// Returns the result for a query of a client: from memory if it is fresh or recently expired, else by a
+    /// lookup. `may_wait` is called before the request waits for a lookup, and can refuse it.
     pub(super) async fn get(
         self: &Arc<Self>,
         query: &WeightsQuery,
-        may_start: impl FnOnce() -> bool,
+        client: IpAddr,
+        may_wait: impl FnOnce() -> bool,
     ) -> LookupOutcome {
         let cached = self.results.get(query);
         match &cached {
@@ -117,11 +130,15 @@ impl Lookups {
             }
             _ => {}
         }
-        match (self.wait_for_lookup(query, may_start).await, cached) {
+        let outcome = if may_wait() {
+            self.wait_for_lookup(query, client).await
+        } else {
+            LookupOutcome::RateLimited
+        };
+        match (outcome, cached) {
+            (LookupOutcome::Ready(result), _) => LookupOutcome::Ready(result),
             // A result older than the maximum staleness is still better than none.
-            (LookupOutcome::Pending | LookupOutcome::Busy, Some(cached))
-                if !cached.result.is_transient_failure() =>
-            {
+            (_, Some(cached)) if !cached.result.is_transient_failure() => {
                 LookupOutcome::Ready(cached.result)
             }
             (outcome, _) => outcome,
@@ -132,9 +149,9 @@ impl Lookups {
     async fn wait_for_lookup(
         self: &Arc<Self>,
         query: &WeightsQuery,
-        may_start: impl FnOnce() -> bool,
+        client: IpAddr,
     ) -> LookupOutcome {
-        let Some(lookup) = self.join_or_start(query, self.max_in_flight, may_start) else {
+        let Some(lookup) = self.join_or_start(query, self.max_in_flight, Some(client)) else {
             self.metrics.result(ResultSource::Refused);
             return LookupOutcome::Busy;
         };
@@ -149,27 +166,31 @@ impl Lookups {
     /// Starts a lookup in the background. It uses at most half of the queue, so that lookups with
     /// waiting requests always find room.
     fn refresh(self: &Arc<Self>, query: &WeightsQuery) {
-        drop(self.join_or_start(query, self.max_in_flight / 2, || true));
+        drop(self.join_or_start(query, self.max_in_flight / 2, None));
     }
 
-    /// Returns the lookup in flight for a query, or starts one. Returns `None` if `limit` lookups are in
-    /// flight or `may_start` refuses.
+    /// Returns the lookup in flight for a query, or starts one that a client pays for; a refresh has no client.
+    /// Returns `None` if `limit` lookups are in flight or the client has no budget left.
     fn join_or_start(
         self: &Arc<Self>,
         query: &WeightsQuery,
         limit: usize,
-        may_start: impl FnOnce() -> bool,
+        client: Option<IpAddr>,
     ) -> Option<SharedLookup> {
         let mut in_flight = self.lock_in_flight();
         if let Some(lookup) = in_flight.get(query) {
             return Some(lookup.clone());
         }
-        if in_flight.len() >= limit || !may_start() {
+        if in_flight.len() >= limit {
             return None;
         }
-        let task = tokio::spawn(Arc::clone(self).run(query.clone()));
+        if client.is_some_and(|client| !self.limits.allows(client)) {
+            self.metrics.limited_requests.inc();
+            return None;
+        }
+        let task = tokio::spawn(Arc::clone(self).run(query.clone(), client));
         // A task has no result only if the runtime shuts down or the lookup panics.
-        let outcome = task.map(|result| result.map_or(LookupOutcome::Busy, LookupOutcome::Ready));
+        let outcome = task.map(|outcome| outcome.unwrap_or(LookupOutcome::Busy));
         let lookup = outcome.boxed().shared();
         in_flight.insert(query.clone(), lookup.clone());
         self.metrics.lookups_in_flight.set(in_flight.len() as u64);
@@ -181,14 +202,32 @@ impl Lookups {
     }
 
     /// Waits for a permit, reads from the Hub and stores the result.
-    async fn run(self: Arc<Self>, query: WeightsQuery) -> Arc<LookupResult> {
+    async fn run(self: Arc<Self>, query: WeightsQuery, client: Option<IpAddr>) -> LookupOutcome {
         let guard = InFlightGuard { lookups: &self, query: &query };
         let _permit = self.permits.acquire().await;
-        let result = Arc::new(self.read(&query).await);
+        let results = CommitResults { lookups: Arc::clone(&self), query: query.clone() };
+        let (gate, end) = LookupGate::new(Arc::clone(&self.limits), client, Some(results));
+        let result = match select(pin!(end), pin!(self.read(&query, &gate))).await {
+            Either::Left((EarlyEnd::NoBudget, _)) => None,
+            Either::Left((EarlyEnd::Known(result), _)) => Some(result),
+            Either::Left((EarlyEnd::TooManyFiles { files }, _)) => {
+                let limit = self.limits.max_requests;
+                Some(Arc::new(LookupResult::TooManyFiles { files, limit }))
+            }
+            Either::Right((result, _)) => Some(Arc::new(result)),
+        };
+        self.metrics.upstream_requests.inc_by(gate.meter.endpoint_requests());
+        let Some(result) = result else {
+            self.metrics.limited_requests.inc();
+            return LookupOutcome::Busy;
+        };
         self.metrics.lookup(&result);
+        if let Some(commit) = gate.commit().filter(|_| result.is_permanent()) {
+            self.store(&query.at_commit(commit), Arc::clone(&result));
+        }
         let stored = self.store(&query, result);
         drop(guard);
-        stored
+        LookupOutcome::Ready(stored)
     }
 
     /// Stores a result and returns it. A transient failure does not replace an earlier result, but
@@ -208,19 +247,21 @@ impl Lookups {
     }
 
     /// Reads from the Hub.
-    async fn read(&self, query: &WeightsQuery) -> LookupResult {
-        let model = query.model(&self.client);
-        if query.is_listing() {
-            return model.weight_sets().await.map_or_else(
-                |error| LookupResult::Failed { error: logged(query, error) },
-                LookupResult::Listed,
-            );
-        }
-        let error = match model.parse_safetensors_metadata().await {
-            Ok(parsed) => return LookupResult::from_parsed(&parsed),
+    async fn read(&self, query: &WeightsQuery, gate: &Arc<LookupGate>) -> LookupResult {
+        let model = query.model(&self.client).gate(Arc::clone(gate) as _, gate.meter.clone());
+        let read = match query.kind() {
+            QueryKind::Counts => {
+                model.count().await.map(|report| LookupResult::from_report(&report))
+            }
+            QueryKind::Details => read_details(&model).await,
+            QueryKind::Listing => model.weight_sets().await.map(LookupResult::Listed),
+        };
+        let error = match read {
+            Ok(result) => return result,
             Err(error) => error,
         };
-        if matches!(error, Error::Gated { .. })
+        if query.kind() == QueryKind::Counts
+            && matches!(error, Error::Gated { .. })
             && let Ok(Some(reported)) = model.hub_reported_count().await
         {
             let values = MetricValues::from_unverified(reported.parameters, reported.total);
@@ -228,6 +269,57 @@ impl Lookups {
         }
         LookupResult::Failed { error: logged(query, error) }
     }
+}
+
+/// The results of the commits of one query.
+pub(super) struct CommitResults {
+    lookups: Arc<Lookups>,
+    query: WeightsQuery,
+}
+
+impl CommitResults {
+    /// Returns the result of a commit if it is in memory.
+    pub(super) fn find(&self, commit: &CommitSha) -> Option<Arc<LookupResult>> {
+        Some(self.lookups.results.get(&self.query.at_commit(commit))?.result)
+    }
+
+    /// Waits until no other lookup reads a commit.
+    pub(super) async fn lease(&self, commit: &CommitSha) -> OwnedMutexGuard<()> {
+        let lease = {
+            let leases = self.lookups.leases.lock();
+            let mut leases = leases.unwrap_or_else(PoisonError::into_inner);
+            leases.retain(|_, lease| lease.strong_count() > 0);
+            let entry = leases.entry(self.query.at_commit(commit)).or_default();
+            entry.upgrade().unwrap_or_else(|| {
+                let lease = Arc::new(AsyncMutex::new(()));
+                *entry = Arc::downgrade(&lease);
+                lease
+            })
+        };
+        lease.lock_owned().await
+    }
+}
+
+/// Reads the details. They are prepared off the async workers, because they have a row for each tensor.
+async fn read_details(model: &Model) -> Result<LookupResult, Error> {
+    let parsed = model.parse_safetensors_metadata().await?;
+    let details = move || WeightsDetails::from_parsed(&parsed);
+    let details = spawn_blocking_if_large(usize::MAX, details).await;
+    Ok(LookupResult::Detailed(Box::new(details)))
+}
+
+/// Returns the limits of lookups. A client may read the largest allowed set of weights at once.
+fn limits(config: &ServiceConfig) -> LookupLimits {
+    let max_requests = config.max_requests_per_lookup.max(1);
+    let largest = u32::try_from(max_requests).unwrap_or(u32::MAX);
+    let budget = |per_minute: u32| (per_minute, per_minute.max(largest));
+    let (per_client, client_burst) = budget(config.upstream_requests_per_minute);
+    let (all, burst) = budget(config.new_upstream_requests_per_minute);
+    LookupLimits::new(
+        RequestBudgets::per_minute(per_client, client_burst),
+        RequestBudgets::per_minute(all, burst),
+        max_requests,
+    )
 }
 
 /// Logs an error with its causes, which responses leave out.

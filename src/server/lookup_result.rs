@@ -1,22 +1,24 @@
 //! The results of lookups, and their lifetimes in the cache of the service.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
-use super::error_reply::is_transient;
-use super::page::WeightsSummary;
+use super::error_reply::{ErrorCode, is_transient};
+use super::page::{WeightsDetails, WeightsSummary};
 use crate::badge::MetricValues;
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
-use crate::report::SafetensorsParseFromRepo;
+use crate::report::CountReport;
 
 /// The time to live of a permanent failure, such as a missing repository.
 const FAILURE_TTL: Duration = Duration::from_secs(60);
 
-/// The time to live of a transient failure, such as a Hub that does not respond.
-const TRANSIENT_FAILURE_TTL: Duration = Duration::from_secs(15);
+/// The time to live of a failure that may end at any moment, such as a Hub that does not respond or that sends
+/// garbage.
+const TRANSIENT_FAILURE_TTL: Duration = Duration::from_secs(10);
 
 /// The time for which a stale result is served while a lookup in the background refreshes it.
 const MAX_STALENESS: Duration = Duration::from_secs(24 * 3_600);
@@ -29,6 +31,10 @@ const SMALL_RESULT_BYTES: usize = 2_048;
 pub(super) enum LookupResult {
     /// Weights that were read and counted.
     Counted(Box<CountedWeights>),
+    /// The details of counted weights.
+    Detailed(Box<WeightsDetails>),
+    /// Weights in more files than one lookup may request.
+    TooManyFiles { files: usize, limit: usize },
     /// A gated repository with the values that the Hub reports for it.
     HubReported { values: MetricValues, error: Arc<Error> },
     /// A failed lookup.
@@ -57,14 +63,14 @@ pub(super) struct CachedResult {
 }
 
 impl LookupResult {
-    pub(super) fn from_parsed(parsed: &SafetensorsParseFromRepo) -> Self {
+    pub(super) fn from_report(report: &CountReport) -> Self {
         // Serializing numbers and strings cannot fail.
-        let json = serde_json::to_vec(parsed.report()).unwrap_or_default();
+        let json = serde_json::to_vec(report).unwrap_or_default();
         Self::Counted(Box::new(CountedWeights {
-            values: MetricValues::from_report(parsed.report()),
+            values: MetricValues::from_report(report),
             // A boxed slice has no spare capacity.
             json: json.into_boxed_slice().into(),
-            summary: WeightsSummary::from_parsed(parsed),
+            summary: WeightsSummary::from_report(report),
         }))
     }
 
@@ -73,15 +79,32 @@ impl LookupResult {
         matches!(self, Self::Failed { error } if is_transient(error))
     }
 
+    /// Returns whether the result is the same for each reader of a commit, at any time.
+    pub(super) fn is_permanent(&self) -> bool {
+        matches!(
+            self,
+            Self::Counted(_)
+                | Self::Detailed(_)
+                | Self::TooManyFiles { .. }
+                | Self::Listed(Some(_))
+        )
+    }
+
     /// Returns the time to live of the result, or `None` if it never expires. `ttl` applies to counts of
     /// a branch or tag.
     pub(super) fn ttl(&self, is_pinned: bool, ttl: Duration) -> Option<Duration> {
         match self {
-            Self::Counted(_) | Self::Listed(Some(_)) if is_pinned => None,
-            Self::Counted(_) | Self::Listed(_) => Some(ttl),
+            _ if is_pinned && self.is_permanent() => None,
+            Self::Counted(_) | Self::Detailed(_) | Self::Listed(_) | Self::TooManyFiles { .. } => {
+                Some(ttl)
+            }
             Self::HubReported { .. } => Some(ttl.max(FAILURE_TTL)),
-            Self::Failed { .. } if self.is_transient_failure() => Some(TRANSIENT_FAILURE_TTL),
-            Self::Failed { .. } => Some(FAILURE_TTL),
+            Self::Failed { error } => match ErrorCode::from(&**error) {
+                ErrorCode::Unavailable | ErrorCode::Invalid | ErrorCode::Malformed => {
+                    Some(TRANSIENT_FAILURE_TTL)
+                }
+                _ => Some(FAILURE_TTL),
+            },
         }
     }
 
@@ -90,12 +113,13 @@ impl LookupResult {
         match self {
             // The summary holds parts of the JSON in more allocations.
             Self::Counted(counted) => size_of::<CountedWeights>() + 3 * counted.json.len(),
+            Self::Detailed(details) => size_of::<WeightsDetails>() + details.size(),
             Self::Listed(sets) => size_of::<Self>() + size_of_sets(sets.iter().flatten()),
             Self::Failed { error } => match &**error {
                 Error::SeveralSets { sets, .. } => SMALL_RESULT_BYTES + size_of_sets(sets),
                 _ => SMALL_RESULT_BYTES,
             },
-            Self::HubReported { .. } => SMALL_RESULT_BYTES,
+            Self::HubReported { .. } | Self::TooManyFiles { .. } => SMALL_RESULT_BYTES,
         }
     }
 }

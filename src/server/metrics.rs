@@ -38,6 +38,8 @@ pub(super) enum ResultSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 enum LookupStatus {
     Counted,
+    Detailed,
+    TooManyFiles,
     HubReported,
     Listed,
     SeveralSets,
@@ -95,6 +97,7 @@ pub(super) struct ServerMetrics {
     pub(super) memory_results: Gauge<u64, AtomicU64>,
     pub(super) connections: Gauge,
     pub(super) limited_requests: Counter,
+    pub(super) upstream_requests: Counter,
 }
 
 impl ServerMetrics {
@@ -110,6 +113,7 @@ impl ServerMetrics {
             memory_results: Gauge::default(),
             connections: Gauge::default(),
             limited_requests: Counter::default(),
+            upstream_requests: Counter::default(),
         };
         metrics.register();
         metrics
@@ -134,6 +138,8 @@ impl ServerMetrics {
         registry.register("connections", "Open connections", self.connections.clone());
         let help = "Requests and lookups refused because of the limits per client";
         registry.register("limited_requests", help, self.limited_requests.clone());
+        let help = "Requests to the Hub itself, which use its quota";
+        registry.register("upstream_requests", help, self.upstream_requests.clone());
     }
 
     /// Returns all metrics in the OpenMetrics text format.
@@ -158,6 +164,8 @@ impl ServerMetrics {
     pub(super) fn lookup(&self, result: &LookupResult) {
         let outcome = match result {
             LookupResult::Counted(_) => LookupStatus::Counted,
+            LookupResult::Detailed(_) => LookupStatus::Detailed,
+            LookupResult::TooManyFiles { .. } => LookupStatus::TooManyFiles,
             LookupResult::HubReported { .. } => LookupStatus::HubReported,
             LookupResult::Listed(_) => LookupStatus::Listed,
             LookupResult::Failed { error } => match ErrorCode::from(&**error) {

@@ -28,15 +28,16 @@
 //! - A Prometheus metric: a field in `metrics::ServerMetrics`.
 
 mod client_ip;
-mod client_limit;
 mod config;
 mod error_reply;
 mod listen;
 mod lookup;
+mod lookup_gate;
 mod lookup_result;
 mod metrics;
 mod page;
 mod reply;
+mod request_budgets;
 mod routes;
 mod state;
 mod weights_query;

@@ -28,7 +28,12 @@ pub(super) enum CachePolicy {
     Short(Duration),
     /// The response must not be stored.
     NoStore,
+    /// The response is for one client, and must not be stored.
+    Private,
 }
+
+/// The time after which a refused client may try again.
+const RETRY_SECONDS: u64 = 5;
 
 impl CachePolicy {
     /// Returns the maximum age in seconds.
@@ -36,7 +41,7 @@ impl CachePolicy {
         match self {
             Self::Immutable => YEAR.as_secs(),
             Self::Revalidate(max_age) | Self::Short(max_age) => max_age.as_secs(),
-            Self::NoStore => 0,
+            Self::NoStore | Self::Private => 0,
         }
     }
 
@@ -51,6 +56,7 @@ impl CachePolicy {
             }
             Self::Short(_) => format!("public, max-age={max_age}"),
             Self::NoStore => "no-store".to_owned(),
+            Self::Private => "private, no-store".to_owned(),
         }
     }
 }
@@ -114,7 +120,11 @@ impl IntoResponse for Reply {
             }
         }
         if matches!(self.status.as_u16(), 202 | 429 | 503) {
-            headers.insert(RETRY_AFTER, self.cache_policy.max_age().max(1).into());
+            let seconds = match self.cache_policy {
+                CachePolicy::Private => RETRY_SECONDS,
+                policy => policy.max_age().max(1),
+            };
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         response
     }

@@ -11,10 +11,10 @@ use url::Url;
 
 use super::ServiceConfig;
 use super::client_ip::TrustedProxies;
-use super::client_limit::ClientLimit;
 use super::lookup::{LookupOutcome, Lookups};
 use super::metrics::ServerMetrics;
 use super::reply::CachePolicy;
+use super::request_budgets::RequestBudgets;
 use super::weights_query::WeightsQuery;
 use crate::client::Client;
 
@@ -29,8 +29,7 @@ pub(super) struct ServiceState {
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) is_shutting_down: AtomicBool,
     trusted_proxies: TrustedProxies,
-    request_limit: ClientLimit,
-    lookup_limit: ClientLimit,
+    requests: RequestBudgets<IpAddr>,
 }
 
 impl ServiceState {
@@ -41,8 +40,10 @@ impl ServiceState {
             metrics,
             is_shutting_down: AtomicBool::new(false),
             trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
-            request_limit: ClientLimit::per_minute(config.requests_per_minute),
-            lookup_limit: ClientLimit::per_minute(config.lookups_per_minute),
+            requests: RequestBudgets::per_minute(
+                config.requests_per_minute,
+                config.requests_per_minute,
+            ),
             config,
         })
     }
@@ -54,26 +55,17 @@ impl ServiceState {
         self.trusted_proxies.client_ip(peer, request.headers())
     }
 
-    /// Looks up the weights for a request of a client, within the limits of the client.
+    /// Looks up the weights for a request of a client, within the limits of the client. A result in memory is
+    /// returned before any limit applies.
     pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
-        if self.is_within(&self.request_limit, client) {
-            self.look_up_more(query, client).await
-        } else {
-            LookupOutcome::RateLimited
-        }
-    }
-
-    /// Looks up something else for a request that [`Self::look_up`] has counted.
-    pub(super) async fn look_up_more(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
-        self.lookups.get(query, || self.is_within(&self.lookup_limit, client)).await
-    }
-
-    fn is_within(&self, limit: &ClientLimit, client: IpAddr) -> bool {
-        let is_within = limit.allows(client);
-        if !is_within {
-            self.metrics.limited_requests.inc();
-        }
-        is_within
+        let may_wait = || {
+            let is_within = self.requests.spend(client);
+            if !is_within {
+                self.metrics.limited_requests.inc();
+            }
+            is_within
+        };
+        self.lookups.get(query, client, may_wait).await
     }
 
     /// Returns the cache policy of a response with counts.

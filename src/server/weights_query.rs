@@ -12,14 +12,24 @@ use crate::hub::{CommitSha, Endpoint, RepoId, Revision, Source};
 /// The maximum length of a query string in bytes. A longer one is ignored.
 const MAX_QUERY_LENGTH: usize = 4_096;
 
+/// The part of the weights that a query is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum QueryKind {
+    /// The counts.
+    Counts,
+    /// The largest modules and the files. Only the page shows them, and they take more memory to read.
+    Details,
+    /// The names of the sets of weights.
+    Listing,
+}
+
 /// A query for the weights of a repository, at a revision and below a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WeightsQuery {
     repo: RepoId,
     revision: Option<Revision>,
     path: Option<RepoPath>,
-    /// Set if only the names of the sets of weights are needed.
-    is_listing: bool,
+    kind: QueryKind,
 }
 
 /// The part of a query that is invalid.
@@ -52,7 +62,7 @@ impl WeightsQuery {
             repo,
             revision: revision.transpose().map_err(|_| InvalidQuery::Revision)?,
             path: path.transpose().map_err(|_| InvalidQuery::Path)?,
-            is_listing: false,
+            kind: QueryKind::Counts,
         })
     }
 
@@ -75,11 +85,24 @@ impl WeightsQuery {
     /// Returns a query for the names of all sets of weights, at `commit` if it is known.
     pub(super) fn listing(&self, commit: Option<&CommitSha>) -> Self {
         let revision = commit.map(Revision::from).or_else(|| self.revision.clone());
-        Self { revision, is_listing: true, ..self.clone() }
+        Self { revision, kind: QueryKind::Listing, ..self.clone() }
     }
 
-    pub(super) fn is_listing(&self) -> bool {
-        self.is_listing
+    /// Returns a query for the details of counted weights, at `commit` if it is known.
+    pub(super) fn details(&self, commit: Option<&CommitSha>) -> Self {
+        Self { kind: QueryKind::Details, ..self.listing(commit) }
+    }
+
+    /// Returns the query for a commit under the one spelling that all names of the repository share. Names on
+    /// the Hub differ in more than the case of their letters.
+    pub(super) fn at_commit(&self, commit: &CommitSha) -> Self {
+        let name = self.repo().to_ascii_lowercase();
+        let repo = name.parse().unwrap_or_else(|_| self.repo.clone());
+        Self { repo, revision: Some(commit.into()), ..self.clone() }
+    }
+
+    pub(super) fn kind(&self) -> QueryKind {
+        self.kind
     }
 
     /// Returns the name of the repository as in a URL: `org/name` or `name`.
@@ -119,7 +142,7 @@ impl WeightsQuery {
     }
 }
 
-/// The decoded parameters of a query string.
+/// The decoded parameters of a query string. Of a name that occurs more than once, the first value counts.
 pub(super) struct QueryString<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> QueryString<'a> {

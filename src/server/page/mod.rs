@@ -5,6 +5,7 @@
 //! requests the page again and replaces the result. The page loads nothing from other hosts and has no
 //! inline styles or scripts, so that [`CONTENT_SECURITY_POLICY`] can forbid them.
 
+mod details;
 mod modules;
 mod result;
 mod rows;
@@ -20,6 +21,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::badge::{BadgeOptions, Metric, MetricValues, Theme};
 use crate::hub::Endpoint;
 
+pub(crate) use details::{MAX_TENSORS, ShownDetails, WeightsDetails};
 pub(crate) use sets::{OtherSets, SetRows};
 pub(crate) use summary::{KnownSets, WeightsSummary};
 
@@ -55,8 +57,8 @@ pub(crate) struct PageView<'a> {
 
 /// The outcome of a lookup, as the page shows it.
 pub(crate) enum PageOutcome<'a> {
-    /// The counts of the checkpoint, and the other sets of weights in the repository.
-    Counted(&'a WeightsSummary, OtherSets),
+    /// The counts of the checkpoint, its details, and the other sets of weights in the repository.
+    Counted(&'a WeightsSummary, ShownDetails<'a>, OtherSets),
     /// The values that the Hub reports, and the reason why nothing was counted.
     HubReported(&'a MetricValues, &'a str),
     /// The error for a repository with several sets of weights, and the sets to choose from.
@@ -70,7 +72,12 @@ pub(crate) enum PageOutcome<'a> {
 impl PageOutcome<'_> {
     /// Returns whether the page will show more in a moment.
     fn is_pending(&self) -> bool {
-        matches!(self, Self::Pending | Self::Counted(_, OtherSets::Pending))
+        matches!(
+            self,
+            Self::Pending
+                | Self::Counted(_, _, OtherSets::Pending)
+                | Self::Counted(_, ShownDetails::Pending, _)
+        )
     }
 }
 

@@ -2,6 +2,8 @@
 
 use maud::{Markup, html};
 
+use super::details::ShownDetails;
+use super::rows::TableRows;
 use super::sets::{self, OtherSets};
 use super::summary::WeightsSummary;
 use super::{PageOutcome, PageUrls, PageView, snippets, table};
@@ -31,7 +33,7 @@ pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
             }
         }
         @match &view.outcome {
-            PageOutcome::Counted(summary, others) => (weights(urls, view, summary, others)),
+            PageOutcome::Counted(summary, details, others) => (weights(urls, view, summary, *details, others)),
             PageOutcome::HubReported(values, _) => (reported(values)),
             PageOutcome::Choice(..) | PageOutcome::Failed(_) | PageOutcome::Pending => {},
         }
@@ -78,6 +80,7 @@ fn weights(
     urls: &PageUrls<'_>,
     view: &PageView<'_>,
     summary: &WeightsSummary,
+    details: ShownDetails<'_>,
     others: &OtherSets,
 ) -> Markup {
     let (total, repo) = (summary.totals.bytes, view.repo.unwrap_or_default());
@@ -88,9 +91,7 @@ fn weights(
             h3 { "Dtypes" }
             (table::bar(&summary.dtypes, total))
             (table::dtypes(&summary.dtypes, total))
-            h3 { "Modules" }
-            (table::rows("module", "elements", &summary.modules, total))
-            (files(summary, total))
+            (self::details(details, total))
             h3 { "Findings" }
             (findings(summary))
             (sets::others(view, repo, others))
@@ -111,7 +112,7 @@ fn tiles(summary: &WeightsSummary) -> Markup {
             }
             (tile("Size", &short_bytes(totals.bytes), &counted(totals.bytes, "byte")))
             (tile("Tensors", &thousands(totals.tensors), &scalars(totals.scalars)))
-            (tile("Files", &thousands(summary.files.total as u64), ""))
+            (tile("Files", &thousands(summary.files as u64), ""))
         }
     }
 }
@@ -132,14 +133,36 @@ fn tile(name: &str, value: &str, exact: &str) -> Markup {
     }
 }
 
+/// Renders the modules, files and tensors, or the reason why they are not there.
+fn details(details: ShownDetails<'_>, total: u64) -> Markup {
+    let reason = match details {
+        ShownDetails::Read(details) => {
+            return html! {
+                h3 { "Modules" }
+                (table::rows("module", "elements", &details.modules, total))
+                (files(&details.files, total))
+                (table::tensors(&details.tensors))
+            };
+        }
+        ShownDetails::Pending => {
+            return html! { p .hint data-pending="" { "The modules are being read." } };
+        }
+        ShownDetails::TooManyTensors => {
+            "The page lists no modules of checkpoints with this many tensors."
+        }
+        ShownDetails::Unavailable => "The modules cannot be read at the moment.",
+    };
+    html! { p .hint { (reason) } }
+}
+
 /// Renders the name of a single file, or a folded table of several files.
-fn files(summary: &WeightsSummary, total: u64) -> Markup {
-    let count = counted(summary.files.total as u64, "file");
-    let sizes = summary.files.rows.iter().map(|row| row.bytes);
+fn files(files: &TableRows, total: u64) -> Markup {
+    let count = counted(files.total as u64, "file");
+    let sizes = files.rows.iter().map(|row| row.bytes);
     let range = sizes.clone().min().zip(sizes.max());
     html! {
         h3 { "Files" }
-        @if let [file] = &*summary.files.rows {
+        @if let [file] = &*files.rows {
             p { code { (escape(&file.name)) } }
         } @else {
             details #files {
@@ -147,7 +170,7 @@ fn files(summary: &WeightsSummary, total: u64) -> Markup {
                     (count)
                     @if let Some((least, most)) = range { ", " (bytes(least)) " to " (bytes(most)) }
                 }
-                (table::rows("file", "parameters", &summary.files, total))
+                (table::rows("file", "elements", files, total))
             }
         }
     }

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use crate::count::DtypeCount;
-use crate::formats::clip;
 use crate::formats::safetensors::SafetensorsFileHeader;
+use crate::formats::{Dtype, TensorInfo, clip};
 use crate::report::text::thousands;
 use crate::report::tree::TreeModule;
 
@@ -26,6 +26,26 @@ pub(crate) struct TableRow {
     /// The number of parameters; for a module or a file, of stored elements.
     pub(super) count: u64,
     pub(super) bytes: u64,
+}
+
+/// A tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TensorRow {
+    pub(super) name: String,
+    pub(super) dtype: Dtype,
+    pub(super) shape: String,
+    pub(super) bytes: u64,
+}
+
+impl TensorRow {
+    pub(super) fn new(name: &str, tensor: &TensorInfo) -> Self {
+        Self {
+            name: clip(name),
+            dtype: tensor.dtype.clone(),
+            shape: clip(&format!("{:?}", tensor.shape)),
+            bytes: tensor.byte_length(),
+        }
+    }
 }
 
 impl<T> TableRows<T> {

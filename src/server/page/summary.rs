@@ -3,15 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::modules::largest;
 use super::rows::{TableRow, TableRows};
 use super::sets::SetRows;
 use crate::badge::MetricValues;
 use crate::count::DtypeCount;
 use crate::formats::RepoPath;
 use crate::hub::CommitSha;
-use crate::report::tree::Tree;
-use crate::report::{FetchStats, SafetensorsParseFromRepo};
+use crate::report::{CountReport, FetchStats};
 
 /// The maximum number of findings on the page.
 const MAX_FINDINGS: usize = 10;
@@ -26,10 +24,8 @@ pub(crate) struct WeightsSummary {
     pub(super) totals: DtypeCount,
     /// The dtypes in descending order of their bytes.
     pub(super) dtypes: TableRows,
-    /// The largest modules with their stored elements.
-    pub(super) modules: TableRows,
-    /// The weight files in order of their paths.
-    pub(super) files: TableRows,
+    /// The number of weight files.
+    pub(super) files: usize,
     /// The other sets of weights in the repository.
     pub(crate) known_sets: KnownSets,
     pub(super) findings: Vec<String>,
@@ -48,21 +44,18 @@ pub(crate) enum KnownSets {
 }
 
 impl WeightsSummary {
-    pub(crate) fn from_parsed(parsed: &SafetensorsParseFromRepo) -> Self {
-        let report = parsed.report();
+    pub(crate) fn from_report(report: &CountReport) -> Self {
         let count = &report.parameter_count;
         let mut dtypes: Vec<_> =
             count.rows().map(|(dtype, row)| TableRow::new(dtype.as_str(), row)).collect();
         dtypes.sort_by_key(|row| Reverse(row.bytes));
-        let files = parsed.files().map(|(path, header)| TableRow::from_file(path.as_str(), header));
         let findings = report.findings.iter().take(MAX_FINDINGS);
         Self {
             values: MetricValues::from_report(report),
             commit: report.commit.clone(),
             totals: *count.totals(),
             dtypes: TableRows::from_rows(dtypes.into_iter()),
-            modules: TableRows::from_rows(largest(Tree::new(parsed)).into_iter()),
-            files: TableRows::from_rows(files),
+            files: report.files(),
             known_sets: match &report.other_sets {
                 Some(sets) => KnownSets::Listed(SetRows::from_sets(sets)),
                 None => KnownSets::Unlisted { files: report.filepaths.iter().cloned().collect() },

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::rows::{TableRow, TableRows};
-use crate::report::text::{bytes, escape, share, thousands};
+use super::rows::{TableRow, TableRows, TensorRow};
+use crate::report::text::{bytes, counted, escape, share, thousands};
 
 /// The number of colors in the style sheet. Further rows share the last color.
 const COLORS: usize = 6;
@@ -85,5 +85,35 @@ fn table(
             }
         }
         (rows.more())
+    }
+}
+
+/// Renders a folded table of tensors.
+pub(super) fn tensors(tensors: &TableRows<TensorRow>) -> Markup {
+    html! {
+        details #tensors {
+            summary { (counted(tensors.total as u64, "tensor")) }
+            table .tensor {
+                thead {
+                    tr {
+                        th scope="col" { "tensor" }
+                        th scope="col" { "dtype" }
+                        th scope="col" { "shape" }
+                        th .wide scope="col" { "bytes" }
+                    }
+                }
+                tbody {
+                    @for row in &tensors.rows {
+                        tr {
+                            th scope="row" { span .name { (escape(&row.name)) } }
+                            td { (escape(row.dtype.as_str())) }
+                            td .shape { (row.shape) }
+                            td .wide { (bytes(row.bytes)) }
+                        }
+                    }
+                }
+            }
+            (tensors.more())
+        }
     }
 }

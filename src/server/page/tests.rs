@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rows::{TableRow, TableRows};
+use super::rows::{TableRow, TableRows, TensorRow};
 use super::sets::SetRow;
 use super::*;
 use crate::badge::{Color, Logo, Style};
@@ -41,12 +41,22 @@ fn summary(text: &str) -> WeightsSummary {
         commit: "0123456789012345678901234567890123456789".parse().ok(),
         totals,
         dtypes: rows(text, &[1_000, 150, 50]),
-        modules: rows(text, &[800, 300]),
-        files: rows(text, &[700, 500]),
+        files: 5,
         known_sets: KnownSets::Listed(sets(text, 1)),
         findings: vec![text.to_owned()],
         more_findings: 1,
         fetch,
+    }
+}
+
+/// Returns details with this text everywhere that text from a file can be.
+fn details(text: &str) -> WeightsDetails {
+    let (name, shape) = (text.to_owned(), "[2, 3]".to_owned());
+    let tensor = TensorRow { name, dtype: Dtype::from(text), shape, bytes: 24 };
+    WeightsDetails {
+        modules: rows(text, &[800, 300]),
+        files: rows(text, &[700, 500]),
+        tensors: TableRows { rows: vec![tensor], total: 2 },
     }
 }
 
@@ -73,11 +83,16 @@ fn render(text: &str, outcome: PageOutcome<'_>) -> String {
     page(&urls, Some(&view))
 }
 
-fn outcomes<'a>(text: &'a str, summary: &'a WeightsSummary) -> [PageOutcome<'a>; 7] {
+fn outcomes<'a>(
+    text: &'a str,
+    (summary, details): &'a (WeightsSummary, WeightsDetails),
+) -> [PageOutcome<'a>; 8] {
+    let (read, listed) = (ShownDetails::Read(details), OtherSets::Listed(sets(text, 1_000)));
     [
-        PageOutcome::Counted(summary, OtherSets::Listed(sets(text, 1))),
-        PageOutcome::Counted(summary, OtherSets::Listed(sets(text, 1_000))),
-        PageOutcome::Counted(summary, OtherSets::Pending),
+        PageOutcome::Counted(summary, read, OtherSets::Listed(sets(text, 1))),
+        PageOutcome::Counted(summary, ShownDetails::TooManyTensors, listed),
+        PageOutcome::Counted(summary, ShownDetails::Pending, OtherSets::Pending),
+        PageOutcome::Counted(summary, ShownDetails::Unavailable, OtherSets::Unavailable),
         PageOutcome::Choice(text, sets(text, 2)),
         PageOutcome::HubReported(&summary.values, text),
         PageOutcome::Failed(text),
@@ -88,7 +103,8 @@ fn outcomes<'a>(text: &'a str, summary: &'a WeightsSummary) -> [PageOutcome<'a>;
 #[test]
 fn no_text_adds_markup_to_the_page() {
     let count = |page: &str, c: char| page.matches(c).count();
-    let (plain, hostile) = (summary(PLAIN), summary(HOSTILE));
+    let data = |text| (summary(text), details(text));
+    let (plain, hostile) = (data(PLAIN), data(HOSTILE));
     let pairs = outcomes(PLAIN, &plain).into_iter().zip(outcomes(HOSTILE, &hostile));
     for (plain, hostile) in pairs {
         let (plain, hostile) = (render(PLAIN, plain), render(HOSTILE, hostile));
@@ -100,8 +116,8 @@ fn no_text_adds_markup_to_the_page() {
 
 #[test]
 fn the_page_complies_with_its_content_security_policy() {
-    let summary = summary("text");
-    for outcome in outcomes("text", &summary) {
+    let data = (summary("text"), details("text"));
+    for outcome in outcomes("text", &data) {
         let page = render("text", outcome);
         assert!(!page.contains("<style") && !page.contains(" style=\""), "{page}");
         let is_handler = |word: &str| word.starts_with("on") && word.contains("=\"");

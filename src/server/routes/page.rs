@@ -14,7 +14,8 @@ use crate::server::error_reply::ErrorReply;
 use crate::server::lookup::LookupOutcome;
 use crate::server::lookup_result::LookupResult;
 use crate::server::page::{
-    self, KnownSets, OtherSets, PageOutcome, PageUrls, PageView, SetRows, WeightsSummary,
+    self, KnownSets, MAX_TENSORS, OtherSets, PageOutcome, PageUrls, PageView, SetRows,
+    ShownDetails, WeightsSummary,
 };
 use crate::server::reply::{CachePolicy, Reply};
 use crate::server::state::ServiceState;
@@ -71,6 +72,7 @@ async fn repo_page(
         }
     };
     let outcome = state.look_up(&query, client).await;
+    let details = look_up_details(state, &query, &outcome, client).await;
     let error = ErrorReply::from(&outcome);
     let repo = query.repo();
     (view.repo, view.revision, view.path) = (Some(&*repo), query.revision(), query.path());
@@ -78,7 +80,7 @@ async fn repo_page(
         LookupOutcome::Ready(result) => match &**result {
             LookupResult::Counted(counted) => {
                 let others = other_sets(state, &query, &counted.summary, client).await;
-                PageOutcome::Counted(&counted.summary, others)
+                PageOutcome::Counted(&counted.summary, shown(details.as_ref()), others)
             }
             LookupResult::HubReported { values, .. } => {
                 PageOutcome::HubReported(values, error.message())
@@ -89,12 +91,41 @@ async fn repo_page(
                 }
                 _ => PageOutcome::Failed(error.message()),
             },
-            LookupResult::Listed(_) => PageOutcome::Failed(error.message()),
+            LookupResult::TooManyFiles { .. }
+            | LookupResult::Detailed(_)
+            | LookupResult::Listed(_) => PageOutcome::Failed(error.message()),
         },
         LookupOutcome::Pending => PageOutcome::Pending,
         LookupOutcome::Busy | LookupOutcome::RateLimited => PageOutcome::Failed(error.message()),
     };
     page::page(urls, Some(&view))
+}
+
+/// Looks up the details of counted weights, once per commit. Badges do not need them. Returns `None` if there
+/// are too many tensors.
+async fn look_up_details(
+    state: &ServiceState,
+    query: &WeightsQuery,
+    outcome: &LookupOutcome,
+    client: IpAddr,
+) -> Option<LookupOutcome> {
+    let counted = outcome.counted()?;
+    let is_small = counted.values.tensors.is_some_and(|tensors| tensors <= MAX_TENSORS);
+    let details = query.details(counted.summary.commit.as_ref());
+    if is_small { Some(state.look_up(&details, client).await) } else { None }
+}
+
+/// Returns the details as the page shows them.
+fn shown(details: Option<&LookupOutcome>) -> ShownDetails<'_> {
+    match details {
+        None => ShownDetails::TooManyTensors,
+        Some(LookupOutcome::Pending) => ShownDetails::Pending,
+        Some(LookupOutcome::Ready(result)) => match &**result {
+            LookupResult::Detailed(details) => ShownDetails::Read(details),
+            _ => ShownDetails::Unavailable,
+        },
+        Some(LookupOutcome::Busy | LookupOutcome::RateLimited) => ShownDetails::Unavailable,
+    }
 }
 
 /// Returns the sets of weights besides the counted one. Badges do not need them, so they are listed by a
@@ -111,7 +142,7 @@ async fn other_sets(
         KnownSets::Unlisted { files } => files,
     };
     let listing = query.listing(summary.commit.as_ref());
-    match state.look_up_more(&listing, client).await {
+    match state.look_up(&listing, client).await {
         LookupOutcome::Ready(result) => match &*result {
             LookupResult::Listed(Some(sets)) => {
                 let others = sets.iter().filter(|set| !set.is_part_of(files));

@@ -71,9 +71,9 @@ async fn an_error_is_a_grey_badge_with_a_short_cache_lifetime() {
         ("org/none", "not found", 404, "notFound", 60),
         ("org/private", "not found", 404, "notFound", 60),
         ("org/empty", "no safetensors", 404, "noSafetensors", 60),
-        ("org/broken", "invalid safetensors", 422, "malformed", 60),
+        ("org/broken", "invalid safetensors", 422, "malformed", 10),
         ("org/several", "several sets", 300, "severalSets", 60),
-        ("org/part", "shards missing", 422, "malformed", 60),
+        ("org/part", "shards missing", 422, "malformed", 10),
         ("org/gated", "gated", 403, "denied", 60),
         ("org/failing", "unavailable", 502, "unavailable", 10),
     ] {

@@ -107,7 +107,9 @@ async fn refreshes_leave_room_for_new_lookups() {
 async fn the_requests_and_lookups_of_each_client_are_limited() {
     let hub = LocalHub::start((0..5).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     let mut few_lookups = config();
-    few_lookups.lookups_per_minute = 2;
+    // Two lookups of five requests each.
+    few_lookups.upstream_requests_per_minute = 10;
+    few_lookups.max_requests_per_lookup = 10;
     let service = router(&hub, few_lookups);
     let mut titles = vec![];
     for n in 0..4 {
@@ -123,17 +125,27 @@ async fn the_requests_and_lookups_of_each_client_are_limited() {
     let mut few_requests = config();
     few_requests.requests_per_minute = 2;
     let service = router(&hub, few_requests);
-    for expected in ["params: 2", "params: 2", "params: rate limited"] {
-        let badge = get(&service, "/badge/org/m0.svg").await;
+    for (n, expected) in ["params: 2", "params: 2", "params: rate limited"].into_iter().enumerate()
+    {
+        let badge = get(&service, &format!("/badge/org/m{n}.svg")).await;
         assert_eq!((badge.status, badge.title().as_str()), (StatusCode::OK, expected));
     }
-    assert_eq!(get(&service, "/api/models/org/m0").await.status, StatusCode::TOO_MANY_REQUESTS);
+    let refused = get(&service, "/api/models/org/m2").await;
+    assert_eq!(
+        (refused.status, refused.header("retry-after")),
+        (StatusCode::TOO_MANY_REQUESTS, "5")
+    );
+    assert_eq!(
+        get(&service, "/badge/org/m0.svg").await.title(),
+        "params: 2",
+        "a result in memory is served before any limit applies"
+    );
     assert_eq!(get(&service, "/healthz").await.status, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn only_a_trusted_proxy_can_name_its_clients() {
-    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let hub = LocalHub::start((0..3).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     for (proxies, expected) in [(&["127.0.0.0/8"][..], "params: 2"), (&[], "params: rate limited")]
     {
         let mut config = config();
@@ -141,14 +153,14 @@ async fn only_a_trusted_proxy_can_name_its_clients() {
         config.trusted_proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
         let (address, _end) = serve(client(&hub), config).await;
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let ask = async |client: &str| {
-            let ask = http.get(format!("{address}/badge/org/model.svg"));
+        let ask = async |n: usize, client: &str| {
+            let ask = http.get(format!("{address}/badge/org/m{n}.svg"));
             let badge = ask.header("x-forwarded-for", client).send().await.unwrap();
             badge.text().await.unwrap()
         };
-        assert!(ask("1.1.1.1").await.contains("params: 2"));
-        assert!(ask("1.1.1.2").await.contains(expected), "{proxies:?}");
-        assert!(ask("1.1.1.2").await.contains("params: rate limited"), "{proxies:?}");
+        assert!(ask(0, "1.1.1.1").await.contains("params: 2"));
+        assert!(ask(1, "1.1.1.2").await.contains(expected), "{proxies:?}");
+        assert!(ask(2, "1.1.1.2").await.contains("params: rate limited"), "{proxies:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The badge service: without a socket, on a socket, and as processes that share a cache.
 
+mod attacks;
 mod badges;
 mod bounds;
 #[cfg(unix)]

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use hf_meta::server::Service;
+use hf_meta::{Client, DiskCache};
 use serde_json::json;
 
 use super::{config, get, router};
@@ -26,7 +28,11 @@ fn listings(hub: &LocalHub) -> usize {
 #[tokio::test]
 async fn the_page_of_a_pipeline_links_to_its_components() {
     let hub = LocalHub::start([pipeline("org/pipeline")]).unwrap();
-    let router = router(&hub, config());
+    let folder = tempfile::tempdir().unwrap();
+    // The page reads the headers a second time for the modules, from the cache.
+    let client =
+        Client::builder().endpoint(hub.endpoint()).header_cache(DiskCache::new(folder.path()));
+    let router = Service::new(client.build().unwrap(), config()).router();
     let page = get(&router, "/?repo=org/pipeline&style=social").await.body;
     assert!(page.contains("Other sets of weights"), "{page}");
     let here = "?repo=org%2Fpipeline&path=";

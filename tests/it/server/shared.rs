@@ -140,7 +140,14 @@ async fn no_request_fails_while_the_shared_cache_is_down() {
     let Some(mut store) = Store::start() else { return };
     let hub = LocalHub::start((0..3_000).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
     let address = store.address();
-    let limits = ["--requests-per-minute", "0", "--lookups-per-minute", "0"];
+    let limits = [
+        "--requests-per-minute",
+        "0",
+        "--upstream-requests-per-minute",
+        "0",
+        "--new-upstream-requests-per-minute",
+        "0",
+    ];
     let args = [&["--cache", &address, "--lookup-wait", "60"][..], &limits].concat();
     let server = Server::start(&hub, &args);
     let (answered, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));

@@ -1,0 +1,242 @@
+//! The decisions of the service about a lookup in progress: known commits, requests and memory.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::{BoxFuture, FutureExt, pending, ready};
+use tokio::sync::{OnceCell, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::lookup::CommitResults;
+use super::lookup_result::LookupResult;
+use super::request_budgets::RequestBudgets;
+use crate::backends::CallGate;
+use crate::http::transfer::RequestMeter;
+use crate::hub::CommitSha;
+
+/// The memory in bytes that each lookup may take. One lookup at a time may take more: nothing shows how much a
+/// repository needs before its index and its headers arrive.
+const SMALL_LOOKUP: u64 = 8 << 20;
+
+/// The number of requests that a lookup is expected to send before its files are known.
+const FIRST_REQUESTS: u64 = 2;
+
+/// The budgets and the memory that all lookups share.
+pub(super) struct LookupLimits {
+    /// Requests to the Hub for lookups that each client has started.
+    pub(super) clients: RequestBudgets<IpAddr>,
+    /// Requests to the Hub for lookups that clients have started. The rest of the Hub's quota is a reserve for
+    /// refreshes.
+    pub(super) all_clients: RequestBudgets<()>,
+    /// Requests to the Hub of one lookup.
+    pub(super) max_requests: usize,
+    /// The permit to take more memory than [`SMALL_LOOKUP`].
+    large: Arc<Semaphore>,
+}
+
+impl LookupLimits {
+    pub(super) fn new(
+        clients: RequestBudgets<IpAddr>,
+        all_clients: RequestBudgets<()>,
+        max_requests: usize,
+    ) -> Self {
+        Self { clients, all_clients, max_requests, large: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Returns whether a client may start a lookup.
+    pub(super) fn allows(&self, client: IpAddr) -> bool {
+        self.clients.has_room(client) && self.all_clients.has_room(())
+    }
+
+    fn charge(&self, client: IpAddr, requests: u64) {
+        self.clients.charge(client, requests);
+        self.all_clients.charge((), requests);
+    }
+}
+
+/// The reason to end a lookup before it is complete.
+#[derive(Debug)]
+pub(super) enum EarlyEnd {
+    /// The result of this commit is in memory.
+    Known(Arc<LookupResult>),
+    /// The lookup would send more requests than one lookup may.
+    TooManyFiles { files: usize },
+    /// The client that started the lookup has no budget left.
+    NoBudget,
+}
+
+/// The gate of one lookup.
+pub(super) struct LookupGate {
+    limits: Arc<LookupLimits>,
+    /// The client that started the lookup; `None` for a refresh.
+    client: Option<IpAddr>,
+    pub(super) meter: RequestMeter,
+    results: Option<CommitResults>,
+    end: Mutex<Option<oneshot::Sender<EarlyEnd>>>,
+    commit: OnceCell<CommitSha>,
+    /// The lease of the commit. Lookups of other names of the commit wait for it.
+    lease: OnceCell<OwnedMutexGuard<()>>,
+    /// Requests that were charged.
+    charged: AtomicU64,
+    /// Bytes of memory that were taken.
+    memory: AtomicU64,
+    large: OnceCell<Option<OwnedSemaphorePermit>>,
+}
+
+impl LookupGate {
+    /// Returns a gate, and the future of an early end.
+    pub(super) fn new(
+        limits: Arc<LookupLimits>,
+        client: Option<IpAddr>,
+        results: Option<CommitResults>,
+    ) -> (Arc<Self>, impl Future<Output = EarlyEnd>) {
+        let (sender, receiver) = oneshot::channel();
+        let gate = Self {
+            limits,
+            client,
+            meter: RequestMeter::default(),
+            results,
+            end: Mutex::new(Some(sender)),
+            commit: OnceCell::new(),
+            lease: OnceCell::new(),
+            charged: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            large: OnceCell::new(),
+        };
+        gate.charge_up_to(FIRST_REQUESTS);
+        let end =
+            receiver.then(|end| async { if let Ok(end) = end { end } else { pending().await } });
+        (Arc::new(gate), end)
+    }
+
+    /// Returns the commit of the lookup, once it is known.
+    pub(super) fn commit(&self) -> Option<&CommitSha> {
+        self.commit.get()
+    }
+
+    /// Charges the client for `requests` in total.
+    fn charge_up_to(&self, requests: u64) {
+        let before = self.charged.fetch_max(requests, Ordering::Relaxed);
+        if let Some(client) = self.client {
+            self.limits.charge(client, requests.saturating_sub(before));
+        }
+    }
+
+    /// Ends the lookup.
+    fn end(&self, end: EarlyEnd) -> BoxFuture<'_, ()> {
+        let sender = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sender) = sender {
+            // The lookup may have ended already.
+            let _ = sender.send(end);
+        }
+        pending().boxed()
+    }
+}
+
+impl CallGate for LookupGate {
+    fn pass_commit<'a>(&'a self, commit: &'a CommitSha) -> BoxFuture<'a, ()> {
+        let Some(results) = &self.results else { return ready(()).boxed() };
+        async move {
+            // The first name of the commit is the one that is read.
+            let _ = self.commit.set(commit.clone());
+            self.lease.get_or_init(|| results.lease(commit)).await;
+            if let Some(result) = results.find(commit) {
+                self.end(EarlyEnd::Known(result)).await;
+            }
+        }
+        .boxed()
+    }
+
+    /// A client without budget gets no further shards: it could have started many lookups at once.
+    fn pass_files(&self, files: usize) -> BoxFuture<'_, ()> {
+        let requests = self.meter.endpoint_requests().saturating_add(files as u64);
+        if requests > self.limits.max_requests as u64 {
+            return self.end(EarlyEnd::TooManyFiles { files });
+        }
+        if self.client.is_some_and(|client| !self.limits.allows(client)) {
+            return self.end(EarlyEnd::NoBudget);
+        }
+        self.charge_up_to(requests);
+        ready(()).boxed()
+    }
+
+    fn pass_memory(&self, bytes: u64) -> BoxFuture<'_, ()> {
+        let before = self.memory.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= SMALL_LOOKUP {
+            return ready(()).boxed();
+        }
+        // The semaphore is never closed.
+        let acquire = || async { Arc::clone(&self.limits.large).acquire_owned().await.ok() };
+        async move {
+            self.large.get_or_init(acquire).await;
+        }
+        .boxed()
+    }
+}
+
+/// Charges the requests that were not expected.
+impl Drop for LookupGate {
+    fn drop(&mut self) {
+        self.charge_up_to(self.meter.endpoint_requests());
+    }
+}
+
+impl fmt::Debug for LookupGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LookupGate").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn limits() -> Arc<LookupLimits> {
+        let (clients, all) =
+            (RequestBudgets::per_minute(6, 20), RequestBudgets::per_minute(6, 100));
+        Arc::new(LookupLimits::new(clients, all, 15))
+    }
+
+    fn gate(limits: &Arc<LookupLimits>) -> (Arc<LookupGate>, impl Future<Output = EarlyEnd>) {
+        LookupGate::new(Arc::clone(limits), Some(CLIENT), None)
+    }
+
+    #[tokio::test]
+    async fn one_lookup_at_a_time_takes_much_memory() {
+        let limits = limits();
+        let [(one, _), (other, _), (small, _)] = [(); 3].map(|()| gate(&limits));
+        let passes =
+            |gate: &Arc<LookupGate>, bytes| gate.pass_memory(bytes).now_or_never().is_some();
+        assert!(passes(&one, SMALL_LOOKUP) && passes(&other, SMALL_LOOKUP));
+        assert!(passes(&one, 1) && passes(&one, 1 << 40));
+        assert!(!passes(&other, 1) && passes(&small, SMALL_LOOKUP));
+        drop(one);
+        assert!(passes(&other, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_pays_for_the_requests_of_its_lookups() {
+        let limits = limits();
+        let [(one, one_end), (other, other_end), (large, large_end)] =
+            [(); 3].map(|()| gate(&limits));
+        assert!(matches!(large.pass_files(16).now_or_never(), None));
+        assert!(matches!(large_end.now_or_never(), Some(EarlyEnd::TooManyFiles { files: 16 })));
+        assert!(one.pass_files(14).now_or_never().is_some());
+        assert!(one_end.now_or_never().is_none());
+        assert!(limits.allows(CLIENT), "14 of 20 requests and two for each other lookup");
+        (0..10).for_each(|_| one.meter.count_request(true));
+        assert!(other.pass_files(2).now_or_never().is_some());
+        (0..30).for_each(|_| other.meter.count_request(true));
+        drop(other);
+        assert!(!limits.allows(CLIENT), "unexpected requests are charged at the end");
+        assert!(other_end.now_or_never().is_none());
+        let (late, late_end) = gate(&limits);
+        assert!(late.pass_files(1).now_or_never().is_none());
+        assert!(matches!(late_end.now_or_never(), Some(EarlyEnd::NoBudget)));
+    }
+}

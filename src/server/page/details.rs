@@ -1,0 +1,57 @@
+//! The details of one checkpoint that only the page shows: its largest modules, its files and its tensors.
+
+use super::modules::largest;
+use super::rows::{TableRow, TableRows, TensorRow};
+use crate::report::SafetensorsParseFromRepo;
+use crate::report::tree::Tree;
+
+/// The maximum number of tensors in a checkpoint whose details are shown. A tree of modules takes a few hundred
+/// bytes for each tensor.
+pub(crate) const MAX_TENSORS: u64 = 250_000;
+
+/// The details of one checkpoint. Their size has a bound for any checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct WeightsDetails {
+    /// The largest modules with their stored elements.
+    pub(super) modules: TableRows,
+    /// The weight files in order of their paths.
+    pub(super) files: TableRows,
+    /// The tensors in order of their files and their data.
+    pub(super) tensors: TableRows<TensorRow>,
+}
+
+/// The details as the page shows them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ShownDetails<'a> {
+    /// The details.
+    Read(&'a WeightsDetails),
+    /// The headers are being read.
+    Pending,
+    /// There are more than [`MAX_TENSORS`] tensors.
+    TooManyTensors,
+    /// The headers cannot be read at the moment.
+    Unavailable,
+}
+
+impl WeightsDetails {
+    pub(crate) fn from_parsed(parsed: &SafetensorsParseFromRepo) -> Self {
+        let files = parsed.files().map(|(path, header)| TableRow::from_file(path.as_str(), header));
+        let headers = parsed.files().map(|(_, header)| header);
+        let tensors = headers.flat_map(|header| header.tensors());
+        Self {
+            modules: TableRows::from_rows(largest(Tree::new(parsed)).into_iter()),
+            files: TableRows::from_rows(files),
+            tensors: TableRows::from_rows(
+                tensors.map(|(name, tensor)| TensorRow::new(name, &tensor)),
+            ),
+        }
+    }
+
+    /// Returns the approximate size in memory, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let rows = self.modules.rows.iter().chain(&self.files.rows);
+        let rows: usize = rows.map(|row| size_of::<TableRow>() + row.name.len()).sum();
+        let tensor = |row: &TensorRow| size_of::<TensorRow>() + row.name.len() + row.shape.len();
+        rows + self.tensors.rows.iter().map(tensor).sum::<usize>()
+    }
+}

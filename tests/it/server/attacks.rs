@@ -1,0 +1,123 @@
+//! Repositories and clients that try to stall, drain or poison the service.
+
+use axum::http::StatusCode;
+use futures::future::join_all;
+
+use super::{config, get, router};
+use crate::hub::{Host, LocalHub, Repo};
+use crate::support;
+
+/// Creates a repository with an index of `shards` shards, with one tensor each.
+fn many_shards(id: &str, shards: usize) -> Repo {
+    let name = |n: usize| format!("m{n}.safetensors");
+    let tensors: Vec<_> = (0..shards).map(|n| (format!("t{n}"), name(n))).collect();
+    let map: Vec<_> = tensors.iter().map(|(tensor, shard)| (&**tensor, &**shard)).collect();
+    let repo = Repo::new(id).file("model.safetensors.index.json", support::index(&map));
+    tensors.iter().fold(repo, |repo, (tensor, shard)| repo.file(shard, support::weights(&[tensor])))
+}
+
+/// Returns the number of requests for weights at the Hub, and of all requests at the Hub.
+fn requests(hub: &LocalHub) -> (usize, usize) {
+    let log = hub.log();
+    let asked = log.iter().filter(|request| request.host == Host::Hub);
+    let is_shard =
+        |path: &str| path.ends_with(".safetensors") && !path.ends_with("/model.safetensors");
+    let shards = asked.clone().filter(|request| is_shard(&request.path) && request.status == 302);
+    (shards.count(), asked.count())
+}
+
+#[tokio::test]
+async fn only_the_page_reads_modules() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let router = router(&hub, config());
+    get(&router, "/badge/org/model.svg").await;
+    get(&router, "/api/models/org/model").await;
+    let lookups = async |outcome: &str| {
+        let metrics = get(&router, "/metrics").await.body;
+        metrics.contains(&format!("hf_meta_lookups_total{{outcome=\"{outcome}\"}} 1"))
+    };
+    assert!(lookups("Counted").await && !lookups("Detailed").await);
+    let page = get(&router, "/?repo=org/model").await.body;
+    assert!(lookups("Counted").await && lookups("Detailed").await);
+    assert!(page.contains("<h3>Modules</h3>") && page.contains("b.safetensors"), "{page}");
+}
+
+#[tokio::test]
+async fn the_shards_of_a_commit_are_read_once_whatever_its_names() {
+    let hub = LocalHub::start([many_shards("organization/model", 40)]).unwrap();
+    let router = router(&hub, config());
+    let name = |n: usize| {
+        let letter =
+            |(at, c): (usize, char)| if n >> at & 1 == 1 { c.to_ascii_uppercase() } else { c };
+        "organization".chars().enumerate().map(letter).collect::<String>()
+    };
+    let badges = (0..21).map(|n| {
+        let (router, path) = (router.clone(), format!("/badge/{}/model.svg", name(n)));
+        async move { get(&router, &path).await.title() }
+    });
+    assert!(join_all(badges).await.iter().all(|title| title == "params: 40"));
+    let (shards, all) = requests(&hub);
+    assert_eq!(shards, 40);
+    assert!(all <= 40 + 21 * 6, "{all} requests for one commit");
+}
+
+#[tokio::test]
+async fn weights_in_too_many_files_are_not_requested() {
+    let hub =
+        LocalHub::start([many_shards("org/model", 501), many_shards("org/large", 497)]).unwrap();
+    let mut config = config();
+    config.upstream_requests_per_minute = 1;
+    let router = router(&hub, config);
+    let badge = get(&router, "/badge/org/model.svg").await;
+    assert_eq!((badge.status, badge.title().as_str()), (StatusCode::OK, "params: too many files"));
+    let api = get(&router, "/api/models/org/model").await;
+    assert_eq!(
+        (api.status, api.json()["code"].as_str()),
+        (StatusCode::UNPROCESSABLE_ENTITY, Some("tooManyFiles"))
+    );
+    assert_eq!(api.json()["error"], "the weights have 501 files; this service reads up to 500");
+    let (shards, all) = requests(&hub);
+    assert!(shards == 0 && all <= 4, "{all} requests");
+    assert_eq!(
+        get(&router, "/badge/org/large.svg").await.title(),
+        "params: 497",
+        "the budget of a client is enough for one large repository"
+    );
+    assert_eq!(get(&router, "/badge/org/other.svg").await.title(), "params: busy");
+}
+
+#[tokio::test]
+async fn clients_leave_a_reserve_for_known_badges() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let known = support::two_commits("org/known", &old, &new);
+    let hub = LocalHub::start([known, support::sharded("org/one"), support::sharded("org/two")]);
+    let (hub, mut config) = (hub.unwrap(), config());
+    config.ttl = std::time::Duration::ZERO;
+    config.new_upstream_requests_per_minute = 5;
+    config.max_requests_per_lookup = 5;
+    let router = router(&hub, config);
+    let title = async |name: &str| get(&router, &format!("/badge/org/{name}.svg")).await.title();
+    assert_eq!(
+        (title("known").await, title("one").await),
+        ("params: 1".into(), "params: 2".into())
+    );
+    assert_eq!(title("two").await, "params: busy");
+    hub.move_branch("org/known", "main", &new);
+    while title("known").await != "params: 2" {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_for_one_client_only() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let mut few = config();
+    few.requests_per_minute = 1;
+    let router = router(&hub, few);
+    get(&router, "/badge/org/none.svg").await;
+    for path in ["/badge/org/model.svg", "/badge/org/model.json", "/api/models/org/model"] {
+        let refused = get(&router, path).await;
+        assert!(refused.body.contains("rate limited") || refused.status == 429, "{}", refused.body);
+        assert_eq!(refused.header("cache-control"), "private, no-store", "{path}");
+    }
+}
