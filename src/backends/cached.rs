@@ -72,6 +72,10 @@ impl Backend for CachedCommit {
     fn is_cached(&self) -> bool {
         true
     }
+
+    fn canonical_name(&self) -> Option<String> {
+        self.headers.canonical_name.clone()
+    }
 }
 
 /// Another backend, whose header bytes are recorded for the cache. Clones, and the backend at a commit or
@@ -96,7 +100,8 @@ impl CacheRecorder {
 
     /// Takes what was recorded. Returns `None` if it is not to be cached, or its commit is not known.
     pub(super) fn take(&self) -> Option<(CommitSha, CachedHeaders)> {
-        let recorded = self.record(std::mem::take);
+        let mut recorded = self.record(std::mem::take);
+        recorded.headers.canonical_name = self.canonical_name();
         Some((recorded.commit?, recorded.headers)).filter(|(_, headers)| !headers.is_skipped())
     }
 
@@ -191,6 +196,10 @@ impl Backend for CacheRecorder {
 
     fn has_commits(&self) -> bool {
         self.inner.has_commits()
+    }
+
+    fn canonical_name(&self) -> Option<String> {
+        self.inner.canonical_name()
     }
 
     fn at_commit(&self, commit: &CommitSha) -> Option<Arc<dyn Backend>> {

@@ -70,6 +70,15 @@ impl HeaderCache {
         let (keys, revision) = (CacheKeys::new(identity, &target.name), identity.revision.clone());
         let CacheTarget { probe, gate, .. } = target;
         let lookup = CacheLookup { settings: self, keys, revision, probe, gate };
+        if backend.is_offline() {
+            // What was downloaded comes first: it is what a program on this machine loads.
+            return match call(Arc::clone(&backend)).await {
+                Err(error) if error.is_not_found() => {
+                    lookup.find(&mut backend, &call).await?.ok_or(error)
+                }
+                read => read,
+            };
+        }
         if let Some(found) = lookup.find(&mut backend, &call).await? {
             return Ok(found);
         }
@@ -139,7 +148,9 @@ impl CacheLookup<'_> {
             return Ok(None);
         };
         match cached.commit.parse() {
-            Ok(commit) if cached.is_fresh(self.settings.branch_ttl) => Ok(Some(commit)),
+            Ok(commit) if backend.is_offline() || cached.is_fresh(self.settings.branch_ttl) => {
+                Ok(Some(commit))
+            }
             _ => self.request_commit(backend, &cached.commit).await,
         }
     }

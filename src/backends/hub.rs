@@ -1,7 +1,7 @@
 //! A repository on a Hub.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, FutureExt};
 use tracing::{Instrument, Span, debug_span};
@@ -24,6 +24,8 @@ pub(crate) struct HubRepo {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
     pub(crate) repo: RepoId,
+    /// The name of the repository that the Hub redirects to. Shared, so that one redirect is enough for a call.
+    pub(crate) canonical: Arc<OnceLock<RepoId>>,
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) meter: RequestMeter,
@@ -89,6 +91,10 @@ impl Backend for HubRepo {
         true
     }
 
+    fn canonical_name(&self) -> Option<String> {
+        self.canonical.get().map(ToString::to_string)
+    }
+
     fn current_commit<'a>(
         &'a self,
         path: &'a RepoPath,
@@ -128,7 +134,8 @@ impl Backend for HubRepo {
 
 impl HubRepo {
     fn url(&self, path: &RepoPath) -> Url {
-        self.endpoint.file_url(&self.repo, &self.revision, path)
+        let repo = self.canonical.get().unwrap_or(&self.repo);
+        self.endpoint.file_url(repo, &self.revision, path)
     }
 
     /// Returns the span of all requests for a file.
@@ -145,9 +152,13 @@ impl HubRepo {
         Ok(Fetched { value, commit: self.commit(&chain) })
     }
 
-    /// Returns the commit of a response, and logs the Hub's notice in it.
+    /// Returns the commit of a response, logs the Hub's notice in it, and keeps the name that it redirects to.
     fn commit(&self, chain: &ResponseChain) -> Option<CommitSha> {
         self.warnings.warn_once(chain.header("x-hf-warning"));
+        let target = chain.header("location").and_then(|to| self.endpoint.redirected_repo(to));
+        if let Some(repo) = target.filter(|repo| *repo != self.repo) {
+            self.canonical.get_or_init(|| repo);
+        }
         web::commit(chain)
     }
 

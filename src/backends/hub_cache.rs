@@ -53,24 +53,20 @@ impl HubCacheSnapshot {
     ///
     /// # Errors
     ///
-    /// [`Error::NotCached`] if the cache has no such snapshot.
+    /// The missing part if the cache has no such snapshot.
     pub(crate) async fn find(
         cache: &Path,
         repo: RepoId,
-        revision: Revision,
+        revision: &Revision,
         meter: RequestMeter,
-    ) -> Result<Self, Error> {
-        match locate(cache, &repo, &revision).await {
-            Ok((commit, home)) => {
-                let real = fs::canonicalize(&home).await.ok();
-                let shared = fs::canonicalize(cache.join("blobs")).await.ok();
-                let folder = home.join("snapshots").join(commit.as_str());
-                let tree = home.join("trees").join(format!("{commit}.json"));
-                let roots = real.into_iter().chain(shared).collect();
-                Ok(Self { repo, commit, folder, tree, roots, meter })
-            }
-            Err(source) => Err(Error::NotCached { repo, revision, source }),
-        }
+    ) -> Result<Self, SnapshotError> {
+        let (commit, home) = locate(cache, &repo, revision).await?;
+        let real = fs::canonicalize(&home).await.ok();
+        let shared = fs::canonicalize(cache.join("blobs")).await.ok();
+        let folder = home.join("snapshots").join(commit.as_str());
+        let tree = home.join("trees").join(format!("{commit}.json"));
+        let roots = real.into_iter().chain(shared).collect();
+        Ok(Self { repo, commit, folder, tree, roots, meter })
     }
 
     fn fetched<T>(&self, value: T) -> Fetched<T> {

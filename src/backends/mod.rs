@@ -6,6 +6,7 @@
 //! | `web` | the folder of a file on any web server |
 //! | `disk` | a local folder |
 //! | `hub_cache` | a repository in the disk cache of `huggingface_hub` |
+//! | `offline` | a repository without a request: its snapshot in that cache, else our own header cache |
 //! | `cached` | a commit in our own header cache; or another backend, whose headers it records |
 //!
 //! A new backend is one module that implements [`Backend`], and one match arm where a
@@ -18,6 +19,7 @@ mod header_cache;
 mod http_error;
 mod hub;
 mod hub_cache;
+mod offline;
 mod stream;
 mod web;
 
@@ -32,6 +34,7 @@ pub(crate) use self::gate::CallGate;
 pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::hub_cache::HubCacheSnapshot;
+pub(crate) use self::offline::OfflineRepo;
 pub(crate) use self::stream::{ByteStream, poll_alongside};
 pub(crate) use self::web::WebFolder;
 use crate::cache::CacheIdentity;
@@ -85,6 +88,16 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Returns whether the files are in the header cache, so that they cost no requests.
     fn is_cached(&self) -> bool {
         false
+    }
+
+    /// Returns whether this backend reads without requests. Then it is asked before the header cache.
+    fn is_offline(&self) -> bool {
+        false
+    }
+
+    /// Returns the name of the repository on the Hub, if it is another one than this backend was asked for.
+    fn canonical_name(&self) -> Option<String> {
+        None
     }
 
     /// Asks which commit the revision is at, in one request about any path. Returns `None` if the server

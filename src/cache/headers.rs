@@ -21,6 +21,8 @@ pub(crate) struct CachedHeaders {
     files: BTreeMap<String, FileStart>,
     /// By folder; the folder of the whole repository has no name.
     listings: BTreeMap<String, CachedListing>,
+    /// The name of the repository on the Hub, if the entry was found under another one.
+    pub(crate) canonical_name: Option<String>,
     /// Bytes that were added.
     #[serde(skip)]
     length: u64,

@@ -24,7 +24,7 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true)]
     pub(crate) no_cache: bool,
 
-    /// Send no requests; read only files that `hf download` has stored
+    /// Send no requests; read only downloaded files and cached headers
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 

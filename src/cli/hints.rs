@@ -85,8 +85,8 @@ fn for_request(error: &Error) -> Option<String> {
         }
         Error::Fetch { source, .. } => match &**source {
             HttpError::Transport { kind: TransportKind::Connect, .. } => {
-                "check that this machine can reach the server; https_proxy sets a proxy, and \
-                 --endpoint or HF_ENDPOINT another Hub"
+                "check that this machine can reach the server; https_proxy sets a proxy, \
+                 --endpoint or HF_ENDPOINT another Hub, and --offline reads what is cached"
             }
             HttpError::Transport { kind: TransportKind::Certificate, .. } => {
                 "the certificates of the system are used; SSL_CERT_FILE sets others"

@@ -208,8 +208,8 @@ impl ClientBuilder {
     }
 
     /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
-    /// repositories from the [`hub_cache`](Self::hub_cache), at the commit of their last download. A URL is
-    /// an error.
+    /// repositories from the [`hub_cache`](Self::hub_cache), at the commit of their last download, else from the
+    /// [`header_cache`](Self::header_cache). A URL is an error.
     pub fn offline(mut self, yes: bool) -> Self {
         self.is_offline = yes;
         self

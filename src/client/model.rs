@@ -10,7 +10,8 @@ use url::Url;
 
 use super::call_timeout::within_timeout;
 use crate::backends::{
-    Backend, CallGate, DiskFolder, FileListing, HeaderCache, HubCacheSnapshot, HubRepo, WebFolder,
+    Backend, CallGate, DiskFolder, FileListing, HeaderCache, HubCacheSnapshot, HubRepo,
+    OfflineRepo, WebFolder,
 };
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -43,14 +44,15 @@ impl ClientContext {
         repo: &RepoId,
         revision: Revision,
         meter: RequestMeter,
-    ) -> Result<Arc<dyn Backend>, Error> {
+    ) -> Arc<dyn Backend> {
         let repo = repo.clone();
-        if let Some(cache) = &self.offline {
-            return Ok(Arc::new(HubCacheSnapshot::find(cache, repo, revision, meter).await?));
-        }
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
-        let warnings = Arc::clone(&self.warnings);
-        Ok(Arc::new(HubRepo { http, endpoint, repo, revision, warnings, meter }))
+        let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
+        let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
+        let Some(cache) = &self.offline else { return Arc::new(hub) };
+        let (repo, meter) = (hub.repo.clone(), hub.meter.clone());
+        let snapshot = HubCacheSnapshot::find(cache, repo, &hub.revision, meter).await;
+        Arc::new(OfflineRepo { hub, snapshot })
     }
 }
 
@@ -240,10 +242,8 @@ impl Model {
         let (backend, target): (Arc<dyn Backend>, _) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
-                (
-                    self.context.repo(repo, revision, meter.clone()).await?,
-                    Target::from_path(path.clone()),
-                )
+                let backend = self.context.repo(repo, revision, meter.clone()).await;
+                (backend, Target::from_path(path.clone()))
             }
             Source::Url(_) if self.context.offline.is_some() => {
                 return Err(Error::Offline { what: source.to_string() });

@@ -88,6 +88,14 @@ impl Endpoint {
         self.join(&format!("/{repo}/resolve/{}", encode_revision(revision)), Some(path))
     }
 
+    /// Returns the repository that a redirect of a file leads to; `None` if it leads elsewhere.
+    pub(crate) fn redirected_repo(&self, location: &str) -> Option<RepoId> {
+        let target =
+            self.0.join(location).ok().filter(|target| target.origin() == self.origin())?;
+        let path = target.path().strip_prefix(self.path())?.strip_prefix('/')?;
+        path.split_once("/resolve/")?.0.parse().ok()
+    }
+
     /// Returns the URL of the first page of a listing, of a repository or of a folder in it:
     /// `{endpoint}/api/{kind}/{name}/tree/{revision}/{folder}?recursive=true`.
     pub(crate) fn tree_url(
@@ -183,6 +191,24 @@ mod tests {
     fn reported_count(endpoint: &str, repo: &str, revision: &str) -> String {
         let endpoint = Endpoint::parse(endpoint).unwrap();
         endpoint.reported_count_url(&repo.parse().unwrap(), &revision.parse().unwrap()).to_string()
+    }
+
+    #[test]
+    fn a_redirect_within_the_hub_names_a_repository() {
+        let endpoint = Endpoint::parse("https://hub.example/hf").unwrap();
+        let cases = [
+            ("/hf/org/name/resolve/main/x", Some("org/name")),
+            ("https://hub.example/hf/datasets/a/b/resolve/main/x", Some("datasets/a/b")),
+            ("https://cdn.example/hf/org/name/resolve/main/x", None),
+            ("/hf/api/resolve-cache/models/org/name/c0ffee/x", None),
+            ("/org/name/resolve/main/x", None),
+            ("/hf/a/../..//resolve/main/x", None),
+            ("https://[", None),
+        ];
+        for (location, repo) in cases {
+            let found = endpoint.redirected_repo(location).map(|repo| repo.to_string());
+            assert_eq!(found.as_deref(), repo, "{location}");
+        }
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Reader {
         let report = assembled.report(filepaths);
         let mut report = report.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(config.finding);
-        report.findings.extend(self.not_pinned());
+        report.findings.extend(self.source_findings());
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
         report.source = self.source;
         report.commit = self.commit;
@@ -266,9 +266,12 @@ impl Reader {
         }
     }
 
-    /// Returns a finding if the files could belong to several commits.
-    pub(super) fn not_pinned(&self) -> Option<Finding> {
-        (self.commit.is_none() && self.backend.has_commits()).then_some(Finding::NotPinned)
+    /// Returns the findings about the repository itself: it has another name, or its files could belong to
+    /// several commits.
+    pub(super) fn source_findings(&self) -> impl Iterator<Item = Finding> {
+        let renamed = self.backend.canonical_name().map(|repo| Finding::Renamed { repo });
+        let is_pinned = self.commit.is_some() || !self.backend.has_commits();
+        renamed.into_iter().chain((!is_pinned).then_some(Finding::NotPinned))
     }
 
     pub(super) fn fetch_stats(&self, bytes_total: u64) -> FetchStats {

@@ -117,7 +117,7 @@ impl Reader {
         if let (Some(input), Some(config)) = (input, config) {
             config.add_findings(&input, &assembled.headers, &mut findings);
         }
-        findings.extend(self.not_pinned());
+        findings.extend(self.source_findings());
         VerifyReport {
             fetch: self.fetch_stats(assembled.totals.file_bytes),
             source: self.source,

@@ -260,6 +260,12 @@ pub enum Finding {
         /// The name of the input embedding.
         stored: String,
     },
+    /// The Hub redirects to another name of the repository: it was renamed, or the case of a letter differs.
+    #[error("the name of this repository on the Hub is `{repo}`")]
+    Renamed {
+        /// The name of the repository.
+        repo: String,
+    },
     /// The server does not report the commit of its files, so they could belong to several commits.
     #[error("the server does not report a commit; its files may belong to several commits")]
     NotPinned,
@@ -337,6 +343,7 @@ impl Finding {
             | Self::PartialListing => Severity::Warning,
             Self::TiedEmbedding { .. }
             | Self::TiedEmbeddingStored { .. }
+            | Self::Renamed { .. }
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
         }

@@ -3,12 +3,13 @@
 mod cache;
 
 use hf_meta::report::Finding;
-use hf_meta::{Client, Error, Source};
+use hf_meta::{Client, DiskCache, Error, Source};
 
 use self::cache::{ALL, COMMIT, OLDER, Offline, write};
 #[cfg(unix)]
 use self::cache::{Files, link};
-use crate::support::{error_chain, file_start};
+use crate::hub::LocalHub;
+use crate::support::{error_chain, file_start, two_commits};
 
 /// Returns a file with one tensor of one byte.
 fn weights(tensor: &str) -> Vec<u8> {
@@ -217,4 +218,39 @@ async fn an_offline_client_reads_local_files_and_the_cache_only() {
     client.source(Source::Local(file)).parse_safetensors_metadata().await.unwrap();
     let error = Client::builder().offline(true).build().unwrap_err();
     assert!(matches!(error, Error::NoCache) && error.is_usage(), "{error:?}");
+}
+
+/// A download of other files only, such as a tokenizer, leaves a snapshot without weights.
+#[tokio::test]
+async fn cached_headers_are_read_if_no_weights_were_downloaded() {
+    let hub = LocalHub::start([two_commits("org/model", COMMIT, OLDER)]).unwrap();
+    let (headers, offline) = (tempfile::tempdir().unwrap(), Offline::new());
+    let client = || {
+        let builder = Client::builder().endpoint(hub.endpoint()).hub_cache(offline.cache.path());
+        builder.header_cache(DiskCache::new(headers.path()))
+    };
+    client().build().unwrap().model("org/model").count().await.unwrap();
+    hub.clear_log();
+    let client = client().offline(true).build().unwrap();
+    let home = "models--org--model";
+    let add_snapshot = |path: &str, content: &[u8]| {
+        offline.point(home, "main", OLDER);
+        offline.add(home, OLDER, path, content, ALL[0]);
+    };
+    for (path, content) in [("", &b""[..]), ("tokenizer.json", b"{}")] {
+        if !path.is_empty() {
+            add_snapshot(path, content);
+        }
+        for revision in ["main", COMMIT] {
+            let report = client.model("org/model").revision(revision).count().await.unwrap();
+            assert_eq!(report.commit.unwrap().as_str(), COMMIT, "{path}");
+            assert_eq!((report.parameter_count.total(), report.fetch.requests), (1, 0));
+        }
+    }
+    let error = client.model("org/other").count().await.unwrap_err();
+    assert!(matches!(error, Error::NotCached { .. }), "{error:?}");
+    add_snapshot("model.safetensors", &weights("downloaded"));
+    let report = client.model("org/model").count().await.unwrap();
+    assert_eq!(report.commit.unwrap().as_str(), OLDER, "downloaded files come first");
+    assert!(hub.log().is_empty());
 }

@@ -6,7 +6,8 @@ mod streamed_index;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hf_meta::{Client, Source};
+use hf_meta::report::Finding;
+use hf_meta::{Client, DiskCache, Source};
 
 use crate::hub::{Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
@@ -69,6 +70,22 @@ async fn bloom_is_read_with_two_ranges_per_shard_and_291_requests() {
     assert_eq!(found.len(), 3 + 72 * 4);
     assert_eq!(found.len(), 291);
     assert_eq!(parsed.report().fetch.requests, hub.log().len() as u64);
+}
+
+/// Only the two requests that locate the weights are redirected.
+#[tokio::test]
+async fn a_name_in_the_wrong_case_costs_two_requests() {
+    let (hub, cache) = (support::fixtures_hub(), tempfile::tempdir().unwrap());
+    let client = Client::builder().endpoint(hub.endpoint());
+    let client = client.header_cache(DiskCache::new(cache.path())).build().unwrap();
+    for requests in [293, 2] {
+        let report = client.model("BigScience/Bloom").count().await.unwrap();
+        let renamed = Finding::Renamed { repo: "bigscience/bloom".to_owned() };
+        assert_eq!(report.findings, [renamed]);
+        assert_eq!(report.fetch.requests, requests);
+    }
+    let report = client.model("bigscience/bloom").count().await.unwrap();
+    assert_eq!(report.findings, []);
 }
 
 #[tokio::test]

@@ -145,7 +145,7 @@ fn errors_explain_what_to_do_next() {
         (
             &["org/x", "--endpoint", "http://127.0.0.1:1", "--retries", "0"],
             "error: failed to fetch",
-            "check that this machine can reach the server".to_owned(),
+            "check that this machine can reach the server; https_proxy sets a proxy, --endpoint or HF_ENDPOINT another Hub, and --offline reads what is cached".to_owned(),
         ),
     ];
     for (args, message, help) in cases {
