@@ -35,9 +35,19 @@ pub enum ConfigError {
         message: String,
     },
     /// The file lists more patterns of modules than any known model.
-    #[error("it lists more than {limit} patterns of modules")]
+    #[error(
+        "it lists more than {limit} patterns of modules, or patterns of more than {bytes} bytes"
+    )]
     TooManyPatterns {
         /// The largest number of patterns that is accepted.
+        limit: usize,
+        /// The largest length in bytes of all patterns that is accepted.
+        bytes: usize,
+    },
+    /// The file describes more ways of packing than any known model has.
+    #[error("it describes more than {limit} schemes of quantization")]
+    TooManySchemes {
+        /// The largest number of different schemes that is accepted.
         limit: usize,
     },
     /// The file describes the packing of more modules than any known model has.

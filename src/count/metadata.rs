@@ -13,12 +13,13 @@ use super::module::product;
 pub(super) struct MetadataShapes(HashMap<Box<str>, u64>);
 
 impl MetadataShapes {
-    /// Adds the entries of one file.
+    /// Adds the entries of one file. Of two shapes for one module the smaller is kept, whatever the order of the files.
     pub(super) fn add_metadata(&mut self, metadata: &BTreeMap<String, String>) {
         for (name, text) in metadata {
             let module = name.strip_suffix(".weight");
             if let (Some(module), Some(elements)) = (module, elements(text)) {
-                self.0.insert(module.into(), elements);
+                let known = self.0.entry(module.into()).or_insert(elements);
+                *known = elements.min(*known);
             }
         }
     }
@@ -43,6 +44,19 @@ fn elements(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_order_of_files_does_not_matter() {
+        let file = |columns: u64| {
+            let text = format!(r#"{{"_data":{{"shape":[2,{columns}]}}}}"#);
+            BTreeMap::from([("m.weight".to_owned(), text)])
+        };
+        for order in [[3, 4], [4, 3]] {
+            let mut shapes = MetadataShapes::default();
+            order.map(|columns| shapes.add_metadata(&file(columns)));
+            assert_eq!(shapes.elements("m"), Some(6), "{order:?}");
+        }
+    }
 
     #[test]
     fn shapes_are_read_from_metadata() {

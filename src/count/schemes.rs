@@ -3,28 +3,23 @@
 //! Each library nests them differently, so all objects of the quantization section are searched. Shapes are
 //! looked at first. The configuration only chooses among sizes that fit the shapes.
 
-use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
-use std::ops::RangeInclusive;
-use std::sync::OnceLock;
-
-use regex_lite::{Regex, RegexBuilder};
 
 use super::ConfigError;
 use super::json_object::{JsonObject, number, read};
-use super::metadata::MetadataShapes;
-use super::module::UnresolvedReason;
+use super::methods::GgufBlock;
+use super::pattern::Pattern;
 
-/// The largest number of schemes in a configuration. A configuration that names every module of the largest models has
+/// The largest number of modules that are named. A configuration that names every module of the largest models has
 /// some thousands.
-const MOST_SCHEMES: usize = 50_000;
+const MOST_MODULES: usize = 50_000;
 
-/// The largest number of regular expressions, and their largest length in bytes.
+/// The largest number of schemes that differ. Models of mixed widths have some dozens.
+const MOST_SCHEMES: usize = 1_000;
+
+/// The largest number of regular expressions, and of their bytes. A compiled one takes some 30 times its length.
 const MOST_PATTERNS: usize = 1_000;
-const LONGEST_PATTERN: usize = 500;
-
-/// The largest number of comparisons of a name with a pattern in one count.
-const MOST_COMPARISONS: u32 = 100_000;
+const MOST_PATTERN_BYTES: usize = 100_000;
 
 /// The deepest nesting that is searched.
 const DEEPEST: usize = 8;
@@ -68,15 +63,21 @@ const NOT_MODULES: [&str; 9] = [
     "_data",
 ];
 
+/// The place of a scheme in the list of all.
+type SchemeId = usize;
+
 /// The quantization of a model, as its configuration gives it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QuantizationConfig {
     /// `quant_method`, in lower case.
     method: Option<String>,
+    /// All schemes, each once.
+    schemes: Vec<Scheme>,
     /// The schemes of modules that are not named.
-    defaults: Vec<Scheme>,
-    named: HashMap<Box<str>, Scheme>,
-    patterns: Vec<(Pattern, Scheme)>,
+    defaults: BTreeSet<SchemeId>,
+    named: HashMap<Box<str>, SchemeId>,
+    patterns: Vec<(Pattern, SchemeId)>,
+    pattern_bytes: usize,
     /// The size of the vocabulary.
     vocabulary: Option<u64>,
     /// The dimensions that the configuration of the model lists.
@@ -96,22 +97,6 @@ pub(super) struct Scheme {
     pub(super) out_features: Option<u64>,
     /// The block of a GGUF type.
     pub(super) block: Option<GgufBlock>,
-}
-
-/// The smallest block of a GGUF type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GgufBlock {
-    /// The number of weights in a block.
-    pub(super) weights: u64,
-    /// The number of bytes of a block.
-    pub(super) bytes: u64,
-}
-
-/// A regular expression, compiled when a choice needs it.
-#[derive(Clone, Debug)]
-struct Pattern {
-    text: Box<str>,
-    compiled: OnceLock<Option<Regex>>,
 }
 
 impl QuantizationConfig {
@@ -151,10 +136,7 @@ impl QuantizationConfig {
 
     /// Returns whether the section says anything that a solver could use.
     pub(super) fn is_empty(&self) -> bool {
-        self.method.is_none()
-            && self.defaults.is_empty()
-            && self.named.is_empty()
-            && self.patterns.is_empty()
+        self.method.is_none() && self.schemes.is_empty()
     }
 
     /// Adds the scheme of an object, and those of the objects in it. `names` are the modules that it is for; none for
@@ -190,42 +172,82 @@ impl QuantizationConfig {
     }
 
     fn add(&mut self, names: &[String], scheme: Scheme) -> Result<(), ConfigError> {
+        let id = self.id(scheme)?;
         // A class of layers, as compressed-tensors writes it, is every module.
         if names.is_empty() || names.iter().any(|name| name == "Linear") {
-            self.defaults.push(scheme);
-            return self.check_length();
+            self.defaults.insert(id);
+            return Ok(());
         }
         for name in names {
-            match pattern(name) {
-                Some(pattern) => self.patterns.push((Pattern::new(&pattern), scheme)),
-                None => drop(self.named.insert(name.as_str().into(), scheme)),
+            if let Some(pattern) = Pattern::from_name(name) {
+                self.patterns.push((pattern, id));
+                self.pattern_bytes = self.pattern_bytes.saturating_add(name.len());
+            } else {
+                self.named.insert(name.as_str().into(), id);
             }
-        }
-        self.check_length()
-    }
-
-    fn check_length(&self) -> Result<(), ConfigError> {
-        if self.defaults.len() + self.named.len() > MOST_SCHEMES {
-            return Err(ConfigError::TooManyModules { limit: MOST_SCHEMES });
-        }
-        if self.patterns.len() > MOST_PATTERNS {
-            return Err(ConfigError::TooManyPatterns { limit: MOST_PATTERNS });
+            self.check_length()?;
         }
         Ok(())
     }
 
-    /// Returns the scheme of a module by its name, or by the last components of it.
-    fn named(&self, module: &str) -> Option<&Scheme> {
-        if self.named.is_empty() {
-            return None;
+    /// Returns the place of a scheme, which is added if it is new.
+    fn id(&mut self, scheme: Scheme) -> Result<SchemeId, ConfigError> {
+        if let Some(id) = self.schemes.iter().position(|other| *other == scheme) {
+            return Ok(id);
         }
-        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
-        std::iter::once(module).chain(ends).find_map(|name| self.named.get(name))
+        if self.schemes.len() >= MOST_SCHEMES {
+            return Err(ConfigError::TooManySchemes { limit: MOST_SCHEMES });
+        }
+        self.schemes.push(scheme);
+        Ok(self.schemes.len() - 1)
     }
 
-    fn schemes(&self) -> impl Iterator<Item = &Scheme> {
-        let named = self.named.values().chain(self.patterns.iter().map(|(_, scheme)| scheme));
-        self.defaults.iter().chain(named)
+    fn check_length(&self) -> Result<(), ConfigError> {
+        if self.named.len() > MOST_MODULES {
+            return Err(ConfigError::TooManyModules { limit: MOST_MODULES });
+        }
+        if self.patterns.len() > MOST_PATTERNS || self.pattern_bytes > MOST_PATTERN_BYTES {
+            return Err(ConfigError::TooManyPatterns {
+                limit: MOST_PATTERNS,
+                bytes: MOST_PATTERN_BYTES,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns all schemes, each once.
+    pub(super) fn schemes(&self) -> impl Iterator<Item = &Scheme> {
+        self.schemes.iter()
+    }
+
+    /// Returns the schemes of modules that are not named.
+    pub(super) fn defaults(&self) -> impl Iterator<Item = &Scheme> {
+        self.defaults.iter().filter_map(|&id| self.schemes.get(id))
+    }
+
+    /// Returns whether modules are named.
+    pub(super) fn has_names(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    /// Returns the scheme of a name.
+    pub(super) fn named(&self, name: &str) -> Option<&Scheme> {
+        self.schemes.get(*self.named.get(name)?)
+    }
+
+    /// Returns the patterns with their schemes, in the order of the configuration.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = (&Pattern, &Scheme)> {
+        self.patterns.iter().filter_map(|(pattern, id)| Some((pattern, self.schemes.get(*id)?)))
+    }
+
+    /// Returns the size of the vocabulary.
+    pub(super) fn vocabulary(&self) -> Option<u64> {
+        self.vocabulary
+    }
+
+    /// Returns the dimensions that the configuration of the model lists.
+    pub(super) fn dimensions(&self) -> &BTreeSet<u64> {
+        &self.dimensions
     }
 }
 
@@ -259,30 +281,6 @@ impl Scheme {
     }
 }
 
-impl GgufBlock {
-    /// Returns the block of a type, such as `q4_0` or `q4_k_m`. Sizes from `ggml-quants.h`.
-    fn from_type(name: &str) -> Option<Self> {
-        let name = name.to_lowercase();
-        let name =
-            ["_s", "_m", "_l"].iter().find_map(|size| name.strip_suffix(size)).unwrap_or(&name);
-        let (weights, bytes) = match name {
-            "q4_0" | "iq4_nl" => (32, 18),
-            "q4_1" => (32, 20),
-            "q5_0" => (32, 22),
-            "q5_1" => (32, 24),
-            "q8_0" => (32, 34),
-            "q2_k" => (256, 84),
-            "q3_k" => (256, 110),
-            "q4_k" => (256, 144),
-            "q5_k" => (256, 176),
-            "q6_k" => (256, 210),
-            "iq4_xs" => (256, 136),
-            _ => return None,
-        };
-        Some(Self { weights, bytes })
-    }
-}
-
 /// Returns the bits of a weight that the name of a format contains, such as `int4` or `mxfp4`.
 fn bits_of_format(format: &str) -> Option<u64> {
     let format = format.to_lowercase();
@@ -294,136 +292,11 @@ fn bits_of_format(format: &str) -> Option<u64> {
     digits.filter(|bits| (1..=32).contains(bits))
 }
 
-/// Returns the regular expression that a name stands for; `None` if it is an exact name.
-///
-/// compressed-tensors writes `re:` and GPTQModel `+:`, and both match from the start of a module's name. Others
-/// search.
-fn pattern(name: &str) -> Option<String> {
-    if let Some(pattern) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:")) {
-        return Some(format!("^(?:{pattern})"));
-    }
-    // Quark writes shell patterns, in which a star stands for any text.
-    if name.starts_with('*') {
-        return Some(format!("{}$", name.replace('.', "\\.").replace('*', ".*")));
-    }
-    name.contains(['*', '\\', '[', '(', '^', '$', '|']).then(|| name.to_owned())
-}
-
-impl Pattern {
-    fn new(text: &str) -> Self {
-        Self { text: text.into(), compiled: OnceLock::new() }
-    }
-
-    /// Returns whether a name matches. An expression that is too long or that looks around matches nothing.
-    fn matches(&self, name: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| {
-            let is_short = self.text.len() <= LONGEST_PATTERN;
-            let text = is_short.then_some(&self.text)?;
-            RegexBuilder::new(text).size_limit(100_000).build().ok()
-        });
-        compiled.as_ref().is_some_and(|regex| regex.is_match(name))
-    }
-}
-
-/// The configuration as solvers ask it, with a limit on their comparisons.
-pub(super) struct Hints<'a> {
-    config: &'a QuantizationConfig,
-    shapes: &'a MetadataShapes,
-    comparisons_left: Cell<u32>,
-}
-
-impl<'a> Hints<'a> {
-    pub(super) fn new(config: &'a QuantizationConfig, shapes: &'a MetadataShapes) -> Self {
-        Self { config, shapes, comparisons_left: Cell::new(MOST_COMPARISONS) }
-    }
-
-    /// Returns whether the configuration names one of some methods.
-    pub(super) fn names(&self, methods: &[&str]) -> bool {
-        self.config.method.as_deref().is_some_and(|method| methods.contains(&method))
-    }
-
-    /// Returns the name of the method, in lower case.
-    pub(super) fn method(&self) -> Option<&str> {
-        self.config.method()
-    }
-
-    /// Returns the bits of a module's weights, if the configuration gives them.
-    pub(super) fn bits(&self, module: &str) -> Option<u64> {
-        self.choose(module, |scheme| scheme.bits).ok().flatten()
-    }
-
-    /// Returns a value that a scheme of the configuration gives for a module; `None` if no scheme gives one.
-    ///
-    /// A scheme that names the module goes first. Otherwise all schemes that give a value must give the same; where
-    /// they do not, patterns choose, and then the scheme of all other modules.
-    ///
-    /// # Errors
-    ///
-    /// When several values remain.
-    pub(super) fn choose<T: PartialEq>(
-        &self,
-        module: &str,
-        value: impl Fn(&Scheme) -> Option<T>,
-    ) -> Result<Option<T>, UnresolvedReason> {
-        if let Some(named) = self.config.named(module).and_then(&value) {
-            return Ok(Some(named));
-        }
-        let mut values = self.config.schemes().filter_map(&value);
-        let Some(first) = values.next() else { return Ok(None) };
-        if values.all(|other| other == first) {
-            return Ok(Some(first));
-        }
-        let patterns = self.config.patterns.iter();
-        let mut matching = patterns.filter(|(pattern, _)| self.compare(pattern, module));
-        if let Some(value) = matching.find_map(|(_, scheme)| value(scheme)) {
-            return Ok(Some(value));
-        }
-        let mut defaults = self.config.defaults.iter().filter_map(&value);
-        match defaults.next() {
-            Some(first) if defaults.all(|other| other == first) => Ok(Some(first)),
-            _ => Err(UnresolvedReason::SeveralSchemes),
-        }
-    }
-
-    fn compare(&self, pattern: &Pattern, module: &str) -> bool {
-        let left = self.comparisons_left.get();
-        self.comparisons_left.set(left.saturating_sub(1));
-        left > 0 && pattern.matches(module)
-    }
-
-    /// Returns the number of weights that the metadata of the files gives for a module.
-    pub(super) fn metadata_elements(&self, module: &str) -> Option<u64> {
-        self.shapes.elements(module)
-    }
-
-    /// Returns whether the configuration lists a dimension.
-    pub(super) fn is_dimension(&self, dimension: u64) -> bool {
-        self.config.dimensions.contains(&dimension)
-    }
-
-    /// Returns the dimensions of the model in a range, the largest first.
-    pub(super) fn dimensions(
-        &self,
-        range: RangeInclusive<u64>,
-    ) -> impl Iterator<Item = u64> + Clone + '_ {
-        let range = if range.is_empty() { 0..=0 } else { range };
-        self.config.dimensions.range(range).rev().copied()
-    }
-
-    /// Returns the outputs of a module before they were padded to a multiple of a number, as far as the configuration
-    /// lists them. The outputs of the head are the vocabulary.
-    pub(super) fn outputs_without_padding(&self, module: &str, outputs: u64, multiple: u64) -> u64 {
-        let is_head = module.ends_with("lm_head") || module == "output" || module == "head";
-        let range = outputs.saturating_sub(multiple - 1)..=outputs;
-        match self.config.vocabulary {
-            Some(vocabulary) if is_head && range.contains(&vocabulary) => vocabulary,
-            _ => self.dimensions(range).next().unwrap_or(outputs),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::hints::Hints;
+    use super::super::metadata::MetadataShapes;
+    use super::super::module::UnresolvedReason;
     use super::*;
 
     fn config(json: &str) -> QuantizationConfig {
@@ -494,26 +367,19 @@ mod tests {
 
     #[test]
     fn long_configurations_are_errors() {
-        let many = |most: usize, key: fn(usize) -> String| {
-            let entries = (0..=most).map(|at| format!(r#""{}":{{"bits":4}}"#, key(at)));
-            let json = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
+        let many = |most: usize, entry: fn(usize) -> String| {
+            let entries: Vec<_> = (0..=most).map(entry).collect();
+            let json = format!("{{{}}}", entries.join(","));
             QuantizationConfig::from_section(&serde_json::from_str(&json).unwrap()).unwrap_err()
         };
-        let error = many(MOST_PATTERNS, |at| format!("re:{at}"));
-        assert_eq!(error, ConfigError::TooManyPatterns { limit: MOST_PATTERNS });
-        let error = many(MOST_SCHEMES, |at| at.to_string());
-        assert_eq!(error, ConfigError::TooManyModules { limit: MOST_SCHEMES });
-    }
-
-    /// A hostile configuration must not cost more than a fixed number of comparisons.
-    #[test]
-    fn comparisons_are_limited() {
-        let config = config(r#"{"a":{"bits":4},"re:.*b":{"bits":8},"re:(a+)+$":{"bits":2}}"#);
-        let shapes = MetadataShapes::default();
-        let hints = Hints::new(&config, &shapes);
-        for _ in 0..MOST_COMPARISONS {
-            hints.choose("x", |scheme| scheme.bits).unwrap_err();
-        }
-        assert_eq!(hints.comparisons_left.get(), 0);
+        let (limit, bytes) = (MOST_PATTERNS, MOST_PATTERN_BYTES);
+        let error = many(limit, |at| format!(r#""re:{at}":{{"bits":4}}"#));
+        assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
+        let error = many(limit - 1, |at| format!(r#""re:{}{at}":{{"bits":4}}"#, "x".repeat(100)));
+        assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
+        let error = many(MOST_MODULES, |at| format!(r#""{at}":{{"bits":4}}"#));
+        assert_eq!(error, ConfigError::TooManyModules { limit: MOST_MODULES });
+        let error = many(MOST_SCHEMES, |at| format!(r#""{at}":{{"group_size":{}}}"#, at + 1));
+        assert_eq!(error, ConfigError::TooManySchemes { limit: MOST_SCHEMES });
     }
 }

@@ -1,10 +1,10 @@
 //! From the parts of modules to sums.
 
+use super::hints::Hints;
 use super::metadata::MetadataShapes;
 use super::methods::{SolvedModule, solve};
 use super::module::{Module, container_bits};
 use super::part::{PartId, PartRole};
-use super::schemes::Hints;
 use super::sums::CountSums;
 use super::waiting::WaitingTensors;
 use super::{AuxiliaryTensor, Configs, CountOverflow, CountedAs, UnresolvedReason};
@@ -34,6 +34,9 @@ impl<'a> Solver<'a> {
     /// Adds the tensors of a module.
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
         match solve(module, &self.hints) {
+            Ok(Some(_)) if self.hints.is_exhausted() => {
+                self.add_unresolved(module, UnresolvedReason::TooManyChoices)
+            }
             Ok(Some(solved)) => self.add_solved(module, &solved),
             Ok(None) => module
                 .parts

@@ -15,6 +15,8 @@ pub enum UnresolvedReason {
     ConflictingParts,
     /// The shapes allow several sizes, and the configuration does not choose one of them.
     SeveralSchemes,
+    /// The choices among the schemes of the configuration took more work than any known model needs.
+    TooManyChoices,
     /// Packed weights are there without the tensors that show their size.
     MissingParts,
     /// The weights would be smaller than a quarter of a bit, or their number does not fit in 64 bits.
@@ -33,6 +35,7 @@ impl fmt::Display for UnresolvedReason {
             Self::SeveralSchemes => {
                 "its shapes allow several sizes, and the configuration does not choose one"
             }
+            Self::TooManyChoices => "the configuration lists too many schemes and patterns",
             Self::MissingParts => "the parts that show its size are missing",
             Self::TooLarge => "its parts give an absurd size",
             Self::Padded => "its weights may be padded, and nothing shows by how much",

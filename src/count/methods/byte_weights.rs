@@ -40,12 +40,9 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         weights.dtype,
         Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ
     );
-    // 4 bits in a signed byte without packing are a format of compressed-tensors.
-    let is_byte = weights.dtype == Dtype::I8
-        && has_scale
-        && (hints.method().is_none()
-            || hints.bits(module.name) != Some(4)
-            || !hints.names(&["fp8"]));
+    // DeepSeek-V4 packs two FP4 weights in a signed byte. Elsewhere 4 bits in a signed byte are one weight.
+    let is_packed = hints.names(&["fp8"]) && hints.bits(module.name) == Some(4);
+    let is_byte = weights.dtype == Dtype::I8 && has_scale && !is_packed;
     if !is_float && !is_byte {
         return Ok(None);
     }

@@ -86,10 +86,9 @@ fn inputs(
     let is_one_group = scales.columns == 1;
     let lowest = packed.columns.checked_sub(1)?.checked_mul(32 / bits)? + 1;
     let dimension = || hints.dimensions(lowest..=dense).find(fits);
-    let last =
-        dense.checked_add(0).filter(|_| 32 % bits == 0 || dense.is_multiple_of(32)).or(Some(whole));
-    let inputs = if hints.is_dimension(dense) { Some(dense) } else { dimension().or(last) };
-    inputs.filter(|inputs| is_one_group && fits(inputs))
+    let last = if 32 % bits == 0 || dense.is_multiple_of(32) { dense } else { whole };
+    let inputs = if hints.is_dimension(dense) { dense } else { dimension().unwrap_or(last) };
+    Some(inputs).filter(|inputs| is_one_group && fits(inputs))
 }
 
 /// Returns the words for a row, with values that cross words and with values that do not.

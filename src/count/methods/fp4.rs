@@ -1,4 +1,4 @@
-//! NVFP4, MXFP4 and MXFP6 in bytes: a scale for every 16 or 32 weights shows how many weights a row of bytes holds.
+//! NVFP4, MXFP4 and MXFP6 in bytes: a scale covers 16 or 32 weights, which shows how many weights a row of bytes holds.
 //!
 //! Parts: `weight` or `weight_packed`, `U8` or `I8 [outputs, inputs · bits / 8]`, with `weight_scale [outputs, groups]`. Written by
 //! modelopt, compressed-tensors, Quark and, for experts, DeepSeek. Source: `modelopt/torch/export/quant_utils.py`,

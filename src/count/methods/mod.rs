@@ -36,12 +36,14 @@ mod vptq;
 
 use std::sync::LazyLock;
 
+pub(super) use self::gguf::GgufBlock;
+
 pub(super) use super::auxiliary::AuxiliaryTensor;
 pub(super) use super::counted_as::Packing;
+pub(super) use super::hints::Hints;
 pub(super) use super::module::{Matrix, Module, Solution, Solved, divide, padded, product};
 pub(super) use super::part::PartName;
 use super::part::{PartId, PartRole};
-pub(super) use super::schemes::Hints;
 pub(super) use super::unresolved::UnresolvedReason;
 
 /// All methods. A method that the configuration names is tried first, then all in this order.

@@ -1,0 +1,179 @@
+//! Choices of solvers by the configuration, with a limit on their work.
+
+use std::cell::Cell;
+use std::ops::RangeInclusive;
+
+use super::metadata::MetadataShapes;
+use super::module::UnresolvedReason;
+use super::schemes::{QuantizationConfig, Scheme};
+
+/// The largest number of steps of all choices in one count: some seconds of work. Kimi-K2.5 needs less than a tenth.
+const MOST_STEPS: u64 = 1_000_000_000;
+
+/// The steps of reading a value from a scheme.
+const STEPS_OF_SCHEME: u64 = 16;
+
+/// The configuration as solvers ask it, with a limit on the work of all choices.
+pub(super) struct Hints<'a> {
+    config: &'a QuantizationConfig,
+    shapes: &'a MetadataShapes,
+    steps_left: Cell<u64>,
+}
+
+impl<'a> Hints<'a> {
+    pub(super) fn new(config: &'a QuantizationConfig, shapes: &'a MetadataShapes) -> Self {
+        Self { config, shapes, steps_left: Cell::new(MOST_STEPS) }
+    }
+
+    /// Returns whether the configuration names one of some methods.
+    pub(super) fn names(&self, methods: &[&str]) -> bool {
+        self.config.method().is_some_and(|method| methods.contains(&method))
+    }
+
+    /// Returns whether a choice needed more work than the limit. Then no later answer can be trusted.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.steps_left.get() == 0
+    }
+
+    /// Returns the bits of a module's weights, if the configuration gives them.
+    pub(super) fn bits(&self, module: &str) -> Option<u64> {
+        self.choose(module, |scheme| scheme.bits).ok().flatten()
+    }
+
+    /// Returns a value that a scheme of the configuration gives for a module; `None` if no scheme gives one.
+    ///
+    /// A scheme that names the module goes first. Otherwise all schemes that give a value must give the same; where
+    /// they do not, patterns choose, and then the scheme of all other modules.
+    ///
+    /// # Errors
+    ///
+    /// When several values remain.
+    pub(super) fn choose<T: PartialEq>(
+        &self,
+        module: &str,
+        value: impl Fn(&Scheme) -> Option<T>,
+    ) -> Result<Option<T>, UnresolvedReason> {
+        if let Some(named) = self.named(module).and_then(&value) {
+            return Ok(Some(named));
+        }
+        match self.common(self.config.schemes(), &value) {
+            Err(UnresolvedReason::SeveralSchemes) => {}
+            common => return common,
+        }
+        if let Some(value) = self.matching(module).find_map(&value) {
+            return Ok(Some(value));
+        }
+        match self.common(self.config.defaults(), &value)? {
+            Some(value) => Ok(Some(value)),
+            None => Err(UnresolvedReason::SeveralSchemes),
+        }
+    }
+
+    /// Returns the scheme of a module by its name, or by the last components of it.
+    fn named(&self, module: &str) -> Option<&'a Scheme> {
+        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
+        let names = std::iter::once(module).chain(ends);
+        let mut names = names.take_while(|name| self.spend(name.len() as u64));
+        self.config.has_names().then(|| names.find_map(|name| self.config.named(name))).flatten()
+    }
+
+    /// Returns the value that all schemes share which have one.
+    fn common<T: PartialEq>(
+        &self,
+        schemes: impl Iterator<Item = &'a Scheme>,
+        value: impl Fn(&Scheme) -> Option<T>,
+    ) -> Result<Option<T>, UnresolvedReason> {
+        let mut first = None;
+        for scheme in schemes {
+            if !self.spend(STEPS_OF_SCHEME) {
+                return Err(UnresolvedReason::TooManyChoices);
+            }
+            match (&first, value(scheme)) {
+                (_, None) => {}
+                (None, found) => first = found,
+                (Some(first), Some(other)) if *first == other => {}
+                _ => return Err(UnresolvedReason::SeveralSchemes),
+            }
+        }
+        Ok(first)
+    }
+
+    /// Returns the schemes whose patterns match a module.
+    fn matching(&self, module: &str) -> impl Iterator<Item = &'a Scheme> {
+        let patterns =
+            self.config.patterns().take_while(|(pattern, _)| self.spend(pattern.steps(module)));
+        patterns.filter(|(pattern, _)| pattern.matches(module)).map(|(_, scheme)| scheme)
+    }
+
+    /// Takes steps from those that are left. Returns whether enough were left.
+    fn spend(&self, steps: u64) -> bool {
+        let left = self.steps_left.get().checked_sub(steps);
+        self.steps_left.set(left.unwrap_or_default());
+        left.is_some()
+    }
+
+    /// Returns the number of weights that the metadata of the files gives for a module.
+    pub(super) fn metadata_elements(&self, module: &str) -> Option<u64> {
+        self.shapes.elements(module)
+    }
+
+    /// Returns whether the configuration lists a dimension.
+    pub(super) fn is_dimension(&self, dimension: u64) -> bool {
+        self.config.dimensions().contains(&dimension)
+    }
+
+    /// Returns the dimensions of the model in a range, the largest first.
+    pub(super) fn dimensions(
+        &self,
+        range: RangeInclusive<u64>,
+    ) -> impl Iterator<Item = u64> + Clone + '_ {
+        let range = if range.is_empty() { 0..=0 } else { range };
+        let dimensions = self.config.dimensions().range(range).rev().copied();
+        dimensions.take_while(|_| self.spend(1))
+    }
+
+    /// Returns the outputs of a module before they were padded to a multiple of a number, as far as the configuration
+    /// lists them. The outputs of the head are the vocabulary.
+    pub(super) fn outputs_without_padding(&self, module: &str, outputs: u64, multiple: u64) -> u64 {
+        let is_head = module.ends_with("lm_head") || module == "output" || module == "head";
+        let range = outputs.saturating_sub(multiple - 1)..=outputs;
+        match self.config.vocabulary() {
+            Some(vocabulary) if is_head && range.contains(&vocabulary) => vocabulary,
+            _ => self.dimensions(range).next().unwrap_or(outputs),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chooses bits until no step is left, and returns the number of choices.
+    fn choices(json: &str, module: &str) -> u64 {
+        let config =
+            QuantizationConfig::from_section(&serde_json::from_str(json).unwrap()).unwrap();
+        let shapes = MetadataShapes::default();
+        let hints = Hints::new(&config, &shapes);
+        let steps = 1_000_000;
+        hints.steps_left.set(steps);
+        let choose = || hints.choose(module, |scheme| scheme.bits);
+        let answered = (0..steps).take_while(|_| choose() != Err(UnresolvedReason::TooManyChoices));
+        answered.count() as u64
+    }
+
+    /// Neither many schemes, nor long names, nor costly patterns may take more work than the limit.
+    #[test]
+    fn the_work_of_choices_is_limited() {
+        let schemes: Vec<_> =
+            (1..=900).map(|at| format!(r#""m{at}":{{"bits":4,"group_size":{at}}}"#)).collect();
+        let schemes = format!("{{{}}}", schemes.join(","));
+        let dots = "a.".repeat(1_000);
+        let patterns = r#"{"a":{"bits":4},"re:.*b":{"bits":8},"re:(a+)+$":{"bits":2}}"#;
+        for (json, module, most) in
+            [(schemes.as_str(), "x", 70), (r#"{"x":{"bits":4}}"#, &dots, 1), (patterns, &dots, 5)]
+        {
+            let choices = choices(json, module);
+            assert!((0..=most).contains(&choices), "{choices} choices of {most}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Patterns of module names in configurations.
+
+use std::sync::OnceLock;
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// A regular expression that a configuration lists, compiled when a choice needs it.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    text: Box<str>,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    /// The largest length in bytes. Longer ones match nothing.
+    const LONGEST: usize = 500;
+
+    /// Returns the pattern that a name stands for; `None` if it is an exact name.
+    ///
+    /// compressed-tensors writes `re:` and GPTQModel `+:`, and both match from the start of a module's name. Others
+    /// search.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let text = if let Some(text) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:"))
+        {
+            format!("^(?:{text})")
+        } else if name.starts_with('*') {
+            // Quark writes shell patterns, in which a star stands for any text.
+            format!("{}$", name.replace('.', "\\.").replace('*', ".*"))
+        } else if name.contains(['*', '\\', '[', '(', '^', '$', '|']) {
+            name.to_owned()
+        } else {
+            return None;
+        };
+        Some(Self { text: text.into(), compiled: OnceLock::new() })
+    }
+
+    /// Returns the steps that a comparison takes at most: the states of the expression for each byte of the name.
+    pub(super) fn steps(&self, name: &str) -> u64 {
+        let states = self.text.len().min(Self::LONGEST) + 64;
+        u64::try_from(states.saturating_mul(name.len())).unwrap_or(u64::MAX)
+    }
+
+    /// Returns whether a name matches. An expression that is too long or that looks around matches nothing.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let compiled = self.compiled.get_or_init(|| self.compile());
+        compiled.as_ref().is_some_and(|regex| regex.is_match(name))
+    }
+
+    /// Compiles the expression. Its size is limited by its length, so that repetitions such as `a{1000}` cannot
+    /// multiply its states.
+    fn compile(&self) -> Option<Regex> {
+        const BYTES_PER_CHARACTER: usize = 32;
+        const LEAST_BYTES: usize = 2_000;
+
+        let length = self.text.len();
+        let limit = length.checked_mul(BYTES_PER_CHARACTER)?.checked_add(LEAST_BYTES)?;
+        let regex = || RegexBuilder::new(&self.text).size_limit(limit).build().ok();
+        (length <= Self::LONGEST).then(regex).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_patterns_are_distinguished() {
+        let cases = [
+            ("h.0.q_proj", None),
+            ("lm_head", None),
+            ("re:.*q_proj$", Some(true)),
+            ("re:q_proj", Some(false)),
+            ("+:h\\.[0-9]+\\.q", Some(true)),
+            ("*q_proj", Some(true)),
+            ("*k_proj", Some(false)),
+            (".*0\\.q_.*", Some(true)),
+            ("re:(?=h)", Some(false)),
+            ("re:(", Some(false)),
+            (r"re:h\.([0-9]|1[0-9]|2[0-7])\.(q|k|v|o)_proj", Some(true)),
+            (r"re:h\.\d{1,3}\.\w+", Some(true)),
+            ("re:.{0,1000}", Some(false)),
+        ];
+        for (name, expected) in cases {
+            let pattern = Pattern::from_name(name);
+            assert_eq!(pattern.map(|pattern| pattern.matches("h.0.q_proj")), expected, "{name}");
+        }
+        let long = Pattern::from_name(&format!("re:{}", "h?".repeat(300))).unwrap();
+        assert!(!long.matches("h"));
+    }
+}
