@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::report::text::{counted, escape, thousands};
+use hf_meta::report::verify::ParameterFigures;
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{Model, VerifyReport};
 
@@ -129,5 +130,21 @@ fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> 
     let tensors = counted(report.tensors, "tensor");
     let errors = counted(found(Severity::Error), "error");
     let warnings = counted(found(Severity::Warning), "warning");
-    writeln!(out, "{style}{word}{style:#}: {files} and {tensors} checked, {errors}, {warnings}")
+    writeln!(out, "{style}{word}{style:#}: {files} and {tensors} checked, {errors}, {warnings}")?;
+    write_parameters(out, report.parameters)
+}
+
+/// Writes the parameters by each source that gives them.
+fn write_parameters(out: &mut impl Write, figures: ParameterFigures) -> io::Result<()> {
+    let ParameterFigures { counted: Some(counted), declared, config, hub, .. } = figures else {
+        return Ok(());
+    };
+    let others = [("declared", declared), ("by config.json", config), ("on the Hub", hub)];
+    let others = others.into_iter().filter_map(|(source, figure)| {
+        Some(match figure? {
+            equal if equal == counted => format!(", equal {source}"),
+            other => format!(", {} {source}", thousands(other)),
+        })
+    });
+    writeln!(out, "parameters: {} counted{}", thousands(counted), others.collect::<String>())
 }

@@ -39,6 +39,15 @@ impl CountBreakdown {
     pub fn is_exact(&self) -> bool {
         self.unresolved.is_empty()
     }
+
+    /// Returns the total that huggingface.js, and with it the Hub, counts for a model of this total; `None` if it is not
+    /// known for some modules.
+    #[must_use]
+    pub fn huggingface_js_total(&self, total: u64) -> Option<u64> {
+        self.module_kinds.iter().try_fold(total, |total, kind| {
+            total.checked_sub(kind.parameters)?.checked_add(kind.huggingface_js?)
+        })
+    }
 }
 
 /// Quantized modules with the same packing and the same parts.
@@ -55,6 +64,9 @@ pub struct ModuleKind {
     pub elements: u64,
     /// The number of weights.
     pub parameters: u64,
+    /// The number of parameters that huggingface.js, and with it the Hub, counts for all parts of the modules; `None` if
+    /// the configuration mixes widths in a way that it resolves by names.
+    pub huggingface_js: Option<u64>,
 }
 
 /// Tensors of one dtype that were counted alike.

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::expert_configs::ExpertConfigs;
+use super::huggingface_js::HuggingFaceJsRules;
 use super::json_object::{JsonObject, read};
 use super::schemes::QuantizationConfig;
 use crate::formats::clip;
@@ -22,6 +23,7 @@ use crate::formats::clip;
 pub struct Configs {
     pub(super) quantization: QuantizationConfig,
     pub(super) experts: ExpertConfigs,
+    pub(super) huggingface_js: HuggingFaceJsRules,
 }
 
 /// An error in a configuration that makes all of it unusable.
@@ -89,7 +91,8 @@ impl Configs {
                 quantization = found.with_dimensions_of(quantization);
             }
         }
-        Ok(Self { quantization, experts: ExpertConfigs::from_config(&model) })
+        let experts = ExpertConfigs::from_config(&model);
+        Ok(Self { quantization, experts, huggingface_js: HuggingFaceJsRules::from_config(&model) })
     }
 
     /// Reads a file that describes the quantization outside of `config.json`, such as `quantize_config.json` of
@@ -126,7 +129,7 @@ impl Configs {
     /// Reads `params.json`, which Mistral publishes next to weights in its own format. It has no effect on what
     /// `config.json` describes.
     fn add_params_json(&mut self, json: &[u8]) -> Result<(), ConfigError> {
-        let Self { quantization, experts } = Self::from_config_json(json)?;
+        let Self { quantization, experts, .. } = Self::from_config_json(json)?;
         if self.experts.is_empty() {
             self.experts = experts;
         }

@@ -53,7 +53,9 @@ mod tests {
         };
         for order in [[3, 4], [4, 3]] {
             let mut shapes = MetadataShapes::default();
-            order.map(|columns| shapes.add_metadata(&file(columns)));
+            for columns in order {
+                shapes.add_metadata(&file(columns));
+            }
             assert_eq!(shapes.elements("m"), Some(6), "{order:?}");
         }
     }

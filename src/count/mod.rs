@@ -45,6 +45,7 @@ mod expert_configs;
 mod expert_sums;
 mod experts;
 mod hints;
+mod huggingface_js;
 mod json_object;
 mod metadata;
 mod methods;

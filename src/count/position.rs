@@ -9,8 +9,8 @@ pub(super) struct TensorPosition<'a> {
     pub(super) is_draft: bool,
     /// The layer.
     pub(super) layer: Option<LayerPosition<'a>>,
-    /// The routed expert, or the tensor that holds all of them. `None` for a shared expert and for a router, which are
-    /// active for every token.
+    /// The routed expert, or the tensor that holds all of them. `None` for shared experts and routers: each token uses
+    /// them.
     pub(super) expert: Option<ExpertPosition<'a>>,
     /// The embedding outside of any layer.
     pub(super) embedding: Option<Embedding>,

@@ -38,11 +38,20 @@ type KindKey = (Packing, Vec<(PartId, Dtype)>);
 /// The largest number of kinds of modules. A model has a dozen, and a hostile file must not cause millions.
 const MOST_KINDS: usize = 200;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct KindSum {
     modules: u64,
+    /// The stored elements of the weights.
     elements: u64,
     parameters: u64,
+    /// The stored elements of each part, without scalars.
+    part_elements: Vec<u64>,
+}
+
+impl KindSum {
+    fn new(parts: usize) -> Self {
+        Self { part_elements: vec![0; parts], ..Self::default() }
+    }
 }
 
 impl CountSums {
@@ -123,10 +132,14 @@ impl CountSums {
     /// Adds a solved module to those of its kind.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
         let Some(kind) = self.kind(module, solved) else { return };
-        let weights = module.parts.iter().find(|(part, _)| *part == solved.weights);
         kind.modules += 1;
-        let elements = weights.and_then(|(_, tensor)| tensor.elements()).unwrap_or_default();
-        kind.elements = kind.elements.saturating_add(elements);
+        for ((part, tensor), sum) in module.parts.iter().zip(&mut kind.part_elements) {
+            let elements = tensor.elements().filter(|_| !tensor.is_scalar()).unwrap_or_default();
+            *sum = sum.saturating_add(elements);
+            if *part == solved.weights {
+                kind.elements = kind.elements.saturating_add(elements);
+            }
+        }
         kind.parameters = kind.parameters.saturating_add(solved.parameters);
     }
 
@@ -145,7 +158,8 @@ impl CountSums {
                 None => {
                     let parts =
                         module.parts.iter().map(|(part, tensor)| (*part, tensor.dtype.clone()));
-                    self.kinds.push(((solved.packing, parts.collect()), KindSum::default()));
+                    let sum = KindSum::new(module.parts.len());
+                    self.kinds.push(((solved.packing, parts.collect()), sum));
                     self.kinds.len() - 1
                 }
             },
@@ -194,7 +208,9 @@ impl CountSums {
         let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
             TensorGroup { dtype, counted_as, buffer, count }
         });
+        let rules = &configs.huggingface_js;
         let kinds = self.kinds.into_iter().map(|((packing, parts), sum)| ModuleKind {
+            huggingface_js: rules.module_parameters(&packing, &parts, &sum.part_elements),
             packing,
             parts: parts.into_iter().map(|(part, dtype)| (part.name(), dtype)).collect(),
             modules: sum.modules,

@@ -4,12 +4,13 @@ use super::config_file::ConfigFile;
 use super::locate::Weights;
 use super::reader::Reader;
 use super::shards::ShardReads;
+use crate::count::{CountBreakdown, ParameterCount};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 use crate::formats::{RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::report::verify::tying::{InputEmbedding, TyingConfig};
-use crate::report::verify::{VerifyReport, numbering};
+use crate::report::verify::{ParameterFigures, VerifyReport, numbering};
 use crate::report::{Assembly, Finding, Severity, agreement, bounded};
 
 /// The findings about a set of weights so far.
@@ -106,9 +107,22 @@ impl Reader {
         }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
+        let mut parameters = ParameterFigures { declared, ..ParameterFigures::default() };
         match &assembled.counted {
             Ok((count, breakdown)) => {
                 findings.extend(agreement::check_count((count, breakdown), declared));
+                if is_complete && is_countable(&findings) {
+                    parameters.counted = Some(count.total());
+                    parameters.config = agreement::check_config(
+                        (count, breakdown),
+                        config.json.as_deref(),
+                        &mut findings,
+                    );
+                    // The Hub's figure is of the weights at the root.
+                    if path.segments().count() == 1 {
+                        parameters.hub = self.check_hub((count, breakdown), &mut findings).await;
+                    }
+                }
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
@@ -125,8 +139,32 @@ impl Reader {
             files,
             valid_files: assembled.totals.files,
             tensors: assembled.totals.tensors,
+            parameters,
             findings,
         }
+    }
+
+    /// Compares a count with the figure that the Hub shows, and returns that figure.
+    async fn check_hub(
+        &self,
+        (count, breakdown): (&ParameterCount, &CountBreakdown),
+        findings: &mut Vec<Finding>,
+    ) -> Option<u64> {
+        let reported = match self.backend.reported_count().await {
+            Ok(reported) => reported?.total,
+            // Mirrors serve the files, and often no more of the API than they need.
+            Err(error) if error.is_not_found() => return None,
+            Err(error) => {
+                findings.push(Finding::HubSizeUnreadable { reason: chain(&error) });
+                return None;
+            }
+        };
+        let found = count.total();
+        if reported != found {
+            let is_predicted = breakdown.huggingface_js_total(found) == Some(reported);
+            findings.push(Finding::HubSizeMismatch { reported, found, is_predicted });
+        }
+        Some(reported)
     }
 
     /// Returns the configuration if it was read. An error becomes the first finding.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::iter::once;
 
+use super::verify::arithmetic::ExpectedParameters;
 use super::{Finding, bounded};
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
@@ -231,6 +232,22 @@ pub(crate) fn check_count(
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
     bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method).collect()
+}
+
+/// Compares a count with the arithmetic of `config.json`, and returns the number that the arithmetic gives.
+pub(crate) fn check_config(
+    (count, breakdown): (&ParameterCount, &CountBreakdown),
+    config: Option<&[u8]>,
+    findings: &mut Vec<Finding>,
+) -> Option<u64> {
+    let expected = ExpectedParameters::from_config_json(config?)?;
+    let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
+    let buffers: u64 = buffers.map(|group| group.count.parameters).sum();
+    let found = count.total();
+    if !expected.allows(found.saturating_sub(buffers)) {
+        findings.push(Finding::ConfigSizeMismatch { expected: expected.total, found });
+    }
+    Some(expected.total)
 }
 
 #[cfg(test)]

@@ -120,6 +120,30 @@ pub enum Finding {
         /// The counted total, in parameters.
         found: u64,
     },
+    /// `config.json` describes a model of another size.
+    #[error("config.json describes a model of {expected} parameters, but the tensors have {found}")]
+    ConfigSizeMismatch {
+        /// The number of parameters by the arithmetic of `config.json`.
+        expected: u64,
+        /// The counted total, in parameters.
+        found: u64,
+    },
+    /// The Hub shows another number of parameters.
+    #[error("the Hub shows {reported} parameters, but the tensors have {found}{}", hub_reason(*.is_predicted))]
+    HubSizeMismatch {
+        /// The number that the Hub shows.
+        reported: u64,
+        /// The counted total, in parameters.
+        found: u64,
+        /// True if the number is that of huggingface.js, which counts some quantized modules in another way.
+        is_predicted: bool,
+    },
+    /// The number of parameters that the Hub shows could not be read.
+    #[error("the number of parameters that the Hub shows could not be read: {reason}")]
+    HubSizeUnreadable {
+        /// The error with its causes.
+        reason: String,
+    },
     /// A dtype is unknown, and so is its size.
     #[error("dtype `{dtype}` is unknown; the sizes of its tensors ({tensors}) are not checked")]
     UnknownDtype {
@@ -327,6 +351,7 @@ impl Finding {
             | Self::WrongShard { .. }
             | Self::TotalSizeMismatch { .. }
             | Self::TotalParametersMismatch { .. }
+            | Self::ConfigSizeMismatch { .. }
             | Self::UnknownDtype { .. }
             | Self::ShardNumberMissing { .. }
             | Self::ShardNumberOutOfRange { .. }
@@ -344,9 +369,20 @@ impl Finding {
             Self::TiedEmbedding { .. }
             | Self::TiedEmbeddingStored { .. }
             | Self::Renamed { .. }
+            | Self::HubSizeMismatch { .. }
+            | Self::HubSizeUnreadable { .. }
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
         }
+    }
+}
+
+/// Explains the number that the Hub shows, if it is known how the Hub counts.
+fn hub_reason(is_predicted: bool) -> &'static str {
+    if is_predicted {
+        ": it counts some quantized modules by other rules (see `--explain`)"
+    } else {
+        ""
     }
 }
 

@@ -3,6 +3,7 @@
 mod addresses;
 mod count_paths;
 mod hostile;
+mod packed_models;
 mod values;
 
 use proptest::collection::vec;

@@ -195,6 +195,36 @@ async fn another_file_is_read_only_where_the_shapes_leave_a_choice() {
     }
 }
 
+/// Mistral's own format has the number of experts per token in `params.json`, which is read only if no other file has it.
+#[tokio::test]
+async fn params_json_gives_the_experts_per_token() {
+    let names = ["w1", "w2", "w3"].iter().flat_map(|part| {
+        (0..4)
+            .map(move |expert| format!("layers.0.block_sparse_moe.experts.{expert}.{part}.weight"))
+    });
+    let names: Vec<_> = names.collect();
+    let experts: Vec<_> =
+        names.iter().map(|name| (name.as_str(), "BF16", &[8, 8][..], 2)).collect();
+    let params = File::from_bytes(r#"{"dim":8,"moe":{"num_experts":4,"num_experts_per_tok":2}}"#);
+    let complete = File::from_bytes(r#"{"num_local_experts":4,"num_experts_per_tok":1}"#);
+    for (config, active, requests) in [(None, 2, 1), (Some(complete), 1, 0)] {
+        let repo = Repo::new("org/model").file("model.safetensors", tensors(&experts));
+        let repo = repo.file("params.json", params.clone());
+        let repo = match config {
+            Some(config) => repo.file("config.json", config),
+            None => repo,
+        };
+        let hub = LocalHub::start([repo]).unwrap();
+        let parsed = support::parse(&hub, "org/model").await.unwrap();
+        let moe = parsed.report().breakdown.moe.unwrap();
+        assert_eq!((moe.experts_per_token, moe.active()), (active, active * 3 * 64));
+        let read = hub.log().into_iter().filter(|entry| {
+            entry.path.contains("/resolve/") && entry.path.ends_with("params.json")
+        });
+        assert_eq!(read.count(), requests);
+    }
+}
+
 /// The scales that show that MLX packed a module may be in another shard than its weight.
 #[tokio::test]
 async fn parts_of_a_module_may_be_in_different_shards() {

@@ -3,12 +3,14 @@
 mod planted;
 
 use hf_meta::report::Finding;
+use hf_meta::report::verify::ParameterFigures;
 use hf_meta::{Client, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
 use crate::cli::run;
-use crate::hub::{Fault, File, LocalHub, Repo};
+use crate::hub::{Fault, File, LocalHub, LoggedRequest, Repo};
+use crate::quantization::tensors;
 use crate::support;
 
 /// A checkpoint of 72 shards, one of the shards, the shard before it, and a tensor of the first one.
@@ -166,4 +168,58 @@ fn the_command_prints_json() {
     findings.drain(3..1_002);
     json["fetch"]["seconds"] = "some".into();
     insta::assert_json_snapshot!(json);
+}
+
+/// The configuration of a model of 37,056 parameters, of which `q_proj` has 64 × 64.
+const LLAMA: &str = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":64,"hidden_size":64,
+    "intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":4,"tie_word_embeddings":false,
+    "quantization_config":{"quant_method":"modelopt"}}"#;
+
+/// A model whose `q_proj` is packed in NVFP4.
+fn packed_llama(config: &str) -> Repo {
+    let weights = tensors(&[
+        ("q_proj.weight", "U8", &[64, 32], 1),
+        ("q_proj.weight_scale", "F8_E4M3", &[64, 4], 1),
+        ("rest", "BF16", &[32_960], 2),
+    ]);
+    let repo = Repo::new("org/planted").file("model.safetensors", weights);
+    repo.file("config.json", File::from_bytes(config.to_owned()))
+}
+
+#[tokio::test]
+async fn the_count_is_compared_with_the_hub_and_with_the_configuration() {
+    let found = 37_056;
+    let other = LLAMA.replace("\"vocab_size\":64", "\"vocab_size\":65");
+    let hub_differs =
+        |reported, is_predicted| Finding::HubSizeMismatch { reported, found, is_predicted };
+    let config_differs = Finding::ConfigSizeMismatch { expected: found + 2 * 64, found };
+    let cases = [
+        (LLAMA, found, vec![]),
+        // The bytes as stored, as huggingface.js counts them.
+        (LLAMA, found - 2048, vec![hub_differs(found - 2048, true)]),
+        (LLAMA, 7, vec![hub_differs(7, false)]),
+        (&other, found, vec![config_differs]),
+    ];
+    for (config, reported, findings) in cases {
+        let report = verify(packed_llama(config).hub_reports("U8", reported)).await;
+        assert_eq!(report.findings, findings);
+        let ParameterFigures { counted, hub, .. } = report.parameters;
+        assert_eq!((counted, hub), (Some(found), Some(reported)));
+        assert!(report.is_valid() && report.is_complete());
+    }
+}
+
+#[tokio::test]
+async fn a_figure_of_the_hub_that_cannot_be_read_is_reported() {
+    let hub = LocalHub::start([packed_llama(LLAMA)]).unwrap();
+    let is_info = |request: &LoggedRequest| request.path.contains("/revision/");
+    hub.inject(move |request, _| is_info(request).then(|| Fault::Status(403, Vec::new())));
+    let client = support::client(&hub);
+    let report = client.model("org/planted").verify().await.unwrap();
+    assert!(
+        matches!(&report.findings[..], [Finding::HubSizeUnreadable { reason }] if reason.contains("403")),
+        "{:?}",
+        report.findings
+    );
+    assert_eq!(report.parameters.hub, None);
 }

@@ -78,6 +78,11 @@ fn modules(
             .number("stored", |kind| thousands(kind.elements))
             .dropped_first()
             .number("parameters", |kind| thousands(kind.parameters))
+            .number("huggingface.js", |kind| match kind.huggingface_js {
+                Some(parameters) if parameters == kind.parameters => "equal".to_owned(),
+                Some(parameters) => thousands(parameters),
+                None => "unknown".to_owned(),
+            })
             .text("size from", |kind| kind.packing.evidence.to_owned())
             .can_shrink_to(MIN_TEXT_WIDTH)
             .text("parts", |kind| parts(kind))

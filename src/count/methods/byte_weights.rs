@@ -47,6 +47,6 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         return Ok(None);
     }
     let elements = weights.elements().ok_or(UnresolvedReason::TooLarge)?;
-    let packing = Packing::new("one byte each", 8, "elements of weight");
+    let packing = Packing::new(if is_float { "fp8" } else { "int8" }, 8, "elements of weight");
     Solved::new(module, part.name(), Some(elements), packing)
 }

@@ -49,26 +49,28 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
         (_, true) => (weights.rows, scales.rows),
         _ => return Ok(None),
     };
-    let Some((bits, group, evidence)) = group(packed, groups, scales.dtype) else {
-        return Ok(None);
-    };
+    let Some((packing, group)) = packing(packed, groups, scales.dtype) else { return Ok(None) };
     let parameters = product(&[scales.stacked, scales.rows, scales.columns, group]);
-    Solved::new(module, name, parameters, Packing::with_bits("fp4", bits, evidence))
+    Solved::new(module, name, parameters, packing)
 }
 
-/// Returns the bits of a weight, and the number of weights that share a scale.
+/// Returns the packing, and the number of weights that share a scale.
 ///
 /// The scales of MX formats are exponents in bytes, one for 32 weights; those of NVFP4 are floats of 8 bits,
 /// one for 16.
-pub(super) fn group(bytes: u64, groups: u64, scales: &Dtype) -> Option<(u64, u64, &'static str)> {
+pub(super) fn packing(bytes: u64, groups: u64, scales: &Dtype) -> Option<(Packing, u64)> {
     let is = |bits: u64, group: u64| bytes.checked_mul(8) == groups.checked_mul(group * bits);
-    match scales {
-        Dtype::F8_E4M3 if is(4, 16) => Some((4, 16, "16 × elements of the scales")),
-        Dtype::F8_E4M3 if is(4, 32) => Some((4, 32, "32 × elements of the scales")),
-        Dtype::U8 | Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8 => {
-            let bits = [4, 6].into_iter().find(|&bits| is(bits, 32))?;
-            Some((bits, 32, "32 × elements of the scales"))
+    let by_32 = "32 × elements of the scales";
+    let (layout, bits, group, evidence) = match scales {
+        Dtype::F8_E4M3 if is(4, 16) => ("nvfp4", 4, 16, "16 × elements of the scales"),
+        Dtype::F8_E4M3 if is(4, 32) => ("fp4", 4, 32, by_32),
+        Dtype::U8 | Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8 if is(4, 32) => {
+            ("mxfp4", 4, 32, by_32)
         }
-        _ => None,
-    }
+        Dtype::U8 | Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8 if is(6, 32) => {
+            ("mxfp6", 6, 32, by_32)
+        }
+        _ => return None,
+    };
+    Some((Packing::new(layout, bits, evidence), group))
 }

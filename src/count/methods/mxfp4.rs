@@ -1,4 +1,4 @@
-//! MXFP4 of gpt-oss: `…_blocks U8 [experts, outputs, groups, 16]` with a byte of `…_scales` for every 32 weights.
+//! MXFP4 of gpt-oss: `…_blocks U8 [experts, outputs, groups, 16]` and `…_scales U8 [experts, outputs, groups]`.
 //! Source: `transformers/integrations/mxfp4.py`.
 
 use super::{

@@ -3,10 +3,9 @@
 //! The metadata of the file has the shapes of most tensors. Source: `torchao/prototype/safetensors` and
 //! `torchao/quantization/quantize_` 0.18.
 
-use super::fp4::group;
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    UnresolvedReason, padded,
+    UnresolvedReason, fp4, padded,
 };
 use crate::formats::{Dtype, TensorInfo};
 
@@ -63,9 +62,9 @@ fn values_per_element(
         Dtype::I8 | Dtype::U8 if is_grouped_by_rows(&matrix) => Ok((2, 4)),
         Dtype::U8 => {
             let scales = Matrix::new(scales).ok_or(UnresolvedReason::ConflictingParts)?;
-            let found = group(matrix.columns, scales.columns, scales.dtype);
-            let (bits, ..) = found.ok_or(UnresolvedReason::ConflictingParts)?;
-            Ok((8 / bits, bits))
+            let found = fp4::packing(matrix.columns, scales.columns, scales.dtype);
+            let is_half = found.is_some_and(|(packing, _)| packing.bits == Some(4));
+            if is_half { Ok((2, 4)) } else { Err(UnresolvedReason::ConflictingParts) }
         }
         dtype if dtype.bits() == Some(8) => Ok((1, 8)),
         _ => Err(UnresolvedReason::ConflictingParts),

@@ -182,14 +182,16 @@ struct QuantizedModules<'a> {
     modules: u64,
     elements: u64,
     parameters: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    huggingface_js: Option<u64>,
 }
 
 impl<'a> From<&'a ModuleKind> for QuantizedModules<'a> {
     fn from(kind: &'a ModuleKind) -> Self {
-        let ModuleKind { packing, modules, elements, parameters, .. } = *kind;
+        let ModuleKind { packing, modules, elements, parameters, huggingface_js, .. } = *kind;
         let Packing { layout, bits, evidence, .. } = packing;
         let parts = kind.parts.iter().map(|(name, dtype)| (*name, dtype)).collect();
-        Self { layout, bits, evidence, parts, modules, elements, parameters }
+        Self { layout, bits, evidence, parts, modules, elements, parameters, huggingface_js }
     }
 }
 

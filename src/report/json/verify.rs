@@ -3,7 +3,7 @@
 use serde::ser::{Serialize, Serializer};
 
 use crate::hub::CommitSha;
-use crate::report::verify::VerifyReport;
+use crate::report::verify::{ParameterFigures, VerifyReport};
 use crate::report::{FetchStats, Finding};
 
 impl Serialize for VerifyReport {
@@ -16,6 +16,7 @@ impl Serialize for VerifyReport {
             files: self.files,
             valid_files: self.valid_files,
             tensors: self.tensors,
+            parameters: self.parameters,
             findings: &self.findings,
             fetch: self.fetch,
         }
@@ -34,6 +35,7 @@ struct VerifyDocument<'a> {
     files: usize,
     valid_files: usize,
     tensors: u64,
+    parameters: ParameterFigures,
     findings: &'a [Finding],
     fetch: FetchStats,
 }

@@ -1,7 +1,10 @@
 //! The report of a check of every file.
 
+pub(crate) mod arithmetic;
 pub(crate) mod numbering;
 pub(crate) mod tying;
+
+use serde::Serialize;
 
 use crate::hub::CommitSha;
 use crate::report::FetchStats;
@@ -36,10 +39,27 @@ pub struct VerifyReport {
     pub valid_files: usize,
     /// The number of tensors in the valid files.
     pub tensors: u64,
+    /// The number of parameters by each source that gives one.
+    pub parameters: ParameterFigures,
     /// All findings, grouped by kind.
     pub findings: Vec<Finding>,
     /// Requests, bytes and time of the check.
     pub fetch: FetchStats,
+}
+
+/// The number of parameters of a model, by each source that gives one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ParameterFigures {
+    /// The count of all tensors; `None` if a file is missing or invalid.
+    pub counted: Option<u64>,
+    /// `total_parameters` of the index, or of the metadata of a single file.
+    pub declared: Option<u64>,
+    /// The arithmetic of `config.json`; `None` if the architecture is not known.
+    pub config: Option<u64>,
+    /// The figure that the Hub shows; `None` if it shows none, or has none for these files.
+    pub hub: Option<u64>,
 }
 
 impl VerifyReport {
