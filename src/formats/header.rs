@@ -15,6 +15,7 @@ pub struct FileHeader {
     metadata: Option<BTreeMap<String, String>>,
     header_range: Range<u64>,
     data_length: u64,
+    begins_with_space: bool,
 }
 
 impl FileHeader {
@@ -25,7 +26,18 @@ impl FileHeader {
         header_range: Range<u64>,
         data_length: u64,
     ) -> Self {
-        Self { tensors, metadata, header_range, data_length }
+        Self { tensors, metadata, header_range, data_length, begins_with_space: false }
+    }
+
+    /// Sets whether white space precedes the content of the header.
+    pub(super) fn begins_with_space(self, begins_with_space: bool) -> Self {
+        Self { begins_with_space, ..self }
+    }
+
+    /// Returns whether white space precedes the content of the header. Some readers refuse it.
+    #[cfg(feature = "_http")]
+    pub(crate) fn has_leading_space(&self) -> bool {
+        self.begins_with_space
     }
 
     /// Returns the tensors of the file.

@@ -7,7 +7,7 @@ use super::shards::ShardReads;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::{RepoPath, chain, clip};
+use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::report::verify::tying::{InputEmbedding, TyingConfig};
 use crate::report::verify::{ParameterFigures, VerifyReport, numbering};
@@ -126,6 +126,7 @@ impl Reader {
             }
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
+        findings.extend(bounded(leading_spaces(&assembled.headers)));
         let config = config.json.as_deref().and_then(TyingConfig::parse);
         let input = InputEmbedding::find(&assembled.headers).filter(|_| checks_embeddings);
         if let (Some(input), Some(config)) = (input, config) {
@@ -181,6 +182,12 @@ impl Reader {
             None => ConfigFile::default(),
         }
     }
+}
+
+/// Returns a finding for each header that begins with white space.
+fn leading_spaces(headers: &[(RepoPath, FileHeader)]) -> impl Iterator<Item = Finding> {
+    let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
+    headers.map(|(file, _)| Finding::LeadingSpace { file: clip(file.as_str()) })
 }
 
 /// Returns whether the tensors that were found are those for which a total is declared.

@@ -290,6 +290,14 @@ pub enum Finding {
         /// The name of the repository.
         repo: String,
     },
+    /// White space precedes the header of a file. The format does not allow it, and some readers refuse it.
+    #[error(
+        "the header of `{file}` begins with white space instead of `{{`; some readers refuse it"
+    )]
+    LeadingSpace {
+        /// The path of the file.
+        file: String,
+    },
     /// The server does not report the commit of its files, so they could belong to several commits.
     #[error("the server does not report a commit; its files may belong to several commits")]
     NotPinned,
@@ -365,6 +373,7 @@ impl Finding {
             | Self::ConflictingComponents { .. }
             | Self::SuspectedPacking { .. }
             | Self::UnknownQuantization { .. }
+            | Self::LeadingSpace { .. }
             | Self::PartialListing => Severity::Warning,
             Self::TiedEmbedding { .. }
             | Self::TiedEmbeddingStored { .. }

@@ -55,6 +55,12 @@ async fn single_files_are_checked() {
         let report = verify(Repo::new("org/planted").file("model.safetensors", file)).await;
         assert_eq!((report.findings, report.files, report.tensors), (findings, 1, 1));
     }
+    let file = support::file_with_header(&format!(" {{{entry}}}"), 2);
+    let repo = Repo::new("org/planted").file("model.safetensors", file);
+    let finding = Finding::LeadingSpace { file: "model.safetensors".to_owned() };
+    assert_eq!(verify(repo.clone()).await.findings, [finding]);
+    let parsed = support::parse(&LocalHub::start([repo]).unwrap(), "org/planted").await.unwrap();
+    assert_eq!((parsed.parameter_count().total(), &parsed.report().findings[..]), (2, &[][..]));
     let broken = Repo::new("org/planted").file("model.safetensors", File::from_bytes("{}"));
     let report = verify(broken).await;
     assert!(

@@ -4,6 +4,7 @@ mod name;
 mod others;
 mod shard_name;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -90,9 +91,21 @@ impl WeightSet {
         Err(total)
     }
 
-    /// Returns the rank of a set among those of one model. The lowest is used.
-    fn preference(&self) -> (bool, Form) {
-        (!self.name.variant.is_empty(), self.name.form)
+    /// Returns the rank of a set among those of one model. The lowest is used: the result of a training run, else
+    /// its last step.
+    fn preference(&self) -> (Option<Reverse<u64>>, bool, Form) {
+        (self.name.step.map(Reverse), !self.name.variant.is_empty(), self.name.form)
+    }
+
+    /// Returns whether this may be the model as well as a set with a usual name: another version of it, such as
+    /// `consolidated_ema` next to `consolidated`, or an adapter next to a pipeline.
+    fn is_alternative_to(&self, main: &Self) -> bool {
+        let version = self.name.stem.strip_prefix(&main.name.stem);
+        let is_version = version.is_some_and(|version| version.starts_with('_'));
+        let is_adapter = |set: &Self| set.name.stem == LORA;
+        let is_pipeline = main.name.stem == "diffusion_pytorch_model";
+        self.name.folder == main.name.folder && is_version
+            || is_pipeline && is_adapter(self) && main.name.folder.starts_with(&self.name.folder)
     }
 
     /// Returns whether the set is part of these files: its own path, or all its shards.
@@ -141,15 +154,35 @@ impl Layout {
     ///
     /// A set without a variant is preferred to its variants, and one file to shards.
     pub(crate) fn main(&self) -> Option<&WeightSet> {
-        let rank = self.sets.iter().map(|set| self.rank(&set.name)).min()?;
-        let candidates = self.sets.iter().filter(|set| self.rank(&set.name) == rank);
+        let folder = self.common_folder();
+        let rank = |set: &WeightSet| rank(&set.name, &folder, self.has_modules);
+        let first = self.sets.iter().map(rank).min()?;
+        let candidates = self.sets.iter().filter(|set| rank(set) == first);
         let main = candidates.clone().min_by_key(|set| set.preference())?;
         let is_rival = |set: &&WeightSet| {
             !set.name.is_same_model(&main.name)
                 || set.preference() == main.preference()
                 || !main.name.variant.is_empty() && set.name.variant != main.name.variant
         };
-        (candidates.filter(is_rival).count() == 1).then_some(main)
+        let is_alone = candidates.filter(is_rival).count() == 1;
+        let has_usual_name = first < ONLY_AT_TOP;
+        let is_disputed = || self.sets.iter().any(|set| set.is_alternative_to(main));
+        (is_alone && !(has_usual_name && is_disputed())).then_some(main)
+    }
+
+    /// Returns the folder that holds all sets, without the name of a component. It is searched like a repository:
+    /// a pipeline is often in a folder of its own.
+    fn common_folder(&self) -> String {
+        let mut folders = self.sets.iter().map(|set| set.name.folder.as_str());
+        let mut common: Vec<_> = folders.next().unwrap_or_default().split('/').collect();
+        for folder in folders {
+            let same =
+                common.iter().zip(folder.split('/')).take_while(|(one, other)| *one == other);
+            common.truncate(same.count());
+        }
+        common.pop_if(|part| matches!(*part, "transformer" | "unet"));
+        let common = common.join("/");
+        if common.len() < self.root.len() { self.root.clone() } else { common }
     }
 
     /// Returns the shards of the models of `named` that are not in `named`.
@@ -163,24 +196,31 @@ impl Layout {
         let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
         unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
     }
+}
 
-    /// Returns the rank of a set in the search for the model, lowest first: usual folders and names in the order
-    /// of huggingface.js, then other sets at the top, then sets in folders.
-    fn rank(&self, name: &WeightsName) -> usize {
-        let folder = name.folder.strip_prefix(&self.root).unwrap_or(&name.folder);
-        let folder = folder.strip_prefix('/').unwrap_or(folder);
-        match (folder, &*name.stem) {
-            ("", "model") => 0,
-            ("transformer", "diffusion_pytorch_model") => 1,
-            ("unet", "diffusion_pytorch_model") => 2,
-            ("", "diffusion_pytorch_model") => 3,
-            ("", "consolidated") => 4,
-            ("", "adapter_model") => 5,
-            ("", "pytorch_lora_weights") => 6,
-            (module, "model") if self.has_modules && is_first_module(module) => 7,
-            ("", _) => 8,
-            _ => 9,
-        }
+/// The rank of a set that has no usual name, at the top.
+const ONLY_AT_TOP: usize = 8;
+
+/// The name of adapters that `diffusers` writes.
+const LORA: &str = "pytorch_lora_weights";
+
+/// Returns the rank of a set in the search for the model, lowest first: usual folders and names in the order of
+/// huggingface.js, then other sets at the top, then sets in folders.
+fn rank(name: &WeightsName, root: &str, has_modules: bool) -> usize {
+    let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
+    let folder = folder.strip_prefix('/').unwrap_or(folder);
+    match (folder, &*name.stem) {
+        ("", _) if name.step.is_some() => ONLY_AT_TOP,
+        ("", "model") => 0,
+        ("transformer", "diffusion_pytorch_model") => 1,
+        ("unet", "diffusion_pytorch_model") => 2,
+        ("", "diffusion_pytorch_model") => 3,
+        ("", "consolidated") => 4,
+        ("", "adapter_model") => 5,
+        ("", LORA) => 6,
+        (module, "model") if has_modules && is_first_module(module) => 7,
+        ("", _) => ONLY_AT_TOP,
+        _ => 9,
     }
 }
 

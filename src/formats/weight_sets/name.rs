@@ -21,8 +21,10 @@ pub(super) enum Form {
 pub(super) struct WeightsName {
     /// The folder without a slash at its end; empty at the top.
     pub(super) folder: String,
-    /// The name without shard number, variant and extension, such as `model` or `adapter_model`.
+    /// The name without step, shard number, variant and extension, such as `model` or `adapter_model`.
     pub(super) stem: String,
+    /// The step or epoch of a training run at which the weights were stored; `None` for its result.
+    pub(super) step: Option<u64>,
     /// The variant, such as `fp16`; empty if there is none.
     pub(super) variant: String,
     pub(super) form: Form,
@@ -47,7 +49,8 @@ impl WeightsName {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         let name = |form, text: &str| {
             let (stem, variant) = split_variant(text);
-            Self { folder: folder.to_owned(), stem, variant, form }
+            let (stem, step) = split_step(&stem);
+            Self { folder: folder.to_owned(), stem: stem.to_owned(), step, variant, form }
         };
         if let Some(text) = split_index(file) {
             return Some((name(Form::Index, &text), path.clone(), None));
@@ -62,12 +65,12 @@ impl WeightsName {
         Some((name(Form::Shards, &text), path.sibling(&common), Some(shard)))
     }
 
-    /// Returns folder, stem and variant, which are equal in all forms of a model.
-    pub(super) fn without_form(self) -> (String, String, String) {
-        (self.folder, self.stem, self.variant)
+    /// Returns folder, stem, step and variant, which are equal in all forms of a model.
+    pub(super) fn without_form(self) -> (String, String, Option<u64>, String) {
+        (self.folder, self.stem, self.step, self.variant)
     }
 
-    /// Returns whether both names belong to one model, in any form and variant.
+    /// Returns whether both names belong to one model, in any form and variant and at any step.
     pub(super) fn is_same_model(&self, other: &Self) -> bool {
         (&self.folder, &self.stem) == (&other.folder, &other.stem)
     }
@@ -91,6 +94,27 @@ fn split_variant(text: &str) -> (String, String) {
     (stem.to_owned(), variant.to_owned())
 }
 
+/// Splits the name of a model into the name of its training run and the step, as in `0000100_adapters` (MLX),
+/// `name-000001` and `name-step00000500` (kohya), and `learned_embeds-steps-500` (diffusers).
+fn split_step(stem: &str) -> (&str, Option<u64>) {
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some((digits, name)) = stem.split_once('_')
+        && digits.len() == 7
+        && is_number(digits)
+    {
+        return (name, digits.parse().ok());
+    }
+    let name = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = &stem[name.len()..];
+    let suffixes = ["-steps-", "-step-", "-step"];
+    let with_word = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
+    let epoch = || name.strip_suffix('-').filter(|_| digits.len() == 6);
+    match (with_word.or_else(epoch), digits.parse().ok()) {
+        (Some(name), Some(step)) if !name.is_empty() => (name, Some(step)),
+        _ => (stem, None),
+    }
+}
+
 /// Finds the shard number in a name without extension, such as `model-00001-of-00072` or
 /// `model_00001-of-00072.fp16`. Numbers have five or six digits, as in huggingface.js.
 fn find_shard(text: &str) -> Option<(NumberedName<'_>, ShardNumber)> {
@@ -112,8 +136,9 @@ mod tests {
         WeightsName::parse(&path).map_or_else(String::new, |(name, path, shard)| {
             let shard = shard
                 .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
-            let WeightsName { folder, stem, variant, form } = name;
-            format!("{path} = [{folder}] [{stem}] [{variant}] {form:?}{shard}")
+            let WeightsName { folder, stem, step, variant, form } = name;
+            let step = step.map_or_else(String::new, |step| format!(" step {step}"));
+            format!("{path} = [{folder}] [{stem}]{step} [{variant}] {form:?}{shard}")
         })
     }
 
@@ -171,6 +196,25 @@ mod tests {
             (
                 "x-00001-of-00002-b.safetensors",
                 "x-00001-of-00002-b.safetensors = [] [x-00001-of-00002-b] [] File",
+            ),
+            (
+                "0000100_adapters.safetensors",
+                "0000100_adapters.safetensors = [] [adapters] step 100 [] File",
+            ),
+            ("lora-000004.safetensors", "lora-000004.safetensors = [] [lora] step 4 [] File"),
+            (
+                "lora-step00000500.safetensors",
+                "lora-step00000500.safetensors = [] [lora] step 500 [] File",
+            ),
+            (
+                "learned_embeds-steps-500.safetensors",
+                "learned_embeds-steps-500.safetensors = [] [learned_embeds] step 500 [] File",
+            ),
+            ("llama-7.safetensors", "llama-7.safetensors = [] [llama-7] [] File"),
+            ("-000004.safetensors", "-000004.safetensors = [] [-000004] [] File"),
+            (
+                "x-step99999999999999999999.safetensors",
+                "x-step99999999999999999999.safetensors = [] [x-step99999999999999999999] [] File",
             ),
             (".safetensors", ".safetensors = [] [] [] File"),
             ("pytorch_model.bin.index.json", ""),

@@ -12,7 +12,7 @@ fn main(paths: &[&str]) -> String {
 }
 
 /// Files, and the path of the model among them.
-const MODELS: [(&[&str], &str); 27] = [
+const MODELS: [(&[&str], &str); 41] = [
     (&[], "-"),
     (&["model.bin", "config.json"], "-"),
     (&["any.safetensors"], "any.safetensors"),
@@ -109,6 +109,57 @@ const MODELS: [(&[&str], &str); 27] = [
         &["adapter_model.safetensors", "adapter_model.safetensors.index.json"],
         "adapter_model.safetensors",
     ),
+    (
+        &["adapters.safetensors", "0000100_adapters.safetensors", "0000200_adapters.safetensors"],
+        "adapters.safetensors",
+    ),
+    (
+        &["0000100_adapters.safetensors", "0000200_adapters.safetensors"],
+        "0000200_adapters.safetensors",
+    ),
+    (
+        &["lora.safetensors", "lora-000001.safetensors", "lora-000002.safetensors"],
+        "lora.safetensors",
+    ),
+    (&["lora-000009.safetensors", "lora-000010.safetensors"], "lora-000010.safetensors"),
+    (&["lora.safetensors", "other-000001.safetensors"], "-"),
+    (
+        &["learned_embeds-steps-500.safetensors", "learned_embeds-steps-1000.safetensors"],
+        "learned_embeds-steps-1000.safetensors",
+    ),
+    (
+        &["learned_embeds-steps-500.safetensors", "learned_embeds.safetensors"],
+        "learned_embeds.safetensors",
+    ),
+    (&["llama-7.safetensors", "llama-13.safetensors"], "-"),
+    (
+        &[
+            "xl/unet/diffusion_pytorch_model.safetensors",
+            "xl/vae/diffusion_pytorch_model.safetensors",
+            "xl/model_index.json",
+        ],
+        "xl/unet/diffusion_pytorch_model.safetensors",
+    ),
+    (
+        &[
+            "xl/unet/diffusion_pytorch_model.safetensors",
+            "xl/unet/diffusion_pytorch_model.fp16.safetensors",
+        ],
+        "xl/unet/diffusion_pytorch_model.safetensors",
+    ),
+    (
+        &[
+            "one/unet/diffusion_pytorch_model.safetensors",
+            "two/unet/diffusion_pytorch_model.safetensors",
+        ],
+        "-",
+    ),
+    (&["pytorch_lora_weights.safetensors", "unet/diffusion_pytorch_model.safetensors"], "-"),
+    (&["consolidated.safetensors", "consolidated_ema.safetensors"], "-"),
+    (
+        &["pytorch_lora_weights.safetensors", "other.safetensors"],
+        "pytorch_lora_weights.safetensors",
+    ),
 ];
 
 #[test]
@@ -125,6 +176,8 @@ fn a_folder_is_searched_like_a_repository() {
         "a/b/vae/diffusion_pytorch_model.safetensors",
     ];
     assert_eq!(layout("a/b", &paths).main().unwrap().path.as_str(), paths[0]);
+    assert_eq!(layout("a", &paths).main().unwrap().path.as_str(), paths[0]);
+    let paths = ["a/x/any.safetensors", "a/y/any.safetensors"];
     assert_eq!(layout("a", &paths).main(), None);
 }
 

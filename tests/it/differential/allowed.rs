@@ -20,7 +20,7 @@ pub(super) struct Allowed {
     pub(super) refusal: Option<fn(&HeaderError) -> bool>,
 }
 
-pub(super) const ALLOWED: [Allowed; 8] = [
+pub(super) const ALLOWED: [Allowed; 7] = [
     Allowed {
         what: "a dtype that the crate does not know is accepted",
         reason: "a new dtype must not make a repo unreadable",
@@ -83,15 +83,6 @@ pub(super) const ALLOWED: [Allowed; 8] = [
         examples: &[r#"{"x":{"dtype":{"U8":null},"shape":[1],"data_offsets":[0,1]}}"#],
         present: |header| any(header, |entry| entry.dtype_is_object),
         refusal: Some(|error| entry_error(error, "found an object")),
-    },
-    Allowed {
-        what: "white space before the `{` is refused",
-        reason: "the format says that a header begins with `{`",
-        examples: &[" {}", "\n{}", "\t{}", "\r\n{}"],
-        present: |header| header.after_space,
-        refusal: Some(
-            |error| matches!(error, HeaderError::NotAnObject { first } if first.is_ascii_whitespace()),
-        ),
     },
 ];
 

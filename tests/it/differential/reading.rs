@@ -13,7 +13,6 @@ use super::tree::reference_knows;
 pub(super) struct Reading {
     pub(super) metadata: Option<Vec<(String, String)>>,
     pub(super) tensors: Vec<(String, Entry)>,
-    pub(super) after_space: bool,
     /// True if a field that the format does not know has a content that no parser can convert to a value.
     pub(super) unreadable_extra: bool,
 }
@@ -34,7 +33,6 @@ impl Reading {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         let mut reading = deserializer.deserialize_map(HeaderVisitor).ok()?;
         deserializer.end().ok()?;
-        reading.after_space = json.first().is_some_and(u8::is_ascii_whitespace);
         reading.unreadable_extra = reading.tensors.iter().any(|(_, entry)| entry.has_extra)
             && serde_json::from_slice::<Value>(json).is_err();
         Some(reading)

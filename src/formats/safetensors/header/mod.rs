@@ -35,8 +35,7 @@ impl SafetensorsFileHeader {
     ///
     /// This differs from the `safetensors` crate: an unknown dtype is accepted (only a lower bound of its
     /// size is checked), a shape with a 0 never overflows, and unknown fields are ignored; duplicate names,
-    /// duplicate metadata keys, an array in place of an entry, an object in place of a dtype, and white
-    /// space before the `{` are refused.
+    /// duplicate metadata keys, an array in place of an entry, and an object in place of a dtype are refused.
     ///
     /// # Errors
     ///
@@ -44,7 +43,8 @@ impl SafetensorsFileHeader {
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
         let ParsedHeader { tensors, metadata, data_length } = parse::parse(json)?;
         let header_range = PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(json.len() as u64);
-        Ok(Self(FileHeader::new(tensors, metadata, header_range, data_length)))
+        let header = FileHeader::new(tensors, metadata, header_range, data_length);
+        Ok(Self(header.begins_with_space(json.first() != Some(&b'{'))))
     }
 
     /// Parses the header at the start of a file, from bytes that include it: the eight bytes of the

@@ -56,7 +56,8 @@ pub(super) fn parse(json: &[u8]) -> Result<ParsedHeader, HeaderError> {
 
 /// Returns the header as text. Checks for mistakes that a JSON parser would only call unexpected bytes.
 fn check_text(json: &[u8]) -> Result<&str, HeaderError> {
-    match json.first() {
+    // The format says that a header begins with `{`, but no reader of it minds white space.
+    match json.iter().find(|byte| !matches!(byte, b' ' | b'\n' | b'\t' | b'\r')) {
         None => return Err(HeaderError::Empty),
         Some(b'{') => {}
         Some(&first) => return Err(HeaderError::NotAnObject { first }),

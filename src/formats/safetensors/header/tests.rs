@@ -116,10 +116,11 @@ fn tensors_that_break_a_rule_are_errors() {
 
 #[test]
 fn text_that_is_no_json_object_is_an_error() {
-    let cases: [(&[u8], HeaderError); 7] = [
+    let cases: [(&[u8], HeaderError); 8] = [
         (b"", HeaderError::Empty),
+        (b" \n", HeaderError::Empty),
         (b"[]", HeaderError::NotAnObject { first: b'[' }),
-        (b" {}", HeaderError::NotAnObject { first: b' ' }),
+        (b"\x0c{}", HeaderError::NotAnObject { first: 12 }),
         (b"\0\0", HeaderError::NotAnObject { first: 0 }),
         (b"{}\0\0\0", HeaderError::NulPadding { at: 2 }),
         (b"{\"\xff\":1}", HeaderError::NotUtf8 { at: 2 }),
@@ -127,6 +128,19 @@ fn text_that_is_no_json_object_is_an_error() {
     ];
     for (json, error) in cases {
         assert_eq!(parse(json), Err(error));
+    }
+}
+
+/// The `safetensors` crate and both clients of the Hub read it.
+#[test]
+fn white_space_around_the_header_is_accepted() {
+    let entry = r#""w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}"#;
+    let plain = SafetensorsFileHeader::from_json(format!("{{{entry}}}").as_bytes()).unwrap();
+    for space in [" ", "\n", "\t\r\n  "] {
+        let json = format!("{space}{{{entry}}}{space}");
+        let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
+        assert_eq!(header.tensors(), plain.tensors());
+        assert_eq!(header.length(), json.len() as u64);
     }
 }
 

@@ -151,12 +151,11 @@ fn may_be_refused(header: &SafetensorsFileHeader, json: &[u8]) -> bool {
 }
 
 /// Returns whether an error is one that only we report, and not the `safetensors` crate: a name or
-/// a metadata key that occurs twice, an array for an entry, an object for a dtype, white space before
-/// the `{`, or a count that leaves 64 bits.
+/// a metadata key that occurs twice, an array for an entry, an object for a dtype, or a count that leaves
+/// 64 bits.
 fn may_refuse(error: &HeaderError) -> bool {
     match error {
         HeaderError::DuplicateTensor { .. } | HeaderError::Overflow { .. } => true,
-        HeaderError::NotAnObject { first } => first.is_ascii_whitespace(),
         HeaderError::Json { message } => message.contains("occurs twice"),
         HeaderError::Entry { message, .. } => {
             [", found an array", ", found an object"].iter().any(|part| message.contains(part))
