@@ -33,16 +33,12 @@ struct Args {
     /// Offer HTTP/1.1 only.
     #[arg(long, requires = "tls")]
     http1: bool,
-    /// Simulated round-trip time in milliseconds.
-    #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0ms")]
+    /// Simulated round-trip time, such as `50ms` or `0.2s`.
+    #[arg(long, value_name = "DURATION", value_parser = hub::parse_duration, default_value = "0ms")]
     rtt: Duration,
     /// Bandwidth of all responses together, in megabits per second.
     #[arg(long, value_name = "MBIT")]
     bandwidth: Option<u64>,
-}
-
-fn milliseconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
-    text.strip_suffix("ms").unwrap_or(text).parse().map(Duration::from_millis)
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -207,6 +207,10 @@ impl Backend for CacheRecorder {
         Some(self.around(self.inner.at_commit(commit)?))
     }
 
+    fn token_is_rejected(&self) {
+        self.inner.token_is_rejected();
+    }
+
     fn anonymous(&self) -> Option<Arc<dyn Backend>> {
         Some(self.around(self.inner.anonymous()?))
     }

@@ -116,6 +116,10 @@ impl Backend for HubRepo {
         Some(Arc::new(Self { http: self.http.anonymous()?, ..self.clone() }))
     }
 
+    fn token_is_rejected(&self) {
+        self.warnings.token_is_rejected();
+    }
+
     fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
         async move {
             let url = self.endpoint.reported_count_url(&self.repo, &self.revision);

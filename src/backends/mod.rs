@@ -120,6 +120,9 @@ pub(crate) trait Backend: Debug + Send + Sync {
         None
     }
 
+    /// Logs that the token is not valid, and that the files are read without it.
+    fn token_is_rejected(&self) {}
+
     /// Asks for the parameter count that the Hub itself reports. Returns `None` if it reports none.
     fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
         ready(Ok(None)).boxed()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy};
+use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, TokenSource};
 
 /// The options for the connection to the Hub, before or after the name of a subcommand.
 #[derive(Debug, clap::Args)]
@@ -57,6 +57,12 @@ const TIMEOUT_HELP: &str = if cfg!(feature = "server") {
 };
 
 impl ConnectionArgs {
+    /// Returns the place of the token for messages; `None` if there is no token.
+    pub(crate) fn token_source(&self) -> Option<String> {
+        let flag = self.token.as_ref().map(|_| "--token".to_owned());
+        flag.or_else(|| Some(TokenSource::from_env()?.to_string()))
+    }
+
     /// Builds a client from the environment and these options.
     pub(crate) fn client(&self) -> Result<Client, Error> {
         let mut builder = ClientBuilder::from_env();

@@ -25,7 +25,7 @@ pub(crate) struct SelectionArgs {
     #[arg(long, short, value_name = "REVISION")]
     revision: Option<String>,
 
-    /// File to read, or folder to search, inside each repository
+    /// File to read, or folder to search, inside each repository or local folder
     #[arg(long, short, value_name = "PATH")]
     path: Option<String>,
 
@@ -57,6 +57,8 @@ pub(crate) enum OutputForm {
 pub(crate) struct CommandContext {
     pub(crate) client: Client,
     pub(crate) bars: ProgressBars,
+    /// The place of the token for messages.
+    pub(crate) token_source: Option<String>,
 }
 
 impl CommandContext {
@@ -146,7 +148,8 @@ impl CommandContext {
             json::print(&FailedSource::new(&source.shown, error))?;
         }
         let is_one_of_many = sources.repos.len() > 1;
-        ErrorReport::for_source(source, is_one_of_many, error, self.client.endpoint()).print()?;
+        let client = (self.client.endpoint(), self.token_source.as_deref());
+        ErrorReport::for_source(source, is_one_of_many, error, client).print()?;
         Ok(ExitStatus::from(error))
     }
 }

@@ -24,14 +24,16 @@ pub(crate) struct ErrorReport {
 }
 
 impl ErrorReport {
-    /// The report of an error about one source. It names the source if it is one of many.
+    /// The report of an error about one source, for a client with this endpoint and place of its token. It names
+    /// the source if it is one of many.
     pub(crate) fn for_source(
         source: &RepoArg,
         is_one_of_many: bool,
         error: &Error,
-        endpoint: &Endpoint,
+        client: (&Endpoint, Option<&str>),
     ) -> Self {
-        let hints = hints::for_source(source, error, endpoint);
+        let (endpoint, token_source) = client;
+        let hints = hints::for_source(source, error, endpoint, token_source);
         let (mut message, mut causes) = (error.to_string(), causes(error));
         if source.source.is_err() {
             causes.insert(0, message);
@@ -43,9 +45,9 @@ impl ErrorReport {
     }
 
     /// The report of an error that is not about a source.
-    pub(crate) fn for_command(error: &CommandError) -> Self {
+    pub(crate) fn for_command(error: &CommandError, token_source: Option<&str>) -> Self {
         let hint = match error {
-            CommandError::Client(error) => hints::for_client(error),
+            CommandError::Client(error) => hints::for_client(error, token_source),
             #[cfg(not(feature = "server"))]
             CommandError::NoServer => Some("install it with `--features server`".to_owned()),
             CommandError::OneFile | CommandError::Io(_) => None,

@@ -21,12 +21,15 @@ const WEB_PAGE: &str =
     "a login page or a proxy has answered; open the address of the server in a browser";
 
 /// Returns the hints for an error of a client that cannot be set up.
-pub(crate) fn for_client(error: &Error) -> Option<String> {
+pub(crate) fn for_client(error: &Error, token_source: Option<&str>) -> Option<String> {
     let hint = match error {
         Error::Endpoint { .. } => {
             "set --endpoint or HF_ENDPOINT to a URL such as https://huggingface.co"
         }
-        Error::MalformedToken => "set --token or HF_TOKEN to the token alone, hf_…",
+        Error::MalformedToken => {
+            let source = token_source.unwrap_or("--token");
+            return Some(format!("the token is from {source}; set it to the token alone, hf_…"));
+        }
         Error::NoCache => "set HF_HUB_CACHE or HF_HOME to the folder of the cache",
         _ => return None,
     };
@@ -34,8 +37,20 @@ pub(crate) fn for_client(error: &Error) -> Option<String> {
 }
 
 /// Returns the hints for an error about a source.
-pub(crate) fn for_source(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Vec<String> {
-    let hint = for_error(source, error, endpoint);
+pub(crate) fn for_source(
+    source: &RepoArg,
+    error: &Error,
+    endpoint: &Endpoint,
+    token_source: Option<&str>,
+) -> Vec<String> {
+    let hint = match error {
+        Error::RejectedToken { .. } => {
+            let source = token_source.unwrap_or("--token");
+            let page = format!("{endpoint}/settings/tokens");
+            Some(format!("the token is from {source}; create a new one at {page}"))
+        }
+        error => for_error(source, error, endpoint),
+    };
     hint.into_iter().chain(local_path(source, error)).collect()
 }
 
@@ -54,7 +69,6 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
             "accept its conditions at {endpoint}/{repo}, then set --token or HF_TOKEN to a token \
              of that account"
         ),
-        Error::RejectedToken { .. } => format!("create a new token at {endpoint}/settings/tokens"),
         Error::NotCached { repo, .. } => download(repo),
         Error::NoSafetensors { instead, .. } if !instead.is_empty() => {
             other_format(source, endpoint)?
@@ -62,7 +76,7 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
         Error::NoSafetensors { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
             file_list(source, cause.is::<SnapshotError>(), endpoint)?
         }
-        Error::SeveralSets { sets, .. } => weight_sets(source, sets),
+        Error::SeveralSets { sets, .. } => weight_sets(sets),
         Error::Listing { .. } => "set --path to the file or the folder".to_owned(),
         Error::MissingShard { .. } => {
             format!("`hf-meta verify {}` lists everything that is missing", source.shown)
@@ -131,18 +145,14 @@ fn download(repo: &RepoId) -> String {
 }
 
 /// Lists the sets of weights to choose from.
-fn weight_sets(source: &RepoArg, sets: &[WeightSet]) -> String {
+fn weight_sets(sets: &[WeightSet]) -> String {
     let paths = sets.iter().take(MAX_SETS).map(|set| set.path.as_str());
     let listed = paths.collect::<Vec<_>>().join(", ");
     let more = match sets.len().saturating_sub(MAX_SETS) {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    let instruction = match &source.source {
-        Ok(Source::Local(_)) => "name one of them, or its folder",
-        _ => "set --path to one of them, or to its folder",
-    };
-    format!("{instruction}: {listed}{more}")
+    format!("set --path to one of them, or to its folder: {listed}{more}")
 }
 
 /// Points to a local file of the same name: a bare name is always a repository.

@@ -38,12 +38,14 @@ use self::progress::ProgressBars;
 
 /// Runs the command and returns its exit code.
 pub(crate) fn main() -> ExitCode {
-    match run(&Args::parse_or_exit()) {
+    let args = Args::parse_or_exit();
+    match run(&args) {
         Ok(status) => status.into(),
         // The reader of stdout has closed it, as in `hf-meta … | head`.
         Err(CommandError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = ErrorReport::for_command(&error).print();
+            let _ =
+                ErrorReport::for_command(&error, args.connection.token_source().as_deref()).print();
             ExitStatus::from(&error).into()
         }
     }
@@ -60,7 +62,8 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
 async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {
     let context = || {
         end_on_interrupt(bars.clone());
-        args.connection.client().map(|client| CommandContext { client, bars })
+        let token_source = args.connection.token_source();
+        args.connection.client().map(|client| CommandContext { client, bars, token_source })
     };
     Ok(match &args.command {
         None => inspect::run(&args.inspect, &context()?).await?,

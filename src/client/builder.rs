@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 
-use super::Client;
+use super::{Client, TokenSource};
 use crate::backends::HeaderCache;
 use crate::cache::Cache;
 use crate::client::model::ClientContext;
@@ -15,7 +15,7 @@ use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::http::{AddressPolicy, Http, HttpSettings, HttpTimeouts, RetryPolicy};
-use crate::hub::Endpoint;
+use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::Limits;
 
 /// The settings of a [`Client`].
@@ -40,6 +40,7 @@ use crate::inspect::Limits;
 pub struct ClientBuilder {
     endpoint: String,
     token: Option<String>,
+    token_source: Option<TokenSource>,
     user_agent: Option<String>,
     addresses: AddressPolicy,
     proxy_from_env: bool,
@@ -58,6 +59,7 @@ impl Default for ClientBuilder {
         Self {
             endpoint: Endpoint::HUGGING_FACE.to_owned(),
             token: None,
+            token_source: None,
             user_agent: None,
             addresses: AddressPolicy::default(),
             proxy_from_env: false,
@@ -93,6 +95,13 @@ impl ClientBuilder {
     /// Sets the token. It is sent to the endpoint's origin only. An empty token means none.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into()).filter(|token| !token.is_empty());
+        self.token_source = None;
+        self
+    }
+
+    /// Sets the place of the token, for warnings.
+    pub(super) fn token_source(mut self, source: TokenSource) -> Self {
+        self.token_source = Some(source);
         self
     }
 
@@ -241,7 +250,9 @@ impl ClientBuilder {
         let context = ClientContext {
             http: Http::new(settings),
             endpoint,
-            warnings: Arc::default(),
+            warnings: Arc::new(HubWarnings::new(
+                self.token_source.map(|source| source.to_string()),
+            )),
             limits: self.limits,
             call_timeout: self.call_timeout,
             header_cache: self.header_cache.map(|cache| HeaderCache { cache, branch_ttl }),

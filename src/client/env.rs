@@ -1,8 +1,8 @@
 //! The environment variables of the Hub's own tools. This is the only part of the library that reads the
 //! environment, and only on request.
 
-use std::env;
 use std::path::PathBuf;
+use std::{env, fmt};
 
 use crate::cache::DiskCache;
 use crate::client::ClientBuilder;
@@ -32,8 +32,35 @@ impl ClientBuilder {
         let offline = text("HF_HUB_OFFLINE").or_else(|| text("TRANSFORMERS_OFFLINE"));
         let builder = builder.offline(offline.is_some_and(|value| is_true(&value)));
         match token() {
-            Some(token) => builder.token(token),
+            Some((token, source)) => builder.token(token).token_source(source),
             None => builder,
+        }
+    }
+}
+
+/// The place in the environment that holds a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenSource {
+    /// An environment variable.
+    Variable(&'static str),
+    /// A file.
+    File(PathBuf),
+}
+
+impl TokenSource {
+    /// Returns the place of the token that [`ClientBuilder::from_env`] uses; `None` if there is no token.
+    #[must_use]
+    pub fn from_env() -> Option<Self> {
+        token().map(|(_, source)| source)
+    }
+}
+
+impl fmt::Display for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => f.write_str(name),
+            Self::File(path) => path.display().fmt(f),
         }
     }
 }
@@ -66,18 +93,21 @@ fn path(variable: &str) -> Option<PathBuf> {
     }
 }
 
-fn token() -> Option<String> {
+/// Returns the token of the environment, and its place.
+fn token() -> Option<(String, TokenSource)> {
     if text("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some_and(|value| is_true(&value)) {
         return None;
     }
-    text("HF_TOKEN").or_else(|| text("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
+    let variable = |name| Some((text(name)?, TokenSource::Variable(name)));
+    variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
 }
 
 /// Returns the token that `huggingface-cli login` has saved.
-fn saved_token() -> Option<String> {
+fn saved_token() -> Option<(String, TokenSource)> {
     let path = path("HF_TOKEN_PATH").or_else(|| Some(hub_home()?.join("token")))?;
-    let token = std::fs::read_to_string(path).ok()?;
-    Some(token.trim().to_owned()).filter(|token| !token.is_empty())
+    let token = std::fs::read_to_string(&path).ok()?;
+    let token = Some(token.trim().to_owned()).filter(|token| !token.is_empty())?;
+    Some((token, TokenSource::File(path)))
 }
 
 /// Returns the folder of downloaded files.

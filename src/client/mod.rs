@@ -8,6 +8,7 @@ mod model;
 use std::sync::Arc;
 
 pub use self::builder::ClientBuilder;
+pub use self::env::TokenSource;
 use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;

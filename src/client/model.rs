@@ -15,7 +15,7 @@ use crate::backends::{
 };
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::formats::weight_sets::{Layout, WeightSet};
+use crate::formats::weight_sets::{Layout, WeightSet, names_shards};
 use crate::http::Http;
 use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
@@ -295,15 +295,16 @@ fn file_of(url: &Url) -> RepoPath {
     RepoPath::new_unchecked(&name)
 }
 
-/// Returns a local folder, or the folder of a file with the file as its target.
+/// Returns a local folder, or the folder of a file or of shards with these as its target.
 async fn on_disk(path: &Path) -> Result<(PathBuf, Target), Error> {
-    let failed = |error| Error::from_io(path.display().to_string(), error);
-    let metadata = tokio::fs::metadata(path).await.map_err(failed)?;
-    if metadata.is_dir() {
-        return Ok((path.to_owned(), Target::Folder(None)));
-    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let target = Target::from_file(RepoPath::new_unchecked(&name));
+    let name = RepoPath::new_unchecked(&name);
+    let target = match tokio::fs::metadata(path).await {
+        Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
+        Err(_) if names_shards(&name) => Target::Shards(name),
+        Err(error) => return Err(Error::from_io(path.display().to_string(), error)),
+        Ok(_) => Target::from_file(name),
+    };
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok((folder, target))
 }

@@ -10,9 +10,25 @@ const MAX_WARNINGS: usize = 16;
 
 /// The warnings that a client has logged. The Hub repeats each with every response.
 #[derive(Debug, Default)]
-pub(crate) struct HubWarnings(Mutex<BTreeSet<String>>);
+pub(crate) struct HubWarnings {
+    logged: Mutex<BTreeSet<String>>,
+    /// The place of the token, such as `HF_TOKEN`, if the library has read it there.
+    token_source: Option<String>,
+}
 
 impl HubWarnings {
+    pub(crate) fn new(token_source: Option<String>) -> Self {
+        Self { token_source, ..Self::default() }
+    }
+
+    /// Logs that the token is not valid, unless this client has logged it before.
+    pub(crate) fn token_is_rejected(&self) {
+        if self.is_new("rejected token") {
+            let source = self.token_source.as_deref().map(tracing::field::display);
+            tracing::warn!(source, "the token is not valid; reading without it");
+        }
+    }
+
     /// Logs a warning of the form `topic; message`, unless this client has logged it before.
     pub(crate) fn warn_once(&self, warning: Option<&str>) {
         if let Some(message) = warning.map(clip).filter(|message| self.is_new(message)) {
@@ -21,7 +37,7 @@ impl HubWarnings {
     }
 
     fn is_new(&self, warning: &str) -> bool {
-        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         logged.len() < MAX_WARNINGS && logged.insert(warning.to_owned())
     }
 }

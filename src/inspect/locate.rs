@@ -83,7 +83,7 @@ impl Inspection {
         let Some(backend) = self.backend.anonymous() else { return Err(error) };
         self.backend = backend;
         let Ok(found) = self.find().await else { return Err(error) };
-        tracing::warn!("the token is not valid; reading without it");
+        self.backend.token_is_rejected();
         Ok((self, found))
     }
 

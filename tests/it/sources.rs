@@ -145,6 +145,28 @@ async fn files_on_any_server_are_read_by_url() {
 }
 
 #[tokio::test]
+async fn a_path_selects_a_part_of_a_local_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = support::file_start(r#"{"x":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}}"#);
+    let empty = support::file_start("{}");
+    let paths =
+        ["a/any.safetensors", "b/m-00001-of-00002.safetensors", "b/m-00002-of-00002.safetensors"];
+    for (at, path) in paths.iter().enumerate() {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, if at == 2 { &empty } else { &file }).unwrap();
+    }
+    let client = Client::new().unwrap();
+    let model = client.source(Source::Local(folder.path().to_owned()));
+    for (path, files) in [("a", 1), (paths[0], 1), ("b/", 2), ("b/m-*-of-00002.safetensors", 2)] {
+        let parsed = model.clone().path(path).parse_safetensors_metadata().await;
+        assert_eq!(parsed.unwrap().files().count(), files, "{path}");
+    }
+    let error = model.path("../x").count().await.unwrap_err();
+    assert!(error.is_usage(), "{error}");
+}
+
+#[tokio::test]
 async fn local_files_have_the_same_result() {
     let hub = support::fixtures_hub();
     for (repo, main) in

@@ -49,6 +49,7 @@ pub use file::File;
 pub use folder::load_folder;
 pub use link::ByteStream;
 use link::Link;
+pub use link::parse_duration;
 pub use log::{Host, LoggedRequest};
 pub use repo::Repo;
 use state::{Caller, HubState};

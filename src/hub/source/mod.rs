@@ -75,8 +75,8 @@ pub enum SourceError {
     /// No revision follows the `@`.
     #[error("the revision after `@` is missing")]
     NoRevision,
-    /// A revision or a path was set for a URL or a local path.
-    #[error("a {option} can only be set for a repository, not for `{text}`")]
+    /// A revision was set for a URL or a local path, or a path for a URL.
+    #[error("a {option} cannot be set for `{text}`")]
     NotARepo {
         /// The URL or the local path.
         text: String,
@@ -105,12 +105,16 @@ impl Source {
         }
     }
 
-    /// Returns another file or folder of this repository.
+    /// Returns a file or folder in this repository or local folder.
     pub(crate) fn with_path(self, path: &str) -> Result<Self, SourceError> {
         match self {
             Self::Repo { repo, revision, .. } => {
                 let path = path.trim_end_matches('/').parse()?;
                 Ok(Self::Repo { repo, revision, path: Some(path) })
+            }
+            Self::Local(folder) => {
+                let path: RepoPath = path.trim_end_matches('/').parse()?;
+                Ok(Self::Local(folder.join(path.as_str())))
             }
             other => Err(SourceError::NotARepo { text: other.to_string(), option: "path" }),
         }

@@ -31,6 +31,39 @@ fn the_token_is_taken_from_the_environment() {
     assert_eq!(CommandOutput::new(&mut flag).code, 0);
 }
 
+#[test]
+fn a_bad_token_is_named_by_its_place() {
+    let hub = LocalHub::builder()
+        .repo(support::sharded("org/gated").gated())
+        .repo(support::sharded("org/public"))
+        .token("hf_good");
+    let hub = hub.start().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("token");
+    std::fs::write(&file, "hf_old\n").unwrap();
+    let home = [("HF_HOME", home.path().to_str().unwrap())];
+    let flag: [(&str, &str); 0] = [];
+    let ran = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = hf_meta(hub.endpoint());
+        CommandOutput::new(command.envs(variables.iter().copied()).args(args)).stderr
+    };
+    for (args, variables, place) in [
+        (&["--token", "hf_old"][..], &flag[..], "--token"),
+        (&[], &[("HF_TOKEN", "hf_old")], "HF_TOKEN"),
+        (&[], &[("HUGGING_FACE_HUB_TOKEN", "hf_old")], "HUGGING_FACE_HUB_TOKEN"),
+        (&[], &home, file.to_str().unwrap()),
+    ] {
+        let stderr = ran(&[&["org/gated"], args].concat(), variables);
+        let hint = format!("  help: the token is from {place}; create a new one at ");
+        assert!(stderr.contains(&hint), "{stderr}");
+    }
+    let warning = ran(&["org/public"], &[("HF_TOKEN", "hf_old")]);
+    let expected = "warning: the token is not valid; reading without it source=HF_TOKEN\n";
+    assert_eq!(warning, expected);
+    let malformed = ran(&["org/public"], &[("HF_TOKEN", "hf_\u{1}")]);
+    assert!(malformed.contains("help: the token is from HF_TOKEN; set it"), "{malformed}");
+}
+
 /// Requests go through the proxy of the environment, except to hosts in `no_proxy`.
 #[test]
 fn the_proxy_is_taken_from_the_environment() {
