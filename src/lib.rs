@@ -132,7 +132,7 @@ pub use self::cache::{RedisCache, RedisCacheError};
 #[cfg(feature = "_http")]
 pub use self::{
     cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease},
-    client::{Client, ClientBuilder, Model, TokenSource},
+    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
     error::{Error, SnapshotError},
     http::{
         AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,

@@ -7,7 +7,7 @@ use std::mem::replace;
 
 use futures::stream::{self, StreamExt};
 use hf_meta::report::Finding;
-use hf_meta::{Client, Error, Model};
+use hf_meta::{Client, Error, Model, ResultOrder};
 
 use super::error_report::{self, ErrorReport};
 use super::exit::{ExitStatus, failed_to};
@@ -15,11 +15,12 @@ use super::json::{self, FailedSource};
 use super::progress::ProgressBars;
 use super::repo_arg::RepoArg;
 
-/// The number of sources that are read concurrently. Each of them reads many shards concurrently.
-const MAX_CONCURRENT_SOURCES: usize = 4;
+/// The number of repositories that are read at once. More gain nothing: at a round trip of 50 ms, 300 repositories took
+/// 2.5 s with 32 and with 64.
+const DEFAULT_JOBS: u16 = 32;
 
 /// The options that select a revision and a part of each repository.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SelectionArgs {
     /// Branch, tag, ref or commit to read [default: main]
     #[arg(long, short, value_name = "REVISION")]
@@ -32,6 +33,23 @@ pub(crate) struct SelectionArgs {
     /// Read each header in one request instead of two, at the cost of some extra bytes
     #[arg(long)]
     prefetch: bool,
+
+    /// Number of repositories that are read at once [default: 32]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    jobs: Option<u16>,
+}
+
+impl SelectionArgs {
+    fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
+        let mut model = client.source(source.source.clone()?).prefetch(self.prefetch);
+        if let Some(revision) = &self.revision {
+            model = model.revision(revision);
+        }
+        if let Some(path) = &self.path {
+            model = model.path(path);
+        }
+        Ok(model)
+    }
 }
 
 /// The sources of a subcommand, and the form of their results.
@@ -69,22 +87,32 @@ impl CommandContext {
     pub(crate) async fn for_each<T, Reading>(
         &self,
         sources: Sources<'_>,
-        read: impl Fn(Model) -> Reading + Copy + Send + 'static,
+        read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
         mut print: impl FnMut(&RepoArg, T) -> io::Result<ExitStatus>,
     ) -> io::Result<ExitStatus>
     where
         T: Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send,
     {
-        let reads = sources.repos.iter().map(|source| {
-            let source = RepoArg::new(source, self.client.endpoint());
-            let result = self.read(&source, sources.selection, read);
-            async move { (source, result.await) }
-        });
-        let mut reads = stream::iter(reads).buffered(MAX_CONCURRENT_SOURCES);
+        let args: Vec<_> =
+            sources.repos.iter().map(|repo| RepoArg::new(repo, self.client.endpoint())).collect();
+        let (bars, selection) = (self.bars.clone(), sources.selection.clone());
+        // Each call is a task of its own. Otherwise a paused reader of stdout would also pause the reading of
+        // responses, and their deadlines would pass.
+        let reads = move |client: Client, source: RepoArg| {
+            let (bar, model) = (bars.add(&source.shown), selection.model(&client, &source));
+            async move {
+                let progress_bar = bar.clone();
+                let on_progress = move |progress| progress_bar.update(progress);
+                let result = async { read(model?.on_progress(on_progress)).await }.await;
+                bar.finish();
+                (source, result)
+            }
+        };
+        let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
+        let mut reads = self.client.read_many(stream::iter(args), jobs, ResultOrder::Input, reads);
         let (mut status, mut is_first) = (ExitStatus::Success, true);
         while let Some((source, result)) = reads.next().await {
-            let result = result?;
             let printed = self.bars.hidden_while(|| match result {
                 Ok(value) => {
                     if !replace(&mut is_first, false) && sources.form == OutputForm::Text {
@@ -97,45 +125,6 @@ impl CommandContext {
             status = status.max(printed.map_err(failed_to("write to stdout"))?);
         }
         Ok(status)
-    }
-
-    /// Reads one source in a task of its own, with a progress bar. The outer error is a panic of the task.
-    ///
-    /// Without the task, a paused reader of stdout would also pause the reading of responses, and their
-    /// deadlines would pass.
-    fn read<T, Reading, Read>(
-        &self,
-        source: &RepoArg,
-        selection: &SelectionArgs,
-        read: Read,
-    ) -> impl Future<Output = io::Result<Result<T, Error>>> + use<T, Reading, Read>
-    where
-        T: Send + 'static,
-        Read: FnOnce(Model) -> Reading + Send + 'static,
-        Reading: Future<Output = Result<T, Error>> + Send,
-    {
-        let (bar, model) = (self.bars.add(&source.shown), self.model(source, selection));
-        async move {
-            let task = async move {
-                let progress_bar = bar.clone();
-                let on_progress = move |progress| progress_bar.update(progress);
-                let result = async { read(model?.on_progress(on_progress)).await }.await;
-                bar.finish();
-                result
-            };
-            tokio::spawn(task).await.map_err(io::Error::other)
-        }
-    }
-
-    fn model(&self, source: &RepoArg, selection: &SelectionArgs) -> Result<Model, Error> {
-        let mut model = self.client.source(source.source.clone()?).prefetch(selection.prefetch);
-        if let Some(revision) = &selection.revision {
-            model = model.revision(revision);
-        }
-        if let Some(path) = &selection.path {
-            model = model.path(path);
-        }
-        Ok(model)
     }
 
     fn report(

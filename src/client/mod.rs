@@ -3,12 +3,14 @@
 mod builder;
 mod call_timeout;
 mod env;
+mod many;
 mod model;
 
 use std::sync::Arc;
 
 pub use self::builder::ClientBuilder;
 pub use self::env::TokenSource;
+pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;

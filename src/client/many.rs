@@ -1,0 +1,108 @@
+//! Many calls of one client.
+
+use std::future::pending;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use futures::future::Either;
+use futures::stream::{Stream, StreamExt};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
+
+use super::Client;
+
+/// The order of the results of [`Client::read_many`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ResultOrder {
+    /// Each result comes as soon as it is there.
+    #[default]
+    Completion,
+    /// The results have the order of the items. At most three results for each job wait in memory for an earlier one.
+    Input,
+}
+
+/// The number of calls, running or finished, for each of the jobs, when results have the order of the items.
+const WINDOW: usize = 4;
+
+const MOST_JOBS: usize = 10_000;
+
+impl Client {
+    /// Makes many calls concurrently, and returns a stream of their results.
+    ///
+    /// `read` makes the call for one item, such as the name of a repository, with this client. At most `jobs` calls
+    /// run at once; 32 are a good number, because each call reads its shards concurrently, and
+    /// [`ClientBuilder::concurrency`] limits the requests of all calls. Items are taken from their stream as calls end,
+    /// so it may be endless. Each call is a task of its own: it continues while the stream of results is not polled,
+    /// and it is cancelled when that stream is dropped.
+    ///
+    /// ```no_run
+    /// use futures::stream::{self, StreamExt};
+    /// use hf_meta::{Client, Error, ResultOrder};
+    ///
+    /// # async fn example() -> Result<(), Error> {
+    /// let names = stream::iter(["gpt2", "bigscience/bloom"]);
+    /// let mut results =
+    ///     Client::new()?.read_many(names, 32, ResultOrder::Completion, |client, name| async move {
+    ///         (name, client.model(name).prefetch(true).count().await)
+    ///     });
+    /// while let Some((name, result)) = results.next().await {
+    ///     match result {
+    ///         Ok(report) => println!("{name}: {}", report.parameter_count.total()),
+    ///         Err(error) => eprintln!("{name}: {error}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// The stream panics if `read` panics.
+    ///
+    /// [`ClientBuilder::concurrency`]: crate::ClientBuilder::concurrency
+    pub fn read_many<Items, Read, Reading>(
+        &self,
+        items: Items,
+        jobs: usize,
+        order: ResultOrder,
+        read: Read,
+    ) -> impl Stream<Item = Reading::Output> + Unpin + use<Items, Read, Reading>
+    where
+        Items: Stream<Item: Send + 'static>,
+        Read: Fn(Self, Items::Item) -> Reading + Clone + Send + 'static,
+        Reading: Future<Output: Send + 'static> + Send,
+    {
+        let (client, jobs) = (self.clone(), jobs.clamp(1, MOST_JOBS));
+        let permits = Arc::new(Semaphore::new(jobs));
+        let calls = items.map(move |item| {
+            let (client, read, permits) = (client.clone(), read.clone(), Arc::clone(&permits));
+            async move {
+                // The semaphore is never closed.
+                let permit = permits.acquire_owned().await;
+                let call = async move {
+                    let result = read(client, item).await;
+                    drop(permit);
+                    result
+                };
+                in_task(call).await
+            }
+        });
+        Box::pin(match order {
+            ResultOrder::Completion => Either::Left(calls.buffer_unordered(jobs)),
+            ResultOrder::Input => Either::Right(calls.buffered(WINDOW * jobs)),
+        })
+    }
+}
+
+/// Runs a future in a task of its own, which is cancelled when the returned future is dropped.
+async fn in_task<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    let mut task = JoinSet::new();
+    task.spawn(future);
+    match task.join_next().await.map(|result| result.map_err(JoinError::try_into_panic)) {
+        Some(Ok(output)) => output,
+        Some(Err(Ok(panic))) => resume_unwind(panic),
+        // The runtime is shutting down.
+        Some(Err(Err(_))) | None => pending().await,
+    }
+}
