@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::formats::weight_sets::{OtherWeights, WeightSet};
-use crate::http::HttpError;
+use crate::http::{HttpError, ProxyError};
 use crate::hub::SourceError;
 use crate::hub::{CommitSha, EndpointError, HubError, ListingError, RepoId, Revision};
 
@@ -29,7 +29,9 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// match client.model("org/name").parse_safetensors_metadata().await {
 ///     Ok(parsed) => println!("{} parameters", parsed.parameter_count().total()),
 ///     Err(Error::Gated { repo, .. }) => println!("request access to {repo} first"),
-///     Err(error) if error.is_not_found() => println!("there are no weights to read"),
+///     Err(error) if error.is_not_found() => println!("not found"),
+///     Err(error) if error.has_no_weights() => println!("there are no weights to read"),
+///     Err(error) if error.is_transient() => println!("try again later"),
 ///     Err(error) => return Err(error),
 /// }
 /// # Ok(())
@@ -42,8 +44,10 @@ pub enum Error {
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The endpoint is not the address of a Hub.
-    #[error("the endpoint cannot be used")]
+    #[error("the endpoint `{text}` cannot be used")]
     Endpoint {
+        /// The endpoint without user, password and query, shortened to 200 characters.
+        text: String,
         /// The reason.
         source: EndpointError,
     },
@@ -56,6 +60,12 @@ pub enum Error {
     /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
     #[error("offline mode needs a cache folder")]
     NoCache,
+    /// A proxy of the environment cannot be used.
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
+    /// The program has installed no provider for TLS. The feature `rustls-no-provider` needs one.
+    #[error("no TLS provider is installed; call `rustls::crypto::CryptoProvider::install_default`")]
+    NoTlsProvider,
     /// The repository does not exist, or it is private and this reader has no access.
     #[error("repository `{repo}` not found or not accessible")]
     RepoNotFound {
@@ -323,8 +333,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the repository, the revision, the file or its weights do not exist, as far as this
-    /// reader can see.
+    /// Returns whether the repository, the revision or the file does not exist, as far as this reader can see.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(
@@ -332,9 +341,14 @@ impl Error {
             Self::RepoNotFound { .. }
                 | Self::RevisionNotFound { .. }
                 | Self::FileNotFound { .. }
-                | Self::NoSafetensors { .. }
                 | Self::NotCached { .. }
         )
+    }
+
+    /// Returns whether the repository exists and has no safetensors weights, as far as this reader can see.
+    #[must_use]
+    pub fn has_no_weights(&self) -> bool {
+        matches!(self, Self::NoSafetensors { .. })
     }
 
     /// Returns whether access was denied: the repository is gated or closed, or the token is not valid.
@@ -367,6 +381,8 @@ impl Error {
                 | Self::MalformedToken
                 | Self::UserAgent
                 | Self::NoCache
+                | Self::Proxy(_)
+                | Self::NoTlsProvider
                 | Self::Offline { .. }
         )
     }

@@ -49,8 +49,13 @@
 //!     match client.model(repo).parse_safetensors_metadata().await {
 //!         Ok(parsed) => format!("{} parameters", parsed.parameter_count().total()),
 //!         Err(error) if error.is_not_found() => "not found".to_owned(),
+//!         Err(error) if error.has_no_weights() => "no weights".to_owned(),
 //!         Err(error) if error.is_denied() => format!("no access: {error}"),
 //!         Err(error) if error.is_malformed() => format!("invalid files: {error}"),
+//!         Err(error) if error.is_transient() => match error.retry_after() {
+//!             Some(wait) => format!("try again in {wait:?}"),
+//!             None => "try again later".to_owned(),
+//!         },
 //!         Err(error) => format!("failed: {error}"),
 //!     }
 //! }
@@ -63,7 +68,8 @@
 //! | feature | adds |
 //! |---|---|
 //! | none | formats and counting, without I/O, tokio and C code; builds for `wasm32-unknown-unknown` |
-//! | `client` | [`Client`], which reads over HTTP and from disk |
+//! | `client` | [`Client`], which reads over HTTP and from disk, with TLS by `aws-lc-rs` |
+//! | `rustls-no-provider` | the client with TLS by the `rustls` provider that the program installs, such as `ring` |
 //! | `badge` | badges as SVG and as shields.io JSON |
 //! | `cli` (default) | the `hf-meta` command |
 //! | `server` | the badge service, and a cache in Redis |
@@ -135,7 +141,8 @@ pub use self::{
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
     error::{Error, SnapshotError},
     http::{
-        AddressPolicy, HttpError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
+        AddressPolicy, HttpError, ProxyError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl,
+        TransportKind,
     },
     hub::{
         Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListingError, Source,

@@ -73,7 +73,7 @@ impl HeaderCache {
         if backend.is_offline() {
             // What was downloaded comes first: it is what a program on this machine loads.
             return match call(Arc::clone(&backend)).await {
-                Err(error) if error.is_not_found() => {
+                Err(error) if error.is_not_found() || error.has_no_weights() => {
                     lookup.find(&mut backend, &call).await?.ok_or(error)
                 }
                 read => read,

@@ -131,9 +131,12 @@ pub(crate) fn short_reason(error: &Error) -> &'static str {
         Error::NotCached { .. } => "not cached",
         Error::Offline { .. } => "offline",
         Error::RejectedToken { .. } => "invalid token",
-        Error::Endpoint { .. } | Error::MalformedToken | Error::UserAgent | Error::NoCache => {
-            "misconfigured"
-        }
+        Error::Endpoint { .. }
+        | Error::MalformedToken
+        | Error::UserAgent
+        | Error::NoCache
+        | Error::Proxy(_)
+        | Error::NoTlsProvider => "misconfigured",
         Error::Listing { .. } => "not listed",
         Error::OtherCommit { .. } | Error::Changed { .. } => "changing",
         Error::Read { .. } => "unreadable",

@@ -15,6 +15,7 @@ mod key;
 mod shared;
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 
@@ -71,6 +72,20 @@ pub trait Cache: fmt::Debug + Send + Sync + 'static {
     /// does not wait, and that is the default.
     fn lease<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
         futures::future::ready(FillLease::immediate()).boxed()
+    }
+}
+
+impl<C: Cache + ?Sized> Cache for Arc<C> {
+    fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+        (**self).get(key)
+    }
+
+    fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
+        (**self).put(key, entry)
+    }
+
+    fn lease<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
+        (**self).lease(key)
     }
 }
 

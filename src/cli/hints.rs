@@ -30,6 +30,9 @@ pub(crate) fn for_client(error: &Error, token_source: Option<&str>) -> Option<St
             let source = token_source.unwrap_or("--token");
             return Some(format!("the token is from {source}; set it to the token alone, hf_…"));
         }
+        Error::Proxy(_) => {
+            "set https_proxy to a URL such as http://proxy.example:8080, or unset it"
+        }
         Error::NoCache => "set HF_HUB_CACHE or HF_HOME to the folder of the cache",
         _ => return None,
     };
@@ -94,9 +97,6 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
 fn for_request(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Refused { source, .. } if source.status == 429 => RATE_LIMIT,
-        Error::Refused { .. } | Error::Changed { .. } | Error::OtherCommit { .. } => {
-            "try again later"
-        }
         Error::Fetch { source, .. } => match &**source {
             HttpError::Transport { kind: TransportKind::Connect, .. } => {
                 "check that this machine can reach the server; https_proxy sets a proxy, \
@@ -107,10 +107,11 @@ fn for_request(error: &Error) -> Option<String> {
             }
             HttpError::RateLimited { .. } => RATE_LIMIT,
             HttpError::Range { source: RangeError::WebPage, .. } => WEB_PAGE,
-            HttpError::Transport { .. } => "try again later",
+            _ if error.is_transient() => "try again later",
             _ => return None,
         },
         Error::DeadlineExceeded { .. } => "set --timeout to more seconds",
+        error if error.is_transient() => "try again later",
         _ => return None,
     };
     Some(hint.to_owned())

@@ -13,8 +13,9 @@ use crate::cache::Cache;
 use crate::client::model::ClientContext;
 use crate::count::Configs;
 use crate::error::Error;
+use crate::formats::clip;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
-use crate::http::{AddressPolicy, Http, HttpSettings, HttpTimeouts, RetryPolicy};
+use crate::http::{AddressPolicy, EnvProxies, Http, HttpSettings, HttpTimeouts, RetryPolicy};
 use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::Limits;
 
@@ -44,6 +45,7 @@ pub struct ClientBuilder {
     user_agent: Option<String>,
     addresses: AddressPolicy,
     proxy_from_env: bool,
+    system_certificates: bool,
     timeouts: HttpTimeouts,
     retry: RetryPolicy,
     call_timeout: Duration,
@@ -63,6 +65,7 @@ impl Default for ClientBuilder {
             user_agent: None,
             addresses: AddressPolicy::default(),
             proxy_from_env: false,
+            system_certificates: false,
             timeouts: HttpTimeouts {
                 connect: Duration::from_secs(10),
                 read: Duration::from_secs(10),
@@ -122,6 +125,16 @@ impl ClientBuilder {
     /// `no_proxy`); `false` by default.
     pub fn proxy_from_env(mut self, yes: bool) -> Self {
         self.proxy_from_env = yes;
+        self
+    }
+
+    /// Sets whether the certificates of the system are trusted, such as the authority of a company; `false` by
+    /// default. On Linux, the environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` can name others.
+    ///
+    /// By default, and on a system without certificates, Mozilla's root certificates are trusted. They are part of
+    /// this library.
+    pub fn system_certificates(mut self, yes: bool) -> Self {
+        self.system_certificates = yes;
         self
     }
 
@@ -231,9 +244,13 @@ impl ClientBuilder {
     /// - [`Error::NoCache`] for an offline client without a cache folder
     /// - [`Error::Endpoint`] if the endpoint is not the address of a Hub
     /// - [`Error::MalformedToken`] and [`Error::UserAgent`] for text that cannot be sent in an HTTP header
+    /// - [`Error::Proxy`] for a proxy of the environment that cannot be used
+    /// - [`Error::NoTlsProvider`] with the feature `rustls-no-provider` if the program has not installed a provider
     pub fn build(self) -> Result<Client, Error> {
-        let endpoint =
-            Endpoint::parse(&self.endpoint).map_err(|source| Error::Endpoint { source })?;
+        let invalid = |source| Error::Endpoint { text: shown(&self.endpoint), source };
+        let endpoint = Endpoint::parse(&self.endpoint).map_err(invalid)?;
+        check_tls_provider()?;
+        let proxies = self.proxy_from_env.then(|| EnvProxies::from_env(endpoint.url()));
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::NoCache));
         let token = self.token.as_deref().map(bearer).transpose()?;
         let settings = HttpSettings {
@@ -241,7 +258,8 @@ impl ClientBuilder {
             token,
             user_agent: user_agent(self.user_agent.as_deref())?,
             addresses: self.addresses,
-            proxy_from_env: self.proxy_from_env,
+            proxies: proxies.transpose()?,
+            system_certificates: self.system_certificates,
             timeouts: self.timeouts,
             retry: self.retry,
             concurrency: self.limits.concurrency,
@@ -259,6 +277,24 @@ impl ClientBuilder {
             offline: offline.transpose()?,
         };
         Ok(Client { context: Arc::new(context) })
+    }
+}
+
+/// Checks that TLS can be set up. Without a provider, the HTTP library would panic.
+fn check_tls_provider() -> Result<(), Error> {
+    #[cfg(all(feature = "rustls-no-provider", not(feature = "client")))]
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        return Err(Error::NoTlsProvider);
+    }
+    Ok(())
+}
+
+/// Returns an invalid endpoint for messages, without user, password and query.
+fn shown(endpoint: &str) -> String {
+    let endpoint = endpoint.split(['?', '#']).next().unwrap_or_default();
+    match endpoint.rsplit_once('@') {
+        Some((_, host)) => clip(&format!("…@{host}")),
+        None => clip(endpoint),
     }
 }
 
@@ -286,6 +322,7 @@ impl fmt::Debug for ClientBuilder {
             .field("user_agent", &self.user_agent)
             .field("addresses", &self.addresses)
             .field("proxy_from_env", &self.proxy_from_env)
+            .field("system_certificates", &self.system_certificates)
             .field("timeouts", &self.timeouts)
             .field("retry", &self.retry)
             .field("call_timeout", &self.call_timeout)
@@ -295,5 +332,15 @@ impl fmt::Debug for ClientBuilder {
             .field("branch_ttl", &self.branch_ttl)
             .field("is_offline", &self.is_offline)
             .finish()
+    }
+}
+
+#[cfg(all(test, feature = "rustls-no-provider", not(feature = "client")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tls_provider_is_an_error() {
+        assert!(matches!(Client::new(), Err(Error::NoTlsProvider)));
     }
 }

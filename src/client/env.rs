@@ -19,8 +19,9 @@ impl ClientBuilder {
     /// | `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE` | offline mode |
     /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | none of these tokens is used |
     /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in either case | the HTTP proxies |
+    /// | `SSL_CERT_FILE`, `SSL_CERT_DIR` | on Linux, the certificates of the [system](Self::system_certificates) |
     pub fn from_env() -> Self {
-        let builder = Self::default().proxy_from_env(true);
+        let builder = Self::default().proxy_from_env(true).system_certificates(true);
         let builder = match text("HF_ENDPOINT") {
             Some(endpoint) => builder.endpoint(endpoint),
             None => builder,

@@ -165,9 +165,9 @@ impl Model {
     /// # Errors
     ///
     /// The errors of [`Model::parse_safetensors_metadata`].
-    pub async fn count(&self) -> Result<CountReport, Error> {
-        let cache = self.context.header_cache.as_ref();
-        self.call(|inspection| inspection.count(cache)).await
+    pub fn count(&self) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
+        let cache = self.context.header_cache.clone();
+        self.call(async move |inspection| inspection.count(cache.as_ref()).await)
     }
 
     /// Reads the header of every file, checks it, and counts the parameters.
@@ -179,9 +179,11 @@ impl Model {
     /// The first [`Error`] of the call. [`Error::is_not_found`], [`Error::is_denied`],
     /// [`Error::is_malformed`] and [`Error::is_usage`] group them; the others are failures of the network,
     /// of the server or of the disk.
-    pub async fn parse_safetensors_metadata(&self) -> Result<SafetensorsParseFromRepo, Error> {
-        let cache = self.context.header_cache.as_ref();
-        self.call(|inspection| inspection.parse(cache)).await
+    pub fn parse_safetensors_metadata(
+        &self,
+    ) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> + Send + use<> {
+        let cache = self.context.header_cache.clone();
+        self.call(async move |inspection| inspection.parse(cache.as_ref()).await)
     }
 
     /// Checks everything that headers can show. Reads every header, and continues after an error.
@@ -193,8 +195,8 @@ impl Model {
     ///
     /// The errors of [`Model::parse_safetensors_metadata`] up to the index, or up to the first bytes of a
     /// single file; and [`Error::DeadlineExceeded`]. All later errors are findings of the report.
-    pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.call(|inspection| Box::pin(inspection.verify())).await
+    pub fn verify(&self) -> impl Future<Output = Result<VerifyReport, Error>> + Send + use<> {
+        self.call(|inspection| Box::pin(inspection.verify()))
     }
 
     /// Asks the Hub for the parameter count that it reports for the repository. It covers the whole
@@ -205,8 +207,10 @@ impl Model {
     ///
     /// If the repository does not exist or is not accessible, if no response arrives, and
     /// [`Error::DeadlineExceeded`].
-    pub async fn hub_reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
-        self.call(async |inspection: Inspection| inspection.backend.reported_count().await).await
+    pub fn hub_reported_count(
+        &self,
+    ) -> impl Future<Output = Result<Option<HubReportedCount>, Error>> + Send + use<> {
+        self.call(async |inspection| inspection.backend.reported_count().await)
     }
 
     /// Lists all sets of weights in the repository or the folder, by the names of the files alone. Returns
@@ -216,25 +220,35 @@ impl Model {
     /// # Errors
     ///
     /// If no listing arrives or it is invalid, and [`Error::DeadlineExceeded`].
-    pub async fn weight_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
+    pub fn weight_sets(
+        &self,
+    ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
         self.call(|Inspection { backend, target, .. }| async move {
             let folder = target.folder();
             let listed = list(&*backend, folder).await?;
             Ok(listed.map(|listed| Layout::new(folder, &listed.files).sets))
         })
-        .await
     }
 
-    /// Makes a call within its timeout.
-    async fn call<T, Call>(&self, read: impl FnOnce(Inspection) -> Call) -> Result<T, Error>
+    /// Makes a call within its timeout. Its future borrows nothing, so that it can be spawned.
+    fn call<T, Read, Call>(
+        &self,
+        read: Read,
+    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Call>
     where
-        Call: Future<Output = Result<T, Error>>,
+        Read: FnOnce(Inspection) -> Call + Send,
+        Call: Future<Output = Result<T, Error>> + Send,
     {
-        let (limit, meter) = (self.context.call_timeout, self.meter.clone().unwrap_or_default());
-        let source = self.source.as_ref().ok().map(tracing::field::display);
-        let span = tracing::info_span!("call", source);
-        let call = async { read(self.inspection(meter.clone()).await?).await }.instrument(span);
-        within_timeout(limit, &meter, call).await.ok_or(Error::DeadlineExceeded { limit })?
+        let model = self.clone();
+        async move {
+            let limit = model.context.call_timeout;
+            let meter = model.meter.clone().unwrap_or_default();
+            let source = model.source.as_ref().ok().map(tracing::field::display);
+            let span = tracing::info_span!("call", source);
+            let call = async { read(model.inspection(meter.clone()).await?).await };
+            let call = within_timeout(limit, &meter, call.instrument(span));
+            call.await.ok_or(Error::DeadlineExceeded { limit })?
+        }
     }
 
     async fn inspection(&self, meter: RequestMeter) -> Result<Inspection, Error> {

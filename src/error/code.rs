@@ -12,9 +12,12 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Source(_) => "invalidSource",
-            Self::Endpoint { .. } | Self::MalformedToken | Self::UserAgent | Self::NoCache => {
-                "invalidSettings"
-            }
+            Self::Endpoint { .. }
+            | Self::MalformedToken
+            | Self::UserAgent
+            | Self::NoCache
+            | Self::Proxy(_)
+            | Self::NoTlsProvider => "invalidSettings",
             Self::RepoNotFound { .. } => "repoNotFound",
             Self::RevisionNotFound { .. } => "revisionNotFound",
             Self::FileNotFound { .. } => "fileNotFound",
@@ -54,6 +57,29 @@ impl Error {
                 _ => None,
             },
             _ => self.response()?.retry_after,
+        }
+    }
+
+    /// Returns whether a server has limited the rate of requests.
+    #[must_use]
+    pub fn is_rate_limited(&self) -> bool {
+        self.code() == "rateLimited"
+    }
+
+    /// Returns whether a time limit passed: the one of the call, or the one of a request.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.code() == "timeout"
+    }
+
+    /// Returns whether the same call may succeed later, although nobody changes the repository or the settings.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Fetch { source, .. } => source.is_retryable() || self.is_rate_limited(),
+            Self::Refused { source, .. } => source.is_transient(),
+            Self::DeadlineExceeded { .. } | Self::Changed { .. } | Self::OtherCommit { .. } => true,
+            _ => false,
         }
     }
 

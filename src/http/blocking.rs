@@ -23,3 +23,18 @@ pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread::current;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn long_work_leaves_the_async_worker() {
+        for (bytes, is_moved) in [(MAX_INLINE_BYTES, false), (MAX_INLINE_BYTES + 1, true)] {
+            let thread = spawn_blocking_if_large(bytes, || current().id()).await;
+            assert_eq!(thread != current().id(), is_moved, "{bytes} bytes");
+        }
+    }
+}

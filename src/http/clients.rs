@@ -20,6 +20,9 @@ use super::{AddressPolicy, HttpSettings, error};
 /// Each has its own connection, and macOS allows a process 256 open files by default.
 const MAX_HTTP1_CONNECTIONS: usize = 64;
 
+/// The maximum number of servers whose HTTP version is known. A forgotten server is asked again.
+const MAX_SERVERS: usize = 1_000;
+
 /// HTTP/2 flow-control windows in bytes, per response and per connection (RFC 9113, section 5.2).
 ///
 /// The initial window of 65,535 bytes would cost one round trip per 64 kB of an index.
@@ -100,9 +103,12 @@ impl HttpClients {
     /// responded.
     pub(super) fn record_failure(&self, origin: &Origin, error: &reqwest::Error) -> Http2Failure {
         let negotiated = self.negotiated(origin);
-        let failure = if error::is_no_common_protocol(error) {
+        let is_unknown = negotiated != Some(NegotiatedHttp::Http2);
+        // A server that ignores ALPN accepts the connection, and then does not understand the request.
+        let is_misunderstood = is_unknown && !error.is_connect() && !error.is_timeout();
+        let failure = if error::is_no_common_protocol(error) || is_misunderstood {
             Http2Failure::NoHttp2
-        } else if negotiated != Some(NegotiatedHttp::Http2) && error::is_shared_connect(error) {
+        } else if is_unknown && error::is_shared_connect(error) {
             Http2Failure::SharedConnect
         } else {
             Http2Failure::Request
@@ -122,6 +128,10 @@ impl HttpClients {
     fn record(&self, origin: &Origin, negotiated: NegotiatedHttp) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if servers.get(origin) != Some(&negotiated) {
+            // A client that reads URLs of strangers may see any number of servers.
+            if servers.len() >= MAX_SERVERS {
+                servers.clear();
+            }
             servers.insert(origin.clone(), negotiated);
         }
     }
@@ -143,12 +153,18 @@ impl HttpClients {
             return Ok(client.clone());
         }
         let builder = || change(builder(&self.settings, &self.guard));
-        // Small container images have no system certificates, and building the client fails there. Then
-        // Mozilla's root certificates are used, which are part of the program.
-        let client = builder().build();
-        #[cfg(feature = "client")]
-        let client = client.or_else(|_| builder().tls_certs_only(bundled_roots()).build());
-        let client = client?;
+        #[cfg(feature = "rustls-no-provider")]
+        let client = {
+            let with_bundled_roots = || builder().tls_certs_only(bundled_roots()).build();
+            if self.settings.system_certificates {
+                // Small container images have no system certificates, and building the client fails there.
+                builder().build().or_else(|_| with_bundled_roots())?
+            } else {
+                with_bundled_roots()?
+            }
+        };
+        #[cfg(not(feature = "rustls-no-provider"))]
+        let client = builder().build()?;
         Ok(slot.get_or_init(|| client).clone())
     }
 }
@@ -176,11 +192,47 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>) -> ClientBuilder 
         AddressPolicy::Public => builder.dns_resolver(GuardedResolver(Arc::clone(guard))),
         AddressPolicy::Any => builder,
     };
-    if settings.proxy_from_env { builder } else { builder.no_proxy() }
+    if settings.proxies.is_some() { builder } else { builder.no_proxy() }
 }
 
-#[cfg(feature = "client")]
+/// Returns Mozilla's root certificates, which are part of the program.
+#[cfg(feature = "rustls-no-provider")]
 fn bundled_roots() -> impl Iterator<Item = reqwest::Certificate> {
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
     roots.filter_map(|root| reqwest::Certificate::from_der(root).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+    use crate::http::{HttpTimeouts, RetryPolicy};
+
+    #[test]
+    fn the_known_servers_are_bounded() {
+        let (endpoint, second) =
+            (Url::parse("https://hub.example").unwrap(), Duration::from_secs(1));
+        let settings = HttpSettings {
+            endpoint: endpoint.clone(),
+            token: None,
+            user_agent: HeaderValue::from_static("test"),
+            addresses: AddressPolicy::Any,
+            proxies: None,
+            system_certificates: false,
+            timeouts: HttpTimeouts { connect: second, read: second, request: second },
+            retry: RetryPolicy::default(),
+            concurrency: 1,
+        };
+        let guard = AddressGuard::new(AddressPolicy::Any, &endpoint);
+        let clients = HttpClients::new(settings, guard);
+        for server in 0..10 * MAX_SERVERS {
+            let url = Url::parse(&format!("https://{server}.example")).unwrap();
+            clients.record(&url.origin(), NegotiatedHttp::Http2);
+            assert_eq!(clients.negotiated(&url.origin()), Some(NegotiatedHttp::Http2));
+            assert!(clients.servers.lock().unwrap().len() <= MAX_SERVERS);
+        }
+    }
 }

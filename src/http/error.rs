@@ -20,10 +20,12 @@ use super::rate_limit::{self, RateLimitBucket};
 #[non_exhaustive]
 pub enum HttpError {
     /// No complete response arrived.
-    #[error("{kind} `{url}`")]
+    #[error("{kind} `{url}`{}", describe_proxy(proxy.as_ref()))]
     Transport {
         /// The requested URL, after redirects.
         url: SafeUrl,
+        /// The proxy for this URL, if no connection could be made.
+        proxy: Option<SafeUrl>,
         /// The step that failed.
         kind: TransportKind,
         /// The error of the HTTP library, without its URL.
@@ -112,6 +114,11 @@ impl std::fmt::Display for TransportKind {
     }
 }
 
+/// Names a proxy, as the end of a sentence.
+fn describe_proxy(proxy: Option<&SafeUrl>) -> String {
+    proxy.map_or_else(String::new, |proxy| format!(" through the proxy `{proxy}`"))
+}
+
 /// A difference between a response and the requested range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -197,7 +204,15 @@ impl HttpError {
         } else {
             TransportKind::Interrupted
         };
-        Self::Transport { url, kind, source: error.without_url().into() }
+        Self::Transport { url, proxy: None, kind, source: error.without_url().into() }
+    }
+
+    /// Adds the proxy of a request that could not connect.
+    pub(super) fn through(mut self, used: impl FnOnce() -> Option<SafeUrl>) -> Self {
+        if let Self::Transport { kind: TransportKind::Connect, proxy, .. } = &mut self {
+            *proxy = used();
+        }
+        self
     }
 
     /// Creates the error of a response to `requested` with an unexpected status.
@@ -218,15 +233,14 @@ impl HttpError {
     }
 
     /// Returns whether the same request may succeed a little later.
-    pub(super) fn is_retryable(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Transport { kind, .. } => {
                 !matches!(kind, TransportKind::Certificate | TransportKind::Setup)
             }
-            // A CDN sometimes rejects URLs that were signed for it, or the signature has expired. A retry
-            // starts at the Hub again, which signs a new one (xet-core #897).
-            Self::Status { status: 403, is_cross_origin, .. } => *is_cross_origin,
-            Self::Status { status, .. } => rate_limit::is_retryable(*status),
+            Self::Status { status, is_cross_origin, .. } => {
+                is_transient_status(*status, *is_cross_origin)
+            }
             Self::Range { source, .. } => matches!(
                 source,
                 RangeError::WrongLength { .. }
@@ -252,6 +266,14 @@ impl HttpError {
     pub(super) fn is_rate_limit(&self) -> bool {
         matches!(self, Self::Status { status: 429, is_cross_origin: false, .. })
     }
+}
+
+/// Returns whether the same request may get another status later.
+///
+/// A CDN sometimes rejects URLs that were signed for it, or the signature has expired. A retry starts at the Hub
+/// again, which signs a new one (xet-core #897).
+pub(crate) fn is_transient_status(status: u16, is_cross_origin: bool) -> bool {
+    rate_limit::is_retryable(status) || (status == 403 && is_cross_origin)
 }
 
 fn is_certificate_error(error: &reqwest::Error) -> bool {
@@ -281,7 +303,7 @@ enum TlsFailure {
 
 /// Returns the TLS failure in a cause. TLS errors arrive inside one or more I/O errors, and the `source` of an
 /// I/O error skips the error it wraps.
-#[cfg(feature = "client")]
+#[cfg(feature = "rustls-no-provider")]
 fn tls_failure(cause: &(dyn StdError + 'static)) -> Option<TlsFailure> {
     use rustls::{AlertDescription, Error};
 
@@ -297,7 +319,7 @@ fn tls_failure(cause: &(dyn StdError + 'static)) -> Option<TlsFailure> {
     })
 }
 
-#[cfg(not(feature = "client"))]
+#[cfg(not(feature = "rustls-no-provider"))]
 fn tls_failure(_: &(dyn StdError + 'static)) -> Option<TlsFailure> {
     None
 }

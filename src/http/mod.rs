@@ -42,6 +42,7 @@ mod error;
 mod head_request;
 #[cfg(test)]
 pub(crate) mod proptest_config;
+mod proxy;
 mod range;
 mod rate_limit;
 mod rate_limit_gate;
@@ -69,7 +70,10 @@ use self::rate_limit_gate::{GateKey, RateLimitGate};
 use crate::http::transfer::{RangeBytes, RequestMeter};
 
 pub use address::AddressPolicy;
+pub(crate) use error::is_transient_status;
 pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
+pub(crate) use proxy::EnvProxies;
+pub use proxy::ProxyError;
 pub(crate) use redirect::ResponseChain;
 pub(crate) use retry::RequestFailure;
 pub use retry::RetryPolicy;
@@ -95,8 +99,10 @@ pub(crate) struct HttpSettings {
     pub(crate) token: Option<HeaderValue>,
     pub(crate) user_agent: HeaderValue,
     pub(crate) addresses: AddressPolicy,
-    /// True if the proxy variables of the environment apply. Otherwise no proxy is used.
-    pub(crate) proxy_from_env: bool,
+    /// The proxies of the environment if they apply. Otherwise no proxy is used.
+    pub(crate) proxies: Option<EnvProxies>,
+    /// True if the certificates of the system are trusted. Otherwise Mozilla's are.
+    pub(crate) system_certificates: bool,
     pub(crate) timeouts: HttpTimeouts,
     pub(crate) retry: RetryPolicy,
     /// The maximum number of requests in flight, of all calls together.
@@ -199,7 +205,9 @@ impl Http {
         attempt.set_request_permit(Arc::clone(&self.in_flight).acquire_owned().await.ok());
         attempt.count_request(origin == self.settings.endpoint.origin());
         let response = self.send_negotiated(url, &origin, attempt).await;
-        let response = response.map_err(|error| HttpError::transport(safe_url, error))?;
+        let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
+        let response =
+            response.map_err(|error| HttpError::transport(safe_url, error).through(proxy))?;
         let status = response.status().as_u16();
         attempt.set_status(status);
         pass.record(status, response.headers());

@@ -151,6 +151,18 @@ impl Default for Endpoint {
     }
 }
 
+impl From<Endpoint> for String {
+    fn from(endpoint: Endpoint) -> Self {
+        endpoint.0.into()
+    }
+}
+
+impl From<&Endpoint> for String {
+    fn from(endpoint: &Endpoint) -> Self {
+        endpoint.0.to_string()
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = SafeUrl::from(&self.0).to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::CommitSha;
 use crate::formats::clip;
-use crate::http::{HttpError, ResponseHeaders, SafeUrl};
+use crate::http::{self, HttpError, ResponseHeaders, SafeUrl};
 
 /// An error response of a Hub: any status other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,11 @@ impl HubError {
             message: text(headers, "x-error-message"),
             request_id: ids.into_iter().find_map(|name| text(headers, name)),
         })
+    }
+
+    /// Returns whether the same request may succeed later.
+    pub(crate) fn is_transient(&self) -> bool {
+        http::is_transient_status(self.status, self.is_cross_origin)
     }
 
     /// Returns the cause; `None` for a status that is not about the repository, the file or the token, such

@@ -59,7 +59,8 @@ impl RepoKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RepoId {
     kind: RepoKind,
-    name: Box<str>,
+    /// The name with the prefix of its kind.
+    full_name: Box<str>,
 }
 
 /// An error parsing a [`RepoId`], [`Revision`] or [`CommitSha`].
@@ -85,7 +86,7 @@ impl RepoId {
     /// Returns the name without the prefix of its kind: `org/name`.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.full_name[self.kind.prefix().len()..]
     }
 }
 
@@ -102,7 +103,7 @@ impl FromStr for RepoId {
             None => invalid_part(name),
         };
         match reason {
-            None => Ok(Self { kind, name: name.into() }),
+            None => Ok(Self { kind, full_name: text.into() }),
             Some(reason) => {
                 Err(IdError { text: clip(text), expected: "a repository name", reason })
             }
@@ -132,7 +133,14 @@ fn invalid_part(part: &str) -> Option<&'static str> {
 
 impl fmt::Display for RepoId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{}{}", self.kind.prefix(), self.name))
+        f.pad(&self.full_name)
+    }
+}
+
+/// The name as [`Client::model`](crate::Client::model) takes it.
+impl AsRef<str> for RepoId {
+    fn as_ref(&self) -> &str {
+        &self.full_name
     }
 }
 
@@ -148,6 +156,12 @@ impl Revision {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl AsRef<str> for Revision {
+    fn as_ref(&self) -> &str {
+        self.as_str()
     }
 }
 
@@ -198,6 +212,12 @@ impl CommitSha {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl AsRef<str> for CommitSha {
+    fn as_ref(&self) -> &str {
+        self.as_str()
     }
 }
 

@@ -158,7 +158,7 @@ async fn an_error_names_the_missing_part_of_the_cache() {
         let error = offline.parse(repo, revision).await.unwrap_err();
         let said = error_chain(&error);
         assert!(said.starts_with(&start) && said.ends_with(end), "{said}");
-        assert!(error.is_not_found(), "{error:?}");
+        assert!(error.is_not_found() || error.has_no_weights(), "{error:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hf_meta::report::Finding;
-use hf_meta::{Client, DiskCache, Source};
+use hf_meta::{Cache, Client, DiskCache, Endpoint, RepoId, Revision, Source};
 
 use crate::hub::{Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
@@ -170,6 +170,23 @@ async fn requests_have_a_user_agent_and_ask_for_identity_encoding_of_ranges() {
         assert_eq!(entry.accept_encoding.as_deref(), Some(encoding));
         assert_eq!(entry.method, "GET");
     }
+}
+
+/// Names, endpoints and shared caches of this library are accepted where texts and caches are.
+#[tokio::test]
+async fn values_of_this_library_are_accepted_as_arguments() {
+    let hub = LocalHub::start([support::sharded("datasets/org/set")]).unwrap();
+    let cache: Arc<dyn Cache> = Arc::new(DiskCache::new(tempfile::tempdir().unwrap().path()));
+    let endpoint = Endpoint::parse(hub.endpoint()).unwrap();
+    let client = Client::builder().endpoint(&endpoint).header_cache(cache).build().unwrap();
+    assert_eq!(Client::builder().endpoint(endpoint.clone()).build().unwrap().endpoint(), &endpoint);
+    let repo: RepoId = "datasets/org/set".parse().unwrap();
+    let revision = Revision::default();
+    let first = client.model(&repo).revision(&revision).count();
+    let commit = tokio::spawn(first).await.unwrap().unwrap().commit.unwrap();
+    let second = tokio::spawn(client.model(repo).revision(&commit).verify());
+    assert_eq!(second.await.unwrap().unwrap().findings, []);
+    assert!(tokio::spawn(client.model("datasets/org/set").weight_sets()).await.unwrap().is_ok());
 }
 
 /// Services spawn their calls, so the future must be `Send` and `'static`.

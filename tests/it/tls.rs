@@ -5,12 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use hf_meta::Client;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::hub::{Host, LocalHub, Repo};
 use crate::hub_tls::Tls;
-use crate::support::{index, weights};
+use crate::support::{self, file_start, index, weights};
 
 fn repo() -> Repo {
     Repo::new("org/x").file("model.safetensors", weights(&["a"]))
@@ -33,13 +38,18 @@ async fn run_with(
     environment: &[(&str, &str)],
     options: &[&str],
 ) -> Output {
+    let environment = [&[("HF_ENDPOINT", hub.endpoint())], environment].concat();
+    run_command(authority, &environment, &[&["org/x"], options].concat()).await
+}
+
+/// Runs the command with these arguments.
+async fn run_command(authority: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("ca.pem");
     std::fs::write(&bundle, authority).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
     command.env_clear().env("SSL_CERT_FILE", bundle).env("SSL_CERT_DIR", folder.path().join("x"));
-    command.env("HF_ENDPOINT", hub.endpoint()).envs(environment.iter().copied());
-    command.arg("org/x").args(options);
+    command.envs(environment.iter().copied()).args(arguments);
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
@@ -58,6 +68,58 @@ async fn check(protocol: &'static str) {
 #[tokio::test]
 async fn only_certificates_of_the_system_are_trusted_over_http_1() {
     check("http/1.1").await;
+}
+
+/// The connection for HTTP/2 is accepted, and its first request is not understood.
+#[tokio::test]
+async fn a_server_that_ignores_alpn_is_read_in_one_attempt() {
+    let (tls, listener) = (Tls::new(&[]).unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (acceptor, url) =
+        (tls.acceptor.clone(), format!("https://{}", listener.local_addr().unwrap()));
+    let header = r#"{"w":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}}"#;
+    let file = [file_start(header), vec![0; 4]].concat();
+    let respond = move |_| {
+        let response = hyper::Response::new(http_body_util::Full::new(Bytes::from(file.clone())));
+        std::future::ready(Ok::<_, std::convert::Infallible>(response))
+    };
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, service) = (acceptor.clone(), service_fn(respond.clone()));
+            tokio::spawn(async move {
+                let stream = TokioIo::new(acceptor.accept(stream).await?);
+                let served = http1::Builder::new().serve_connection(stream, service);
+                served.await.map_err(std::io::Error::other)
+            });
+        }
+    });
+    let source = format!("{url}/x.safetensors");
+    let options = ["--retries", "0", "--no-cache"];
+    let output = run_command(&tls.authority, &[], &[&[&*source], &options[..]].concat()).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    server.abort();
+}
+
+/// The certificates of the system are those in `SSL_CERT_FILE`.
+#[test]
+fn the_environment_names_certificates_on_request_alone() {
+    if support::is_own_process() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        return runtime.block_on(read_with_and_without_system_certificates());
+    }
+    let bundle = tempfile::NamedTempFile::new().unwrap();
+    let name = "tls::the_environment_names_certificates_on_request_alone";
+    support::run_in_own_process(name, &[("SSL_CERT_FILE", bundle.path().as_os_str())]);
+}
+
+async fn read_with_and_without_system_certificates() {
+    let hub = hub("h2");
+    let bundle = std::env::var_os("SSL_CERT_FILE").unwrap();
+    std::fs::write(bundle, hub.ca_certificate().unwrap()).unwrap();
+    for is_trusted in [true, false] {
+        let client = Client::builder().endpoint(hub.endpoint()).system_certificates(is_trusted);
+        let result = client.build().unwrap().model("org/x").count().await;
+        assert_eq!(result.is_ok(), is_trusted, "{result:?}");
+    }
 }
 
 /// Concurrent requests share the HTTP/2 connection that the server rejects, and each continues over HTTP/1.1.

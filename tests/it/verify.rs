@@ -113,7 +113,8 @@ async fn a_failing_listing_leaves_the_report_incomplete_but_a_forbidden_one_does
 async fn a_repository_without_weights_is_an_error() {
     let hub = LocalHub::start([Repo::new("org/empty")]).unwrap();
     let client = support::client(&hub);
-    assert!(client.model("org/empty").verify().await.unwrap_err().is_not_found());
+    let error = client.model("org/empty").verify().await.unwrap_err();
+    assert!(error.has_no_weights() && !error.is_not_found(), "{error:?}");
     assert!(client.model("org/none").verify().await.unwrap_err().is_not_found());
     assert_eq!(run(&hub, &["verify", "org/empty"]).code, 1);
     assert_eq!(run(&hub, &["verify", "org/none"]).code, 3);

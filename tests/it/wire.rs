@@ -144,12 +144,22 @@ async fn a_file_that_grows_between_two_ranges_is_an_error() {
 }
 
 #[tokio::test]
-async fn status_404_and_410_mean_not_found() {
-    for (status, is_not_found) in
-        [(404, true), (410, true), (429, false), (500, false), (503, false)]
-    {
+async fn the_status_decides_the_kind_of_an_error() {
+    for (status, is_not_found, is_transient) in [
+        (404, true, false),
+        (410, true, false),
+        (418, false, false),
+        (429, false, true),
+        (500, false, true),
+        (501, false, false),
+        (503, false, true),
+    ] {
         let error = parse(ResponseTemplate::new(status), range(8, last())).await.unwrap_err();
         assert_eq!(error.is_not_found(), is_not_found, "{error:?}");
+        assert_eq!(error.is_transient(), is_transient, "{error:?}");
+        assert_eq!(error.is_rate_limited(), status == 429, "{error:?}");
+        assert!(!error.is_timeout() && !error.has_no_weights(), "{error:?}");
+        assert_eq!((error.status(), error.retry_after()), (Some(status), None), "{error:?}");
         assert!(error_chain(&error).contains(&format!("status {status}")), "{error:?}");
     }
 }
@@ -205,7 +215,10 @@ async fn a_closed_port_is_a_connect_error() {
         without_retries().build().unwrap().source(source).parse_safetensors_metadata().await;
     match result.unwrap_err() {
         Error::Fetch { source, .. } => {
-            assert!(matches!(*source, HttpError::Transport { kind: TransportKind::Connect, .. }));
+            let kind = TransportKind::Connect;
+            assert!(
+                matches!(*source, HttpError::Transport { kind: found, proxy: None, .. } if found == kind)
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -74,8 +74,31 @@ fn the_proxy_is_taken_from_the_environment() {
         command.env("http_proxy", nobody).args(["org/model", "--retries", "0"]);
         command
     };
-    assert_eq!(CommandOutput::new(&mut proxied()).code, 3);
+    let refused = CommandOutput::new(&mut proxied());
+    assert_eq!(refused.code, 3);
+    let named = format!("through the proxy `{nobody}/`");
+    assert!(refused.stderr.contains(&named), "{}", refused.stderr);
+    let unusable = CommandOutput::new(proxied().env("http_proxy", "http://[bad"));
+    assert_eq!((unusable.code, hub.log().len()), (2, 0));
+    assert!(unusable.stderr.contains("the proxy in `http_proxy` cannot be used"));
     assert_eq!(CommandOutput::new(proxied().env("no_proxy", "127.0.0.1")).code, 0);
+}
+
+#[test]
+fn an_invalid_endpoint_is_shown_without_its_secrets() {
+    for (endpoint, shown) in [
+        ("huggingface.co", "`huggingface.co`"),
+        ("htps://user:s3cr3t@hub.example?x=s3cr3t", "`…@hub.example`"),
+    ] {
+        let ran = CommandOutput::new(hf_meta(endpoint).arg("org/model"));
+        assert_eq!(ran.code, 2);
+        assert!(
+            ran.stderr.contains(&format!("the endpoint {shown} cannot be used")),
+            "{}",
+            ran.stderr
+        );
+        assert!(!ran.stderr.contains("s3cr3t"), "{}", ran.stderr);
+    }
 }
 
 #[test]

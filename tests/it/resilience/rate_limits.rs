@@ -130,8 +130,10 @@ async fn a_policy_that_fails_fast_does_not_wait() {
     let Error::Refused { source, attempts: 1, .. } = error else { panic!("{error:?}") };
     assert_eq!(source.retry_after, Some(Duration::from_secs(197)));
     let error = model.parse_safetensors_metadata().await.unwrap_err();
-    let Error::Fetch { source, .. } = error else { panic!("{error:?}") };
-    assert!(matches!(*source, HttpError::RateLimited { .. }), "{source:?}");
+    assert!(error.is_rate_limited() && error.is_transient(), "{error:?}");
+    let wait = error.retry_after().unwrap();
+    assert!(wait > Duration::from_secs(90) && wait <= Duration::from_secs(197), "{wait:?}");
+    assert!(matches!(error, Error::Fetch { .. }), "{error:?}");
     assert_eq!(hub.log().len(), 1);
 }
 

@@ -42,7 +42,7 @@ async fn read(hub: &LocalHub, builder: ClientBuilder) -> Error {
 fn check_timeout(error: &Error) {
     let Error::Fetch { source, .. } = error else { panic!("{error:?}") };
     let is_timeout = matches!(**source, HttpError::Transport { kind: TransportKind::Timeout, .. });
-    assert!(is_timeout, "{error:?}");
+    assert!(is_timeout && error.is_timeout() && error.is_transient(), "{error:?}");
 }
 
 #[tokio::test]
@@ -70,6 +70,7 @@ async fn a_slow_call_exceeds_its_deadline() {
     {
         let error = read(&hub(fault), long_timeouts().call_timeout(SHORT)).await;
         assert!(matches!(error, Error::DeadlineExceeded { limit: SHORT }), "{error:?}");
+        assert!(error.is_timeout() && error.is_transient(), "{error:?}");
     }
 }
 
