@@ -14,7 +14,7 @@ use crate::cache::{
     Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, decoded_size, encode,
 };
 use crate::error::Error;
-use crate::formats::RepoPath;
+use crate::formats::{RepoPath, chain};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::hub::{CommitSha, Revision};
 
@@ -24,6 +24,8 @@ pub(crate) struct HeaderCache {
     pub(crate) cache: Arc<dyn Cache>,
     /// Time to live of a cached branch.
     pub(crate) branch_ttl: Duration,
+    /// The age up to which a cached branch is used while the server does not answer.
+    pub(crate) stale_if_error: Duration,
 }
 
 /// The part of a repository that a call reads.
@@ -151,19 +153,25 @@ impl CacheLookup<'_> {
             Ok(commit) if backend.is_offline() || cached.is_fresh(self.settings.branch_ttl) => {
                 Ok(Some(commit))
             }
-            _ => self.request_commit(backend, &cached.commit).await,
+            _ => self.request_commit(backend, &cached).await,
         }
     }
 
-    /// Asks for the commit of the branch. Returns `None` if the server does not answer this request, and
-    /// for an invalid token, which the call itself will do without.
+    /// Asks for the commit of the branch. Returns the cached commit for a while if the server is down. Returns
+    /// `None` if the server refuses this request, and for an invalid token, which the call itself will do
+    /// without.
     async fn request_commit(
         &self,
         backend: &dyn Backend,
-        before: &str,
+        before: &CachedRef,
     ) -> Result<Option<CommitSha>, Error> {
         let commit = match backend.current_commit(&self.probe).await {
             Ok(commit) => commit,
+            Err(error) if is_outage(&error) && before.is_fresh(self.settings.stale_if_error) => {
+                let error = chain(&error);
+                tracing::warn!(backend = backend.name(), error, "using the cached commit");
+                return Ok(before.commit.parse().ok());
+            }
             Err(
                 Error::RejectedToken { .. } | Error::FileNotFound { .. } | Error::Forbidden { .. },
             ) => None,
@@ -171,7 +179,7 @@ impl CacheLookup<'_> {
             Err(error) => return Err(error),
         };
         if let Some(commit) = &commit
-            && (commit.as_str() != before || !self.settings.branch_ttl.is_zero())
+            && (commit.as_str() != before.commit || !self.settings.branch_ttl.is_zero())
         {
             self.store_ref(commit).await;
         }
@@ -208,6 +216,15 @@ impl CacheLookup<'_> {
 /// Logs a broken entry. It is read anew, and so replaced.
 fn warn_of_broken_entry(key: &CacheKey, error: &dyn Display) {
     tracing::warn!(%key, %error, "an entry of the cache is broken");
+}
+
+/// Returns whether a request failed because of the server or the network, and not because of its content.
+fn is_outage(error: &Error) -> bool {
+    match error {
+        Error::Fetch { .. } => true,
+        Error::Refused { source, .. } => matches!(source.status, 408 | 429 | 500..),
+        _ => false,
+    }
 }
 
 impl CachedRef {

@@ -56,7 +56,10 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     log::init(args.connection.verbose, &bars);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(failed_to("start threads"))?;
-    runtime.block_on(dispatch(args, bars))
+    let status = runtime.block_on(dispatch(args, bars));
+    // A thread that waits for a disk or a pipe could wait forever.
+    runtime.shutdown_background();
+    status
 }
 
 async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, CommandError> {

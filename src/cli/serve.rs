@@ -19,6 +19,10 @@ use super::exit::{CommandError, ExitStatus, failed_to};
 /// service uses only a token from `--token` or `HF_META_TOKEN`, never the one of `hf auth login`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
+    /// Port to listen on at all addresses, in place of --listen
+    #[arg(long, env = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
+
     /// Address and port to listen on; port 0 selects a free one
     #[arg(long, value_name = "ADDRESS", env = "HF_META_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -37,6 +41,10 @@ pub(crate) struct ServeArgs {
     /// Time to live of the counts of a branch or tag, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_TTL", default_value = "300", value_parser = seconds)]
     ttl: Duration,
+
+    /// Age up to which cached counts of a branch or tag are served while the Hub is down, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_STALE_IF_ERROR", default_value = "604800", value_parser = seconds)]
+    stale_if_error: Duration,
 
     /// Time for which browsers and proxies may cache the counts of a branch or tag, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_MAX_AGE", default_value = "3600", value_parser = seconds)]
@@ -107,6 +115,30 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value_t = 10_000)]
     max_connections: usize,
 
+    /// Open connections of one client; further ones are closed [default: a quarter of all connections]
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS_PER_CLIENT")]
+    max_connections_per_client: Option<usize>,
+
+    /// Time after which a connection is closed whose client does not read, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_WRITE_TIMEOUT", default_value = "30", value_parser = seconds)]
+    write_timeout: Duration,
+
+    /// Owners whose repositories are read [default: all]
+    #[arg(long, value_name = "NAME", env = "HF_META_OWNERS", value_delimiter = ',')]
+    owner: Vec<String>,
+
+    /// Sites that may embed the page, such as https://huggingface.co [default: none]
+    #[arg(long, value_name = "SITES", env = "HF_META_FRAME_ANCESTORS")]
+    frame_ancestors: Option<String>,
+
+    /// Another address for `/metrics`, which is then not served to clients
+    #[arg(long, value_name = "ADDRESS", env = "HF_META_METRICS_LISTEN")]
+    metrics_listen: Option<SocketAddr>,
+
+    /// Time after the start of a shutdown in which new connections are accepted, in seconds [default: none]
+    #[arg(long, value_name = "SECONDS", env = "HF_META_DRAIN_DELAY", value_parser = seconds)]
+    drain_delay: Option<Duration>,
+
     /// Time that requests in flight get to complete at shutdown, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_SHUTDOWN_TIMEOUT", default_value = "10", value_parser = seconds)]
     shutdown_timeout: Duration,
@@ -142,12 +174,20 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus, CommandError> {
     let client = client(args, connection)?;
     let shutdown = shutdown_signal()?;
-    let failed_to_listen = || failed_to(format!("listen on {}", args.listen));
-    let listener = TcpListener::bind(args.listen).await.map_err(failed_to_listen())?;
+    let all_addresses = |port| SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port));
+    let listen = args.port.map_or(args.listen, all_addresses);
+    let failed_to_listen = || failed_to(format!("listen on {listen}"));
+    let listener = TcpListener::bind(listen).await.map_err(failed_to_listen())?;
     let address = listener.local_addr().map_err(failed_to_listen())?;
     writeln!(anstream::stdout(), "listening on http://{address}")
         .map_err(failed_to("write to stdout"))?;
-    Service::new(client, config(args)).serve(listener, shutdown).await;
+    let service = Service::new(client, config(args));
+    if let Some(address) = args.metrics_listen {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(failed_to(format!("listen on {address}")))?;
+        tokio::spawn(service.clone().serve_metrics(listener));
+    }
+    service.serve(listener, shutdown).await;
     Ok(ExitStatus::Success)
 }
 
@@ -172,7 +212,8 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
                 .max_elapsed(LOOKUP_RETRIES)
                 .max_wait(LOOKUP_RETRIES),
         )
-        .branch_ttl(args.ttl);
+        .branch_ttl(args.ttl)
+        .stale_if_error(args.stale_if_error);
     if let Some(endpoint) = &connection.endpoint {
         builder = builder.endpoint(endpoint);
     }
@@ -211,6 +252,12 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.trusted_proxies.clone_from(&args.trusted_proxy);
     config.public_url.clone_from(&args.public_url);
     config.max_connections = args.max_connections;
+    config.max_connections_per_client = args.max_connections_per_client;
+    config.write_timeout = args.write_timeout;
+    config.owners.clone_from(&args.owner);
+    config.frame_ancestors.clone_from(&args.frame_ancestors);
+    config.serves_metrics = args.metrics_listen.is_none();
+    config.drain_delay = args.drain_delay.unwrap_or_default();
     config.shutdown_timeout = args.shutdown_timeout;
     config
 }

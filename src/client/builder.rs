@@ -52,6 +52,7 @@ pub struct ClientBuilder {
     limits: Limits,
     header_cache: Option<Arc<dyn Cache>>,
     branch_ttl: Duration,
+    stale_if_error: Duration,
     hub_cache: Option<PathBuf>,
     is_offline: bool,
 }
@@ -83,6 +84,7 @@ impl Default for ClientBuilder {
             hub_cache: None,
             header_cache: None,
             branch_ttl: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
             is_offline: false,
         }
     }
@@ -222,6 +224,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the age up to which a cached branch is used while the Hub does not answer or refuses further
+    /// requests; zero by default, so that such a call fails. It needs a
+    /// [`header_cache`](Self::header_cache).
+    pub fn stale_if_error(mut self, age: Duration) -> Self {
+        self.stale_if_error = age;
+        self
+    }
+
     /// Sets the cache folder of `huggingface_hub`; none by default. An [offline](Self::offline) client reads
     /// repositories from it.
     pub fn hub_cache(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -264,7 +274,7 @@ impl ClientBuilder {
             retry: self.retry,
             concurrency: self.limits.concurrency,
         };
-        let branch_ttl = self.branch_ttl;
+        let (branch_ttl, stale_if_error) = (self.branch_ttl, self.stale_if_error);
         let context = ClientContext {
             http: Http::new(settings),
             endpoint,
@@ -273,7 +283,11 @@ impl ClientBuilder {
             )),
             limits: self.limits,
             call_timeout: self.call_timeout,
-            header_cache: self.header_cache.map(|cache| HeaderCache { cache, branch_ttl }),
+            header_cache: self.header_cache.map(|cache| HeaderCache {
+                cache,
+                branch_ttl,
+                stale_if_error,
+            }),
             offline: offline.transpose()?,
         };
         Ok(Client { context: Arc::new(context) })
@@ -330,6 +344,7 @@ impl fmt::Debug for ClientBuilder {
             .field("hub_cache", &self.hub_cache)
             .field("header_cache", &self.header_cache)
             .field("branch_ttl", &self.branch_ttl)
+            .field("stale_if_error", &self.stale_if_error)
             .field("is_offline", &self.is_offline)
             .finish()
     }

@@ -1,6 +1,7 @@
 //! The IP address of a client, as reported by trusted proxies.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::HeaderMap;
 use ipnet::IpNet;
@@ -8,12 +9,15 @@ use ipnet::IpNet;
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The networks of proxies whose `X-Forwarded-For` header is trusted.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TrustedProxies(Vec<IpNet>);
+#[derive(Debug, Default)]
+pub(super) struct TrustedProxies {
+    networks: Vec<IpNet>,
+    has_warned: AtomicBool,
+}
 
 impl TrustedProxies {
     pub(super) fn new(networks: Vec<IpNet>) -> Self {
-        Self(networks)
+        Self { networks, has_warned: AtomicBool::new(false) }
     }
 
     /// Returns the IP address of the client: the last address in the chain of proxies that is not a
@@ -24,6 +28,9 @@ impl TrustedProxies {
         let mut client = peer.to_canonical();
         let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
         let hops = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        if headers.contains_key(X_FORWARDED_FOR) && !self.trusts(client) {
+            self.warn_once(client);
+        }
         for hop in hops {
             if !self.trusts(client) {
                 break;
@@ -35,8 +42,21 @@ impl TrustedProxies {
         network_of(client)
     }
 
+    /// Returns the client of a connection, or `None` for a trusted proxy.
+    pub(super) fn client_of(&self, peer: IpAddr) -> Option<IpAddr> {
+        let peer = peer.to_canonical();
+        (!self.trusts(peer)).then(|| network_of(peer))
+    }
+
+    /// Logs the first request with a header that is ignored. Without a trusted proxy all its users are one client.
+    fn warn_once(&self, peer: IpAddr) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%peer, "X-Forwarded-For is ignored: the peer is not a trusted proxy");
+        }
+    }
+
     fn trusts(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.contains(&address))
+        self.networks.iter().any(|network| network.contains(&address))
     }
 }
 

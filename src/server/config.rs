@@ -47,10 +47,26 @@ pub struct ServiceConfig {
     pub public_url: Option<Url>,
     /// The number of open connections, at least 1. Further connections wait to be accepted.
     pub max_connections: usize,
+    /// The number of open connections of one client; by default a quarter of `max_connections`. Further
+    /// connections are closed. Trusted proxies have no such limit.
+    pub max_connections_per_client: Option<usize>,
     /// Time within which the head of a request has to arrive. An idle connection is closed after it.
     pub header_timeout: Duration,
+    /// Time after which a connection is closed whose client does not read its response.
+    pub write_timeout: Duration,
+    /// Time between the start of a shutdown, when `/readyz` answers 503, and the end of new connections. A load
+    /// balancer needs a few seconds to notice.
+    pub drain_delay: Duration,
     /// Time that requests in flight get to complete during a shutdown.
     pub shutdown_timeout: Duration,
+    /// The owners whose repositories are read, without regard to letter case; all if it is empty.
+    pub owners: Vec<String>,
+    /// The sites that may embed the page, as in the directive `frame-ancestors` of a content security policy;
+    /// none by default.
+    pub frame_ancestors: Option<String>,
+    /// `true` if the router has the route `/metrics`. [`Service::metrics_router`](super::Service::metrics_router)
+    /// has it alone, for a port that only the operator reaches.
+    pub serves_metrics: bool,
 }
 
 impl Default for ServiceConfig {
@@ -69,8 +85,14 @@ impl Default for ServiceConfig {
             trusted_proxies: Vec::new(),
             public_url: None,
             max_connections: 10_000,
+            max_connections_per_client: None,
             header_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
             shutdown_timeout: Duration::from_secs(10),
+            owners: Vec::new(),
+            frame_ancestors: None,
+            serves_metrics: true,
         }
     }
 }

@@ -33,6 +33,8 @@ const TRANSIENT_BADGE: CachePolicy = CachePolicy::Short(Duration::from_secs(10))
 pub(super) enum ErrorCode {
     /// The name of the repository, the revision or the path is invalid.
     Invalid,
+    /// The query is too long.
+    QueryTooLong,
     /// The repository, revision or file does not exist, or is private.
     NotFound,
     /// The repository contains no safetensors weights.
@@ -71,6 +73,7 @@ impl ErrorCode {
     fn status(self) -> StatusCode {
         match self {
             Self::Invalid => StatusCode::BAD_REQUEST,
+            Self::QueryTooLong => StatusCode::URI_TOO_LONG,
             Self::NotFound | Self::NoSafetensors => StatusCode::NOT_FOUND,
             Self::SeveralSets => StatusCode::MULTIPLE_CHOICES,
             Self::Denied => StatusCode::FORBIDDEN,
@@ -191,6 +194,15 @@ impl<'a> ErrorReply<'a> {
         &self.error
     }
 
+    /// Returns the status of a badge with this reason. Image proxies show no picture for other statuses than 200;
+    /// a query that is too long comes from no badge in use.
+    pub(super) fn badge_status(&self) -> StatusCode {
+        match self.code {
+            ErrorCode::QueryTooLong => self.code.status(),
+            _ => StatusCode::OK,
+        }
+    }
+
     pub(super) fn badge_cache_policy(&self) -> CachePolicy {
         match self.lifetime {
             Lifetime::Permanent => PERMANENT,
@@ -213,7 +225,11 @@ impl<'a> ErrorReply<'a> {
 
 impl From<InvalidQuery> for ErrorReply<'_> {
     fn from(invalid: InvalidQuery) -> Self {
-        Self::new(ErrorCode::Invalid, invalid.as_str(), invalid.as_str())
+        let code = match invalid {
+            InvalidQuery::TooLong => ErrorCode::QueryTooLong,
+            _ => ErrorCode::Invalid,
+        };
+        Self::new(code, invalid.as_str(), invalid.as_str())
     }
 }
 
@@ -241,6 +257,11 @@ impl<'a> From<&'a LookupOutcome> for ErrorReply<'a> {
             LookupOutcome::Busy => {
                 Self::refused("too many repositories are being read; try again in a minute", "busy")
             }
+            LookupOutcome::NotAllowed => Self::new(
+                ErrorCode::Denied,
+                "this service does not read repositories of this owner",
+                "not allowed",
+            ),
             LookupOutcome::RateLimited => Self::refused(
                 "too many requests from this client; try again in a minute",
                 "rate limited",

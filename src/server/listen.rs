@@ -1,12 +1,13 @@
 //! Connections: from a socket to requests, within limits, until the service shuts down.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::future::{Either, select};
+use futures::future::{Either, FutureExt, select};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,7 +19,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Service;
+use super::connections::{ClientConnection, ClientConnections, clamp_to_open_files};
 use super::state::{PeerAddress, ServiceState};
+use super::timed_io::TimedIo;
 
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD_SIZE: usize = 16 << 10;
@@ -28,21 +31,32 @@ const MAX_HEAD_SIZE: usize = 16 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Service {
-    /// Serves the connections of a listener until `shutdown` completes. Requests in flight then get
-    /// [`ServiceConfig::shutdown_timeout`](super::ServiceConfig::shutdown_timeout) to complete.
+    /// Serves the connections of a listener until `shutdown` completes. `/readyz` then answers 503, and new
+    /// connections are accepted for [`drain_delay`](super::ServiceConfig::drain_delay). Requests in flight then
+    /// get [`shutdown_timeout`](super::ServiceConfig::shutdown_timeout) to complete.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let (graceful, mut shutdown) = (GracefulShutdown::new(), pin!(shutdown));
         let config = &self.state.config;
-        let permits = Arc::new(Semaphore::new(config.max_connections.max(1)));
+        let shutdown = async {
+            shutdown.await;
+            self.state.is_shutting_down.store(true, Ordering::Relaxed);
+            tokio::time::sleep(config.drain_delay).await;
+        };
+        let (graceful, mut shutdown) = (GracefulShutdown::new(), pin!(shutdown));
+        let max_connections = clamp_to_open_files(config.max_connections);
+        let per_client = config.max_connections_per_client.unwrap_or(max_connections / 4).max(1);
+        let clients = ClientConnections::new(per_client);
+        let permits = Arc::new(Semaphore::new(max_connections));
+        let mut has_warned = false;
         let routes = TowerToHyperService::new(self.router());
         loop {
-            let next = pin!(accept(&listener, &permits));
+            let next = pin!(accept(&listener, &permits, &mut has_warned));
             let (stream, permit) = match select(&mut shutdown, next).await {
                 Either::Left(_) => break,
                 Either::Right((Some(accepted), _)) => accepted,
                 Either::Right((None, _)) => continue,
             };
             let Ok(peer) = stream.peer_addr() else { continue };
+            let Some(client) = self.open_connection(&clients, peer.ip()) else { continue };
             let _ = stream.set_nodelay(true);
             let (routes, peer) = (routes.clone(), PeerAddress(peer.ip()));
             let service = service_fn(move |mut request: Request<Incoming>| {
@@ -50,9 +64,10 @@ impl Service {
                 routes.call(request)
             });
             let http = http(config.header_timeout);
-            let connection = http.serve_connection(TokioIo::new(stream), service);
+            let stream = TokioIo::new(TimedIo::new(stream, config.write_timeout));
+            let connection = http.serve_connection(stream, service);
             let connection = graceful.watch(connection);
-            let guard = ConnectionGuard::new(Arc::clone(&self.state), permit);
+            let guard = ConnectionGuard::new(Arc::clone(&self.state), permit, client);
             tokio::spawn(async move {
                 // A client that closes the connection or does not speak HTTP is not worth a log entry.
                 let _ = connection.await;
@@ -60,10 +75,38 @@ impl Service {
             });
         }
         drop(listener);
-        self.state.is_shutting_down.store(true, Ordering::Relaxed);
         if tokio::time::timeout(config.shutdown_timeout, graceful.shutdown()).await.is_err() {
             tracing::warn!("shutdown timeout: some requests were not answered");
         }
+    }
+
+    /// Serves `/metrics` alone, without limits, to an operator.
+    pub async fn serve_metrics(self, listener: TcpListener) {
+        let routes = TowerToHyperService::new(self.metrics_router());
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let http = http(self.state.config.header_timeout);
+            let stream = TimedIo::new(stream, self.state.config.write_timeout);
+            let connection = http.serve_connection(TokioIo::new(stream), routes.clone());
+            tokio::spawn(connection.map(drop));
+        }
+    }
+
+    /// Counts a connection of a client. Returns `None` if the client has too many. A trusted proxy is no client.
+    fn open_connection(
+        &self,
+        clients: &Arc<ClientConnections>,
+        peer: IpAddr,
+    ) -> Option<Option<ClientConnection>> {
+        let Some(client) = self.state.trusted_proxies.client_of(peer) else { return Some(None) };
+        let connection = clients.open(client);
+        if connection.is_none() {
+            self.state.metrics.refused_connections.inc();
+        }
+        connection.map(Some)
     }
 }
 
@@ -71,12 +114,16 @@ impl Service {
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
+    has_warned: &mut bool,
 ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let permit = Arc::clone(permits).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, _)) => Some((stream, permit)),
         Err(error) => {
-            tracing::warn!(%error, "failed to accept a connection");
+            // A lack of file descriptors fails again and again.
+            if !std::mem::replace(has_warned, true) {
+                tracing::warn!(%error, "failed to accept a connection");
+            }
             tokio::time::sleep(ACCEPT_PAUSE).await;
             None
         }
@@ -94,12 +141,17 @@ fn http(header_timeout: Duration) -> http1::Builder {
 struct ConnectionGuard {
     state: Arc<ServiceState>,
     _permit: OwnedSemaphorePermit,
+    _client: Option<ClientConnection>,
 }
 
 impl ConnectionGuard {
-    fn new(state: Arc<ServiceState>, permit: OwnedSemaphorePermit) -> Self {
+    fn new(
+        state: Arc<ServiceState>,
+        permit: OwnedSemaphorePermit,
+        client: Option<ClientConnection>,
+    ) -> Self {
         state.metrics.connections.inc();
-        Self { state, _permit: permit }
+        Self { state, _permit: permit, _client: client }
     }
 }
 

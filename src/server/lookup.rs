@@ -39,6 +39,8 @@ pub(super) enum LookupOutcome {
     Busy,
     /// The client has made too many requests.
     RateLimited,
+    /// The service does not read repositories of this owner.
+    NotAllowed,
 }
 
 impl LookupOutcome {

@@ -96,6 +96,7 @@ pub(super) struct ServerMetrics {
     pub(super) memory_bytes: Gauge<u64, AtomicU64>,
     pub(super) memory_results: Gauge<u64, AtomicU64>,
     pub(super) connections: Gauge,
+    pub(super) refused_connections: Counter,
     pub(super) limited_requests: Counter,
     pub(super) upstream_requests: Counter,
 }
@@ -112,6 +113,7 @@ impl ServerMetrics {
             memory_bytes: Gauge::default(),
             memory_results: Gauge::default(),
             connections: Gauge::default(),
+            refused_connections: Counter::default(),
             limited_requests: Counter::default(),
             upstream_requests: Counter::default(),
         };
@@ -136,6 +138,8 @@ impl ServerMetrics {
         let help = "Number of results in memory";
         registry.register("memory_results", help, self.memory_results.clone());
         registry.register("connections", "Open connections", self.connections.clone());
+        let help = "Connections closed because their client has too many";
+        registry.register("refused_connections", help, self.refused_connections.clone());
         let help = "Requests and lookups refused because of the limits per client";
         registry.register("limited_requests", help, self.limited_requests.clone());
         let help = "Requests to the Hub itself, which use its quota";

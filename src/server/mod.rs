@@ -29,6 +29,7 @@
 
 mod client_ip;
 mod config;
+mod connections;
 mod error_reply;
 mod listen;
 mod lookup;
@@ -40,6 +41,7 @@ mod reply;
 mod request_budgets;
 mod routes;
 mod state;
+mod timed_io;
 mod weights_query;
 
 use std::sync::Arc;
@@ -84,8 +86,22 @@ impl Service {
         Self { state: ServiceState::new(client, config) }
     }
 
-    /// Returns the routes of the service, for use with another server.
+    /// Returns the routes of the service, for use with another server or as a part of another axum application:
+    ///
+    /// ```no_run
+    /// # fn example(app: axum::Router, service: hf_meta::server::Service) -> axum::Router {
+    /// app.nest_service("/models", service.router())
+    /// # }
+    /// ```
+    ///
+    /// The limits per client need the addresses of the clients:
+    /// serve the application with `into_make_service_with_connect_info::<SocketAddr>()`.
     pub fn router(&self) -> Router {
         routes::router(&self.state)
+    }
+
+    /// Returns the route `/metrics` alone, for a port that only the operator reaches.
+    pub fn metrics_router(&self) -> Router {
+        routes::metrics_router(&self.state)
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP responses with their caching headers.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ impl CachePolicy {
 pub(super) struct Reply {
     status: StatusCode,
     content_type: &'static str,
-    content_security_policy: Option<&'static str>,
+    content_security_policy: Option<Cow<'static, str>>,
     cache_policy: CachePolicy,
     body: Bytes,
 }
@@ -96,9 +97,13 @@ impl Reply {
         reply.with_content_security_policy(policy)
     }
 
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// Replaces the default content security policy, which allows nothing.
-    pub(super) fn with_content_security_policy(self, policy: &'static str) -> Self {
-        Self { content_security_policy: Some(policy), ..self }
+    pub(super) fn with_content_security_policy(self, policy: impl Into<Cow<'static, str>>) -> Self {
+        Self { content_security_policy: Some(policy.into()), ..self }
     }
 }
 
@@ -111,8 +116,9 @@ impl IntoResponse for Reply {
         let headers = response.headers_mut();
         headers.insert(CONTENT_LENGTH, length.into());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        if let Some(policy) = self.content_security_policy {
-            headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        if let Some(Ok(policy)) = self.content_security_policy.as_deref().map(HeaderValue::from_str)
+        {
+            headers.insert(CONTENT_SECURITY_POLICY, policy);
         }
         for (name, value) in text_headers {
             if let Ok(value) = HeaderValue::from_str(&value) {
@@ -145,6 +151,7 @@ pub(super) async fn not_modified(request: Request, next: Next) -> Response<Body>
     let conditions: Vec<_> = conditions.into_iter().cloned().collect();
     let mut response = next.run(request).await;
     let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
+    let etag = etag.map(|etag| etag.strip_prefix("W/").unwrap_or(etag));
     let is_known = etag.is_some_and(|etag| conditions.iter().any(|list| matches(list, etag)));
     if is_known && response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::NOT_MODIFIED;

@@ -1,11 +1,10 @@
 //! State shared by all requests.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use axum::extract::Request;
-use axum::http::HeaderMap;
+use axum::extract::{ConnectInfo, OriginalUri, Request};
 use axum::http::header::HOST;
 use url::Url;
 
@@ -28,7 +27,7 @@ pub(super) struct ServiceState {
     pub(super) lookups: Arc<Lookups>,
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) is_shutting_down: AtomicBool,
-    trusted_proxies: TrustedProxies,
+    pub(super) trusted_proxies: TrustedProxies,
     requests: RequestBudgets<IpAddr>,
 }
 
@@ -48,16 +47,21 @@ impl ServiceState {
         })
     }
 
-    /// Returns the IP address of the client. A request without a connection comes from a test.
+    /// Returns the IP address of the client. A request without an address comes from a test, or from an
+    /// application that does not set it: all its clients are one.
     pub(super) fn client_ip(&self, request: &Request) -> IpAddr {
-        let peer = request.extensions().get::<PeerAddress>();
-        let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |PeerAddress(address)| *address);
+        let peer = request.extensions().get().map(|PeerAddress(address)| *address);
+        let info = || request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.or_else(|| Some(info()?.0.ip())).unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         self.trusted_proxies.client_ip(peer, request.headers())
     }
 
     /// Looks up the weights for a request of a client, within the limits of the client. A result in memory is
     /// returned before any limit applies.
     pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
+        if !self.allows_owner(query) {
+            return LookupOutcome::NotAllowed;
+        }
         let may_wait = || {
             let is_within = self.requests.spend(client);
             if !is_within {
@@ -77,15 +81,26 @@ impl ServiceState {
         }
     }
 
+    /// Returns whether the repositories of an owner are read.
+    pub(super) fn allows_owner(&self, query: &WeightsQuery) -> bool {
+        let owners = &self.config.owners;
+        let repo = query.repo();
+        let owner = repo.split_once('/').map_or("", |(owner, _)| owner);
+        owners.is_empty() || owners.iter().any(|allowed| allowed.eq_ignore_ascii_case(owner))
+    }
+
     /// Returns the URL of the page as its users see it, with a slash at its end: the configured URL, or
-    /// the URL in the headers of the request.
-    pub(super) fn base_url(&self, headers: &HeaderMap) -> String {
-        let configured = self.config.public_url.clone();
+    /// the URL in the request.
+    pub(super) fn base_url(&self, request: &Request) -> String {
+        let (configured, headers) = (self.config.public_url.clone(), request.headers());
+        let original = request.extensions().get().map(|OriginalUri(uri)| uri.path());
         let url = configured.or_else(|| {
             let host = headers.get(HOST)?.to_str().ok()?;
             let is_secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
             let scheme = if is_secure { "https" } else { "http" };
-            Url::parse(&format!("{scheme}://{host}/")).ok()
+            // An application may have the routes below a path of its own.
+            let path = original.and_then(|path| path.strip_suffix(request.uri().path()));
+            Url::parse(&format!("{scheme}://{host}{}/", path.unwrap_or_default())).ok()
         });
         url.map_or_else(|| "/".to_owned(), |url| format!("{}/", url.as_str().trim_end_matches('/')))
     }

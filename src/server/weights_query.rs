@@ -1,6 +1,7 @@
 //! Queries for the weights of a repository.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
@@ -9,7 +10,7 @@ use crate::client::{Client, Model};
 use crate::formats::RepoPath;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision, Source};
 
-/// The maximum length of a query string in bytes. A longer one is ignored.
+/// The maximum length of a query string in bytes. A longer one is refused.
 const MAX_QUERY_LENGTH: usize = 4_096;
 
 /// The part of the weights that a query is about.
@@ -38,6 +39,8 @@ pub(super) enum InvalidQuery {
     Repo,
     Revision,
     Path,
+    /// The query string is too long.
+    TooLong,
 }
 
 impl InvalidQuery {
@@ -47,6 +50,7 @@ impl InvalidQuery {
             Self::Repo => "invalid name",
             Self::Revision => "invalid revision",
             Self::Path => "invalid path",
+            Self::TooLong => "query too long",
         }
     }
 }
@@ -54,6 +58,9 @@ impl InvalidQuery {
 impl WeightsQuery {
     /// Parses the name of a repository from a URL path, and revision and path from a query string.
     pub(super) fn parse(repo: &str, query: &QueryString<'_>) -> Result<Self, InvalidQuery> {
+        if query.is_too_long {
+            return Err(InvalidQuery::TooLong);
+        }
         let repo = percent_decode_str(repo).decode_utf8().map_err(|_| InvalidQuery::Repo)?;
         let repo = repo.parse().map_err(|_| InvalidQuery::Repo)?;
         let revision = query.get("revision").map(str::parse);
@@ -143,19 +150,30 @@ impl WeightsQuery {
 }
 
 /// The decoded parameters of a query string. Of a name that occurs more than once, the first value counts.
-pub(super) struct QueryString<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub(super) struct QueryString<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// `true` if the string was too long to be parsed. Without it, such a query would mean something else.
+    is_too_long: bool,
+}
 
 impl<'a> QueryString<'a> {
     pub(super) fn parse(query: Option<&'a str>) -> Self {
-        let query = query.filter(|query| query.len() <= MAX_QUERY_LENGTH).unwrap_or_default();
-        Self(form_urlencoded::parse(query.as_bytes()).collect())
+        let is_too_long = query.is_some_and(|query| query.len() > MAX_QUERY_LENGTH);
+        let query = query.filter(|_| !is_too_long).unwrap_or_default();
+        let (mut names, pairs) = (HashSet::new(), form_urlencoded::parse(query.as_bytes()));
+        let pairs = pairs.filter(|(name, _)| names.insert(name.clone())).collect();
+        Self { pairs, is_too_long }
+    }
+
+    pub(super) fn is_too_long(&self) -> bool {
+        self.is_too_long
     }
 
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
+        self.pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Returns the first value of a parameter, unless it is empty.
+    /// Returns the value of a parameter, unless it is empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.pairs().find(|(found, _)| *found == name);
         found.map(|(_, value)| value).filter(|value| !value.is_empty())
@@ -198,8 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn a_query_string_that_is_too_long_is_ignored() {
+    fn a_query_string_that_is_too_long_is_refused() {
         let long = format!("revision=v1&label={}", "x".repeat(MAX_QUERY_LENGTH));
-        assert_eq!(parse("a/b", &long), parse("a/b", ""));
+        assert_eq!(parse("a/b", &long), Err(InvalidQuery::TooLong));
+    }
+
+    #[test]
+    fn the_first_value_of_a_parameter_counts() {
+        let query = QueryString::parse(Some("revision=v1&label=a&revision=v2&label=b"));
+        assert_eq!(query.pairs().collect::<Vec<_>>(), [("revision", "v1"), ("label", "a")]);
+        assert_eq!(parse("a/b", "revision=&revision=v1"), parse("a/b", ""));
     }
 }

@@ -245,6 +245,22 @@ async fn a_count_without_a_forbidden_configuration_is_not_cached() {
 }
 
 /// The first range of a prefetch reaches into the data, which must not fill the cache.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_in_place_of_an_entry_is_replaced() {
+    let hub = support::fixtures_hub();
+    let folder = tempfile::tempdir().unwrap();
+    let builder = || builder(&hub, folder.path());
+    parse(builder(), "gpt2").await.unwrap();
+    let entries = files(folder.path());
+    for entry in &entries {
+        fs::remove_file(entry).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(entry).status().unwrap().success());
+    }
+    assert_eq!(parse(builder(), "gpt2").await.unwrap().parameter_count().total(), 137_022_720);
+    assert!(entries.iter().all(|entry| fs::symlink_metadata(entry).unwrap().is_file()));
+}
+
 #[tokio::test]
 async fn an_entry_of_a_prefetched_header_holds_no_data() {
     let data: Vec<u8> =

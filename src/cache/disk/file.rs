@@ -25,7 +25,7 @@ pub(super) struct CacheFile {
 
 /// Reads an entry and marks it as used. Returns `None` if there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
+    let file = match open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -41,6 +41,18 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(ENTRY_LIMIT).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
+}
+
+/// Opens an entry. A pipe or a device in place of a file must not block the reader.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        libc::O_NOFOLLOW | libc::O_NONBLOCK,
+    );
+    options.open(path)
 }
 
 /// Writes an entry under a temporary name that no other writer uses, and renames it when it is complete.

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, FutureExt};
 
+use tokio::sync::Semaphore;
+
 use self::file::CacheFile;
 use super::{Cache, CacheKey};
 
@@ -21,6 +23,12 @@ const UNFINISHED: &str = "unfinished";
 
 /// The age at which an unfinished file is deleted: the process that wrote it has ended.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3_600);
+
+/// The time after which a disk that does not respond is skipped.
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum number of threads that wait for the disk.
+const MAX_THREADS: usize = 32;
 
 /// A cache in a local folder. Several processes may share the folder.
 ///
@@ -45,6 +53,8 @@ struct CacheFolder {
     limit: u64,
     /// Bytes written since this process last checked the size of the folder.
     written: AtomicU64,
+    /// One permit per thread that waits for the disk.
+    threads: Arc<Semaphore>,
     has_warned: AtomicBool,
 }
 
@@ -82,6 +92,7 @@ impl DiskCache {
             path: folder.into(),
             limit: bytes,
             written: AtomicU64::new(0),
+            threads: Arc::new(Semaphore::new(MAX_THREADS)),
             has_warned: AtomicBool::new(false),
         }))
     }
@@ -124,18 +135,36 @@ impl DiskCache {
 impl Cache for DiskCache {
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let (folder, path) = (Arc::clone(&self.0), self.0.entry(key));
-        blocking(move || folder.warn_once(file::read(&path)).flatten()).map(Option::flatten).boxed()
+        let read = self.blocking(move || folder.warn_once(file::read(&path)).flatten());
+        read.map(Option::flatten).boxed()
     }
 
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
         let (folder, key) = (Arc::clone(&self.0), *key);
-        blocking(move || folder.warn_once(folder.write(&key, &entry))).map(|_| ()).boxed()
+        self.blocking(move || folder.warn_once(folder.write(&key, &entry))).map(|_| ()).boxed()
     }
 }
 
-/// Runs work that waits for the disk on a thread where it delays no other task.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::task::spawn_blocking(work).await.ok()
+impl DiskCache {
+    /// Runs work that waits for the disk on a thread where it delays no other task. Returns `None` if the disk
+    /// does not answer: the work then keeps its thread, so the number of these threads is limited.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let threads = Arc::clone(&self.0.threads);
+        let work = async {
+            let thread = threads.acquire_owned().await.ok()?;
+            let work = move || {
+                let result = work();
+                drop(thread);
+                result
+            };
+            tokio::task::spawn_blocking(work).await.ok()
+        };
+        let done = tokio::time::timeout(DISK_TIMEOUT, work).await;
+        self.0.warn_once(done.map_err(io::Error::from)).flatten()
+    }
 }
 
 impl CacheFolder {

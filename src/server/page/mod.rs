@@ -1,9 +1,9 @@
 //! The HTML page that creates badges: a form, the badge in every style, snippets to embed it, and the
 //! counts of the checkpoint.
 //!
-//! The server renders the whole page, so it works without scripts. While the user types, the script
-//! requests the page again and replaces the result. The page loads nothing from other hosts and has no
-//! inline styles or scripts, so that [`CONTENT_SECURITY_POLICY`] can forbid them.
+//! The server renders the whole page, so it works without scripts. When the user has chosen a model or an option,
+//! the script requests the page again and replaces the result. The page loads nothing from other hosts and has no
+//! inline styles or scripts, so that [`content_security_policy`] can forbid them.
 
 mod details;
 mod modules;
@@ -34,10 +34,15 @@ pub(crate) const SCRIPT: &str = include_str!("app.js");
 /// The icon, served at `favicon.svg`.
 pub(crate) const ICON: &str = include_str!("../../badge/face.svg");
 
-/// The content security policy of the page: it loads only its own files.
-pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; \
-     style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
-     frame-ancestors 'none'";
+/// Returns the content security policy of the page: it loads only its own files. Only `frame_ancestors` may embed
+/// it.
+pub(crate) fn content_security_policy(frame_ancestors: Option<&str>) -> String {
+    let frame_ancestors = frame_ancestors.unwrap_or("'none'");
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors {frame_ancestors}"
+    )
+}
 
 /// Example repositories.
 const EXAMPLES: [&str; 3] = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "gpt2"];

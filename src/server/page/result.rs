@@ -1,4 +1,4 @@
-//! The part of the page that changes while the user types.
+//! The part of the page that changes with the model and the options.
 
 use maud::{Markup, html};
 

@@ -26,7 +26,8 @@ use crate::server::weights_query::{QueryString, WeightsQuery};
         (status = BAD_REQUEST, description = "The name, the revision or the path is invalid.", body = ErrorReply),
         (status = FORBIDDEN, description = "The repository is gated or private. `hubReported` is the unverified count of the Hub.", body = ErrorReply),
         (status = NOT_FOUND, description = "The repository, the revision or the file does not exist, or there are no safetensors weights.", body = ErrorReply),
-        (status = UNPROCESSABLE_ENTITY, description = "The files are not valid safetensors files.", body = ErrorReply),
+        (status = URI_TOO_LONG, description = "The query is too long.", body = ErrorReply),
+        (status = UNPROCESSABLE_ENTITY, description = "The files are not valid safetensors files, or too many.", body = ErrorReply),
         (status = TOO_MANY_REQUESTS, description = "This client, or all clients together, make too many requests.", body = ErrorReply),
         (status = BAD_GATEWAY, description = "The Hub cannot be read at the moment.", body = ErrorReply),
     )

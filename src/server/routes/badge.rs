@@ -38,11 +38,13 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
     responses(
         (status = OK, description = "The badge.", body = String, content_type = "image/svg+xml"),
         (status = NOT_MODIFIED, description = "The client has the current badge."),
+        (status = URI_TOO_LONG, description = "The query is too long; a badge says so."),
     )
 )]
 async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
-    let (badge, cache_policy) = find(state, repo, query, client).await;
-    Reply::svg(badge.svg(&BadgeOptions::from_query(query.pairs())), cache_policy)
+    let found = find(state, repo, query, client).await;
+    let svg = found.badge.svg(&BadgeOptions::from_query(query.pairs()));
+    Reply::svg(svg, found.cache_policy).with_status(found.status)
 }
 
 /// Badge as JSON for shields.io
@@ -56,15 +58,23 @@ async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: 
     responses(
         (status = OK, description = "The badge.", body = ShieldsEndpoint),
         (status = NOT_MODIFIED, description = "The client has the current badge."),
+        (status = URI_TOO_LONG, description = "The query is too long; a badge says so."),
     )
 )]
 async fn json(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
-    let (badge, cache_policy) = find(state, repo, query, client).await;
+    let FoundBadge { badge, cache_policy, status } = find(state, repo, query, client).await;
     let mut endpoint = badge.shields_endpoint(&BadgeOptions::from_query(query.pairs()));
     endpoint.cache_seconds = Some(cache_policy.max_age());
     // Serializing numbers and strings cannot fail.
     let json = serde_json::to_vec(&endpoint).unwrap_or_default();
-    Reply::json(StatusCode::OK, json, cache_policy)
+    Reply::json(status, json, cache_policy)
+}
+
+/// A badge with the status and the cache policy of its response.
+struct FoundBadge {
+    badge: Badge,
+    status: StatusCode,
+    cache_policy: CachePolicy,
 }
 
 /// Returns the badge for a repository: a value, or a placeholder with the reason why there is none.
@@ -73,23 +83,30 @@ async fn find(
     repo: &str,
     query: &QueryString<'_>,
     client: IpAddr,
-) -> (Badge, CachePolicy) {
+) -> FoundBadge {
     let metric: Metric = query.get("show").and_then(|name| name.parse().ok()).unwrap_or_default();
     let query = match WeightsQuery::parse(repo, query) {
         Ok(query) => query,
         Err(invalid) => return placeholder(&invalid.into(), metric),
     };
     let outcome = state.look_up(&query, client).await;
-    match outcome.counted().map(|counted| counted.values.badge(metric)) {
-        Some(Some(badge)) => (badge, state.cache_policy(&query)),
-        Some(None) => (Badge::placeholder(metric, "unknown"), state.cache_policy(&query)),
-        None => placeholder(&ErrorReply::from(&outcome), metric),
+    let Some(counted) = outcome.counted() else {
+        return placeholder(&ErrorReply::from(&outcome), metric);
+    };
+    let badge = counted.values.badge(metric);
+    FoundBadge {
+        badge: badge.unwrap_or_else(|| Badge::placeholder(metric, "unknown")),
+        status: StatusCode::OK,
+        cache_policy: state.cache_policy(&query),
     }
 }
 
 /// Returns the badge of a failure. Of a gated repository it shows the value that the Hub reports.
-fn placeholder(error: &ErrorReply<'_>, metric: Metric) -> (Badge, CachePolicy) {
+fn placeholder(error: &ErrorReply<'_>, metric: Metric) -> FoundBadge {
     let reported = error.reported.and_then(|values| values.badge(metric));
-    let badge = reported.unwrap_or_else(|| Badge::placeholder(metric, error.short_reason));
-    (badge, error.badge_cache_policy())
+    FoundBadge {
+        badge: reported.unwrap_or_else(|| Badge::placeholder(metric, error.short_reason)),
+        status: error.badge_status(),
+        cache_policy: error.badge_cache_policy(),
+    }
 }

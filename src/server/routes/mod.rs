@@ -2,6 +2,7 @@
 
 mod api;
 mod badge;
+mod gzip;
 mod health;
 mod metrics;
 mod openapi;
@@ -16,12 +17,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
-use axum::http::Response;
 use axum::http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_SECURITY_POLICY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_SECURITY_POLICY, HOST,
     HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
+use axum::http::{Response, StatusCode, Version};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -30,7 +32,10 @@ use utoipa::OpenApi;
 use super::error_reply::ErrorReply;
 use super::metrics::RouteGroup;
 use super::reply::{self, CachePolicy, Reply};
-use super::state::ServiceState;
+use super::state::{PeerAddress, ServiceState};
+
+/// The path of the metrics.
+const METRICS: &str = "/metrics";
 
 /// The cache policy of the files of the page.
 const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
@@ -69,6 +74,8 @@ fn endpoints() -> Vec<DocumentedEndpoint> {
         endpoint!(Page, page::script),
         endpoint!(Page, page::style),
         endpoint!(Page, page::icon),
+        endpoint!(Page, page::icon_without_page),
+        endpoint!(Page, page::robots),
         endpoint!(Service, openapi::document),
         endpoint!(Service, health::liveness),
         endpoint!(Service, health::readiness),
@@ -77,6 +84,10 @@ fn endpoints() -> Vec<DocumentedEndpoint> {
 }
 
 impl DocumentedEndpoint {
+    fn is_metrics(&self) -> bool {
+        self.document.paths.paths.contains_key(METRICS)
+    }
+
     /// Returns the routes of the endpoint. The name of a repository contains a slash, so a route ends
     /// with a wildcard where the documented path has `{repo}`.
     fn routes(&self) -> BTreeSet<String> {
@@ -92,7 +103,9 @@ impl DocumentedEndpoint {
 pub(super) fn router(state: &Arc<ServiceState>) -> Router {
     let measured = |group| from_fn_with_state((Arc::clone(state), group), measure);
     let mut router = Router::new();
-    for endpoint in endpoints() {
+    let is_served =
+        |endpoint: &DocumentedEndpoint| state.config.serves_metrics || !endpoint.is_metrics();
+    for endpoint in endpoints().into_iter().filter(is_served) {
         let layers = (measured(endpoint.group), CatchPanicLayer::new());
         let handler = endpoint.handler.clone().layer(layers);
         for route in endpoint.routes() {
@@ -104,12 +117,14 @@ pub(super) fn router(state: &Arc<ServiceState>) -> Router {
         .fallback(no_endpoint.layer(measured(RouteGroup::Unknown)))
         .layer((
             from_fn(reply::not_modified),
+            from_fn(gzip::compress),
             header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
             header(REFERRER_POLICY, "no-referrer"),
             header(ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
             header(ACCESS_CONTROL_EXPOSE_HEADERS, "ETag, Retry-After"),
             header(HeaderName::from_static("cross-origin-resource-policy"), "cross-origin"),
             header(CONTENT_SECURITY_POLICY, policy),
+            from_fn(check_host),
         ))
         .with_state(Arc::clone(state))
 }
@@ -129,6 +144,23 @@ async fn measure(
     let response = next.run(request).await;
     state.metrics.request(group, response.status().as_u16(), started.elapsed());
     response
+}
+
+/// Returns the router of `/metrics` alone.
+pub(super) fn metrics_router(state: &Arc<ServiceState>) -> Router {
+    Router::new().route(METRICS, get(metrics::metrics)).with_state(Arc::clone(state))
+}
+
+/// Refuses requests without a host, or with several (RFC 9112, section 3.2). A request without a connection of
+/// this service comes from another server, which has its own rules.
+async fn check_host(request: Request, next: Next) -> Response<Body> {
+    let hosts = request.headers().get_all(HOST).iter().count();
+    let is_old = request.version() < Version::HTTP_11;
+    let is_ours = request.extensions().get::<PeerAddress>().is_some();
+    if is_ours && (hosts > 1 || hosts == 0 && !is_old) {
+        return Reply::text(StatusCode::BAD_REQUEST, "the request needs one Host").into_response();
+    }
+    next.run(request).await
 }
 
 async fn no_endpoint() -> Reply {

@@ -32,16 +32,18 @@ use crate::server::weights_query::{QueryString, WeightsQuery};
 )]
 pub(super) async fn page(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
     let query = QueryString::parse(request.uri().query());
-    let base = state.base_url(request.headers());
+    let base = state.base_url(&request);
     let urls = PageUrls { base: &base, hub: state.lookups.endpoint() };
     let client = state.client_ip(&request);
+    let status = if query.is_too_long() { StatusCode::URI_TOO_LONG } else { StatusCode::OK };
     let html = match query.get("repo") {
         None => page::page(&urls, None),
         Some(input) => repo_page(&state, &urls, input, &query, client).await,
     };
     let content_type = "text/html; charset=utf-8";
-    Reply::new(StatusCode::OK, content_type, html, CachePolicy::NoStore)
-        .with_content_security_policy(page::CONTENT_SECURITY_POLICY)
+    Reply::new(status, content_type, html, CachePolicy::NoStore).with_content_security_policy(
+        page::content_security_policy(state.config.frame_ancestors.as_deref()),
+    )
 }
 
 /// Renders the page for a repository.
@@ -96,7 +98,9 @@ async fn repo_page(
             | LookupResult::Listed(_) => PageOutcome::Failed(error.message()),
         },
         LookupOutcome::Pending => PageOutcome::Pending,
-        LookupOutcome::Busy | LookupOutcome::RateLimited => PageOutcome::Failed(error.message()),
+        LookupOutcome::Busy | LookupOutcome::RateLimited | LookupOutcome::NotAllowed => {
+            PageOutcome::Failed(error.message())
+        }
     };
     page::page(urls, Some(&view))
 }
@@ -124,7 +128,7 @@ fn shown(details: Option<&LookupOutcome>) -> ShownDetails<'_> {
             LookupResult::Detailed(details) => ShownDetails::Read(details),
             _ => ShownDetails::Unavailable,
         },
-        Some(LookupOutcome::Busy | LookupOutcome::RateLimited) => ShownDetails::Unavailable,
+        Some(_) => ShownDetails::Unavailable,
     }
 }
 
@@ -151,7 +155,7 @@ async fn other_sets(
             _ => OtherSets::Unavailable,
         },
         LookupOutcome::Pending => OtherSets::Pending,
-        LookupOutcome::Busy | LookupOutcome::RateLimited => OtherSets::Unavailable,
+        _ => OtherSets::Unavailable,
     }
 }
 
@@ -183,4 +187,28 @@ pub(super) async fn style() -> Reply {
 )]
 pub(super) async fn icon() -> Reply {
     Reply::svg(page::ICON.to_owned(), FILES)
+}
+
+/// Icon under the name that browsers request without a page
+#[utoipa::path(
+    get,
+    path = "/favicon.ico",
+    operation_id = "iconWithoutPage",
+    responses((status = OK, description = "The icon.", body = String, content_type = "image/svg+xml"))
+)]
+pub(super) async fn icon_without_page() -> Reply {
+    icon().await
+}
+
+/// Rules for crawlers
+///
+/// Crawlers may read the page, but no result: each costs a lookup.
+#[utoipa::path(
+    get,
+    path = "/robots.txt",
+    responses((status = OK, description = "The rules.", body = String, content_type = "text/plain"))
+)]
+pub(super) async fn robots() -> Reply {
+    let rules = "User-agent: *\nDisallow: /api/\nDisallow: /badge/\nDisallow: /*?\n";
+    Reply::new(StatusCode::OK, "text/plain; charset=utf-8", rules, FILES)
 }

@@ -208,6 +208,46 @@ async fn a_slow_request_head_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_connection_that_does_not_read_is_closed() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let mut config = config();
+    config.write_timeout = Duration::from_millis(100);
+    let service = Service::new(client(&hub), config);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (router, address) = (service.router(), listener.local_addr().unwrap());
+    tokio::spawn(service.serve(listener, std::future::pending()));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /openapi.json HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    // The service stops reading further requests, and then closes the connection.
+    while stream.write_all(request.as_bytes()).await.is_ok() {}
+    while !get(&router, "/metrics").await.body.contains("hf_meta_connections 0") {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn the_connections_of_each_client_are_limited() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    for (proxies, allowed) in [(&[][..], 2), (&["127.0.0.0/8"], 5)] {
+        let mut config = config();
+        config.max_connections_per_client = Some(2);
+        config.trusted_proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
+        let (address, _end) = serve(client(&hub), config).await;
+        let host = address.strip_prefix("http://").unwrap();
+        let (mut open, mut answered) = (vec![], 0);
+        for _ in 0..5 {
+            let mut stream = TcpStream::connect(host).await.unwrap();
+            let request = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let _ = stream.write_all(request.as_bytes()).await;
+            let read = stream.read(&mut [0; 16]).await;
+            answered += usize::from(read.is_ok_and(|length| length > 0));
+            open.push(stream);
+        }
+        assert_eq!(answered, allowed, "{proxies:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_large_request_head_is_refused() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let (address, _end) = serve(client(&hub), config()).await;

@@ -35,6 +35,9 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
     browser.open(&format!("{}/", server.address));
     browser.until("document.activeElement.id === 'repo'");
     browser.type_text("repo", "bigscience/bloom");
+    browser.eval("new Promise(end => setTimeout(() => end(true), 600))");
+    assert_eq!(hub.log().len(), 0, "a name that is being typed costs no lookup");
+    browser.submit();
     browser.until(BADGES_ARE_LOADED);
     assert_eq!(browser.eval("document.activeElement.id"), "repo", "the focus stays in the field");
     assert_eq!(browser.eval("document.getElementById('status').textContent"), "Parameters: 176B");
@@ -59,6 +62,30 @@ fn a_badge_appears_while_a_name_is_typed_and_its_markdown_renders() {
     browser.show(&rendered);
     browser.until("document.querySelector('a > img').naturalWidth > 100");
     assert_eq!(browser.eval("document.querySelector('a > img').naturalHeight"), 28);
+}
+
+#[test]
+fn the_style_stays_with_another_model_and_back_returns_to_the_previous_one() {
+    let Some(mut browser) = Browser::start() else { return };
+    let hub = support::fixtures_hub();
+    let server = Server::start(&hub, &["--lookup-wait", "60"]);
+    browser.open(&format!("{}/?repo=bigscience/bloom", server.address));
+    browser.until(BADGES_ARE_LOADED);
+    browser.eval("document.getElementById('style-social').click()");
+    for repo in ["org/none", "gpt2"] {
+        browser.eval("document.getElementById('repo').value = ''");
+        browser.type_text("repo", repo);
+        browser.eval("document.activeElement.blur()");
+        browser.until(&format!("document.title.startsWith('{repo}')"));
+    }
+    assert_eq!(browser.eval("location.search"), "?repo=gpt2&style=social");
+    assert_eq!(browser.eval("document.getElementById('style-social').checked"), true);
+    for repo in ["org/none", "bigscience/bloom"] {
+        browser.eval("history.back()");
+        browser.until(&format!("document.title.startsWith('{repo}')"));
+        browser.until(&format!("document.getElementById('repo').value === '{repo}'"));
+    }
+    assert_eq!(browser.problems(), Vec::<String>::new());
 }
 
 #[test]
@@ -149,6 +176,7 @@ fn the_page_links_to_every_set_of_weights() {
     browser.screenshot("component");
     browser.eval("document.getElementById('repo').value = ''");
     browser.type_text("repo", "org/several");
+    browser.submit();
     browser.until("document.body.innerText.includes('Choose a set of weights')");
     assert_eq!(
         browser.eval("location.search"),

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 
+use hf_meta::server::Service;
+use hf_meta::{Client, DiskCache, RetryPolicy};
+
 use super::{ask, client, config, get, router};
 use crate::hub::{Fault, LocalHub};
 use crate::support;
@@ -99,6 +102,30 @@ async fn a_stale_badge_is_served_while_it_is_refreshed() {
         tokio::task::yield_now().await;
     }
     assert_eq!(last, "params: 1");
+}
+
+#[tokio::test]
+async fn a_restart_during_an_outage_serves_the_cached_commit() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let service = |stale_if_error| {
+        let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::never());
+        let client = client.header_cache(DiskCache::new(folder.path()));
+        let client = client.stale_if_error(stale_if_error).build().unwrap();
+        Service::new(client, config()).router()
+    };
+    let day = Duration::from_secs(24 * 3_600);
+    let title = async |router| get(&router, "/badge/org/model.svg").await.title();
+    assert_eq!(title(service(day)).await, "params: 2");
+    for outage in
+        [Fault::ConnectionReset, Fault::Status(429, Vec::new()), Fault::Status(503, Vec::new())]
+    {
+        hub.inject(move |_, _| Some(outage.clone()));
+        assert_eq!(title(service(day)).await, "params: 2");
+        assert_ne!(title(service(Duration::ZERO)).await, "params: 2");
+    }
+    hub.inject(|_, _| Some(Fault::Status(404, vec![("x-error-code", "RepoNotFound".to_owned())])));
+    assert_eq!(title(service(day)).await, "params: not found", "a deleted repository is no outage");
 }
 
 #[tokio::test]

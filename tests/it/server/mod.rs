@@ -7,6 +7,7 @@ mod bounds;
 mod browser;
 mod freshness;
 mod hostile;
+mod operation;
 mod process;
 mod sets;
 mod shared;

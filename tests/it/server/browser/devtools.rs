@@ -175,10 +175,15 @@ impl Browser {
     /// Presses Enter, and waits for the next page.
     pub(super) fn press_enter(&mut self) {
         self.events.clear();
+        self.submit();
+        self.await_event("Page.loadEventFired");
+    }
+
+    /// Presses Enter on a page whose script handles it.
+    pub(super) fn submit(&mut self) {
         let key =
             json!({ "type": "keyDown", "key": "Enter", "text": "\r", "windowsVirtualKeyCode": 13 });
         self.call("Input.dispatchKeyEvent", &key);
-        self.await_event("Page.loadEventFired");
     }
 
     /// Returns the visible text of the page.

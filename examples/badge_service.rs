@@ -1,0 +1,30 @@
+//! The badge service as a part of another axum application.
+//!
+//! ```text
+//! cargo run --features server --example badge_service
+//! curl http://127.0.0.1:8080/models/badge/bigscience/bloom.svg
+//! ```
+
+use std::error::Error;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::routing::get;
+use hf_meta::server::{Service, ServiceConfig};
+use hf_meta::{AddressPolicy, ClientBuilder};
+
+/// Returns an application of its own routes, with the service below `/models`.
+pub(crate) fn app(service: &Service) -> Router {
+    let app = Router::new().route("/", get(|| async { "another application" }));
+    app.nest_service("/models", service.router())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let client = ClientBuilder::from_env().addresses(AddressPolicy::Public).build()?;
+    let app = app(&Service::new(client, ServiceConfig::default()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+    // The limits per client need the addresses of the clients.
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}

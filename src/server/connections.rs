@@ -1,0 +1,107 @@
+//! Limits of open connections: of each client, and by the limit of open files.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The number of open files besides the connections of clients: connections to the Hub and files of the cache.
+const OTHER_FILES: usize = 128;
+
+/// The open connections of each client.
+#[derive(Debug)]
+pub(super) struct ClientConnections {
+    limit: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// An open connection of a client. It is counted until it is dropped.
+#[derive(Debug)]
+pub(super) struct ClientConnection {
+    connections: Arc<ClientConnections>,
+    client: IpAddr,
+}
+
+impl ClientConnections {
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, open: Mutex::default() })
+    }
+
+    /// Counts a connection. Returns `None` if the client has as many as it may have.
+    pub(super) fn open(self: &Arc<Self>, client: IpAddr) -> Option<ClientConnection> {
+        let mut open = self.lock();
+        let count = open.entry(client).or_default();
+        if *count >= self.limit {
+            return None;
+        }
+        *count += 1;
+        Some(ClientConnection { connections: Arc::clone(self), client })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ClientConnection {
+    fn drop(&mut self) {
+        let mut open = self.connections.lock();
+        if let Some(count) = open.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Returns a number of connections for which the process may open enough files, and logs a warning if it is less
+/// than the configured number.
+pub(super) fn clamp_to_open_files(configured: usize) -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let possible = clamped(configured, &limits);
+    if possible < configured {
+        tracing::warn!(
+            configured,
+            possible,
+            "fewer connections: the limit of open files is too low"
+        );
+    }
+    possible
+}
+
+/// Returns the number of connections by the text of `/proc/self/limits`.
+fn clamped(configured: usize, limits: &str) -> usize {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    let possible = soft.map_or(usize::MAX, |soft| soft.saturating_sub(OTHER_FILES).max(soft / 2));
+    configured.min(possible).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_its_own_limit_of_connections() {
+        let connections = ClientConnections::new(2);
+        let [one, other] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
+        let first = connections.open(one).unwrap();
+        let _second = connections.open(one).unwrap();
+        assert!(connections.open(one).is_none() && connections.open(other).is_some());
+        drop(first);
+        assert!(connections.open(one).is_some());
+        assert_eq!(connections.lock().len(), 1, "only clients with connections are in the table");
+    }
+
+    #[test]
+    fn connections_leave_room_for_other_files() {
+        let limits = |soft| {
+            format!("Max processes 1 1 x\nMax open files            {soft}     4096  files\n")
+        };
+        assert_eq!(clamped(10_000, &limits("1024")), 896);
+        assert_eq!(clamped(10_000, &limits("100")), 50);
+        assert_eq!(clamped(10_000, &limits("32768")), 10_000);
+        assert_eq!(clamped(10_000, &limits("unlimited")), 10_000);
+        assert_eq!(clamped(0, ""), 1);
+    }
+}
