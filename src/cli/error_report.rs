@@ -12,6 +12,7 @@ use super::exit::CommandError;
 use super::hints;
 use super::repo_arg::RepoArg;
 use super::style::{BOLD, RED, YELLOW};
+use super::terminal::{TerminalSize, fitted_after};
 
 /// The most findings that are printed; the JSON has all of them.
 const MAX_FINDINGS: usize = 5;
@@ -57,13 +58,15 @@ impl ErrorReport {
 
     /// Prints the report to stderr.
     pub(crate) fn print(&self) -> io::Result<()> {
+        let terminal = TerminalSize::from_stderr();
+        let after = |label: &str, text: &str| fitted_after(label.len(), &escape(text), terminal);
         let mut stderr = anstream::stderr().lock();
-        writeln!(stderr, "{RED}error{RED:#}: {}", escape(&self.message))?;
+        writeln!(stderr, "{RED}error{RED:#}: {}", after("error: ", &self.message))?;
         for cause in &self.causes {
-            writeln!(stderr, "  caused by: {}", escape(cause))?;
+            writeln!(stderr, "  caused by: {}", after("  caused by: ", cause))?;
         }
         for hint in &self.hints {
-            writeln!(stderr, "  {BOLD}help{BOLD:#}: {}", escape(hint))?;
+            writeln!(stderr, "  {BOLD}help{BOLD:#}: {}", after("  help: ", hint))?;
         }
         Ok(())
     }
@@ -84,7 +87,11 @@ pub(super) fn causes(error: &dyn StdError) -> Vec<String> {
 /// Formats the findings of a source as warnings.
 pub(crate) fn warnings(source: &RepoArg, findings: &[Finding]) -> String {
     let source = escape(&source.shown);
-    let warning = |text: &str| format!("{YELLOW}warning{YELLOW:#}: {source}: {text}\n");
+    let terminal = TerminalSize::from_stderr();
+    let warning = |text: &str| {
+        let text = fitted_after("warning: ".len(), &format!("{source}: {text}"), terminal);
+        format!("{YELLOW}warning{YELLOW:#}: {text}\n")
+    };
     let listed = findings.iter().take(MAX_FINDINGS);
     let mut text: String = listed.map(|finding| warning(&escape(&finding.to_string()))).collect();
     if let more @ 1.. = findings.len().saturating_sub(MAX_FINDINGS) {

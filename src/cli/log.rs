@@ -26,7 +26,7 @@ pub(crate) fn init(verbose: u8, bars: &ProgressBars) {
         _ => LevelFilter::DEBUG,
     };
     let lines = fmt::layer().with_writer(LogWriter(bars.clone())).event_format(LogFormat);
-    let lines = lines.fmt_fields(debug_fn(write_field).delimited(" "));
+    let lines = lines.fmt_fields(debug_fn(write_field).delimited(", "));
     // Each line is complete; its spans would repeat a part of it.
     let lines = lines.with_filter(filter_fn(is_event));
     let ours = Targets::new().with_target("hf_meta", level);

@@ -1,14 +1,106 @@
 //! Progress bars on stderr, drawn only on a terminal.
 
+use std::io::{self, IsTerminal, Write};
+use std::mem::replace;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hf_meta::Progress;
 use hf_meta::report::text::escape;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+
+use super::terminal::TerminalSize;
 
 /// The progress bars of all repositories that are being read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ProgressBars(MultiProgress);
+
+impl Default for ProgressBars {
+    fn default() -> Self {
+        Self(MultiProgress::with_draw_target(draw_target()))
+    }
+}
+
+/// Returns the terminal of stderr as a place for bars.
+fn draw_target() -> ProgressDrawTarget {
+    if io::stderr().is_terminal() {
+        ProgressDrawTarget::term_like_with_hz(Box::new(BarTerminal::default()), 15)
+    } else {
+        ProgressDrawTarget::hidden()
+    }
+}
+
+/// The terminal of stderr, where the cursor stays behind the text of the last bar.
+///
+/// `indicatif` fills each line with spaces up to the right edge. When Ctrl-C is pressed, a terminal prints `^C`: at the
+/// edge it would move the cursor to the next line, and a bar would remain when the bars are removed.
+#[derive(Debug, Default)]
+struct BarTerminal(Mutex<BarText>);
+
+/// The text between two updates of the terminal.
+#[derive(Debug, Default)]
+struct BarText {
+    text: Vec<u8>,
+    /// `true` if a bar is complete, and another one belongs to the next line.
+    is_line_complete: bool,
+}
+
+impl BarTerminal {
+    fn text(&self) -> MutexGuard<'_, BarText> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves the cursor by a number of lines or columns. A terminal takes 0 for 1.
+    fn move_cursor(&self, by: usize, direction: char) -> io::Result<()> {
+        if by == 0 { Ok(()) } else { write!(self.text().text, "\u{1b}[{by}{direction}") }
+    }
+}
+
+impl TermLike for BarTerminal {
+    fn width(&self) -> u16 {
+        let width = TerminalSize::from_stderr().map_or(80, |size| size.width);
+        u16::try_from(width).unwrap_or(u16::MAX)
+    }
+
+    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
+        self.move_cursor(lines, 'A')
+    }
+
+    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
+        self.move_cursor(lines, 'B')
+    }
+
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        self.move_cursor(columns, 'C')
+    }
+
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        self.move_cursor(columns, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        writeln!(self.text().text, "{text}")
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        let mut bar = self.text();
+        let is_filler = text.bytes().all(|byte| byte == b' ');
+        if replace(&mut bar.is_line_complete, is_filler) && !is_filler {
+            bar.text.push(b'\n');
+        }
+        bar.text.extend(text.bytes().filter(|_| !is_filler));
+        Ok(())
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.text().text.write_all(b"\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let BarText { text, .. } = std::mem::take(&mut *self.text());
+        anstream::stderr().write_all(&text)
+    }
+}
 
 impl ProgressBars {
     /// Adds a bar for a repository. It disappears when it is dropped.
@@ -30,7 +122,7 @@ impl ProgressBars {
         self.remove();
         self.0.set_draw_target(ProgressDrawTarget::hidden());
         let printed = print();
-        self.0.set_draw_target(ProgressDrawTarget::stderr());
+        self.0.set_draw_target(draw_target());
         printed
     }
 

@@ -17,6 +17,14 @@ enum Alignment {
     Right,
 }
 
+/// The place of a column in the order in which columns shrink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShrinkOrder {
+    First,
+    Normal,
+    Last,
+}
+
 /// One column of a table whose rows are of type `R`.
 struct Column<'a, R> {
     heading: &'static str,
@@ -29,8 +37,7 @@ struct Column<'a, R> {
     min_width: Option<usize>,
     /// The narrowest width at which the column is shown at all.
     useful_width: usize,
-    /// `true` if the column shrinks before those that are not.
-    shrinks_first: bool,
+    order: ShrinkOrder,
     /// `true` if a cell that is too wide continues in further lines. Only the last column can.
     wraps: bool,
 }
@@ -71,7 +78,7 @@ impl<'a, R> Table<'a, R> {
             gap: 2,
             min_width: None,
             useful_width: 0,
-            shrinks_first: false,
+            order: ShrinkOrder::Normal,
             wraps: false,
         });
         self
@@ -107,7 +114,12 @@ impl<'a, R> Table<'a, R> {
 
     /// Lets [`Table::fit`] drop the whole last column before it changes others.
     pub(crate) fn dropped_first(self) -> Self {
-        self.dropped_below(usize::MAX).change_last(|column| column.shrinks_first = true)
+        self.dropped_below(usize::MAX).change_last(|column| column.order = ShrinkOrder::First)
+    }
+
+    /// Lets [`Table::fit`] drop the whole last column after it has changed others.
+    pub(crate) fn dropped_last(self) -> Self {
+        self.dropped_below(usize::MAX).change_last(|column| column.order = ShrinkOrder::Last)
     }
 
     /// Lets [`Table::fit`] wrap the cells of the last column between words, down to a width.
@@ -163,15 +175,14 @@ impl<'a, R> Table<'a, R> {
         })
     }
 
-    /// Takes width from the columns that can shrink: those that shrink first, then the others, each from right
-    /// to left.
+    /// Takes width from the columns that can shrink, in their order, each from right to left.
     fn shrink(&self, widths: &mut [usize]) {
         let Some(max_width) = self.max_width else { return };
-        for first in [true, false] {
+        for order in [ShrinkOrder::First, ShrinkOrder::Normal, ShrinkOrder::Last] {
             for (at, column) in self.columns.iter().enumerate().rev() {
                 let Some(min_width) = column.min_width else { continue };
                 let excess = self.indent(widths, widths.len()).saturating_sub(max_width);
-                if column.shrinks_first != first || excess == 0 {
+                if column.order != order || excess == 0 {
                     continue;
                 }
                 let narrow = widths[at].saturating_sub(excess).max(min_width).min(widths[at]);

@@ -1,4 +1,4 @@
-//! The terminal of stdout: its size, and the width of text on it.
+//! The terminal: its size, and the width of text on it.
 
 use std::io::{self, IsTerminal};
 
@@ -14,7 +14,16 @@ pub(crate) struct TerminalSize {
 impl TerminalSize {
     /// Returns the size of the terminal of stdout; `None` if stdout is not a terminal.
     pub(crate) fn from_stdout() -> Option<Self> {
-        if !io::stdout().is_terminal() {
+        Self::from_stream(&io::stdout())
+    }
+
+    /// Returns the size of the terminal of stderr; `None` if stderr is not a terminal.
+    pub(crate) fn from_stderr() -> Option<Self> {
+        Self::from_stream(&io::stderr())
+    }
+
+    fn from_stream(stream: &impl IsTerminal) -> Option<Self> {
+        if !stream.is_terminal() {
             return None;
         }
         let size = terminal_size::terminal_size();
@@ -65,6 +74,16 @@ pub(crate) fn fitted(text: &str, terminal: Option<TerminalSize>) -> String {
     terminal.map_or_else(|| text.to_owned(), |size| wrap(text, size.width).join("\n"))
 }
 
+/// Returns a sentence that follows a label of a number of columns. Its other lines are indented by four.
+pub(crate) fn fitted_after(label: usize, text: &str, terminal: Option<TerminalSize>) -> String {
+    const INDENT: usize = 4;
+
+    let Some(size) = terminal else { return text.to_owned() };
+    let blank = "\u{a0}".repeat(label.saturating_sub(INDENT));
+    let lines = wrap(&format!("{blank}{text}"), size.width.saturating_sub(INDENT));
+    lines.join(&format!("\n{:INDENT$}", ""))[blank.len()..].to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +104,14 @@ mod tests {
             assert_eq!(cut_text, expected, "{text} {max_width}");
             assert!(width(&cut_text) <= max_width);
         }
+    }
+
+    #[test]
+    fn sentences_after_a_label_are_indented() {
+        let terminal = Some(TerminalSize { width: 17, height: 24 });
+        let text = format!("warning: {}", fitted_after(9, "one two three four", terminal));
+        assert_eq!(text, "warning: one two\n    three four");
+        assert_eq!(fitted_after(9, "one two three four", None), "one two three four");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
+use anstyle::Style;
 use clap::builder::NonEmptyStringValueParser;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::ParameterFigures;
@@ -13,6 +14,7 @@ use super::exit::ExitStatus;
 use super::json;
 use super::repo_arg::RepoArg;
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
+use super::terminal::{TerminalSize, fitted_after};
 
 /// The most findings of one kind that are printed; the JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
@@ -60,7 +62,7 @@ fn print(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> io::Resu
         json::print(report)?;
     } else {
         let mut stdout = BufWriter::new(anstream::stdout().lock());
-        write(&mut stdout, report)?;
+        write(&mut stdout, report, TerminalSize::from_stdout())?;
         stdout.flush()?;
     }
     Ok(match (report.is_complete(), report.is_valid()) {
@@ -72,15 +74,23 @@ fn print(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> io::Resu
 }
 
 /// Writes the findings by kind, then a summary.
-fn write(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> {
+fn write(
+    out: &mut impl Write,
+    report: &VerifyReport,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", escape(&report.source))?;
     for kind in by_kind(report) {
-        let label = label(kind[0].severity());
+        let (style, label) = label(kind[0].severity());
+        let mut line = |text: &str| {
+            let text = fitted_after(label.len() + 2, text, terminal);
+            writeln!(out, "{style}{label}{style:#}: {text}")
+        };
         for finding in kind.iter().take(MAX_FINDINGS_PER_KIND) {
-            writeln!(out, "{label}: {}", escape(&finding.to_string()))?;
+            line(&escape(&finding.to_string()))?;
         }
         if let more @ 1.. = count(kind).saturating_sub(MAX_FINDINGS_PER_KIND as u64) {
-            writeln!(out, "{label}: {} more of this kind; --json lists more", thousands(more))?;
+            line(&format!("{} more of this kind; --json lists more", thousands(more)))?;
         }
     }
     write_summary(out, report)
@@ -94,13 +104,12 @@ fn by_kind(report: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
     })
 }
 
-fn label(severity: Severity) -> String {
-    let (style, name) = match severity {
+fn label(severity: Severity) -> (Style, &'static str) {
+    match severity {
         Severity::Error => (RED, "error"),
         Severity::Warning => (YELLOW, "warning"),
         Severity::Note => (CYAN, "note"),
-    };
-    format!("{style}{name}{style:#}")
+    }
 }
 
 /// Counts findings, including those that are not listed.

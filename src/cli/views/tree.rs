@@ -17,7 +17,7 @@ use crate::cli::terminal::{TerminalSize, fitted};
 const BAR_LENGTH: usize = 10;
 
 /// The narrowest column of names, in characters.
-const MIN_NAME_WIDTH: usize = 10;
+const MIN_NAME_WIDTH: usize = 16;
 
 /// The narrowest useful column of tensors, in characters.
 const MIN_CONTENT_WIDTH: usize = 16;
@@ -76,13 +76,14 @@ fn write_tree(out: &mut impl Write, tree: &Tree, terminal: Option<TerminalSize>)
         .number("tensors", |row| thousands(row.tensors))
         .number("elements", |row| thousands(row.elements))
         .number("share", |row| share(row.elements, elements))
+        .dropped_last()
         .text("", |row| bar(row.elements, elements))
         .dropped_first()
         .shown_if(terminal.is_some())
         .text("", |row| row.content.clone())
-        .dropped_below(MIN_CONTENT_WIDTH);
+        .can_shrink_to(MIN_CONTENT_WIDTH);
     table.fit(terminal).write(out, || rows.iter().chain([&total]))?;
-    layout.write_note(out)
+    layout.write_note(out, terminal)
 }
 
 /// Returns a bar whose length is the share of a part, in eighths of a character.
@@ -177,7 +178,7 @@ impl<'a> TreeLayout<'a> {
     }
 
     /// Writes a note if modules are hidden or closed.
-    fn write_note(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write_note(&self, out: &mut impl Write, terminal: Option<TerminalSize>) -> io::Result<()> {
         let note = if self.hidden > 0 {
             counted(self.hidden as u64, "more module")
         } else if self.branches.iter().any(Branch::is_closed) {
@@ -185,7 +186,8 @@ impl<'a> TreeLayout<'a> {
         } else {
             return Ok(());
         };
-        writeln!(out, "{DIM}not shown: {note}; pipe the output to see all{DIM:#}")
+        let note = format!("not shown: {note}; pipe the output to see all");
+        writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))
     }
 }
 

@@ -58,7 +58,7 @@ fn a_bad_token_is_named_by_its_place() {
         assert!(stderr.contains(&hint), "{stderr}");
     }
     let warning = ran(&["org/public"], &[("HF_TOKEN", "hf_old")]);
-    let expected = "warning: the token is not valid; reading without it source=HF_TOKEN\n";
+    let expected = "warning: the token is not valid; reading without it, source=HF_TOKEN\n";
     assert_eq!(warning, expected);
     let malformed = ran(&["org/public"], &[("HF_TOKEN", "hf_\u{1}")]);
     assert!(malformed.contains("help: the token is from HF_TOKEN; set it"), "{malformed}");

@@ -1,7 +1,7 @@
 //! Output to terminals and pipes.
 
-use std::io::Read;
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -151,4 +151,62 @@ fn a_full_disk_is_an_error_of_local_output() {
         let expected = "error: failed to write to stdout\n  caused by: No space left on device";
         assert!(stderr.starts_with(expected), "{args:?}: {stderr}");
     }
+}
+
+/// `script` of util-linux gives the command a terminal. Where it is missing, there is nothing to test with.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_spinner_disappears_on_ctrl_c() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    hub.inject(|_, _| Some(Fault::Stall));
+    let mut command = Command::new("script");
+    let line = concat!("stty cols 80; exec ", env!("CARGO_BIN_EXE_hf-meta"), " org/model");
+    command.args(["-qefc", line, "/dev/null"]);
+    command.env_clear().env("HF_ENDPOINT", hub.endpoint()).env("HF_HOME", "/nonexistent");
+    command.env("TERM", "xterm").env("HF_META_CACHE", "off").env("PATH", "/usr/bin:/bin");
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = spawned else { return };
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut screen = Vec::new();
+    while !String::from_utf8_lossy(&screen).contains("org/model") {
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).unwrap();
+        screen.extend(byte);
+    }
+    stdin.write_all(b"\x03").unwrap();
+    stdout.read_to_end(&mut screen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 2), "ended by SIGINT");
+    let screen = String::from_utf8(screen).unwrap();
+    let (drawn, last_line) = screen.rsplit_once("\r\u{1b}[2K").unwrap();
+    assert!(!last_line.contains("org/model"), "{screen:?}");
+    // The terminal prints `^C`. With 80 columns before it, the cursor would have left the line of the bar.
+    let bar = drawn.rsplit("\u{1b}[2K").next().unwrap();
+    assert!(bar.trim_end_matches("^C").chars().count() < 79, "{screen:?}");
+}
+
+#[test]
+fn log_lines_look_like_errors() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let failures = AtomicUsize::new(0);
+    hub.inject(move |_, _| {
+        let is_first = failures.fetch_add(1, Ordering::Relaxed) == 0;
+        is_first.then(|| Fault::Status(503, vec![]))
+    });
+    let CommandOutput { code, stderr, .. } = run(&hub, &["org/model", "-v"]);
+    assert!(code == 0 && stderr.starts_with("info: retrying, url=http://"), "{stderr}");
+    let (_, wait) = stderr.split_once("wait=").unwrap();
+    let wait = wait.split(',').next().unwrap();
+    let (_, decimals) = wait.split_once('.').unwrap();
+    assert!(decimals.trim_end_matches(char::is_alphabetic).len() == 1, "{stderr}");
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn a_port_in_use_is_named() {
+    let hub = LocalHub::start([]).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let CommandOutput { code, stderr, .. } = run(&hub, &["serve", "--listen", &address]);
+    let expected = format!("error: failed to listen on {address}\n");
+    assert!(code == 4 && stderr.starts_with(&expected), "{code} {stderr}");
 }
