@@ -91,6 +91,9 @@ def write(folder, case):
     order = ("name", "written_by", "true_parameters", "inexact", "modules", "config", "files", "metadata")
     known = set(order) | {"tensors", "shards"}
     assert not set(case) - known, set(case) - known
+    section = (case.get("config") or {}).get("quantization_config") or {}
+    if section.get("quant_method") == "sdnq" and "modules_to_not_convert" in section:
+        section["modules_to_not_convert"].sort()  # written from a set, whose order changes from run to run
     lines = [f" {json.dumps(key)}: {json.dumps(case[key], separators=(', ', ': '))}" for key in order if case.get(key)]
     if "shards" in case:
         shards = ["  [\n   " + ",\n   ".join(json.dumps(tensor) for tensor in shard) + "\n  ]" for shard in case["shards"]]
