@@ -127,6 +127,7 @@ pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use hub::{CommitSha, IdError, RepoId, RepoKind, Revision};
 pub use report::diff::Diff;
 
+pub use report::Plan;
 pub use report::tree::Tree;
 pub use report::verify::VerifyReport;
 pub use report::{

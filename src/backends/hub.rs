@@ -120,6 +120,31 @@ impl Backend for HubRepo {
         self.warnings.token_is_rejected();
     }
 
+    fn hub_headers<'a>(
+        &'a self,
+        index: &'a RepoPath,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<Option<Fetched<Vec<u8>>>, Error>> {
+        async move {
+            if self.revision != Revision::default() {
+                return Ok(None);
+            }
+            let url = self.endpoint.headers_url(&self.repo, index);
+            let read = self.http.read_all(&url, limit, &self.meter).await;
+            match self.fetched(|| self.file_name(index), read) {
+                Ok(read) => Ok(Some(read)),
+                // The files answer better, also where access is denied.
+                Err(error) if error.is_transient() && !is_server_error(&error) => Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "the Hub does not answer with headers");
+                    Ok(None)
+                }
+            }
+        }
+        .instrument(self.span(index))
+        .boxed()
+    }
+
     fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
         async move {
             let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
@@ -183,4 +208,9 @@ impl HubRepo {
             error => Err(error),
         }
     }
+}
+
+/// Returns whether a server failed by itself, and not the way to it.
+fn is_server_error(error: &Error) -> bool {
+    error.status().is_some_and(|status| status >= 500)
 }

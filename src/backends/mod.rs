@@ -123,6 +123,15 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Logs that the token is not valid, and that the files are read without it.
     fn token_is_rejected(&self) {}
 
+    /// Asks for all headers of an index at once, as the Hub has parsed them. Returns `None` if it has none.
+    fn hub_headers<'a>(
+        &'a self,
+        _index: &'a RepoPath,
+        _limit: u64,
+    ) -> BoxFuture<'a, Result<Option<Fetched<Vec<u8>>>, Error>> {
+        ready(Ok(None)).boxed()
+    }
+
     /// Asks for the parameter count that the Hub itself reports. Returns `None` if it reports none.
     fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
         ready(Ok(None)).boxed()

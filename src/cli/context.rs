@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::mem::replace;
 
 use futures::stream::{self, StreamExt};
-use hf_meta::report::Finding;
+use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, Model, ResultOrder};
 
 use super::error_report::{self, ErrorReport};
@@ -34,14 +34,36 @@ pub(crate) struct SelectionArgs {
     #[arg(long)]
     prefetch: bool,
 
+    /// Requests by which headers are read: two ranges of each file, one, or one request for a whole repository, which
+    /// the Hub answers from its own parse [default: exact]
+    #[arg(long, value_name = "PLAN", conflicts_with = "prefetch")]
+    plan: Option<PlanArg>,
+
     /// Number of repositories that are read at once [default: 32]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     jobs: Option<u16>,
 }
 
+/// The names of plans.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PlanArg {
+    Exact,
+    Prefetch,
+    Hub,
+}
+
 impl SelectionArgs {
+    fn plan(&self) -> Plan {
+        match self.plan {
+            Some(PlanArg::Hub) => Plan::Hub,
+            Some(PlanArg::Prefetch) => Plan::Prefetch,
+            None if self.prefetch => Plan::Prefetch,
+            Some(PlanArg::Exact) | None => Plan::Exact,
+        }
+    }
+
     fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
-        let mut model = client.source(source.source.clone()?).prefetch(self.prefetch);
+        let mut model = client.source(source.source.clone()?).plan(self.plan());
         if let Some(revision) = &self.revision {
             model = model.revision(revision);
         }

@@ -20,9 +20,9 @@ use crate::http::Http;
 use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
-use crate::inspect::{Inspection, Limits, OnProgress, Plan, Progress, Target};
+use crate::inspect::{Inspection, Limits, OnProgress, Progress, Target};
 use crate::report::verify::VerifyReport;
-use crate::report::{CountReport, SafetensorsParseFromRepo};
+use crate::report::{CountReport, Plan, SafetensorsParseFromRepo};
 
 /// The parts that all calls of a client share.
 #[derive(Debug)]
@@ -134,15 +134,16 @@ impl Model {
         self
     }
 
-    /// Sets whether one request reads the length of a header and the header together; `false` by default.
-    ///
-    /// By default, one request reads the length, and a second one reads exactly the header. A prefetch needs
-    /// half of the requests, and may read bytes that are not needed. Its size for a shard is estimated from
-    /// the tensor names in the index, at most 8 MiB; for a single file it is 64 KiB. If it was too small, a
-    /// second request reads the rest of the header.
-    pub fn prefetch(mut self, prefetch: bool) -> Self {
-        self.plan = if prefetch { Plan::Prefetch } else { Plan::Exact };
+    /// Sets the requests by which headers are read; [`Plan::Exact`] by default. [`Model::verify`] always reads the
+    /// files.
+    pub fn plan(mut self, plan: Plan) -> Self {
+        self.plan = plan;
         self
+    }
+
+    /// Sets [`Plan::Prefetch`], or [`Plan::Exact`].
+    pub fn prefetch(self, prefetch: bool) -> Self {
+        self.plan(if prefetch { Plan::Prefetch } else { Plan::Exact })
     }
 
     /// Sets a function that is called after each shard, and never for weights in a single file. It runs

@@ -110,6 +110,12 @@ impl Endpoint {
         url
     }
 
+    /// Returns the URL of all headers of an index on `main`, as the Hub has parsed them:
+    /// `{endpoint}/api/models/{name}/safetensors-metadata/{index}`.
+    pub(crate) fn headers_url(&self, repo: &RepoId, index: &RepoPath) -> Url {
+        self.join(&format!("{}/safetensors-metadata", api_path(repo)), Some(index))
+    }
+
     /// Returns the URL of the Hub's own parameter count:
     /// `{endpoint}/api/{kind}/{name}/revision/{revision}?expand=safetensors`.
     pub(crate) fn reported_count_url(&self, repo: &RepoId, revision: &Revision) -> Url {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures::future::{BoxFuture, Either, select};
 
 use super::reader::Reader;
-use super::{Inspection, Plan, Target};
+use super::{Inspection, Target};
 use crate::backends::{ByteStream, Fetched, FileListing, pinned, poll_alongside};
 use crate::error::{BoxError, Error};
 use crate::formats::RepoPath;
@@ -13,6 +13,7 @@ use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubError};
+use crate::report::Plan;
 
 /// The weights that a target turned out to be.
 pub(super) struct Located {

@@ -12,6 +12,7 @@
 
 mod cached;
 mod config_file;
+mod hub_plan;
 mod locate;
 mod plan;
 mod reader;
@@ -24,14 +25,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use self::plan::Plan;
 pub(crate) use self::target::Target;
 use crate::backends::{Backend, CallGate, HeaderCache};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::http::transfer::RequestMeter;
 use crate::report::verify::VerifyReport;
-use crate::report::{Assembled, CountReport, Finding, SafetensorsParseFromRepo};
+use crate::report::{Assembled, CountReport, Finding, Plan, SafetensorsParseFromRepo};
 
 /// The progress of a call, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +122,12 @@ impl Inspection {
 
     /// Reads all headers. Ends at the first error.
     async fn read(self, keeps_headers: bool) -> Result<Inspected, Error> {
+        if self.plan == Plan::Hub
+            && !self.lists_sets
+            && let Some(inspected) = self.read_from_hub(keeps_headers).await?
+        {
+            return Ok(inspected);
+        }
         let (reader, located) = self.locate().await?;
         reader.pass_commit().await;
         let mut inspected = reader.read_weights(located.weights, keeps_headers).await?;

@@ -1,20 +1,11 @@
-//! The first range of a file, before the length of its header is known.
+//! The first range of a file by plan, before the length of its header is known.
 
 use std::ops::Range;
 
 use super::shards::ShardRequest;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson, expected_header_end};
 use crate::formats::{RepoPath, format_of};
-
-/// The number of ranges in which a header is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Plan {
-    /// Two ranges: the length of the header, then exactly the header.
-    #[default]
-    Exact,
-    /// One range that is expected to hold the header, and a second one only if it does not.
-    Prefetch,
-}
+use crate::report::Plan;
 
 /// The first range of a file without an index, in bytes. Of the files of the 1,000 most used models 82 % have a
 /// header of less than 25 kB, and 97 % one of less than the 100 kB that `huggingface_hub` requests (its #1855);
@@ -34,7 +25,7 @@ impl Plan {
     pub(super) fn first_range(self, path: &RepoPath) -> Range<u64> {
         match self {
             Self::Exact => format_of(path).parser(0).first_range(),
-            Self::Prefetch => 0..SINGLE_FILE_PREFETCH,
+            Self::Prefetch | Self::Hub => 0..SINGLE_FILE_PREFETCH,
         }
     }
 
@@ -50,7 +41,7 @@ impl Plan {
         let shards = index.shards().iter().cloned();
         match self {
             Self::Exact => shards.map(|shard| self.request(shard)).collect(),
-            Self::Prefetch => shards
+            Self::Prefetch | Self::Hub => shards
                 .zip(index.names_per_shard())
                 .map(|(shard, names)| (shard, 0..expected_header_end(names).min(LONGEST_PREFETCH)))
                 .collect(),

@@ -10,7 +10,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::config_file::ConfigFile;
 use super::locate::Weights;
-use super::{Inspected, Inspection, Limits, OnProgress, Plan};
+use super::{Inspected, Inspection, Limits, OnProgress};
 use crate::backends::{Backend, CallGate, Fetched};
 use crate::count::needs_config;
 use crate::error::Error;
@@ -19,7 +19,7 @@ use crate::formats::{FileHeader, HeaderError, HeaderParser, RepoPath, Step, form
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
-use crate::report::{Assembly, FetchStats, Finding};
+use crate::report::{Assembly, FetchStats, Finding, Plan};
 
 /// The maximum memory in bytes of headers that are not counted yet. No header is counted before the index is
 /// complete, and the parsed headers of Kimi-K2.5 almost fit: less would make the call longer.
@@ -97,7 +97,11 @@ impl Reader {
         self.finish(path, assembly).await
     }
 
-    async fn finish(mut self, path: RepoPath, assembly: Assembly) -> Result<Inspected, Error> {
+    pub(super) async fn finish(
+        mut self,
+        path: RepoPath,
+        assembly: Assembly,
+    ) -> Result<Inspected, Error> {
         let mut config = self.config.take().transpose()?.unwrap_or_default();
         self.read_other_config(&assembly, &mut config).await?;
         let filepaths = assembly.filepaths(&path);
@@ -109,6 +113,8 @@ impl Reader {
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
         report.source = self.source;
         report.commit = self.commit;
+        // Without the Hub's answer the files are read by the next best plan.
+        report.plan = if self.plan == Plan::Hub { Plan::Prefetch } else { self.plan };
         Ok(Inspected { path, backend: self.backend, assembled, report })
     }
 

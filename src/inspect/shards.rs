@@ -12,7 +12,7 @@ use futures::future::{Either, select};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::reader::{Reader, UncountedHeader};
-use super::{OnProgress, Plan, Progress};
+use super::{OnProgress, Progress};
 use crate::backends::{ByteStream, Fetched};
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -20,6 +20,7 @@ use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::BodyEvent;
 use crate::report::Assembly;
+use crate::report::Plan;
 
 /// A shard by its name in the index, and the first range of it to read.
 pub(super) type ShardRequest = (RepoPath, Range<u64>);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    CountReport, FetchStats, Finding, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
-    agreement,
+    CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
+    SafetensorsShards, agreement,
 };
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
 use crate::formats::safetensors::{
@@ -183,6 +183,7 @@ impl Assembled {
             findings,
             other_sets: None,
             fetch: FetchStats { bytes_total, ..FetchStats::default() },
+            plan: Plan::Exact,
         })
     }
 

@@ -93,6 +93,37 @@ pub struct CountReport {
     pub other_sets: Option<Vec<WeightSet>>,
     /// Requests, bytes and time of the call.
     pub fetch: FetchStats,
+    /// The requests by which the headers were read.
+    pub plan: Plan,
+}
+
+/// The requests by which headers are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Plan {
+    /// Two ranges of each file: the length of the header, then exactly the header. Also the plan of headers that were
+    /// not read from a server.
+    #[default]
+    Exact,
+    /// One range of each file that is expected to hold the header, and a second one only if it does not.
+    ///
+    /// It needs half of the requests, and may read bytes that are not needed. For a shard its length is estimated from
+    /// the tensor names in the index, and is at most 8 MiB; for a single file it is 64 KiB.
+    Prefetch,
+    /// One request for all headers of a sharded repository, which the Hub has parsed.
+    ///
+    /// The headers are not compared with the files, and the commit may be unknown. Where the Hub has no such answer (a
+    /// single file, another revision than `main`, another server), the files are read as by [`Plan::Prefetch`].
+    Hub,
+}
+
+impl Plan {
+    /// Returns whether the headers were read from the files.
+    #[must_use]
+    pub fn is_checked_against_bytes(self) -> bool {
+        self != Self::Hub
+    }
 }
 
 impl CountReport {

@@ -1,5 +1,6 @@
 //! The requests of a call: exactly these, for one commit, with the token for the endpoint only.
 
+mod hub_plan;
 mod prefetch;
 mod streamed_index;
 

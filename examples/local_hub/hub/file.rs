@@ -88,6 +88,23 @@ impl File {
         self.digest
     }
 
+    /// Returns the stored bytes before an offset; fewer if the file is shorter.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn start(&self, end: u64) -> io::Result<Bytes> {
+        match &self.stored {
+            Stored::Memory(bytes) => Ok(bytes.slice(..bytes.len().min(index(end)))),
+            Stored::Disk(path) => {
+                let mut start = Vec::new();
+                let file = std::fs::File::open(path)?;
+                io::Read::read_to_end(&mut io::Read::take(file, end), &mut start)?;
+                Ok(start.into())
+            }
+        }
+    }
+
     /// Returns the bytes of a range, which must lie inside the file.
     pub fn read(self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send {
         let end = range.end.min(self.stored_size);

@@ -1,6 +1,8 @@
 //! Repositories: files by commit, references, and access.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::{Map, Value, json};
 
 use super::digest::Digest;
 use super::error_response::ErrorResponse;
@@ -21,6 +23,8 @@ pub struct Repo {
     former_ids: Vec<String>,
     visibility: Visibility,
     reported_counts: Vec<(String, u64)>,
+    /// The answer to a request for all headers; `None` for a true one.
+    claimed_headers: Option<String>,
     /// The commit to which [`Repo::file`] adds files.
     current: String,
     references: HashMap<String, String>,
@@ -41,6 +45,7 @@ impl Repo {
             former_ids: Vec::new(),
             visibility: Visibility::Public,
             reported_counts: Vec::new(),
+            claimed_headers: None,
             current: String::new(),
             references: HashMap::new(),
             commits: HashMap::new(),
@@ -118,6 +123,33 @@ impl Repo {
     /// Returns the parameter counts that the Hub reports, by dtype.
     pub fn reported_counts(&self) -> &[(String, u64)] {
         &self.reported_counts
+    }
+
+    /// Sets the answer to a request for all headers, whatever the files contain.
+    #[must_use]
+    pub fn claims_headers(self, json: &str) -> Self {
+        Self { claimed_headers: Some(json.to_owned()), ..self }
+    }
+
+    /// Returns the headers of all shards of an index, as JSON; `None` if there are none.
+    pub fn headers(&self, commit: &str, index: &str) -> Option<String> {
+        if let Some(claimed) = &self.claimed_headers {
+            return Some(claimed.clone());
+        }
+        let json = self.find_file(commit, index)?.start(u64::MAX).ok()?;
+        let folder =
+            index.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+        let index: Value = serde_json::from_slice(&json).ok()?;
+        let shards = index.get("weight_map")?.as_object()?.values().filter_map(Value::as_str);
+        let mut headers = Map::new();
+        for shard in shards.collect::<BTreeSet<_>>() {
+            let file = self.find_file(commit, &format!("{folder}{shard}"))?;
+            let length = u64::from_le_bytes(file.start(8).ok()?.as_ref().try_into().ok()?);
+            let start = file.start(length.checked_add(8)?).ok()?;
+            headers.insert(shard.to_owned(), serde_json::from_slice(&start[8..]).ok()?);
+        }
+        let metadata = index.get("metadata");
+        Some(json!({ "index": { "metadata": metadata }, "headers": headers }).to_string())
     }
 
     pub fn id(&self) -> &str {

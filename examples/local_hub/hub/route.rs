@@ -14,6 +14,8 @@ pub enum Action {
     Info,
     /// `/api/models/{repo}/tree/{revision}[/{folder}]`
     Tree,
+    /// `/api/models/{repo}/safetensors-metadata/{index}`
+    Headers,
     /// `/api/resolve-cache/models/{repo}/{commit}/{path}`, the redirect target of small files
     StoredFile,
 }
@@ -67,6 +69,10 @@ impl Route {
         let tree = segments.iter().take(3).position(|segment| *segment == "tree");
         if let Some((repo, [_, revision, path @ ..])) = tree.map(|at| segments.split_at(at)) {
             return Some(Self::new(Action::Tree, id(kind, repo)?, revision, path));
+        }
+        let headers = segments.iter().position(|segment| *segment == "safetensors-metadata");
+        if let Some((repo, [_, path @ ..])) = headers.map(|at| segments.split_at(at)) {
+            return Some(Self::new(Action::Headers, id(kind, repo)?, "main", path));
         }
         let (repo, revision) = match segments {
             [repo @ .., "revision", revision] => (repo, *revision),
@@ -139,6 +145,7 @@ mod tests {
             ("/api/models/a/revision/x%2Fy", "Info a @ x/y : "),
             ("/api/models/a/b/tree/main", "Tree a/b @ main : "),
             ("/api/datasets/a/tree/x%2Fy/b%20c/d", "Tree datasets/a @ x/y : b c/d"),
+            ("/api/models/a/b/safetensors-metadata/x/y.json", "Headers a/b @ main : x/y.json"),
             ("/api/models/a/b/tree", "nothing"),
             ("/api/whoami-v2", "nothing"),
         ] {

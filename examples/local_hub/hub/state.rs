@@ -107,7 +107,7 @@ impl HubState {
         match route {
             Some(route) if matches!(request.method, Method::GET | Method::HEAD) => {
                 self.serve(request, &route).unwrap_or_else(|error| {
-                    if matches!(route.action, Action::Info | Action::Tree) {
+                    if matches!(route.action, Action::Info | Action::Tree | Action::Headers) {
                         error.into_json()
                     } else {
                         error.into_text()
@@ -132,7 +132,7 @@ impl HubState {
             let target = path + &query.unwrap_or_default();
             return Ok(redirect(StatusCode::TEMPORARY_REDIRECT, &target));
         };
-        if !matches!(route.action, Action::Info | Action::Tree) {
+        if !matches!(route.action, Action::Info | Action::Tree | Action::Headers) {
             repo.check_access(caller)?;
         }
         let (revision, path) = (&route.revision, &route.path);
@@ -143,6 +143,7 @@ impl HubState {
         let response = match route.action {
             Action::Info => info(repo, commit),
             Action::Tree => self.tree(request, repo, commit, path).ok_or_else(missing)?,
+            Action::Headers => json_text(repo.headers(commit, path).ok_or_else(missing)?),
             Action::Raw => raw(file()?, path),
             Action::StoredFile => small(file()?, request),
             Action::Resolve => self.resolve(request, route, commit, file()?),
@@ -257,6 +258,10 @@ fn raw(file: &File, path: &str) -> ResponseSpec {
     ResponseSpec::text(StatusCode::OK, pointer)
 }
 
+fn json_text(json: String) -> ResponseSpec {
+    ResponseSpec::text(StatusCode::OK, json).with(CONTENT_TYPE, "application/json; charset=utf-8")
+}
+
 fn info(repo: &Repo, commit: &str) -> ResponseSpec {
     let siblings: Vec<_> = repo.paths(commit).map(|path| json!({ "rfilename": path })).collect();
     let mut body = json!({
@@ -271,6 +276,5 @@ fn info(repo: &Repo, commit: &str) -> ResponseSpec {
         let parameters: HashMap<_, _> = repo.reported_counts().iter().cloned().collect();
         body["safetensors"] = json!({ "parameters": parameters, "total": total });
     }
-    ResponseSpec::text(StatusCode::OK, body.to_string())
-        .with(CONTENT_TYPE, "application/json; charset=utf-8")
+    json_text(body.to_string())
 }

@@ -16,7 +16,7 @@ use crate::formats::weight_sets::WeightSet;
 use crate::formats::{Dtype, RepoPath};
 use crate::hub::CommitSha;
 use crate::report::{
-    CountReport, FetchStats, Finding, SafetensorsParseFromRepo, SafetensorsShards,
+    CountReport, FetchStats, Finding, Plan, SafetensorsParseFromRepo, SafetensorsShards,
 };
 
 impl Serialize for CountReport {
@@ -82,6 +82,8 @@ struct ReportDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     other_sets: Option<&'a [WeightSet]>,
     fetch: FetchStats,
+    plan: Plan,
+    checked_against_bytes: bool,
 }
 
 impl<'a> From<&'a CountReport> for ReportDocument<'a> {
@@ -108,6 +110,8 @@ impl<'a> From<&'a CountReport> for ReportDocument<'a> {
             findings: &report.findings,
             other_sets: report.other_sets.as_deref(),
             fetch: report.fetch,
+            plan: report.plan,
+            checked_against_bytes: report.plan.is_checked_against_bytes(),
         }
     }
 }

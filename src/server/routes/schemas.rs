@@ -133,6 +133,10 @@ pub(super) struct CountReportSchema {
     /// The number of requests, the bytes read and the time of the lookup.
     #[schema(value_type = Object)]
     fetch: (),
+    /// The requests by which the headers were read: `exact`, `prefetch` or `hub`.
+    plan: String,
+    /// `false` if the headers are the Hub's own parse of the files.
+    checked_against_bytes: bool,
 }
 
 /// A set of weights in a repository.

@@ -1,0 +1,78 @@
+//! The plan `hub`: one request for all headers of a sharded repository, as the Hub has parsed them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::reader::Reader;
+use super::{Inspected, Inspection, Target};
+use crate::backends::Fetched;
+use crate::count::needs_config;
+use crate::error::Error;
+use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
+use crate::formats::{FileHeader, HeaderError, RepoPath};
+use crate::http::blocking::spawn_blocking_if_large;
+use crate::report::{Assembly, Plan};
+
+/// The answer of the Hub: the headers by the names of their shards.
+#[derive(Deserialize)]
+struct HubHeaders<'a> {
+    #[serde(borrow)]
+    headers: BTreeMap<String, &'a RawValue>,
+}
+
+impl Inspection {
+    /// Reads all headers from the Hub's own parse; `None` if the Hub has none for these weights.
+    pub(super) async fn read_from_hub(
+        &self,
+        keeps_headers: bool,
+    ) -> Result<Option<Inspected>, Error> {
+        let path = match &self.target {
+            Target::Folder(folder) => RepoPath::join(folder.as_ref(), INDEX_NAME),
+            Target::Index(path) => path.clone(),
+            Target::File(_) | Target::Shards(_) => return Ok(None),
+        };
+        let Some(Fetched { value: json, commit }) =
+            self.backend.hub_headers(&path, self.limits.index).await?
+        else {
+            return Ok(None);
+        };
+        let mut reader = Reader::new(self.clone(), commit);
+        reader.pass_memory(json.len() as u64).await;
+        let limit = self.limits.header;
+        let parsed = spawn_blocking_if_large(json.len(), move || parse(&json, limit)).await;
+        let Some(headers) = parsed else {
+            tracing::debug!(%path, "the Hub's answer is not valid; reading the files");
+            return Ok(None);
+        };
+        let mut assembly = Assembly::new_sharded(None, keeps_headers);
+        for (shard, header) in headers {
+            let header =
+                header.map_err(|source| reader.header_error(&path.sibling(&shard), source))?;
+            if header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor)) {
+                // The result is used once all headers are there.
+                let _ = reader.config().await;
+            }
+            assembly.add(shard, header);
+        }
+        reader.weights = Some(path.clone());
+        let mut inspected = reader.finish(path, assembly).await?;
+        inspected.report.plan = Plan::Hub;
+        Ok(Some(inspected))
+    }
+}
+
+/// Parses the answer; `None` if it is not one.
+fn parse(json: &[u8], limit: u64) -> Option<Vec<(RepoPath, Result<FileHeader, HeaderError>)>> {
+    let HubHeaders { headers } = serde_json::from_slice(json).ok()?;
+    let is_too_long = |header: &RawValue| header.get().len() as u64 > limit;
+    if headers.is_empty() || headers.values().any(|header| is_too_long(header)) {
+        return None;
+    }
+    let parse = |(shard, header): (String, &RawValue)| {
+        let header = SafetensorsFileHeader::from_json(header.get().as_bytes());
+        Some((shard.parse().ok()?, header.map(Into::into)))
+    };
+    headers.into_iter().map(parse).collect()
+}
