@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     Cache(CacheArgs),
     #[cfg(feature = "server")]
-    Serve(super::serve::ServeArgs),
+    Serve(Box<super::serve::ServeArgs>),
     /// Serve badges over HTTP; not part of this build
     #[cfg(not(feature = "server"))]
     #[command(hide = true, disable_help_flag = true)]

@@ -117,9 +117,9 @@ fn heading(
     let one_line = width(&format!("{name}  {source}  {details}"));
     write!(out, "{name}  {BOLD}{source}{BOLD:#}")?;
     match terminal {
-        Some(size) if one_line > size.width => {
+        Some(TerminalSize { width: columns, .. }) if one_line > columns => {
             let indent = width(name) + 2;
-            let lines = wrap(&details, size.width.saturating_sub(indent));
+            let lines = wrap(&details, columns.saturating_sub(indent));
             let indented = |line| format!("\n{:indent$}{DIM}{line}{DIM:#}", "");
             writeln!(out, "{}", lines.into_iter().map(indented).collect::<String>())
         }

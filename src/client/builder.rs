@@ -333,6 +333,7 @@ impl fmt::Debug for ClientBuilder {
         f.debug_struct("ClientBuilder")
             .field("endpoint", &Endpoint::parse(&self.endpoint))
             .field("token", &self.token.is_some())
+            .field("token_source", &self.token_source)
             .field("user_agent", &self.user_agent)
             .field("addresses", &self.addresses)
             .field("proxy_from_env", &self.proxy_from_env)

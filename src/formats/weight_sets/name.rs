@@ -48,9 +48,9 @@ impl WeightsName {
     pub(super) fn parse(path: &RepoPath) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         let name = |form, text: &str| {
-            let (stem, variant) = split_variant(text);
-            let (stem, step) = split_step(&stem);
-            Self { folder: folder.to_owned(), stem: stem.to_owned(), step, variant, form }
+            let (text, variant) = split_variant(text);
+            let (name, step) = split_step(&text);
+            Self { folder: folder.to_owned(), stem: name.to_owned(), step, variant, form }
         };
         if let Some(text) = split_index(file) {
             return Some((name(Form::Index, &text), path.clone(), None));
@@ -96,22 +96,22 @@ fn split_variant(text: &str) -> (String, String) {
 
 /// Splits the name of a model into the name of its training run and the step, as in `0000100_adapters` (MLX),
 /// `name-000001` and `name-step00000500` (kohya), and `learned_embeds-steps-500` (diffusers).
-fn split_step(stem: &str) -> (&str, Option<u64>) {
+fn split_step(text: &str) -> (&str, Option<u64>) {
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if let Some((digits, name)) = stem.split_once('_')
+    if let Some((digits, name)) = text.split_once('_')
         && digits.len() == 7
         && is_number(digits)
     {
         return (name, digits.parse().ok());
     }
-    let name = stem.trim_end_matches(|c: char| c.is_ascii_digit());
-    let digits = &stem[name.len()..];
+    let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = &text[name.len()..];
     let suffixes = ["-steps-", "-step-", "-step"];
     let with_word = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
     let epoch = || name.strip_suffix('-').filter(|_| digits.len() == 6);
     match (with_word.or_else(epoch), digits.parse().ok()) {
         (Some(name), Some(step)) if !name.is_empty() => (name, Some(step)),
-        _ => (stem, None),
+        _ => (text, None),
     }
 }
 
@@ -136,9 +136,9 @@ mod tests {
         WeightsName::parse(&path).map_or_else(String::new, |(name, path, shard)| {
             let shard = shard
                 .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
-            let WeightsName { folder, stem, step, variant, form } = name;
-            let step = step.map_or_else(String::new, |step| format!(" step {step}"));
-            format!("{path} = [{folder}] [{stem}]{step} [{variant}] {form:?}{shard}")
+            let WeightsName { folder, stem, step: at, variant, form } = name;
+            let at = at.map_or_else(String::new, |step| format!(" step {step}"));
+            format!("{path} = [{folder}] [{stem}]{at} [{variant}] {form:?}{shard}")
         })
     }
 
