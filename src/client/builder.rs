@@ -259,7 +259,9 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         let invalid = |source| Error::Endpoint { text: shown(&self.endpoint), source };
         let endpoint = Endpoint::parse(&self.endpoint).map_err(invalid)?;
-        check_tls_provider()?;
+        if !has_tls_provider() {
+            return Err(Error::NoTlsProvider);
+        }
         let proxies = self.proxy_from_env.then(|| EnvProxies::from_env(endpoint.url()));
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::NoCache));
         let token = self.token.as_deref().map(bearer).transpose()?;
@@ -294,13 +296,15 @@ impl ClientBuilder {
     }
 }
 
-/// Checks that TLS can be set up. Without a provider, the HTTP library would panic.
-fn check_tls_provider() -> Result<(), Error> {
-    #[cfg(all(feature = "rustls-no-provider", not(feature = "client")))]
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        return Err(Error::NoTlsProvider);
-    }
-    Ok(())
+/// Returns whether TLS can be set up. Without a provider, the HTTP library would panic.
+#[cfg(all(feature = "rustls-no-provider", not(feature = "client")))]
+fn has_tls_provider() -> bool {
+    rustls::crypto::CryptoProvider::get_default().is_some()
+}
+
+#[cfg(any(not(feature = "rustls-no-provider"), feature = "client"))]
+fn has_tls_provider() -> bool {
+    true
 }
 
 /// Returns an invalid endpoint for messages, without user, password and query.

@@ -34,9 +34,8 @@ impl EnvProxies {
             _ => ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
         };
         let values = names.map(|name| (name, std::env::var(name).unwrap_or_default()));
-        match values.iter().find(|(_, value)| !value.is_empty()) {
-            Some((variable, value)) => check(variable, value)?,
-            None => {}
+        if let Some((variable, value)) = values.iter().find(|(_, value)| !value.is_empty()) {
+            check(variable, value)?;
         }
         Ok(Self(Matcher::from_env().into()))
     }

@@ -85,7 +85,7 @@ impl WeightsQuery {
             return Err("not a repository on the Hub".to_owned());
         };
         let given =
-            Self::parse(&repo.to_string(), query).map_err(|invalid| invalid.as_str().to_owned())?;
+            Self::parse(repo.as_ref(), query).map_err(|invalid| invalid.as_str().to_owned())?;
         Ok(Self { revision: given.revision.or(revision), path: given.path.or(path), ..given })
     }
 
