@@ -164,8 +164,8 @@ fn the_command_logs_one_line_per_event() {
     let hub = hub();
     for (flags, events) in [
         (vec![], vec![]),
-        (vec!["-v"], vec!["INFO retrying"]),
-        (vec!["-vv"], vec!["DEBUG redirected", "DEBUG failed", "INFO retrying", "DEBUG read"]),
+        (vec!["-v"], vec!["info: retrying"]),
+        (vec!["-vv"], vec!["debug: redirected", "debug: failed", "info: retrying", "debug: read"]),
     ] {
         hub.inject(|request, before| {
             (is_first_range(request) && before == 0).then(|| Fault::Status(503, vec![]))
@@ -200,7 +200,7 @@ fn the_password_of_a_proxy_is_not_shown() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(3), "{stderr}");
         assert!(
-            stderr.contains("DEBUG failed") && stderr.contains("could not connect"),
+            stderr.contains("debug: failed") && stderr.contains("could not connect"),
             "{stderr}"
         );
         assert!(!stderr.contains("s3cr3t") && !stderr.contains("user"), "{stderr}");
