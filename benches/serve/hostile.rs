@@ -19,6 +19,12 @@ use super::{Args, Result, weights};
 /// The number of concurrent lookups of hostile repositories.
 const ATTACKERS: usize = 8;
 
+/// The maximum memory of the service while it reads hostile repositories, in MB.
+const MAX_PEAK: f64 = 400.0;
+
+/// The maximum number of requests to the Hub and its CDN that an attack with one repository may cause.
+const MAX_REQUESTS: usize = 500;
+
 /// The number of letter cases in which one repository is requested.
 const LETTER_CASES: usize = 21;
 
@@ -34,7 +40,7 @@ pub(crate) async fn hostile(args: &Args) -> Result<()> {
 }
 
 /// Creates a repository of `shards` files with `tensors` tensors each, all of one byte.
-fn repo(id: &str, shards: usize, tensors: usize) -> Repo {
+pub(crate) fn repo(id: &str, shards: usize, tensors: usize) -> Repo {
     let (mut repo, mut map) = (Repo::new(id), String::new());
     for shard in 0..shards {
         let (mut header, file) = (String::from("{"), format!("m{shard:05}.safetensors"));
@@ -109,6 +115,10 @@ async fn large_headers(args: &Args) -> Result<()> {
             let line = attack(&server, &address, lookups, page).await;
             let kind = if page { "pages" } else { "badges" };
             writeln!(out, "{lookups} {kind}: {}", line.unwrap_or_else(|error| error.to_string()))?;
+            // Another build is measured for a comparison only.
+            if args.binary.is_none() && server.memory("VmHWM")? > MAX_PEAK {
+                return Err("the service takes too much memory".into());
+            }
             drop(server);
             tokio::fs::remove_dir_all(folder.path()).await?;
         }
@@ -198,6 +208,9 @@ async fn upstream_requests(args: &Args) -> Result<()> {
         }
         while in_flight(&client, &address).await? > 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        if args.binary.is_none() && hub.log().len() > MAX_REQUESTS {
+            return Err("one client causes too many requests".into());
         }
         let title = last.split("<title>").nth(1).and_then(|rest| rest.split('<').next());
         writeln!(

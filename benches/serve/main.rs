@@ -1,5 +1,5 @@
 //! Throughput, memory and robustness of the badge service:
-//! `cargo bench --features server --bench serve -- [--rate] [--memory] [--hostile]`.
+//! `cargo bench --features server --bench serve -- [--rate] [--memory] [--hostile] [--soak MINUTES]`.
 //!
 //! The rate is measured for a known badge on one core, in turns with nginx that serves the same bytes as a static file
 //! on the same core. `wrk` on the other cores makes the requests; both programs have to be installed. The memory of the
@@ -13,6 +13,7 @@ mod memory;
 mod network;
 mod process;
 mod rate;
+mod soak;
 
 use std::error::Error;
 
@@ -33,6 +34,9 @@ struct Args {
     /// Measure the effects of hostile repositories and clients.
     #[arg(long)]
     hostile: bool,
+    /// Run mixed load for some minutes, with faults and hostile repositories.
+    #[arg(long, value_name = "MINUTES")]
+    soak: Option<u64>,
     /// Another build of the command.
     #[arg(long)]
     binary: Option<String>,
@@ -64,6 +68,9 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if let Some(minutes) = args.soak {
+        return soak::soak(&args, minutes);
+    }
     let all = !(args.rate || args.memory || args.hostile);
     if all || args.rate {
         rate::rate(&args)?;

@@ -9,8 +9,9 @@ use crate::hub::CommitSha;
 /// The decisions of a service about one call. Each future completes when the call may continue. A service that
 /// does not let a call continue drops the call.
 pub(crate) trait CallGate: Debug + Send + Sync {
-    /// Decides once the commit of the call is known, before any shard is read.
-    fn pass_commit<'a>(&'a self, commit: &'a CommitSha) -> BoxFuture<'a, ()>;
+    /// Decides once the commit of the call is known, before any shard is read. `name` is the current name of the
+    /// repository, if it is another one than the requested.
+    fn pass_commit<'a>(&'a self, commit: &'a CommitSha, name: Option<String>) -> BoxFuture<'a, ()>;
 
     /// Decides before a number of files is requested from a server.
     fn pass_files(&self, files: usize) -> BoxFuture<'_, ()>;

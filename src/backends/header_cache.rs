@@ -109,7 +109,7 @@ impl CacheLookup<'_> {
     ) -> Result<Option<T>, Error> {
         let Some(commit) = self.commit(&**backend).await? else { return Ok(None) };
         if let Some(gate) = &self.gate {
-            gate.pass_commit(&commit).await;
+            gate.pass_commit(&commit, backend.canonical_name()).await;
         }
         *backend = pinned(backend, Some(&commit));
         let key = self.keys.commit(&commit);

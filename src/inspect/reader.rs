@@ -228,7 +228,7 @@ impl Reader {
     /// Waits until a service lets the call continue with its commit.
     pub(super) async fn pass_commit(&self) {
         if let (Some(gate), Some(commit)) = (&self.gate, &self.commit) {
-            gate.pass_commit(commit).await;
+            gate.pass_commit(commit, self.backend.canonical_name()).await;
         }
     }
 

@@ -224,8 +224,8 @@ impl Lookups {
             return LookupOutcome::Busy;
         };
         self.metrics.lookup(&result);
-        if let Some(commit) = gate.commit().filter(|_| result.is_permanent()) {
-            self.store(&query.at_commit(commit), Arc::clone(&result));
+        if let Some(pinned) = gate.pinned().filter(|_| result.is_permanent()) {
+            self.store(pinned, Arc::clone(&result));
         }
         let stored = self.store(&query, result);
         drop(guard);
@@ -280,18 +280,23 @@ pub(super) struct CommitResults {
 }
 
 impl CommitResults {
+    /// Returns the query for a commit, under the current name of the repository.
+    pub(super) fn pinned(&self, commit: &CommitSha, name: Option<&str>) -> WeightsQuery {
+        self.query.at_commit(commit, name)
+    }
+
     /// Returns the result of a commit if it is in memory.
-    pub(super) fn find(&self, commit: &CommitSha) -> Option<Arc<LookupResult>> {
-        Some(self.lookups.results.get(&self.query.at_commit(commit))?.result)
+    pub(super) fn find(&self, pinned: &WeightsQuery) -> Option<Arc<LookupResult>> {
+        Some(self.lookups.results.get(pinned)?.result)
     }
 
     /// Waits until no other lookup reads a commit.
-    pub(super) async fn lease(&self, commit: &CommitSha) -> OwnedMutexGuard<()> {
+    pub(super) async fn lease(&self, pinned: &WeightsQuery) -> OwnedMutexGuard<()> {
         let lease = {
             let leases = self.lookups.leases.lock();
             let mut leases = leases.unwrap_or_else(PoisonError::into_inner);
             leases.retain(|_, lease| lease.strong_count() > 0);
-            let entry = leases.entry(self.query.at_commit(commit)).or_default();
+            let entry = leases.entry(pinned.clone()).or_default();
             entry.upgrade().unwrap_or_else(|| {
                 let lease = Arc::new(AsyncMutex::new(()));
                 *entry = Arc::downgrade(&lease);

@@ -11,6 +11,7 @@ use tokio::sync::{OnceCell, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, on
 use super::lookup::CommitResults;
 use super::lookup_result::LookupResult;
 use super::request_budgets::RequestBudgets;
+use super::weights_query::WeightsQuery;
 use crate::backends::CallGate;
 use crate::http::transfer::RequestMeter;
 use crate::hub::CommitSha;
@@ -74,7 +75,8 @@ pub(super) struct LookupGate {
     pub(super) meter: RequestMeter,
     results: Option<CommitResults>,
     end: Mutex<Option<oneshot::Sender<EarlyEnd>>>,
-    commit: OnceCell<CommitSha>,
+    /// The query for the commit of the lookup, once it is known.
+    pinned: OnceCell<WeightsQuery>,
     /// The lease of the commit. Lookups of other names of the commit wait for it.
     lease: OnceCell<OwnedMutexGuard<()>>,
     /// Requests that were charged.
@@ -98,7 +100,7 @@ impl LookupGate {
             meter: RequestMeter::default(),
             results,
             end: Mutex::new(Some(sender)),
-            commit: OnceCell::new(),
+            pinned: OnceCell::new(),
             lease: OnceCell::new(),
             charged: AtomicU64::new(0),
             memory: AtomicU64::new(0),
@@ -110,9 +112,9 @@ impl LookupGate {
         (Arc::new(gate), end)
     }
 
-    /// Returns the commit of the lookup, once it is known.
-    pub(super) fn commit(&self) -> Option<&CommitSha> {
-        self.commit.get()
+    /// Returns the query for the commit of the lookup, once it is known.
+    pub(super) fn pinned(&self) -> Option<&WeightsQuery> {
+        self.pinned.get()
     }
 
     /// Charges the client for `requests` in total.
@@ -135,13 +137,13 @@ impl LookupGate {
 }
 
 impl CallGate for LookupGate {
-    fn pass_commit<'a>(&'a self, commit: &'a CommitSha) -> BoxFuture<'a, ()> {
+    fn pass_commit<'a>(&'a self, commit: &'a CommitSha, name: Option<String>) -> BoxFuture<'a, ()> {
         let Some(results) = &self.results else { return ready(()).boxed() };
         async move {
-            // The first name of the commit is the one that is read.
-            let _ = self.commit.set(commit.clone());
-            self.lease.get_or_init(|| results.lease(commit)).await;
-            if let Some(result) = results.find(commit) {
+            let pinned = async || results.pinned(commit, name.as_deref());
+            let pinned = self.pinned.get_or_init(pinned).await;
+            self.lease.get_or_init(|| results.lease(pinned)).await;
+            if let Some(result) = results.find(pinned) {
                 self.end(EarlyEnd::Known(result)).await;
             }
         }

@@ -100,10 +100,10 @@ impl WeightsQuery {
         Self { kind: QueryKind::Details, ..self.listing(commit) }
     }
 
-    /// Returns the query for a commit under the one spelling that all names of the repository share. Names on
-    /// the Hub differ in more than the case of their letters.
-    pub(super) fn at_commit(&self, commit: &CommitSha) -> Self {
-        let name = self.repo().to_ascii_lowercase();
+    /// Returns the query for a commit under the one spelling that all names of the repository share. `name` is its
+    /// current name, if it is another one. Names on the Hub differ in more than the case of their letters.
+    pub(super) fn at_commit(&self, commit: &CommitSha, name: Option<&str>) -> Self {
+        let name = name.map_or_else(|| self.repo(), str::to_owned).to_ascii_lowercase();
         let repo = name.parse().unwrap_or_else(|_| self.repo.clone());
         Self { repo, revision: Some(commit.into()), ..self.clone() }
     }

@@ -85,7 +85,7 @@ function replace(result) {
 /** Adapts the snippets to the URL of the browser, and activates the copy buttons. */
 function prepare(result) {
   const [known, actual] = baseUrls();
-  for (const field of result.querySelectorAll(".field input")) {
+  for (const field of result.querySelectorAll(".field :is(input, textarea)")) {
     field.value = field.value
       .replaceAll(known, actual)
       .replaceAll(encodeURIComponent(known), encodeURIComponent(actual));

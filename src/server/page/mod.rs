@@ -5,6 +5,8 @@
 //! the script requests the page again and replaces the result. The page loads nothing from other hosts and has no
 //! inline styles or scripts, so that [`content_security_policy`] can forbid them.
 
+mod card;
+mod comparison;
 mod details;
 mod modules;
 mod result;
@@ -19,8 +21,9 @@ mod tests;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::badge::{BadgeOptions, Metric, MetricValues, Theme};
-use crate::hub::Endpoint;
+use crate::hub::{Endpoint, RepoId};
 
+pub(crate) use comparison::repos;
 pub(crate) use details::{MAX_TENSORS, ShownDetails, WeightsDetails};
 pub(crate) use sets::{OtherSets, SetRows};
 pub(crate) use summary::{KnownSets, WeightsSummary};
@@ -57,6 +60,8 @@ pub(crate) struct PageView<'a> {
     pub(crate) path: Option<&'a str>,
     pub(crate) metric: Metric,
     pub(crate) options: &'a BadgeOptions,
+    /// Other repositories next to this one.
+    pub(crate) others: &'a [RepoId],
     pub(crate) outcome: PageOutcome<'a>,
 }
 
@@ -108,6 +113,7 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
                 // The script polls; without scripts the browser reloads the page.
                 @if is_pending { noscript { meta http-equiv="refresh" content="3"; } }
                 title { @if let Some(repo) = repo { (repo) " · " } "hf-meta badges" }
+                @if let Some(view) = view { (card::meta(urls, view)) }
                 link rel="icon" href="favicon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="style.css";
                 script src="app.js" type="module" {}
@@ -162,6 +168,10 @@ fn form(view: Option<&PageView<'_>>) -> Markup {
             }
             (badge_fields(metric, options))
             (selection_fields(view.and_then(|view| view.revision), view.and_then(|view| view.path)))
+            @let others = view.map_or(&[][..], |view| view.others);
+            div .options .comparison {
+                (text("compare", "Compare with", 1_024, "org/name org/name", Some(&comparison::names(others))))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use super::details::ShownDetails;
 use super::rows::TableRows;
 use super::sets::{self, OtherSets};
 use super::summary::WeightsSummary;
-use super::{PageOutcome, PageUrls, PageView, snippets, table};
+use super::{PageOutcome, PageUrls, PageView, comparison, snippets, table};
 use crate::badge::{BadgeOptions, MetricValues, Style, Theme};
 use crate::report::text::{bytes, counted, escape, short, short_bytes, thousands};
 
@@ -37,6 +37,7 @@ pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
             PageOutcome::HubReported(values, _) => (reported(values)),
             PageOutcome::Choice(..) | PageOutcome::Failed(_) | PageOutcome::Pending => {},
         }
+        @if let Some(repo) = view.repo { (comparison::table(view, repo)) }
     }
 }
 
@@ -139,6 +140,7 @@ fn details(details: ShownDetails<'_>, total: u64) -> Markup {
         ShownDetails::Read(details) => {
             return html! {
                 h3 { "Modules" }
+                (table::bar(&details.modules, total))
                 (table::rows("module", "elements", &details.modules, total))
                 (files(&details.files, total))
                 (table::tensors(&details.tensors))

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use url::form_urlencoded::Serializer;
 
 use super::{PageUrls, PageView};
-use crate::badge::{BadgeOptions, Metric};
+use crate::badge::{BadgeOptions, Metric, Theme};
 
 /// Query parameters with their values.
 type Pairs<'a> = Vec<(&'static str, Cow<'a, str>)>;
@@ -22,6 +22,18 @@ pub(super) fn badge(view: &PageView<'_>, repo: &str, options: &BadgeOptions, kin
 /// Returns the URL of the JSON counts, relative to the page.
 pub(super) fn json(view: &PageView<'_>, repo: &str) -> String {
     format!("api/models/{repo}{}", query(&selection(view.revision, view.path)))
+}
+
+/// Returns the URL of the page for another repository, relative to the page itself.
+pub(super) fn other_page(view: &PageView<'_>, repo: &str) -> String {
+    let repo = vec![("repo", repo.into())];
+    query(&[repo, badge_options(view.metric, view.options)].concat())
+}
+
+/// Returns the URL of the badge of another repository with another metric, relative to the page.
+pub(super) fn other_badge(view: &PageView<'_>, repo: &str, metric: Metric) -> String {
+    let options = BadgeOptions { label: None, color: None, ..view.options.clone() };
+    format!("badge/{repo}.svg{}", query(&badge_options(metric, &options)))
 }
 
 /// Returns the URL of the page for another path in the repository, relative to the page itself.
@@ -65,6 +77,9 @@ pub(super) fn fields(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Ma
     html! {
         (field("markdown", "Markdown", &markdown(urls, view, repo)))
         (field("html", "HTML", &html(urls, view, repo)))
+        (field("picture", "HTML, light and dark", &picture(urls, view, repo)))
+        (field("rst", "reStructuredText", &rst(urls, view, repo)))
+        (field("asciidoc", "AsciiDoc", &asciidoc(urls, view, repo)))
         (field("shields", "URL at shields.io", &shields(urls, view, repo)))
     }
 }
@@ -78,6 +93,37 @@ pub(super) fn html(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Stri
     let badge = badge_url(urls, view, repo, "svg");
     let html = html! { a href=(hub_url(urls, repo)) { img src=(badge) alt=(alt_text(view)); } };
     html.into_string()
+}
+
+/// Returns HTML that shows another badge on dark pages.
+pub(super) fn picture(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
+    let badge = |theme| {
+        let options = BadgeOptions { theme, ..view.options.clone() };
+        format!("{}{}", urls.base, badge(view, repo, &options, "svg"))
+    };
+    let html = html! {
+        a href=(hub_url(urls, repo)) {
+            picture {
+                source media="(prefers-color-scheme: dark)" srcset=(badge(Theme::Dark));
+                img src=(badge(Theme::Light)) alt=(alt_text(view));
+            }
+        }
+    };
+    html.into_string()
+}
+
+/// Returns reStructuredText, in three lines.
+pub(super) fn rst(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
+    let (badge, page) = (badge_url(urls, view, repo, "svg"), hub_url(urls, repo));
+    let alt = escape_brackets(alt_text(view));
+    format!(".. image:: {badge}\n   :alt: {alt}\n   :target: {page}\n")
+}
+
+/// Returns AsciiDoc.
+pub(super) fn asciidoc(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
+    let (badge, page) = (badge_url(urls, view, repo, "svg"), hub_url(urls, repo));
+    let alt = alt_text(view).replace(['\n', '\r'], " ").replace('"', "&quot;");
+    format!("image:{badge}[\"{alt}\",link=\"{page}\"]")
 }
 
 /// Returns the URL at which shields.io draws the badge. Shields.io requires a badge URL with `https`.
@@ -118,7 +164,11 @@ fn field(id: &str, label: &str, value: &str) -> Markup {
     html! {
         div .field {
             label for=(id) { (label) }
-            input id=(id) type="text" readonly value=(value);
+            @if value.contains('\n') {
+                textarea id=(id) rows="3" readonly { (value) }
+            } @else {
+                input id=(id) type="text" readonly value=(value);
+            }
             button type="button" data-copies=(id) hidden { "Copy" span .visually-hidden { " " (label) } }
         }
     }

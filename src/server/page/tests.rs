@@ -71,6 +71,7 @@ fn render(text: &str, outcome: PageOutcome<'_>) -> String {
     let endpoint = Endpoint::default();
     let urls = PageUrls { base: "https://badges.example/", hub: &endpoint };
     let options = BadgeOptions { label: Some(text.to_owned()), ..BadgeOptions::default() };
+    let others = repos("org/other");
     let view = PageView {
         input: text,
         repo: Some("org/name"),
@@ -78,6 +79,7 @@ fn render(text: &str, outcome: PageOutcome<'_>) -> String {
         path: Some(text),
         metric: Metric::Params,
         options: &options,
+        others: &others,
         outcome,
     };
     page(&urls, Some(&view))
@@ -140,6 +142,7 @@ fn snippets_contain_the_chosen_options() {
         color: Some(Color::GREY),
         ..BadgeOptions::default()
     };
+    let others = repos("org/other");
     let view = PageView {
         input: "org/name",
         repo: Some("org/name"),
@@ -147,6 +150,7 @@ fn snippets_contain_the_chosen_options() {
         path: None,
         metric: Metric::Bytes,
         options: &options,
+        others: &others,
         outcome: PageOutcome::Pending,
     };
     let query = "revision=refs%2Fpr%2F1&show=bytes&style=flat-square&logo=huggingface\
@@ -166,6 +170,19 @@ fn snippets_contain_the_chosen_options() {
             "<a href=\"https://huggingface.co/org/name\"><img src=\"{}\" alt=\"a [b] &amp; c\"></a>",
             svg.replace('&', "&amp;")
         )
+    );
+    let dark = svg.replace("flat-square", "flat-square&theme=dark").replace('&', "&amp;");
+    let picture = snippets::picture(&urls, &view, "org/name");
+    assert!(picture.contains(&format!("srcset=\"{dark}\"")), "{picture}");
+    assert_eq!(
+        snippets::rst(&urls, &view, "org/name"),
+        format!(
+            ".. image:: {svg}\n   :alt: a \\[b\\] \\& c\n   :target: https://huggingface.co/org/name\n"
+        )
+    );
+    assert_eq!(
+        snippets::asciidoc(&urls, &view, "org/name"),
+        format!("image:{svg}[\"a [b] & c\",link=\"https://huggingface.co/org/name\"]")
     );
     let shields = snippets::shields(&urls, &view, "org/name");
     let shields = url::Url::parse(&shields).unwrap();

@@ -57,8 +57,10 @@ async fn repo_page(
     // The form also sends its empty fields.
     let options = BadgeOptions::from_query(query.pairs().filter(|(_, value)| !value.is_empty()));
     let metric: Metric = query.get("show").and_then(|name| name.parse().ok()).unwrap_or_default();
+    let others = page::repos(query.get("compare").unwrap_or_default());
     let mut view = PageView {
         input,
+        others: &others,
         repo: None,
         revision: None,
         path: None,

@@ -35,6 +35,8 @@ pub(super) struct WeightsParameters {
 pub(super) struct PageParameter {
     /// A repository: its name, its URL on the Hub, or `hf://org/name@revision/path`.
     repo: Option<String>,
+    /// Names of other repositories to show next to it, separated by spaces.
+    compare: Option<String>,
 }
 
 /// The parameters of a badge.

@@ -44,7 +44,8 @@ async fn only_the_page_reads_modules() {
 
 #[tokio::test]
 async fn the_shards_of_a_commit_are_read_once_whatever_its_names() {
-    let hub = LocalHub::start([many_shards("organization/model", 40)]).unwrap();
+    let repo = many_shards("organization/model", 40).renamed_from("former/name");
+    let hub = LocalHub::start([repo]).unwrap();
     let router = router(&hub, config());
     let name = |n: usize| {
         let letter =
@@ -56,9 +57,10 @@ async fn the_shards_of_a_commit_are_read_once_whatever_its_names() {
         async move { get(&router, &path).await.title() }
     });
     assert!(join_all(badges).await.iter().all(|title| title == "params: 40"));
+    assert_eq!(get(&router, "/badge/former/name.svg").await.title(), "params: 40");
     let (shards, all) = requests(&hub);
     assert_eq!(shards, 40);
-    assert!(all <= 40 + 21 * 6, "{all} requests for one commit");
+    assert!(all <= 40 + 22 * 6, "{all} requests for one commit");
 }
 
 #[tokio::test]

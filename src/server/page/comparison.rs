@@ -1,0 +1,65 @@
+//! Several models side by side.
+
+use maud::{Markup, html};
+
+use super::{PageView, snippets};
+use crate::badge::Metric;
+use crate::hub::RepoId;
+
+/// The maximum number of other models.
+const MAX_OTHERS: usize = 5;
+
+/// The metrics of the comparison.
+const METRICS: [(Metric, &str); 4] = [
+    (Metric::Params, "Parameters"),
+    (Metric::Bytes, "Size"),
+    (Metric::Dtype, "Dtype"),
+    (Metric::Tensors, "Tensors"),
+];
+
+/// Returns the repositories in a text, separated by spaces or commas. Other text is ignored.
+pub(crate) fn repos(text: &str) -> Vec<RepoId> {
+    let names = text.split([' ', ',', '\n', '\t']).filter(|name| !name.is_empty());
+    names.filter_map(|name| name.parse().ok()).take(MAX_OTHERS).collect()
+}
+
+/// Returns the text of repositories for the form.
+pub(super) fn names(repos: &[RepoId]) -> String {
+    repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Renders the badges of this model and of others, or nothing without others. Each badge is requested by the
+/// browser, so a slow model delays no other.
+pub(super) fn table(view: &PageView<'_>, repo: &str) -> Markup {
+    let others = view.others.iter().map(ToString::to_string);
+    let models: Vec<_> = [repo.to_owned()].into_iter().chain(others).collect();
+    html! {
+        @if !view.others.is_empty() {
+            section aria-labelledby="comparison" {
+                h2 #comparison { "Side by side" }
+                div .comparison {
+                    @for model in &models {
+                        div {
+                            h3 { a href=(snippets::other_page(view, model)) { (model) } }
+                            @for (metric, name) in METRICS {
+                                @let alt = format!("{name} of {model}");
+                                img src=(snippets::other_badge(view, model, metric)) alt=(alt) loading="lazy";
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_repositories_are_found_and_other_text_is_ignored() {
+        assert_eq!(names(&repos("gpt2, org/name  ../etc <script>\torg/b")), "gpt2 org/name org/b");
+        assert_eq!(repos(&"gpt2 ".repeat(100)).len(), MAX_OTHERS);
+    }
+}
