@@ -46,11 +46,11 @@ pub(super) fn dtypes(rows: &TableRows, total: u64) -> Markup {
 
 /// Renders rows that each have a bar.
 pub(super) fn rows(heading: &str, quantity: &str, rows: &TableRows, total: u64) -> Markup {
-    let name = |_: usize, row: &TableRow| {
+    let name = |at: usize, row: &TableRow| {
         html! {
             span .name { (escape(&row.name)) }
             svg .share viewBox={ "0 0 " (WIDTH) " 10" } preserveAspectRatio="none" aria-hidden="true" {
-                rect class="color-0" width=(units(row.bytes, total)) height="10" {}
+                rect class={ "color-" (at.min(COLORS - 1)) } width=(units(row.bytes, total)) height="10" {}
             }
         }
     };
