@@ -27,6 +27,13 @@ impl Process {
     }
 }
 
+/// The settings of glibc's allocator in `examples/deploy`.
+const ALLOCATOR: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "2"),
+    ("MALLOC_TRIM_THRESHOLD_", "1048576"),
+    ("MALLOC_MMAP_THRESHOLD_", "1048576"),
+];
+
 /// Starts a badge service without limits per client on the first core, and returns its URL.
 pub(crate) fn serve(
     args: &Args,
@@ -43,8 +50,7 @@ pub(crate) fn serve(
         "--new-upstream-requests-per-minute",
         "0",
     ]);
-    // As in `examples/deploy`: otherwise glibc creates memory arenas for many threads.
-    command.env("TOKIO_WORKER_THREADS", "1").env("MALLOC_ARENA_MAX", "2");
+    command.env("TOKIO_WORKER_THREADS", "1").envs(ALLOCATOR);
     start(command, hub, cache, options)
 }
 
@@ -56,7 +62,7 @@ pub(crate) fn serve_by_default(
     options: &[&str],
 ) -> Result<(Process, String)> {
     let mut command = Command::new(binary(args));
-    command.arg("serve").env("MALLOC_ARENA_MAX", "2");
+    command.arg("serve").envs(ALLOCATOR);
     start(command, hub, cache, options)
 }
 

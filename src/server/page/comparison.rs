@@ -43,7 +43,7 @@ pub(super) fn table(view: &PageView<'_>, repo: &str) -> Markup {
                             h3 { a href=(snippets::other_page(view, model)) { (model) } }
                             @for (metric, name) in METRICS {
                                 @let alt = format!("{name} of {model}");
-                                img src=(snippets::other_badge(view, model, metric)) alt=(alt) loading="lazy";
+                                img src=(snippets::other_badge(view, model, metric)) alt=(alt);
                             }
                         }
                     }
