@@ -24,6 +24,7 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// Measure the badge service.
 #[derive(Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "a flag for each measurement")]
 struct Args {
     /// Measure the rate of a known badge; everything is measured if no measurement is chosen.
     #[arg(long)]

@@ -85,7 +85,7 @@ fn hub(args: &Args) -> Result<LocalHub> {
             4 => Fault::ResetInBody { after: 5 },
             _ => Fault::Gzip,
         };
-        (n % 50 == 0).then_some(fault)
+        n.is_multiple_of(50).then_some(fault)
     });
     Ok(hub)
 }

@@ -127,7 +127,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", env = "HF_META_OWNERS", value_delimiter = ',')]
     owner: Vec<String>,
 
-    /// Sites that may embed the page, such as https://huggingface.co [default: none]
+    /// Sites that may embed the page, such as `https://huggingface.co` [default: none]
     #[arg(long, value_name = "SITES", env = "HF_META_FRAME_ANCESTORS")]
     frame_ancestors: Option<String>,
 
