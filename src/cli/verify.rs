@@ -145,7 +145,8 @@ fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> 
 
 /// Writes the parameters by each source that gives them.
 fn write_parameters(out: &mut impl Write, figures: ParameterFigures) -> io::Result<()> {
-    let ParameterFigures { counted: Some(counted), declared, config, hub, .. } = figures else {
+    let ParameterFigures { counted: Some(counted), exact, declared, config, hub, .. } = figures
+    else {
         return Ok(());
     };
     let others = [("declared", declared), ("by config.json", config), ("on the Hub", hub)];
@@ -155,5 +156,6 @@ fn write_parameters(out: &mut impl Write, figures: ParameterFigures) -> io::Resu
             other => format!(", {} {source}", thousands(other)),
         })
     });
-    writeln!(out, "parameters: {} counted{}", thousands(counted), others.collect::<String>())
+    let mark = if exact { "" } else { "~" };
+    writeln!(out, "parameters: {mark}{} counted{}", thousands(counted), others.collect::<String>())
 }

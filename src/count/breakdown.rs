@@ -34,6 +34,9 @@ pub struct CountBreakdown {
 }
 
 impl CountBreakdown {
+    /// The largest number of kinds of modules. A model has a dozen, and a hostile file must not cause millions.
+    pub(super) const MOST_KINDS: usize = 200;
+
     /// Returns whether the number of parameters is certain.
     #[must_use]
     pub fn is_exact(&self) -> bool {
@@ -44,6 +47,9 @@ impl CountBreakdown {
     /// known for some modules.
     #[must_use]
     pub fn huggingface_js_total(&self, total: u64) -> Option<u64> {
+        if self.module_kinds.len() >= Self::MOST_KINDS {
+            return None;
+        }
         self.module_kinds.iter().try_fold(total, |total, kind| {
             total.checked_sub(kind.parameters)?.checked_add(kind.huggingface_js?)
         })

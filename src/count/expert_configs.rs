@@ -16,8 +16,10 @@ pub(super) struct ExpertConfigs {
 pub(super) struct ExpertConfig {
     /// The beginnings of components of all names in this model, such as `vision` or `talker`.
     stems: Vec<String>,
-    /// The numbers of experts that a token is routed to. Several keys that differ are a contradiction.
+    /// The numbers of experts that a token is routed to, each once. Several are a contradiction.
     top_k: Vec<PerLayer>,
+    /// The number of the first model with the same `top_k`.
+    top_k_number: usize,
     /// The numbers of routed experts, which several keys may give with different meanings.
     experts: Vec<PerLayer>,
     /// The number of layers that do not draft tokens; `None` if no numbered layer does.
@@ -86,6 +88,7 @@ impl ExpertConfigs {
         configs.add(model, &ExpertConfig::default(), None, 0);
         configs.models.retain(|model| !model.top_k.is_empty());
         configs.models.truncate(Self::MOST_WITH_EXPERTS);
+        configs.number_top_k();
         configs
     }
 
@@ -118,13 +121,23 @@ impl ExpertConfigs {
         }
     }
 
+    /// Gives models with the same numbers of experts per token the same number, so that tensors compare no lists.
+    fn number_top_k(&mut self) {
+        for at in 1..self.models.len() {
+            let (before, rest) = self.models.split_at_mut(at);
+            let same = before.iter().find(|other| other.top_k == rest[0].top_k);
+            rest[0].top_k_number = same.map_or(at, |other| other.top_k_number);
+        }
+    }
+
     /// Returns the configuration of the experts under a name.
     pub(super) fn find(&self, name: &str) -> Result<&ExpertConfig, UnknownActive> {
         let matching = || self.models.iter().filter(|model| model.is_of(name));
         let specific = matching().map(|model| model.stems.len()).max();
         let mut models = matching().filter(|model| Some(model.stems.len()) == specific);
         let first = models.next().ok_or(UnknownActive::MissingTopK)?;
-        let is_unanimous = first.is_unanimous() && models.all(|other| other.top_k == first.top_k);
+        let is_unanimous =
+            first.top_k.len() == 1 && models.all(|other| other.top_k_number == first.top_k_number);
         if is_unanimous { Ok(first) } else { Err(UnknownActive::SeveralTopK) }
     }
 }
@@ -155,14 +168,11 @@ impl ExpertConfig {
         Self {
             stems,
             top_k,
+            top_k_number: 0,
             experts,
             first_draft: first_draft.or(outer.first_draft),
             has_zero_experts: outer.has_zero_experts || positive(&ZERO_EXPERTS).is_some(),
         }
-    }
-
-    fn is_unanimous(&self) -> bool {
-        self.top_k.iter().all(|top_k| Some(top_k) == self.top_k.first())
     }
 
     /// Returns whether a name has a component for each inner model.
@@ -229,7 +239,18 @@ impl PerLayer {
 
     /// Reads the values of several keys.
     fn all<'k>(model: &JsonObject<'_>, keys: impl Iterator<Item = &'k &'k str>) -> Vec<Self> {
-        keys.filter_map(|key| model.raw(key)).filter_map(Self::new).collect()
+        let mut lists: Vec<Self> =
+            keys.filter_map(|key| model.raw(key)).filter_map(Self::new).collect();
+        let mut known = 0;
+        while known < lists.len() {
+            let (before, rest) = lists.split_at(known);
+            if rest.first().is_some_and(|list| before.contains(list)) {
+                lists.remove(known);
+            } else {
+                known += 1;
+            }
+        }
+        lists
     }
 
     /// Reads a number, or a list of numbers. Equal numbers in a list are one.
@@ -242,15 +263,17 @@ impl PerLayer {
         }
         let list: Vec<&RawValue> = read(value)?;
         let list: Option<Vec<u64>> = list.into_iter().take(Self::MOST_LAYERS).map(number).collect();
-        let list = list.filter(|list| list.iter().any(|&number| number > 0))?;
+        let mut list = list.filter(|list| list.iter().any(|&number| number > 0))?;
+        if list.iter().all(|number| Some(number) == list.first()) {
+            list.truncate(1);
+        }
         Some(Self(list))
     }
 
     /// Returns the number of a layer.
     fn at(&self, layer: Option<u64>) -> Option<u64> {
-        let first = self.0.first().copied();
-        if self.0.iter().all(|number| Some(*number) == first) {
-            return first;
+        if let [number] = self.0[..] {
+            return Some(number);
         }
         let layer = usize::try_from(layer?).ok()?;
         self.0.get(layer).copied().filter(|&number| number > 0)

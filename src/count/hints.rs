@@ -7,8 +7,8 @@ use super::metadata::MetadataShapes;
 use super::module::UnresolvedReason;
 use super::schemes::{QuantizationConfig, Scheme};
 
-/// The largest number of steps of all choices in one count: some seconds of work. Kimi-K2.5 needs less than a tenth.
-const MOST_STEPS: u64 = 1_000_000_000;
+/// The largest number of steps of all choices in one count: about a second of work.
+const MOST_STEPS: u64 = 100_000_000;
 
 /// The steps of reading a value from a scheme.
 const STEPS_OF_SCHEME: u64 = 16;
@@ -132,16 +132,37 @@ impl<'a> Hints<'a> {
         dimensions.take_while(|_| self.spend(1))
     }
 
-    /// Returns the outputs of a module before they were padded to a multiple of a number, as far as the configuration
-    /// lists them. The outputs of the head are the vocabulary.
-    pub(super) fn outputs_without_padding(&self, module: &str, outputs: u64, multiple: u64) -> u64 {
+    /// Returns the outputs of a module before they were padded to a multiple of a number. The outputs of the head are the
+    /// vocabulary.
+    pub(super) fn outputs_without_padding(
+        &self,
+        module: &str,
+        outputs: u64,
+        multiple: u64,
+    ) -> Side {
         let is_head = module.ends_with("lm_head") || module == "output" || module == "head";
         let range = outputs.saturating_sub(multiple - 1)..=outputs;
         match self.config.vocabulary() {
-            Some(vocabulary) if is_head && range.contains(&vocabulary) => vocabulary,
-            _ => self.dimensions(range).next().unwrap_or(outputs),
+            Some(vocabulary) if is_head && range.contains(&vocabulary) => {
+                Side { length: vocabulary, is_certain: true }
+            }
+            _ => self.without_padding(outputs, multiple),
         }
     }
+
+    /// Returns a side before it was padded to a multiple of a number: a dimension that the configuration lists.
+    pub(super) fn without_padding(&self, side: u64, multiple: u64) -> Side {
+        let listed = self.dimensions(side.saturating_sub(multiple - 1)..=side).next();
+        Side { length: listed.unwrap_or(side), is_certain: listed == Some(side) }
+    }
+}
+
+/// A side of a weight matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) length: u64,
+    /// False if the side may be shorter or longer, because the packer pads.
+    pub(super) is_certain: bool,
 }
 
 #[cfg(test)]

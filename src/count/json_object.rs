@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 /// A JSON object, in the order of the file. A value of an unexpected type is treated as missing, because a
 /// configuration may contain anything.
+#[derive(Default)]
 pub(super) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
 #[derive(serde::Deserialize)]
@@ -27,14 +28,8 @@ impl<'a> JsonObject<'a> {
     }
 
     /// Returns the value of a key if it is a whole number: `8`, `8.0` or `"8"`.
-    pub(super) fn number(&self, key: &str) -> Option<u64> {
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
         self.raw(key).and_then(number)
-    }
-
-    /// Returns the strings in a list; none if the value is not a list.
-    pub(super) fn strings(&self, key: &str) -> Vec<Cow<'a, str>> {
-        let elements = self.get::<Vec<&RawValue>>(key).unwrap_or_default();
-        elements.into_iter().filter_map(read::<JsonKey>).map(|JsonKey(text)| text).collect()
     }
 
     /// Returns every key with its value.
@@ -48,8 +43,15 @@ pub(super) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
+/// Returns the strings in a list; none if the value is not a list, and `None` if the list is longer than a limit.
+pub(super) fn strings(list: &RawValue, most: usize) -> Option<Vec<String>> {
+    let elements = read::<Vec<&RawValue>>(list).unwrap_or_default();
+    let strings = || elements.iter().filter_map(|text| read::<JsonKey>(text));
+    (elements.len() <= most).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
+}
+
 /// Reads a whole number. Configurations are written by people and by many libraries, as `8`, `8.0` or `"8"`.
-pub(super) fn number(value: &RawValue) -> Option<u64> {
+pub(crate) fn number(value: &RawValue) -> Option<u64> {
     /// 2^53, below which every whole number has a float of its own.
     const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
 
@@ -70,6 +72,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
     }
 }
 
+/// The largest number of entries of an object: twice the modules that a configuration may name.
+const MOST_ENTRIES: usize = 100_000;
+
 struct JsonObjectVisitor;
 
 impl<'de> Visitor<'de> for JsonObjectVisitor {
@@ -82,6 +87,9 @@ impl<'de> Visitor<'de> for JsonObjectVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
+            if entries.len() == MOST_ENTRIES {
+                return Err(serde::de::Error::custom("an object has too many entries"));
+            }
             entries.push(entry);
         }
         Ok(entries)
@@ -115,8 +123,11 @@ mod tests {
             ["b", "a", "c", "b", "d"]
         );
         assert_eq!(object.get::<u32>("b"), None);
-        assert_eq!(object.get::<JsonObject>("b").unwrap().strings("k"), ["x", "y"]);
+        assert_eq!(
+            strings(object.get::<JsonObject>("b").unwrap().raw("k").unwrap(), 9).unwrap(),
+            ["x", "y"]
+        );
         assert_eq!(object.get::<String>("a").as_deref(), Some("x"));
-        assert_eq!(object.strings("a"), [""; 0]);
+        assert_eq!(strings(object.raw("a").unwrap(), 9).unwrap(), [""; 0]);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::ConfigError;
-use super::json_object::{JsonObject, number, read};
+use super::json_object::{JsonObject, number, read, strings};
 use super::methods::GgufBlock;
 use super::pattern::Pattern;
 
@@ -20,6 +20,11 @@ const MOST_SCHEMES: usize = 1_000;
 /// The largest number of regular expressions, and of their bytes. A compiled one takes some 30 times its length.
 const MOST_PATTERNS: usize = 1_000;
 const MOST_PATTERN_BYTES: usize = 100_000;
+
+const TOO_MANY_MODULES: ConfigError = ConfigError::TooManyModules { limit: MOST_MODULES };
+
+/// The largest number of steps in which a weight is quantized.
+const MOST_STEPS: usize = 4;
 
 /// The deepest nesting that is searched.
 const DEEPEST: usize = 8;
@@ -76,6 +81,10 @@ pub(super) struct QuantizationConfig {
     /// The schemes of modules that are not named.
     defaults: BTreeSet<SchemeId>,
     named: HashMap<Box<str>, SchemeId>,
+    /// The names without their first components: the model around the language model may be left out of the weights.
+    named_tails: HashMap<Box<str>, SchemeId>,
+    /// The number of names that were added, each as often as it is repeated.
+    additions: usize,
     patterns: Vec<(Pattern, SchemeId)>,
     pattern_bytes: usize,
     /// The size of the vocabulary.
@@ -118,8 +127,18 @@ impl QuantizationConfig {
             .entries()
             .filter(|(key, _)| is_dimension(key))
             .filter_map(|(_, value)| number(value));
-        let heads = model.number("num_attention_heads").zip(model.number("head_dim"));
-        self.dimensions.extend(heads.and_then(|(heads, width)| heads.checked_mul(width)));
+        let number_of = |key: &str| model.number(key);
+        let heads = number_of("num_attention_heads");
+        let width = number_of("head_dim");
+        let width = width.or_else(|| number_of("hidden_size")?.checked_div(heads?));
+        for heads in [heads, number_of("num_key_value_heads")].into_iter().flatten() {
+            self.dimensions.extend(width.and_then(|width| heads.checked_mul(width)));
+        }
+        // The latent attention of DeepSeek.
+        let ranks = ["q_lora_rank", "kv_lora_rank"].map(number_of);
+        self.dimensions.extend(ranks.into_iter().flatten());
+        let rope = number_of("qk_rope_head_dim");
+        self.dimensions.extend(ranks[1].zip(rope).and_then(|(rank, rope)| rank.checked_add(rope)));
         self.vocabulary = self.vocabulary.or_else(|| model.number("vocab_size"));
         self.dimensions.extend(numbers.take(MOST_DIMENSIONS));
     }
@@ -147,9 +166,11 @@ impl QuantizationConfig {
         names: &[String],
         depth: usize,
     ) -> Result<(), ConfigError> {
-        let targets: Vec<_> = object.strings("targets").iter().map(ToString::to_string).collect();
+        let targets = object.raw("targets").map(|list| strings(list, MOST_MODULES));
+        let targets = targets.unwrap_or(Some(Vec::new())).ok_or(TOO_MANY_MODULES)?;
         let has_targets = !targets.is_empty();
         let names = if has_targets { &targets[..] } else { names };
+        self.add_modules_by_format(object)?;
         let scheme = Scheme::from_object(object);
         if scheme != Scheme::default() {
             self.add(names, scheme)?;
@@ -158,7 +179,16 @@ impl QuantizationConfig {
             return Ok(());
         }
         for (key, value) in object.entries() {
-            if NOT_WEIGHTS.contains(&key) || !value.get().starts_with('{') {
+            if NOT_WEIGHTS.contains(&key) {
+                continue;
+            }
+            // Quark lists the schemes of a weight that is quantized in two steps.
+            if NOT_MODULES.contains(&key) && value.get().starts_with('[') {
+                for step in read::<Vec<JsonObject>>(value).iter().flatten().take(MOST_STEPS) {
+                    self.search(step, names, depth - 1)?;
+                }
+            }
+            if !value.get().starts_with('{') {
                 continue;
             }
             let Some(inner) = read::<JsonObject>(value) else { continue };
@@ -171,6 +201,19 @@ impl QuantizationConfig {
         Ok(())
     }
 
+    /// Adds the modules that SDNQ lists by format: `"modules_dtype_dict": {"int6": ["proj_out"]}`.
+    fn add_modules_by_format(&mut self, object: &JsonObject<'_>) -> Result<(), ConfigError> {
+        let formats = object.get::<JsonObject>("modules_dtype_dict").unwrap_or_default();
+        for (format, list) in formats.entries() {
+            let names = strings(list, MOST_MODULES).ok_or(TOO_MANY_MODULES)?;
+            let scheme = Scheme { bits: bits_of_format(format), ..Scheme::default() };
+            if !names.is_empty() && scheme.bits.is_some() {
+                self.add(&names, scheme)?;
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, names: &[String], scheme: Scheme) -> Result<(), ConfigError> {
         let id = self.id(scheme)?;
         // A class of layers, as compressed-tensors writes it, is every module.
@@ -178,12 +221,16 @@ impl QuantizationConfig {
             self.defaults.insert(id);
             return Ok(());
         }
+        self.additions = self.additions.saturating_add(names.len());
         for name in names {
             if let Some(pattern) = Pattern::from_name(name) {
                 self.patterns.push((pattern, id));
                 self.pattern_bytes = self.pattern_bytes.saturating_add(name.len());
             } else {
                 self.named.insert(name.as_str().into(), id);
+                for tail in tails(name) {
+                    self.named_tails.entry(tail.into()).or_insert(id);
+                }
             }
             self.check_length()?;
         }
@@ -203,8 +250,8 @@ impl QuantizationConfig {
     }
 
     fn check_length(&self) -> Result<(), ConfigError> {
-        if self.named.len() > MOST_MODULES {
-            return Err(ConfigError::TooManyModules { limit: MOST_MODULES });
+        if self.additions > MOST_MODULES {
+            return Err(TOO_MANY_MODULES);
         }
         if self.patterns.len() > MOST_PATTERNS || self.pattern_bytes > MOST_PATTERN_BYTES {
             return Err(ConfigError::TooManyPatterns {
@@ -232,7 +279,7 @@ impl QuantizationConfig {
 
     /// Returns the scheme of a name.
     pub(super) fn named(&self, name: &str) -> Option<&Scheme> {
-        self.schemes.get(*self.named.get(name)?)
+        self.schemes.get(*self.named.get(name).or_else(|| self.named_tails.get(name))?)
     }
 
     /// Returns the patterns with their schemes, in the order of the configuration.
@@ -249,6 +296,12 @@ impl QuantizationConfig {
     pub(super) fn dimensions(&self) -> &BTreeSet<u64> {
         &self.dimensions
     }
+}
+
+/// Returns a name without its first component, and without its first two, as long as two components are left.
+fn tails(name: &str) -> impl Iterator<Item = &str> {
+    let has_two = |tail: &&str| tail.contains('.');
+    name.match_indices('.').map(|(at, _)| &name[at + 1..]).take(2).filter(has_two)
 }
 
 impl Scheme {
@@ -273,7 +326,8 @@ impl Scheme {
         Self {
             bits: bits.or_else(|| formats().find_map(|format| bits_of_format(&format))),
             group_size: find(&Self::GROUP_SIZE).filter(|&size| size > 0),
-            vector_length: lengths.and_then(|lengths| lengths.into_iter().find_map(number)),
+            vector_length: lengths
+                .and_then(|lengths| lengths.into_iter().filter_map(number).find(|&n| n > 0)),
             in_features: object.number("in_features"),
             out_features: object.number("out_features"),
             block: object.get::<String>("bits").and_then(|name| GgufBlock::from_type(&name)),
@@ -378,7 +432,20 @@ mod tests {
         let error = many(limit - 1, |at| format!(r#""re:{}{at}":{{"bits":4}}"#, "x".repeat(100)));
         assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
         let error = many(MOST_MODULES, |at| format!(r#""{at}":{{"bits":4}}"#));
-        assert_eq!(error, ConfigError::TooManyModules { limit: MOST_MODULES });
+        assert_eq!(error, TOO_MANY_MODULES);
+        // Names that are handed down to many objects, and long lists of names.
+        let error = many(60, |at| match at {
+            0 => format!(r#""targets":[{}"m"]"#, r#""m","#.repeat(999)),
+            at => format!(r#""a{at}":{{"group_size":{at}}}"#),
+        });
+        assert_eq!(error, TOO_MANY_MODULES);
+        for key in [r#""targets":["#, r#""modules_dtype_dict":{"int6":["#] {
+            let (list, end) =
+                (r#""m","#.repeat(MOST_MODULES), if key.contains('{') { "}" } else { "" });
+            let json = format!(r#"{{{key}{list}"m"]{end}}}"#);
+            let found = QuantizationConfig::from_section(&serde_json::from_str(&json).unwrap());
+            assert_eq!(found.unwrap_err(), TOO_MANY_MODULES);
+        }
         let error = many(MOST_SCHEMES, |at| format!(r#""{at}":{{"group_size":{}}}"#, at + 1));
         assert_eq!(error, ConfigError::TooManySchemes { limit: MOST_SCHEMES });
     }

@@ -2,7 +2,7 @@
 
 use super::hints::Hints;
 use super::metadata::MetadataShapes;
-use super::methods::{SolvedModule, solve};
+use super::methods::{SolvedModule, is_of_named_method, solve};
 use super::module::{Module, container_bits};
 use super::part::{PartId, PartRole};
 use super::sums::CountSums;
@@ -33,17 +33,36 @@ impl<'a> Solver<'a> {
 
     /// Adds the tensors of a module.
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
+        // A tensor that is stored twice: no part of the module can be trusted.
+        if module.parts.windows(2).any(|parts| parts[0].0 == parts[1].0) {
+            return self.add_unresolved(module, UnresolvedReason::ConflictingParts);
+        }
         match solve(module, &self.hints) {
             Ok(Some(_)) if self.hints.is_exhausted() => {
                 self.add_unresolved(module, UnresolvedReason::TooManyChoices)
             }
             Ok(Some(solved)) => self.add_solved(module, &solved),
-            Ok(None) => module
+            Ok(None) if has_packed_part(module) && self.is_packed(module) => {
+                self.add_unresolved(module, UnresolvedReason::UnknownParts)
+            }
+            Err(reason) if self.is_packed(module) => self.add_unresolved(module, reason),
+            Ok(None) | Err(_) => module
                 .parts
                 .iter()
                 .try_for_each(|(part, tensor)| self.add_unsolved(module, *part, tensor)),
-            Err(reason) => self.add_unresolved(module, reason),
         }
+    }
+
+    /// Returns whether a module is quantized, though no method solves it: other models name tensors `B` or `codes`, too.
+    fn is_packed(&self, module: &Module<'_>) -> bool {
+        module.parts.iter().any(|(part, tensor)| match part.role() {
+            PartRole::Weights => {
+                container_bits(&tensor.dtype).is_some() && !tensor.is_scalar()
+                    || !part.is_plain() && is_of_named_method(*part, &self.hints)
+            }
+            PartRole::Auxiliary(_) => part.asks(),
+            PartRole::AuxiliaryAnywhere(_) => false,
+        })
     }
 
     fn add_solved(
@@ -113,7 +132,8 @@ impl<'a> Solver<'a> {
         part: PartId,
         tensor: &TensorInfo,
     ) -> Result<(), CountOverflow> {
-        let is_integer = part.is_plain() && container_bits(&tensor.dtype).is_some();
+        let may_be_packed = part.is_plain() || part.asks();
+        let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
         if is_integer || matches!(part.role(), PartRole::AuxiliaryAnywhere(_)) {
             let pushed = self.open.push(module.name, part, tensor);
             return pushed.ok_or_else(|| CountOverflow::new(module.name));
@@ -159,11 +179,13 @@ impl<'a> Solver<'a> {
             }
             // Integers under other names are tables or masks as often as weights.
             PartRole::Weights
-                if part == PartId::WHOLE && !(self.is_quantized && is_matrix(tensor)) =>
+                if part == PartId::WHOLE
+                    && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor))) =>
             {
                 CountedAs::AsStored
             }
-            PartRole::Weights if self.is_quantized => {
+            // Auxiliary: packed zero points without their weights.
+            PartRole::Weights | PartRole::Auxiliary(_) if self.is_quantized => {
                 self.open_weights(module, tensor, UnresolvedReason::UnknownParts)
             }
             PartRole::Weights if may_be_packed(tensor) => {
@@ -187,14 +209,32 @@ impl<'a> Solver<'a> {
 
 /// Returns whether integers of an unquantized model look packed.
 fn may_be_packed(tensor: &TensorInfo) -> bool {
-    tensor.shape.len() > 1 && container_bits(&tensor.dtype).is_some_and(|bits| bits <= 32)
+    const SMALLEST: u64 = 1024;
+
+    let is_large = tensor.shape.len() > 1 || tensor.elements() >= Some(SMALLEST);
+    is_large && container_bits(&tensor.dtype).is_some_and(|bits| bits <= 32)
 }
 
-/// Returns whether a tensor has the sides of a weight matrix. A table of expert ids, as DeepSeek has, is narrow.
+/// Returns whether a module has a part that only quantizers write, and that holds weights.
+fn has_packed_part(module: &Module<'_>) -> bool {
+    module.parts.iter().any(|(part, _)| part.role() == PartRole::Weights && !part.is_plain())
+}
+
+/// Returns whether a tensor has the size of a weight matrix. A table of expert ids, as DeepSeek has, is narrow.
 fn is_matrix(tensor: &TensorInfo) -> bool {
     const SMALLEST_SIDE: u64 = 32;
 
-    tensor.shape.iter().rev().take(2).all(|&side| side >= SMALLEST_SIDE)
+    match &tensor.shape[..] {
+        [.., rows, columns] if is_stack(tensor) => {
+            rows.saturating_mul(*columns) >= SMALLEST_SIDE * SMALLEST_SIDE
+        }
+        sides => sides.iter().all(|&side| side >= SMALLEST_SIDE),
+    }
+}
+
+/// Returns whether a tensor is a stack of several matrices. Masks have a first side of 1.
+fn is_stack(tensor: &TensorInfo) -> bool {
+    matches!(tensor.shape[..], [stacked, _, _, ..] if stacked > 1)
 }
 
 fn unresolved_class(tensor: &TensorInfo) -> CountedAs {

@@ -35,9 +35,6 @@ type GroupKey = (Dtype, CountedAs, Option<Buffer>);
 /// The packing of modules, and their parts.
 type KindKey = (Packing, Vec<(PartId, Dtype)>);
 
-/// The largest number of kinds of modules. A model has a dozen, and a hostile file must not cause millions.
-const MOST_KINDS: usize = 200;
-
 #[derive(Clone, Debug, Default)]
 struct KindSum {
     modules: u64,
@@ -154,7 +151,7 @@ impl CountSums {
             Some(at) => at,
             None => match self.kinds.iter().position(is_kind) {
                 Some(at) => at,
-                None if self.kinds.len() == MOST_KINDS => return None,
+                None if self.kinds.len() == CountBreakdown::MOST_KINDS => return None,
                 None => {
                     let parts =
                         module.parts.iter().map(|(part, tensor)| (*part, tensor.dtype.clone()));

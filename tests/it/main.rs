@@ -29,6 +29,7 @@ mod layers;
 mod layouts;
 mod local_hub;
 mod many;
+mod marked;
 #[cfg(target_os = "linux")]
 mod memory;
 mod offline;

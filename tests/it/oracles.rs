@@ -325,7 +325,13 @@ fn published_sizes_are_exact() {
         (&LLAMA_70B, exl3, "exl3", 70_553_706_496),
     ];
     for (geometry, pack, method, true_parameters) in cases {
-        let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}"}}}}"#);
+        let Geometry { hidden, intermediate, key_value, .. } = *geometry;
+        let config = format!(
+            r#"{{"hidden_size":{hidden},"intermediate_size":{intermediate},"num_attention_heads":{},
+                "num_key_value_heads":{},"head_dim":128,"quantization_config":{{"quant_method":"{method}"}}}}"#,
+            hidden / 128,
+            key_value / 128
+        );
         let case = QuantizedCase {
             name: method.to_owned(),
             true_parameters,

@@ -41,12 +41,11 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     };
     match weights.container() {
         Some(16) if nibbles(1).is_some() && weights.rows.checked_mul(4) == Some(scales.columns) => {
-            let parameters = product(&[scales.columns, weights.columns]);
+            let parameters = product(&[weights.stacked, scales.columns, weights.columns]);
             solved(parameters, 4, "columns of scales × columns of qweight")
         }
         Some(32) if zeros.is_none() && scales.columns.checked_mul(2) == Some(weights.columns) => {
-            let inputs = weights.rows.checked_mul(16);
-            let parameters = inputs.and_then(|inputs| inputs.checked_mul(scales.columns));
+            let parameters = product(&[weights.stacked, weights.rows, 16, scales.columns]);
             solved(parameters, 4, "rows of qweight × 16 × columns of scales")
         }
         Some(32) if zeros.is_some_and(|zeros| zeros.columns == weights.columns) => {

@@ -1,10 +1,10 @@
 //! FP8 and INT8: one weight in each element, next to scales. EETQ, FBGEMM, DeepSeek, modelopt, Quark, compressed-tensors.
 
 use super::{
-    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
     UnresolvedReason,
 };
-use crate::formats::Dtype;
+use crate::formats::{Dtype, TensorInfo};
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
     names: &["eetq", "fbgemm_fp8", "int8"],
@@ -15,7 +15,6 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
         PartName::common("*_scale", AuxiliaryTensor::Scale),
         PartName::common("*_scale_inv", AuxiliaryTensor::Scale),
         PartName::common("*_weight_scale", AuxiliaryTensor::Scale),
-        PartName::common("*_input_scale", AuxiliaryTensor::Scale),
         PartName::common("comfy_quant", AuxiliaryTensor::State),
     ],
     has_plain_weight: true,
@@ -35,18 +34,44 @@ const SCALES: [&str; 8] = [
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
-    let has_scale = module.first(&SCALES).is_some();
+    let scales = module.first(&SCALES);
     let is_float = matches!(
         weights.dtype,
         Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ
     );
     // DeepSeek-V4 packs two FP4 weights in a signed byte. Elsewhere 4 bits in a signed byte are one weight.
     let is_packed = hints.names(&["fp8"]) && hints.bits(module.name) == Some(4);
-    let is_byte = weights.dtype == Dtype::I8 && has_scale && !is_packed;
+    let is_byte = weights.dtype == Dtype::I8 && scales.is_some() && !is_packed;
+    if is_byte && let Some(scales) = scales {
+        check_scales(weights, scales, hints.bits(module.name))?;
+    }
     if !is_float && !is_byte {
         return Ok(None);
     }
     let elements = weights.elements().ok_or(UnresolvedReason::TooLarge)?;
     let packing = Packing::new(if is_float { "fp8" } else { "int8" }, 8, "elements of weight");
     Solved::new(module, part.name(), Some(elements), packing)
+}
+
+/// Checks that the scales of signed bytes are those of one weight in each byte, and not of two.
+fn check_scales(
+    weights: &TensorInfo,
+    scales: &TensorInfo,
+    bits: Option<u64>,
+) -> Result<(), UnresolvedReason> {
+    let Some(weights) = Matrix::new(weights) else { return Ok(()) };
+    let Some(groups) = Matrix::new(scales) else {
+        let elements = scales.elements().unwrap_or_default();
+        let fits = scales.is_scalar() || [1, weights.rows, weights.columns].contains(&elements);
+        return if fits { Ok(()) } else { Err(UnresolvedReason::ConflictingParts) };
+    };
+    if groups.rows > weights.rows || groups.columns > weights.columns {
+        return Err(UnresolvedReason::ConflictingParts);
+    }
+    // Groups of n bytes could hold n or 2 · n weights. Blocks are the same in both directions.
+    let has_groups = groups.rows == weights.rows && groups.columns > 1;
+    if has_groups && !matches!(bits, Some(4 | 8)) {
+        return Err(UnresolvedReason::SeveralSchemes);
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@
 
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    UnresolvedReason, product,
+    UnresolvedReason, padded, product,
 };
 use crate::formats::TensorInfo;
 
@@ -17,6 +17,8 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
         PartName::auxiliary("scale_packed", AuxiliaryTensor::Scale),
         PartName::common("meta", AuxiliaryTensor::Shape),
         PartName::weights("*_packed"),
+        PartName::weights("*_weight_packed"),
+        PartName::common("*_weight_scale", AuxiliaryTensor::Scale),
         PartName::common("*_scale", AuxiliaryTensor::Scale),
         PartName::common("*_zero_point", AuxiliaryTensor::ZeroPoint),
         PartName::common("*_shape", AuxiliaryTensor::Shape),
@@ -28,11 +30,10 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     // Experts that are stacked in one tensor have `…_packed` and its like.
-    let is_stacked = module.has("_packed");
-    let [weights, scales, zeros] = if is_stacked {
-        ["_packed", "_scale", "_zero_point"]
-    } else {
-        ["weight_packed", "weight_scale", "weight_zero_point"]
+    let [weights, scales, zeros] = match () {
+        () if module.has("_packed") => ["_packed", "_scale", "_zero_point"],
+        () if module.has("_weight_packed") => ["_weight_packed", "_weight_scale", "_zero_point"],
+        () => ["weight_packed", "weight_scale", "weight_zero_point"],
     };
     let Some(packed) = module.matrix(weights) else { return Ok(None) };
     if packed.container() != Some(32) {
@@ -57,10 +58,16 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         Some((bits, inputs))
     })?;
     let (bits, inputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    // The last word of a row may be part of the padding, unless something else gives the inputs.
+    let is_padded = scales.columns == 1
+        && order.is_none()
+        && !inputs.is_multiple_of(32)
+        && !hints.is_dimension(inputs);
     let parameters = product(&[packed.stacked, packed.rows, inputs]);
     let packing =
         Packing::with_bits("pack-quantized", bits, "columns of weight_packed and weight_scale");
-    Solved::new(module, weights, parameters, packing)
+    let solution = Solved::new(module, weights, parameters, packing);
+    if is_padded { padded(solution) } else { solution }
 }
 
 /// Returns the inputs for which values of some bits take the columns of a packed weight.
@@ -83,7 +90,7 @@ fn inputs(
     // One scale per row says nothing about the inputs.
     let dense = packed.columns.checked_mul(32)? / bits;
     let whole = packed.columns.checked_mul(32 / bits)?;
-    let is_one_group = scales.columns == 1;
+    let is_one_group = scales.columns == 1 && group_size.is_none_or(|size| size >= whole);
     let lowest = packed.columns.checked_sub(1)?.checked_mul(32 / bits)? + 1;
     let dimension = || hints.dimensions(lowest..=dense).find(fits);
     let last = if 32 % bits == 0 || dense.is_multiple_of(32) { dense } else { whole };
@@ -103,7 +110,7 @@ fn marlin_24(module: &Module<'_>, packed: &Matrix<'_>, scales: &Matrix<'_>) -> S
         Some(4) => 8,
         _ => return Err(UnresolvedReason::ConflictingParts),
     };
-    let parameters = product(&[packed.rows, 32, scales.columns]);
+    let parameters = product(&[packed.stacked, packed.rows, 32, scales.columns]);
     let packing = Packing::with_bits(
         "marlin-24",
         bits,

@@ -5,8 +5,9 @@
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    UnresolvedReason, product,
+    UnresolvedReason, padded, product,
 };
+use crate::count::hints::Side;
 use crate::formats::TensorInfo;
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
@@ -38,16 +39,41 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         // Words of 16 bits for 256 weights.
         let packing =
             Packing::with_bits("exl3", words / 16, "tiles of trellis, 16 × 16 weights each");
-        let outputs = output_tiles.checked_mul(16);
-        let outputs =
-            outputs.map(|outputs| hints.outputs_without_padding(module.name, outputs, 128));
-        let parameters = outputs.and_then(|outputs| product(&[*input_tiles, 16, outputs]));
-        return Solved::new(module, "trellis", parameters, packing);
+        let sides = input_tiles.checked_mul(16).zip(output_tiles.checked_mul(16));
+        let (inputs, outputs) = sides.ok_or(UnresolvedReason::TooLarge)?;
+        let has_signs =
+            |part: &str, side| module.get(part).is_none_or(|signs| signs.elements() == Some(side));
+        if !has_signs("suh", inputs) || !has_signs("svh", outputs) {
+            return Err(UnresolvedReason::ConflictingParts);
+        }
+        let inputs = hints.without_padding(inputs, 128);
+        let outputs = hints.outputs_without_padding(module.name, outputs, 128);
+        return Side::solve(module, "trellis", inputs, outputs, packing);
     }
     let Some(weights) = module.matrix("q_weight") else { return Ok(None) };
     let inputs = module.first(&["q_invperm", "q_perm"]).and_then(TensorInfo::elements);
     let inputs = inputs.ok_or(UnresolvedReason::MissingParts)?;
+    // At least 2 bits and at most 8 for each input, in words of 32 bits.
+    let bits = weights.rows.checked_mul(32).ok_or(UnresolvedReason::TooLarge)?;
+    if !(inputs..=inputs.saturating_mul(8)).contains(&bits) {
+        return Err(UnresolvedReason::ConflictingParts);
+    }
     let outputs = hints.outputs_without_padding(module.name, weights.columns, 32);
     let packing = Packing::without_bits("exl2", "q_invperm × columns of q_weight");
-    Solved::new(module, "q_weight", product(&[inputs, outputs]), packing)
+    let inputs = Side { length: inputs, is_certain: true };
+    Side::solve(module, "q_weight", inputs, outputs, packing)
+}
+
+impl Side {
+    fn solve(
+        module: &Module<'_>,
+        weights: &str,
+        inputs: Self,
+        outputs: Self,
+        packing: Packing,
+    ) -> Solution {
+        let parameters = product(&[inputs.length, outputs.length]);
+        let solution = Solved::new(module, weights, parameters, packing);
+        if inputs.is_certain && outputs.is_certain { solution } else { padded(solution) }
+    }
 }

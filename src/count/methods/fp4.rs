@@ -14,12 +14,14 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     names: &["modelopt", "modelopt_fp4", "nvfp4", "mxfp4", "quark", "fp8"],
     parts: &[
         PartName::weights("weight_packed"),
+        PartName::weights("*_packed"),
+        PartName::weights("*_weight_packed"),
+        PartName::common("*_global_scale", AuxiliaryTensor::Scale),
         PartName::common("scale", AuxiliaryTensor::Scale),
         PartName::common("*_scale", AuxiliaryTensor::Scale),
         PartName::common("*_scale_inv", AuxiliaryTensor::Scale),
         PartName::common("*_weight_scale", AuxiliaryTensor::Scale),
         PartName::common("*_weight_scale_2", AuxiliaryTensor::Scale),
-        PartName::common("*_input_scale", AuxiliaryTensor::Scale),
         PartName::common("weight_quantizer.svdquant_lora_a", AuxiliaryTensor::LowRank),
         PartName::common("weight_quantizer.svdquant_lora_b", AuxiliaryTensor::LowRank),
         PartName::common("comfy_quant", AuxiliaryTensor::State),
@@ -33,7 +35,8 @@ const SCALES: [&str; 6] =
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let plain = module.plain_weight().map(|(part, tensor)| (part.name(), tensor));
-    let packed = module.get("weight_packed").map(|tensor| ("weight_packed", tensor));
+    let packed = ["weight_packed", "_weight_packed", "_packed"];
+    let packed = packed.iter().find_map(|&name| Some((name, module.get(name)?)));
     let is_bytes = |(_, tensor): &(_, &TensorInfo)| matches!(tensor.dtype, Dtype::U8 | Dtype::I8);
     let Some((name, tensor)) = packed.or(plain).filter(is_bytes) else { return Ok(None) };
     let Some(scales) = module.first(&SCALES) else { return Ok(None) };

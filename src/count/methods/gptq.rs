@@ -36,12 +36,14 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let zeros = module.matrix("qzeros").filter(|zeros| zeros.container() == Some(word));
         zeros.is_none_or(|zeros| words(scales.columns, bits, word) == Some(zeros.columns))
     };
-    if let Some(inputs) = module.get("g_idx").and_then(TensorInfo::elements) {
+    let order = module.get("g_idx").and_then(TensorInfo::elements);
+    if let Some(inputs) = order.filter(|&inputs| inputs > 0) {
         let fits =
             |&bits: &u64| fits_zeros(bits) && words(inputs, bits, word) == Some(weights.rows);
         let bits = (1..=8).find(fits).ok_or(UnresolvedReason::ConflictingParts)?;
         let packing = Packing::with_bits("gptq", bits, "g_idx × columns of qweight");
-        return Solved::new(module, "qweight", inputs.checked_mul(weights.columns), packing);
+        let parameters = product(&[weights.stacked, inputs, weights.columns]);
+        return Solved::new(module, "qweight", parameters, packing);
     }
     let inputs = |bits: u64| divide(weights.rows.checked_mul(word)?, bits);
     let fits = |bits: &u64| fits_zeros(*bits) && inputs(*bits).is_some();

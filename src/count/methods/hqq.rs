@@ -43,6 +43,9 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let bytes = if is_viewed { weights.dtype.bits().unwrap_or(8) / 8 } else { 1 };
     let columns = weights.columns.checked_mul(bytes).ok_or(UnresolvedReason::TooLarge)?;
     if scales.columns == 1 && scales.rows > 1 || scales.columns != columns {
+        if !are_packed_rows(groups, weights.rows) {
+            return Err(UnresolvedReason::ConflictingParts);
+        }
         let bits = bits.or_else(|| divide_rows(groups, weights.rows));
         let packing = Packing { bits: bits.and_then(|bits| bits.try_into().ok()), ..AXIS_1 };
         return Solved::new(module, "W_q", groups.checked_mul(columns), packing);
@@ -50,7 +53,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let group = hints.choose(module.name, |scheme| {
         let bits = scheme.bits?;
         let per_word = weights.container().map_or(8, |_| if bits == 3 { 30 } else { 8 }) / bits;
-        scheme.group_size.filter(|group| group.div_ceil(per_word) == weights.rows)
+        scheme.group_size.filter(|group| per_word > 0 && group.div_ceil(per_word) == weights.rows)
     })?;
     let group = group.ok_or(UnresolvedReason::SeveralSchemes)?;
     let packing = Packing { bits: bits.and_then(|bits| bits.try_into().ok()), ..AXIS_0 };
@@ -60,6 +63,11 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
 const AXIS_1: Packing = Packing::without_bits("hqq", "elements of scale × columns of W_q");
 const AXIS_0: Packing =
     Packing::without_bits("hqq", "elements of scale × group size of the configuration");
+
+/// Returns whether rows hold a number of groups: 1, 2, 4 or 8 in a row of bytes, or 10 in a row of words.
+pub(super) fn are_packed_rows(groups: u64, rows: u64) -> bool {
+    [1, 2, 4, 8, 10].iter().any(|&values| groups.div_ceil(values) == rows)
+}
 
 /// Returns the bits of a weight in bytes, from the groups before and after packing.
 fn divide_rows(groups: u64, rows: u64) -> Option<u64> {

@@ -29,7 +29,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let bits = divide(weights.columns, scales.columns).map(|words| words * 2);
     let bits = bits.filter(|bits| [2, 4, 8].contains(bits));
     let bits = bits.ok_or(UnresolvedReason::ConflictingParts)?;
-    let parameters = product(&[weights.rows, 16, scales.columns]);
+    let parameters = product(&[weights.stacked, weights.rows, 16, scales.columns]);
     let packing = Packing::with_bits("marlin", bits, "16 × rows of B × columns of the scales");
     Solved::new(module, "B", parameters, packing)
 }

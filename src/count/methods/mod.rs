@@ -100,6 +100,13 @@ pub(super) const AUXILIARY_ANYWHERE: &[PartName] = &[
     PartName::anywhere("q_scale", AuxiliaryTensor::Scale),
     PartName::anywhere("k_scale", AuxiliaryTensor::Scale),
     PartName::anywhere("v_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("kv_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("act_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("*_input_scale", AuxiliaryTensor::Scale),
+    PartName::anywhere("qscale_weight", AuxiliaryTensor::Scale),
+    PartName::anywhere("qscale_act", AuxiliaryTensor::Scale),
+    PartName::anywhere("scale_input", AuxiliaryTensor::Scale),
+    PartName::anywhere("scaled_fp8", AuxiliaryTensor::State),
 ];
 
 /// Returns the part names of all methods.
@@ -110,6 +117,11 @@ pub(super) fn part_names() -> impl Iterator<Item = &'static PartName> {
 /// Returns whether a method has a name, in lower case.
 pub(super) fn is_known(name: &str) -> bool {
     METHODS.iter().any(|method| method.names.contains(&name))
+}
+
+/// Returns whether a part may hold the weights of a method that the configuration names.
+pub(super) fn is_of_named_method(part: PartId, hints: &Hints<'_>) -> bool {
+    BY_WEIGHTS[part.index()].iter().any(|method| hints.names(method.names))
 }
 
 /// A quantization method.

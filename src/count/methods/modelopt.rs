@@ -7,13 +7,15 @@ use crate::formats::Dtype;
 pub(super) const METHOD: MethodDefinition =
     MethodDefinition { names: &["modelopt"], parts: &[], has_plain_weight: true, solve };
 
-fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
+fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let weights =
         module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
     let (Some((part, weights)), Some(scales)) = (weights, module.matrix("weight_scale")) else {
         return Ok(None);
     };
-    let is_half = weights.rows.checked_mul(2) == Some(scales.rows);
+    // A single scale per row of twice the rows could as well be that of another format.
+    let is_half = weights.rows.checked_mul(2) == Some(scales.rows)
+        && (scales.columns > 1 || hints.names(METHOD.names));
     if *weights.dtype != Dtype::U8 || !is_half || !weights.columns.is_multiple_of(scales.columns) {
         return Ok(None);
     }

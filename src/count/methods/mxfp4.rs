@@ -1,5 +1,5 @@
 //! MXFP4 of gpt-oss: `…_blocks U8 [experts, outputs, groups, 16]` and `…_scales U8 [experts, outputs, groups]`.
-//! Source: `transformers/integrations/mxfp4.py`.
+//! The files of `OpenAI` have `blocks` and `scales` as components. Source: `gpt_oss/torch/weights.py`, `transformers/integrations/mxfp4.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -10,6 +10,8 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     names: &["mxfp4"],
     parts: &[
         PartName::weights("*_blocks"),
+        PartName::weights("blocks"),
+        PartName::auxiliary("scales", AuxiliaryTensor::Scale),
         PartName::auxiliary("*_scales", AuxiliaryTensor::Scale),
     ],
     has_plain_weight: false,
@@ -17,12 +19,14 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 };
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    let Some(blocks) = module.get("_blocks") else { return Ok(None) };
-    let scales = module.get("_scales").ok_or(UnresolvedReason::MissingParts)?;
+    let (weights, scales) =
+        if module.has("blocks") { ("blocks", "scales") } else { ("_blocks", "_scales") };
+    let Some(blocks) = module.get(weights) else { return Ok(None) };
+    let scales = module.get(scales).ok_or(UnresolvedReason::MissingParts)?;
     let scales = scales.elements().ok_or(UnresolvedReason::TooLarge)?;
     if blocks.elements() != scales.checked_mul(16) {
         return Err(UnresolvedReason::ConflictingParts);
     }
-    let packing = Packing::new("mxfp4", 4, "32 × elements of _scales");
-    Solved::new(module, "_blocks", scales.checked_mul(32), packing)
+    let packing = Packing::new("mxfp4", 4, "32 × elements of the scales");
+    Solved::new(module, weights, scales.checked_mul(32), packing)
 }

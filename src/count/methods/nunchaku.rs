@@ -39,7 +39,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     if outputs != Some(scales.columns) {
         return Err(UnresolvedReason::ConflictingParts);
     }
-    let parameters = product(&[scales.columns, weights.columns, 2]);
+    let parameters = product(&[weights.stacked, scales.columns, weights.columns, 2]);
     let packing = Packing::new("svdquant", 4, "columns of wscales × 2 × columns of qweight");
     Solved::new(module, "qweight", parameters, packing)
 }

@@ -1,6 +1,7 @@
 //! SINQ: `W_q` as in HQQ, with one zero point per group in `meta.zero`, or in `meta.zero.x` where zero points are quantized too.
 //! Source: `sinq/sinqlinear_hf.py` and `sinq/quantizer.py` 0.2.
 
+use super::hqq::are_packed_rows;
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
     UnresolvedReason,
@@ -29,7 +30,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let Some(weights) = module.matrix("W_q") else { return Ok(None) };
     let zeros = module.first(&["meta.zero.x", "meta.zero"]).and_then(TensorInfo::elements);
     let groups = zeros.ok_or(UnresolvedReason::MissingParts)?;
-    if groups < weights.rows {
+    if !are_packed_rows(groups, weights.rows) {
         return Err(UnresolvedReason::ConflictingParts);
     }
     let packing = Packing::without_bits("sinq", "elements of meta.zero × columns of W_q");

@@ -2,12 +2,12 @@
 //! not zero in `compressed`. Source: `compressed_tensors/compressors/sparse_compressors` 0.12.
 
 use super::{
-    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    UnresolvedReason,
+    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    UnresolvedReason, product,
 };
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
-    names: &[],
+    names: &["compressed-tensors"],
     parts: &[
         PartName::weights("compressed"),
         PartName::auxiliary("bitmask", AuxiliaryTensor::Shape),
@@ -19,12 +19,13 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 };
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    if !module.has("compressed") {
-        return Ok(None);
-    }
+    let Some(values) = module.get("compressed") else { return Ok(None) };
     let Some(mask) = module.matrix("bitmask") else { return Ok(None) };
-    let columns = mask.columns.checked_mul(8).ok_or(UnresolvedReason::TooLarge)?;
-    let parameters = mask.rows.checked_mul(columns);
+    let has_rows = Matrix::new(values).is_none_or(|values| values.rows == mask.rows);
+    let parameters = product(&[mask.stacked, mask.rows, mask.columns, 8]);
+    if !has_rows || values.elements() > parameters {
+        return Err(UnresolvedReason::ConflictingParts);
+    }
     let packing = Packing::without_bits("bitmask", "8 × elements of bitmask");
     Solved::new(module, "compressed", parameters, packing)
 }

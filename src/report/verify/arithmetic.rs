@@ -2,19 +2,30 @@
 //!
 //! It needs no tensor, so it checks a count in an independent way. Source of the layers: `transformers/models`.
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::count::whole_number;
 
 /// The fields of `config.json` that determine the size of a language model.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LanguageModelConfig {
     architectures: Vec<String>,
     model_type: String,
+    #[serde(deserialize_with = "number")]
     vocab_size: u64,
+    #[serde(deserialize_with = "number")]
     hidden_size: u64,
+    #[serde(deserialize_with = "number")]
     intermediate_size: u64,
+    #[serde(deserialize_with = "number")]
     num_hidden_layers: u64,
+    #[serde(deserialize_with = "number")]
     num_attention_heads: u64,
+    #[serde(default, deserialize_with = "optional")]
     num_key_value_heads: Option<u64>,
+    #[serde(default, deserialize_with = "optional")]
     head_dim: Option<u64>,
     tie_word_embeddings: Option<bool>,
     #[serde(default)]
@@ -131,6 +142,15 @@ impl LanguageModelConfig {
     }
 }
 
+/// Reads a number as the counter does: `8`, `8.0` or `"8"`.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    optional(deserializer)?.ok_or_else(|| D::Error::custom("not a whole number"))
+}
+
+fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(whole_number(<&RawValue>::deserialize(deserializer)?))
+}
+
 fn sum(numbers: &[u64]) -> Option<u64> {
     numbers.iter().try_fold(0_u64, |sum, &number| sum.checked_add(number))
 }
@@ -202,9 +222,14 @@ mod tests {
         // 4 · 4·4 + 3 · 4·8 + 2·4 in the layer, 4 in the last norm, and embeddings of 8·4.
         let tied = parameters(llama).unwrap();
         assert_eq!(tied.total, 168 + 4 + 32);
+        for same in ["4.0", "\"4\""] {
+            let config = llama.replace("\"hidden_size\":4", &format!("\"hidden_size\":{same}"));
+            assert_eq!(parameters(&config), Some(tied), "{same}");
+        }
         assert!(tied.allows(168 + 4 + 32) && tied.allows(168 + 4 + 64) && !tied.allows(0));
         for (from, to) in [
             ("\"llama\"", "\"bloom\""),
+            ("\"hidden_size\":4", "\"hidden_size\":4.5"),
             ("ForCausalLM", "Model"),
             ("_heads\":2", "_heads\":0"),
             ("\"hidden_size\":4", "\"hidden_size\":18446744073709551615"),

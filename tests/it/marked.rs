@@ -1,0 +1,366 @@
+//! A count is either right or marked: layouts that look alike, contradicting parts, and names that few writers use.
+
+use hf_meta::count::{Configs, Counter};
+use hf_meta::{Dtype, SafetensorsFileHeader};
+use serde_json::{Map, Value, json};
+
+use self::Expected::{Exact, Marked};
+
+/// The count of a case. One that is marked counts the packed tensors as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Exact(u64),
+    Marked,
+}
+
+struct Case {
+    name: &'static str,
+    /// The section `quantization_config`, and other keys of `config.json`.
+    config: &'static str,
+    tensors: &'static [(&'static str, &'static str, &'static [u64])],
+    expected: Expected,
+}
+
+fn header(tensors: &[(&str, &str, &[u64])]) -> SafetensorsFileHeader {
+    let (mut header, mut begin) = (Map::new(), 0);
+    for (name, dtype, shape) in tensors {
+        let end = begin + shape.iter().product::<u64>() * Dtype::from(*dtype).bits().unwrap() / 8;
+        let tensor = json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
+        header.insert((*name).to_owned(), tensor);
+        begin = end;
+    }
+    SafetensorsFileHeader::from_json(Value::Object(header).to_string().as_bytes()).unwrap()
+}
+
+fn count(case: &Case) -> Expected {
+    let mut counter = Counter::new();
+    counter.add_file(&header(case.tensors)).unwrap();
+    counter.set_configs(Configs::from_config_json(case.config.as_bytes()).unwrap());
+    let (parameters, breakdown) = counter.finish().unwrap();
+    if breakdown.is_exact() { Exact(parameters.total()) } else { Marked }
+}
+
+#[test]
+fn every_count_is_right_or_marked() {
+    let wrong: Vec<_> = CASES
+        .iter()
+        .map(|case| (case.name, count(case), case.expected))
+        .filter(|(_, found, expected)| found != expected)
+        .collect();
+    assert!(wrong.is_empty(), "name, found, expected: {wrong:#?}");
+}
+
+const COMPRESSED: &str = r#"{"quantization_config":{"quant_method":"compressed-tensors","format":"pack-quantized",
+    "config_groups":{"a":{"targets":["Linear"],"weights":{"num_bits":4,"group_size":128}}}}}"#;
+const CHANNELS: &str = r#"{"hidden_size":100,"quantization_config":{"quant_method":"compressed-tensors","format":
+    "pack-quantized","config_groups":{"a":{"targets":["Linear"],"weights":{"num_bits":4}}}}}"#;
+const EMBEDDINGS: &str = r#"{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{
+    "a":{"targets":["Linear"],"weights":{"num_bits":4,"group_size":32}},
+    "b":{"targets":["Embedding"],"weights":{"num_bits":8}}}}}"#;
+const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#;
+const MXFP4: &str = r#"{"quantization_config":{"quant_method":"mxfp4"}}"#;
+const FP8: &str = r#"{"quantization_config":{"quant_method":"fp8"}}"#;
+const EXL: &str = r#"{"hidden_size":1000,"intermediate_size":10944,"kv_lora_rank":512,"qk_rope_head_dim":64,
+    "quantization_config":{"quant_method":"exl3"}}"#;
+const SDNQ: &str = r#"{"quantization_config":{"quant_method":"sdnq","weights_dtype":"uint4",
+    "modules_dtype_dict":{"int6":["proj_out"],"uint8":["lm_head"]}}}"#;
+const HQQ: &str = r#"{"quantization_config":{"quant_method":"hqq","quant_config":{"weight_quant_params":{
+    "nbits":16,"group_size":64}}}}"#;
+
+const CASES: &[Case] = &[
+    // Packed parts that no method solves.
+    Case {
+        name: "bytes with the scales of no format",
+        config: COMPRESSED,
+        tensors: &[("a.weight_packed", "U8", &[64, 64]), ("a.weight_scale", "BF16", &[64, 8])],
+        expected: Marked,
+    },
+    Case {
+        name: "bytes without scales",
+        config: COMPRESSED,
+        tensors: &[("a.weight_packed", "U8", &[64, 64])],
+        expected: Marked,
+    },
+    Case {
+        name: "sparse weights without their mask",
+        config: COMPRESSED,
+        tensors: &[("a.compressed", "BF16", &[64, 64])],
+        expected: Marked,
+    },
+    Case {
+        name: "codes without codebooks",
+        config: r#"{"quantization_config":{"quant_method":"aqlm"}}"#,
+        tensors: &[("a.codes", "I16", &[64, 8, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "NVFP4 in a stack of experts",
+        config: COMPRESSED,
+        tensors: &[
+            ("experts.gate_up_proj_packed", "U8", &[4, 64, 64]),
+            ("experts.gate_up_proj_scale", "F8_E4M3", &[4, 64, 8]),
+            ("experts.gate_up_proj_global_scale", "F32", &[4, 1]),
+        ],
+        expected: Exact(32_768),
+    },
+    Case {
+        name: "NVFP4 under the names of vLLM",
+        config: COMPRESSED,
+        tensors: &[
+            ("experts.w13_weight_packed", "U8", &[4, 64, 64]),
+            ("experts.w13_weight_scale", "F8_E4M3", &[4, 64, 8]),
+            ("experts.w13_input_scale", "F32", &[4]),
+        ],
+        expected: Exact(32_768),
+    },
+    Case {
+        name: "an unquantized model may name tensors alike",
+        config: "{}",
+        tensors: &[
+            ("mixer.B", "F32", &[64, 64]),
+            ("attn.W_q", "F32", &[64, 64]),
+            ("vq.codes", "F32", &[64, 64]),
+        ],
+        expected: Exact(3 * 4096),
+    },
+    // Integers under other names.
+    Case {
+        name: "gpt-oss in the format of OpenAI",
+        config: "{}",
+        tensors: &[
+            ("block.0.mlp.mlp1_weight.blocks", "U8", &[4, 64, 64, 16]),
+            ("block.0.mlp.mlp1_weight.scales", "U8", &[4, 64, 64]),
+        ],
+        expected: Exact(524_288),
+    },
+    Case {
+        name: "GPTQ in fused experts",
+        config: GPTQ,
+        tensors: &[
+            ("experts.w13_qweight", "I32", &[4, 16, 64]),
+            ("experts.w13_scales", "F16", &[4, 1, 64]),
+        ],
+        expected: Marked,
+    },
+    Case {
+        name: "a stack of integers without a configuration",
+        config: "{}",
+        tensors: &[("experts.down_proj", "I32", &[8, 64, 128])],
+        expected: Marked,
+    },
+    Case {
+        name: "masks and tables are no stacks",
+        config: "{}",
+        tensors: &[
+            ("causal_mask", "U8", &[1, 1, 64, 64]),
+            ("tid2eid", "I32", &[1000, 6]),
+            ("relative_position_index", "I64", &[64, 64]),
+        ],
+        expected: Exact(4096 + 6000 + 4096),
+    },
+    // Names of scales.
+    Case {
+        name: "scales of Mistral, AutoFP8 and ComfyUI",
+        config: FP8,
+        tensors: &[
+            ("wq.weight", "F8_E4M3", &[64, 64]),
+            ("wq.qscale_weight", "F32", &[64, 1]),
+            ("wq.qscale_act", "F32", &[1]),
+            ("wk.act_scale", "F32", &[1]),
+            ("attn.kv_scale", "F32", &[1]),
+            ("wv.scale_input", "F32", &[1]),
+            ("scaled_fp8", "F8_E4M3", &[2]),
+        ],
+        expected: Exact(4096),
+    },
+    Case {
+        name: "zero points without their weights",
+        config: GPTQ,
+        tensors: &[
+            ("a.qweight", "I32", &[8, 16]),
+            ("a.scales", "F16", &[1, 16]),
+            ("b.qzeros", "I32", &[1, 2]),
+        ],
+        expected: Marked,
+    },
+    // Sizes that the configuration leaves open.
+    Case {
+        name: "a group size that does not fit is no scale per row",
+        config: COMPRESSED,
+        tensors: &[("a.weight_packed", "I32", &[64, 32]), ("a.weight_scale", "BF16", &[64, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "embeddings with another width",
+        config: EMBEDDINGS,
+        tensors: &[
+            ("embed.weight_packed", "I32", &[64, 32]),
+            ("embed.weight_scale", "BF16", &[64, 1]),
+        ],
+        expected: Exact(64 * 128),
+    },
+    Case {
+        name: "a row that may end inside a word",
+        config: COMPRESSED_CHANNELS,
+        tensors: &[("a.weight_packed", "I32", &[64, 13]), ("a.weight_scale", "BF16", &[64, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "a row that ends inside a word, by a dimension of the model",
+        config: CHANNELS,
+        tensors: &[("a.weight_packed", "I32", &[64, 13]), ("a.weight_scale", "BF16", &[64, 1])],
+        expected: Exact(6400),
+    },
+    Case {
+        name: "EXL3 pads inputs, too",
+        config: EXL,
+        tensors: &[
+            ("a.trellis", "I16", &[688, 8, 64]),
+            ("a.suh", "F16", &[11_008]),
+            ("a.svh", "F16", &[128]),
+        ],
+        expected: Marked,
+    },
+    Case {
+        name: "the latent attention of DeepSeek in EXL3",
+        config: EXL,
+        tensors: &[
+            ("a.trellis", "I16", &[32, 40, 64]),
+            ("a.suh", "F16", &[512]),
+            ("a.svh", "F16", &[640]),
+        ],
+        expected: Marked,
+    },
+    Case {
+        name: "signs that contradict the tiles",
+        config: EXL,
+        tensors: &[("a.trellis", "I16", &[40, 40, 64]), ("a.suh", "F16", &[100])],
+        expected: Marked,
+    },
+    Case {
+        name: "SDNQ with a width of a module",
+        config: SDNQ,
+        tensors: &[
+            ("q.weight", "U8", &[2048]),
+            ("q.scale", "F32", &[64, 1]),
+            ("lm_head.weight", "U8", &[64, 64]),
+            ("lm_head.scale", "F32", &[64, 1]),
+        ],
+        expected: Exact(4096 + 4096),
+    },
+    Case {
+        name: "SDNQ without a configuration",
+        config: "{}",
+        tensors: &[("q.weight", "U8", &[2048]), ("q.scale", "F32", &[64, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "two weights in a signed byte",
+        config: r#"{"quantization_config":{"quant_method":"w4afp8"}}"#,
+        tensors: &[("a.weight", "I8", &[64, 128]), ("a.weight_scale_inv", "BF16", &[64, 2])],
+        expected: Marked,
+    },
+    Case {
+        name: "scales for twice the rows",
+        config: "{}",
+        tensors: &[("a.weight", "I8", &[64, 64]), ("a.weight_scale", "F32", &[128, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "scales for twice the rows of bytes",
+        config: "{}",
+        tensors: &[("a.weight", "U8", &[64, 64]), ("a.weight_scale", "F32", &[128, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "a configuration that names the model around the weights",
+        config: r#"{"quantization":{"bits":4,"group_size":64,
+            "language_model.model.embed":{"bits":8,"group_size":32}}}"#,
+        tensors: &[
+            ("model.embed.weight", "U32", &[64, 16]),
+            ("model.embed.scales", "BF16", &[64, 2]),
+            ("model.embed.biases", "BF16", &[64, 2]),
+        ],
+        expected: Exact(64 * 64),
+    },
+    // Contradictions.
+    Case {
+        name: "more groups than rows can hold",
+        config: r#"{"quantization_config":{"quant_method":"hqq"}}"#,
+        tensors: &[("a.W_q", "U8", &[10, 64]), ("a.scale", "F16", &[300, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "more groups than rows can hold, SINQ",
+        config: r#"{"quantization_config":{"quant_method":"sinq"}}"#,
+        tensors: &[("a.W_q", "U8", &[10, 64]), ("a.meta.zero", "F16", &[300, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "less than two bits for an input of EXL2",
+        config: EXL,
+        tensors: &[("a.q_weight", "I32", &[128, 1024]), ("a.q_invperm", "I32", &[16_000])],
+        expected: Marked,
+    },
+    Case {
+        name: "a mask of other rows",
+        config: COMPRESSED,
+        tensors: &[("a.compressed", "BF16", &[64, 32]), ("a.bitmask", "U8", &[192, 8])],
+        expected: Marked,
+    },
+    Case {
+        name: "a stack that shares the order of its columns",
+        config: GPTQ,
+        tensors: &[
+            ("a.qweight", "I32", &[4, 8, 16]),
+            ("a.scales", "F16", &[4, 1, 16]),
+            ("a.g_idx", "I32", &[64]),
+        ],
+        expected: Exact(4 * 64 * 16),
+    },
+    Case {
+        name: "an empty order of columns",
+        config: GPTQ,
+        tensors: &[
+            ("a.qweight", "I32", &[8, 16]),
+            ("a.qzeros", "I32", &[1, 2]),
+            ("a.scales", "F16", &[1, 16]),
+            ("a.g_idx", "I32", &[0]),
+        ],
+        expected: Exact(1024),
+    },
+    Case {
+        name: "scales that do not fit blocks",
+        config: MXFP4,
+        tensors: &[("a.up_blocks", "U8", &[4, 2, 16]), ("a.up_scales", "U8", &[4, 3])],
+        expected: Marked,
+    },
+    // Numbers that would divide by zero.
+    Case {
+        name: "more bits than a byte of HQQ has",
+        config: HQQ,
+        tensors: &[("a.W_q", "U8", &[32, 64]), ("a.scale", "F16", &[1, 64])],
+        expected: Marked,
+    },
+    Case {
+        name: "vectors of length 0",
+        config: r#"{"quantization_config":{"quant_method":"vptq","config_for_layers":{"a":{"vector_lens":[0,0],
+            "in_features":64,"out_features":64}}}}"#,
+        tensors: &[("a.indices", "I32", &[1, 8, 64]), ("a.centroids.weight", "BF16", &[1, 4096])],
+        expected: Marked,
+    },
+];
+
+const COMPRESSED_CHANNELS: &str = r#"{"quantization_config":{"quant_method":"compressed-tensors","format":
+    "pack-quantized","config_groups":{"a":{"targets":["Linear"],"weights":{"num_bits":4}}}}}"#;
+
+/// A part that is stored twice must not be counted twice without a mark.
+#[test]
+fn a_part_that_is_stored_twice_is_marked() {
+    let file = header(&[("a.qweight", "I32", &[8, 16]), ("a.scales", "F16", &[1, 16])]);
+    let mut counter = Counter::new();
+    counter.add_file(&file).unwrap();
+    counter.add_file(&file).unwrap();
+    counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
+    assert!(!counter.finish().unwrap().1.is_exact());
+}
