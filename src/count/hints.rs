@@ -7,8 +7,9 @@ use super::metadata::MetadataShapes;
 use super::module::UnresolvedReason;
 use super::schemes::{QuantizationConfig, Scheme};
 
-/// The largest number of steps of all choices in one count: about a second of work.
-const MOST_STEPS: u64 = 100_000_000;
+/// The largest number of steps of all choices in one count: about two seconds of work. Three patterns for each module
+/// of Kimi-K2.5 would take a sixth of them.
+const MOST_STEPS: u64 = 1_000_000_000;
 
 /// The steps of reading a value from a scheme.
 const STEPS_OF_SCHEME: u64 = 16;
