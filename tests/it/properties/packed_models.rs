@@ -423,9 +423,12 @@ proptest! {
         put("norm.weight".to_owned(), ("BF16", vec![64]));
         put("embed_tokens.weight".to_owned(), ("BF16", vec![512, 128]));
         let mut parameters = 64 + 512 * 128;
+        let mut config = Map::new();
         for (module, (outputs, inputs)) in MODULES.iter().zip(sizes) {
             let (outputs, inputs) = (outputs * 128, inputs * 128);
             parameters += outputs * inputs;
+            config.insert(format!("{module}_hidden_size"), inputs.into());
+            config.insert(format!("{module}_intermediate_size"), outputs.into());
             for (part, dtype, shape) in (packer.pack)(outputs, inputs, choice) {
                 put(format!("model.layers.0.{module}.{part}"), (dtype, shape));
             }
@@ -440,7 +443,8 @@ proptest! {
         for file in &files {
             counter.add_file(&header(file)).unwrap();
         }
-        let config = json!({ key: section }).to_string();
+        config.insert(key.to_owned(), section);
+        let config = Value::Object(config).to_string();
         counter.set_configs(Configs::from_config_json(config.as_bytes()).unwrap());
         let (counted, breakdown) = counter.finish().unwrap();
         let found = (counted.total(), breakdown.is_exact());
