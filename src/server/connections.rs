@@ -18,7 +18,8 @@ pub(super) struct ClientConnections {
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     connections: Arc<ClientConnections>,
-    client: IpAddr,
+    /// `None` for a connection without a limit.
+    client: Option<IpAddr>,
 }
 
 impl ClientConnections {
@@ -26,14 +27,16 @@ impl ClientConnections {
         Arc::new(Self { limit, open: Mutex::default() })
     }
 
-    /// Counts a connection. Returns `None` if the client has as many as it may have.
-    pub(super) fn open(self: &Arc<Self>, client: IpAddr) -> Option<ClientConnection> {
-        let mut open = self.lock();
-        let count = open.entry(client).or_default();
-        if *count >= self.limit {
-            return None;
+    /// Counts a connection, if it belongs to a client. Returns `None` if the client has as many as it may have.
+    pub(super) fn open(self: &Arc<Self>, client: Option<IpAddr>) -> Option<ClientConnection> {
+        if let Some(client) = client {
+            let mut open = self.lock();
+            let count = open.entry(client).or_default();
+            if *count >= self.limit {
+                return None;
+            }
+            *count += 1;
         }
-        *count += 1;
         Some(ClientConnection { connections: Arc::clone(self), client })
     }
 
@@ -44,11 +47,12 @@ impl ClientConnections {
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
+        let Some(client) = self.client else { return };
         let mut open = self.connections.lock();
-        if let Some(count) = open.get_mut(&self.client) {
+        if let Some(count) = open.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.client);
+                open.remove(&client);
             }
         }
     }
@@ -84,10 +88,11 @@ mod tests {
     #[test]
     fn each_client_has_its_own_limit_of_connections() {
         let connections = ClientConnections::new(2);
-        let [one, other] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
+        let [one, other] = [1, 2].map(|last| Some(IpAddr::from([10, 0, 0, last])));
         let first = connections.open(one).unwrap();
         let _second = connections.open(one).unwrap();
         assert!(connections.open(one).is_none() && connections.open(other).is_some());
+        assert!((0..5).all(|_| connections.open(None).is_some()));
         drop(first);
         assert!(connections.open(one).is_some());
         assert_eq!(connections.lock().len(), 1, "only clients with connections are in the table");

@@ -95,18 +95,17 @@ impl Service {
         }
     }
 
-    /// Counts a connection of a client. Returns `None` if the client has too many. A trusted proxy is no client.
+    /// Counts a connection. Returns `None` if its client has too many. A trusted proxy is no client.
     fn open_connection(
         &self,
         clients: &Arc<ClientConnections>,
         peer: IpAddr,
-    ) -> Option<Option<ClientConnection>> {
-        let Some(client) = self.state.trusted_proxies.client_of(peer) else { return Some(None) };
-        let connection = clients.open(client);
+    ) -> Option<ClientConnection> {
+        let connection = clients.open(self.state.trusted_proxies.client_of(peer));
         if connection.is_none() {
             self.state.metrics.refused_connections.inc();
         }
-        connection.map(Some)
+        connection
     }
 }
 
@@ -141,14 +140,14 @@ fn http(header_timeout: Duration) -> http1::Builder {
 struct ConnectionGuard {
     state: Arc<ServiceState>,
     _permit: OwnedSemaphorePermit,
-    _client: Option<ClientConnection>,
+    _client: ClientConnection,
 }
 
 impl ConnectionGuard {
     fn new(
         state: Arc<ServiceState>,
         permit: OwnedSemaphorePermit,
-        client: Option<ClientConnection>,
+        client: ClientConnection,
     ) -> Self {
         state.metrics.connections.inc();
         Self { state, _permit: permit, _client: client }

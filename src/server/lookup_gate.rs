@@ -226,7 +226,7 @@ mod tests {
         let limits = limits();
         let [(one, one_end), (other, other_end), (large, large_end)] =
             [(); 3].map(|()| gate(&limits));
-        assert!(matches!(large.pass_files(16).now_or_never(), None));
+        assert!(large.pass_files(16).now_or_never().is_none());
         assert!(matches!(large_end.now_or_never(), Some(EarlyEnd::TooManyFiles { files: 16 })));
         assert!(one.pass_files(14).now_or_never().is_some());
         assert!(one_end.now_or_never().is_none());

@@ -13,7 +13,7 @@ pub(super) fn meta(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
         PageOutcome::Counted(summary, ..) => texts(repo, &summary.values),
         PageOutcome::HubReported(values, _) => texts(repo, values),
         PageOutcome::Choice(reason, _) | PageOutcome::Failed(reason) => {
-            (repo.to_owned(), escape(reason).to_string())
+            (repo.to_owned(), escape(reason))
         }
         PageOutcome::Pending => (repo.to_owned(), "Parameter counts".to_owned()),
     };
@@ -31,7 +31,7 @@ pub(super) fn meta(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
 fn texts(repo: &str, values: &MetricValues) -> (String, String) {
     let parameters = values.parameters;
     let title = format!("{repo}: {} parameters", short(parameters));
-    let dtypes = values.dtypes.iter().take(3).map(|(dtype, _)| escape(dtype.as_str()).to_string());
+    let dtypes = values.dtypes.iter().take(3).map(|(dtype, _)| escape(dtype.as_str()));
     let mut parts = vec![
         format!("{} parameters", thousands(parameters)),
         dtypes.collect::<Vec<_>>().join(", "),

@@ -119,7 +119,7 @@ pub(super) fn rst(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Strin
     format!(".. image:: {badge}\n   :alt: {alt}\n   :target: {page}\n")
 }
 
-/// Returns AsciiDoc.
+/// Returns the markup of `AsciiDoc`.
 pub(super) fn asciidoc(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
     let (badge, page) = (badge_url(urls, view, repo, "svg"), hub_url(urls, repo));
     let alt = alt_text(view).replace(['\n', '\r'], " ").replace('"', "&quot;");
