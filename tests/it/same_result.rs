@@ -131,7 +131,7 @@ fn files(tensors: &[Tensor], config: Option<&str>, has_index: bool) -> Vec<(Stri
 /// The figures that must not depend on the path.
 fn figures(report: &CountReport) -> Value {
     let mut figures = serde_json::to_value(report).unwrap();
-    for key in ["source", "commit", "filepaths", "findings", "fetch", "otherSets"] {
+    for key in ["source", "commit", "filepaths", "findings", "fetch", "otherSets", "plan"] {
         figures.as_object_mut().unwrap().remove(key);
     }
     figures
