@@ -73,7 +73,7 @@ impl HeaderCache {
         let CacheTarget { probe, gate, .. } = target;
         let lookup = CacheLookup { settings: self, keys, revision, probe, gate };
         if backend.is_offline() {
-            // What was downloaded comes first: it is what a program on this machine loads.
+            // Downloaded files come first, because programs on this machine load them.
             return match call(Arc::clone(&backend)).await {
                 Err(error) if error.is_not_found() || error.has_no_weights() => {
                     lookup.find(&mut backend, &call).await?.ok_or(error)
@@ -157,9 +157,8 @@ impl CacheLookup<'_> {
         }
     }
 
-    /// Asks for the commit of the branch. Returns the cached commit for a while if the server is down. Returns
-    /// `None` if the server refuses this request, and for an invalid token, which the call itself will do
-    /// without.
+    /// Requests the commit of the branch. Returns the cached commit for a while if the server is down. Returns
+    /// `None` if the server refuses this request or the token: the call itself continues without the token.
     async fn request_commit(
         &self,
         backend: &dyn Backend,

@@ -133,7 +133,7 @@ impl Backend for HubRepo {
             let read = self.http.read_all(&url, limit, &self.meter).await;
             match self.fetched(|| self.file_name(index), read) {
                 Ok(read) => Ok(Some(read)),
-                // The files answer better, also where access is denied.
+                // The requests for the files return a more precise error.
                 Err(error) if error.is_transient() && !is_server_error(&error) => Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "the Hub does not answer with headers");
@@ -210,7 +210,7 @@ impl HubRepo {
     }
 }
 
-/// Returns whether a server failed by itself, and not the way to it.
+/// Returns whether the last response has status 500 or higher.
 fn is_server_error(error: &Error) -> bool {
     error.status().is_some_and(|status| status >= 500)
 }

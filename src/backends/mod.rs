@@ -123,7 +123,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Logs that the token is not valid, and that the files are read without it.
     fn token_is_rejected(&self) {}
 
-    /// Asks for all headers of an index at once, as the Hub has parsed them. Returns `None` if it has none.
+    /// Requests all headers of an index at once, as parsed by the Hub. Returns `None` if the Hub has none.
     fn hub_headers<'a>(
         &'a self,
         _index: &'a RepoPath,

@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Serve(MissingServerArgs),
 }
 
-/// The arguments of `serve` in a build without the server, which has no repository in mind.
+/// The arguments of `serve` in a build without the server. They are ignored, because the subcommand always fails.
 #[cfg(not(feature = "server"))]
 #[derive(Debug, clap::Args)]
 pub(crate) struct MissingServerArgs {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -64,12 +64,18 @@ where
     PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
+impl BadgeArgs {
+    /// Returns the file or folder to write to; `None` for stdout.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|output| output.as_os_str() != "-")
+    }
+}
+
 pub(crate) async fn run(
     args: &BadgeArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
-    let output = args.output.as_deref().filter(|output| output.as_os_str() != "-");
-    if args.repos.len() > 1 && output.is_some_and(|output| !output.is_dir()) {
+    if args.repos.len() > 1 && args.file().is_some_and(|output| !output.is_dir()) {
         return Err(CommandError::OneFile);
     }
     let read = |model: Model| async move { model.parse_safetensors_metadata().await };
@@ -96,11 +102,8 @@ fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
 }
 
 fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
-    let file = match &args.output {
-        Some(file) if file.as_os_str() != "-" => file,
-        _ => return io::stdout().write_all(text.as_bytes()),
-    };
-    let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.clone() };
+    let Some(file) = args.file() else { return io::stdout().write_all(text.as_bytes()) };
+    let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.to_owned() };
     fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
 }
 

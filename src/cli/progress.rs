@@ -50,7 +50,7 @@ impl BarTerminal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the cursor by a number of lines or columns. A terminal takes 0 for 1.
+    /// Moves the cursor by a number of lines or columns. A terminal would read 0 as 1.
     fn move_cursor(&self, by: usize, direction: char) -> io::Result<()> {
         if by == 0 { Ok(()) } else { write!(self.text().text, "\u{1b}[{by}{direction}") }
     }

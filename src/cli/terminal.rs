@@ -69,12 +69,12 @@ pub(crate) fn wrap(text: &str, max_width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns a sentence in the lines of a terminal; as one line where there is none.
+/// Wraps a sentence to the width of the terminal. Without a terminal it stays one line.
 pub(crate) fn fitted(text: &str, terminal: Option<TerminalSize>) -> String {
     terminal.map_or_else(|| text.to_owned(), |size| wrap(text, size.width).join("\n"))
 }
 
-/// Returns a sentence that follows a label of a number of columns. Its other lines are indented by four.
+/// Wraps a sentence after a label with a width of `label` columns. Further lines are indented by four.
 pub(crate) fn fitted_after(label: usize, text: &str, terminal: Option<TerminalSize>) -> String {
     const INDENT: usize = 4;
 

@@ -15,14 +15,14 @@ use super::Client;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResultOrder {
-    /// Each result comes as soon as it is there.
+    /// Each result is returned as soon as its call ends.
     #[default]
     Completion,
     /// The results have the order of the items. At most three results for each job wait in memory for an earlier one.
     Input,
 }
 
-/// The number of calls, running or finished, for each of the jobs, when results have the order of the items.
+/// The number of running and finished calls per job if results have the order of the items.
 const WINDOW: usize = 4;
 
 const MOST_JOBS: usize = 10_000;
@@ -31,7 +31,7 @@ impl Client {
     /// Makes many calls concurrently, and returns a stream of their results.
     ///
     /// `read` makes the call for one item, such as the name of a repository, with this client. At most `jobs` calls
-    /// run at once; 32 are a good number, because each call reads its shards concurrently, and
+    /// run at once; 32 is a good number, because each call reads its shards concurrently, and
     /// [`ClientBuilder::concurrency`] limits the requests of all calls. Items are taken from their stream as calls end,
     /// so it may be endless. Each call is a task of its own: it continues while the stream of results is not polled,
     /// and it is cancelled when that stream is dropped.

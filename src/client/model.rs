@@ -153,7 +153,7 @@ impl Model {
         self
     }
 
-    /// Sets the gate of a service, and a meter of its own.
+    /// Sets the gate of a service, and the meter of all calls.
     #[cfg(feature = "server")]
     pub(crate) fn gate(mut self, gate: Arc<dyn CallGate>, meter: RequestMeter) -> Self {
         (self.gate, self.meter) = (Some(gate), Some(meter));
@@ -310,7 +310,7 @@ fn file_of(url: &Url) -> RepoPath {
     RepoPath::new_unchecked(&name)
 }
 
-/// Returns a local folder, or the folder of a file or of shards with these as its target.
+/// Returns the folder of a local path, and the file, shards or folder to read in it.
 async fn on_disk(path: &Path) -> Result<(PathBuf, Target), Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = RepoPath::new_unchecked(&name);

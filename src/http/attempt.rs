@@ -36,9 +36,9 @@ pub(super) struct Attempt<'a> {
 /// The permits of the current request.
 #[derive(Debug, Default)]
 struct Permits {
-    /// For one of the requests in flight of the client.
+    /// The permit for a request in flight.
     request: Option<OwnedSemaphorePermit>,
-    /// For one of the connections over HTTP/1.1.
+    /// The permit for a connection over HTTP/1.1.
     connection: Option<OwnedSemaphorePermit>,
 }
 
