@@ -156,6 +156,6 @@ fn write_parameters(out: &mut impl Write, figures: ParameterFigures) -> io::Resu
             other => format!(", {} {source}", thousands(other)),
         })
     });
-    let mark = if exact { "" } else { "~" };
+    let mark = if exact == Some(true) { "" } else { "~" };
     writeln!(out, "parameters: {mark}{} counted{}", thousands(counted), others.collect::<String>())
 }

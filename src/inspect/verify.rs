@@ -113,7 +113,7 @@ impl Reader {
                 findings.extend(agreement::check_count((count, breakdown), declared));
                 if is_complete && is_countable(&findings) {
                     parameters.counted = Some(count.total());
-                    parameters.exact = breakdown.is_exact();
+                    parameters.exact = Some(breakdown.is_exact());
                     parameters.config = agreement::check_config(
                         (count, breakdown),
                         config.json.as_deref(),

@@ -54,8 +54,8 @@ pub struct VerifyReport {
 pub struct ParameterFigures {
     /// The count of all tensors; `None` if a file is missing or invalid.
     pub counted: Option<u64>,
-    /// True if the count is certain.
-    pub exact: bool,
+    /// True if the count is certain; `None` without a count.
+    pub exact: Option<bool>,
     /// `total_parameters` of the index, or of the metadata of a single file.
     pub declared: Option<u64>,
     /// The arithmetic of `config.json`; `None` if the architecture is not known.
