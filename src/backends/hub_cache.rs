@@ -87,7 +87,7 @@ impl HubCacheSnapshot {
             }),
             // The repository may have it all the same.
             Err(Error::FileNotFound { file, .. }) => {
-                let source = "does not hold it; only what was downloaded is there";
+                let source = "does not hold it; only downloaded files can be read";
                 Err(Error::FileNotFound { file, source: missing(&self.folder, source).into() })
             }
             Err(error) => Err(error),
@@ -152,7 +152,7 @@ impl Backend for HubCacheSnapshot {
     }
 
     fn missing_shards(&self, set: &WeightSet, _total: u32) -> Error {
-        let source = "does not hold all of them; only what was downloaded is there";
+        let source = "does not hold all of them; only downloaded files can be read";
         let source = missing(&self.folder, source).into();
         Error::FileNotFound { file: self.file_name(&set.path), source }
     }
@@ -178,7 +178,7 @@ async fn locate(
 ) -> Result<(CommitSha, PathBuf), SnapshotError> {
     let name = repo.name().replace('/', "--");
     let home = cache.join(format!("{}--{name}", repo.kind().plural()));
-    fs::metadata(&home).await.map_err(|_| missing(&home, "is not there"))?;
+    fs::metadata(&home).await.map_err(|_| missing(&home, "does not exist"))?;
     let commit = match revision.as_str().parse() {
         Ok(commit) => commit,
         Err(_) => read_ref(&home, revision).await?,
@@ -186,7 +186,7 @@ async fn locate(
     let folder = home.join("snapshots").join(commit.as_str());
     match fs::metadata(&folder).await {
         Ok(metadata) if metadata.is_dir() => Ok((commit, home)),
-        _ => Err(missing(&folder, "is not there")),
+        _ => Err(missing(&folder, "does not exist")),
     }
 }
 
@@ -202,7 +202,7 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, Snapsho
     let text = match text {
         Ok(text) => text,
         Err(Error::TooLarge { .. }) => Vec::new(),
-        Err(_) => return Err(missing(&file, "is not there")),
+        Err(_) => return Err(missing(&file, "does not exist")),
     };
     let commit = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
     commit.ok_or_else(|| missing(&file, "does not hold a commit"))

@@ -85,7 +85,7 @@ async fn the_listing_of_a_commit_decides_over_the_downloaded_files() {
     write(&tree, format!(r#"{{"format_version":1,"files":{files}}}"#));
     let error = error_chain(&parse().await.unwrap_err());
     assert!(error.starts_with(&format!("`org/pipeline/{unet}` not found")), "{error}");
-    assert!(error.ends_with("only what was downloaded is there"), "{error}");
+    assert!(error.ends_with("only downloaded files can be read"), "{error}");
     offline.add(home, COMMIT, &unet, &weights("u"), ALL[0]);
     let parsed = parse().await.unwrap();
     assert_eq!(
@@ -124,9 +124,14 @@ async fn an_error_names_the_missing_part_of_the_cache() {
         format!("`{repo}` at `{revision}` is not in the cache, and the client is offline: `")
     };
     let cases = [
-        ("org/other", "main", not_cached("org/other", "main"), "models--org--other` is not there"),
-        ("org/part", "v1", not_cached("org/part", "v1"), "v1` is not there"),
-        ("org/part", "gone", not_cached("org/part", "gone"), &format!("{OLDER}` is not there")),
+        (
+            "org/other",
+            "main",
+            not_cached("org/other", "main"),
+            "models--org--other` does not exist",
+        ),
+        ("org/part", "v1", not_cached("org/part", "v1"), "v1` does not exist"),
+        ("org/part", "gone", not_cached("org/part", "gone"), &format!("{OLDER}` does not exist")),
         ("org/part", "broken", not_cached("org/part", "broken"), "does not hold a commit"),
         ("org/part", "long", not_cached("org/part", "long"), "does not hold a commit"),
         (
@@ -139,19 +144,19 @@ async fn an_error_names_the_missing_part_of_the_cache() {
             "org/part",
             "main",
             "`org/part/b.safetensors` not found: `".to_owned(),
-            "only what was downloaded is there",
+            "only downloaded files can be read",
         ),
         (
             "org/shards",
             "main",
             "`org/shards/m-*-of-00002.safetensors` not found: `".to_owned(),
-            "does not hold all of them; only what was downloaded is there",
+            "does not hold all of them; only downloaded files can be read",
         ),
         (
             "org/none",
             "main",
             "no safetensors weights in `org/none@main`".to_owned(),
-            "only what was downloaded is there",
+            "only downloaded files can be read",
         ),
     ];
     for (repo, revision, start, end) in cases {

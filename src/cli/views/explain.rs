@@ -83,7 +83,7 @@ fn modules(
                 Some(parameters) => thousands(parameters),
                 None => "unknown".to_owned(),
             })
-            .dropped_first()
+            .dropped_last()
             .text("size from", |kind| kind.packing.evidence.to_owned())
             .can_shrink_to(MIN_TEXT_WIDTH)
             .text("parts", |kind| parts(kind))
