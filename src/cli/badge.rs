@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
-use hf_meta::{Model, SafetensorsParseFromRepo};
+use hf_meta::{CountReport, Model};
 
 use super::context::{CommandContext, OutputForm, SelectionArgs, Sources, warn};
 use super::exit::{CommandError, ExitStatus, failed_to};
@@ -78,11 +78,11 @@ pub(crate) async fn run(
     if args.repos.len() > 1 && args.file().is_some_and(|output| !output.is_dir()) {
         return Err(CommandError::OneFile);
     }
-    let read = |model: Model| async move { model.parse_safetensors_metadata().await };
-    let print = |source: &RepoArg, parsed: SafetensorsParseFromRepo| {
-        let text = render(args, &Badge::from_report(parsed.report(), args.show))?;
+    let read = |model: Model| async move { model.count().await };
+    let print = |source: &RepoArg, report: CountReport| {
+        let text = render(args, &Badge::from_report(&report, args.show))?;
         write(args, source, &text)?;
-        warn(source, &parsed.report().findings)?;
+        warn(source, &report.findings)?;
         Ok(ExitStatus::Success)
     };
     let form = OutputForm::Other;

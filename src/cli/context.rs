@@ -53,7 +53,7 @@ enum PlanArg {
 }
 
 impl SelectionArgs {
-    fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> Plan {
         match self.plan {
             Some(PlanArg::Hub) => Plan::Hub,
             Some(PlanArg::Prefetch) => Plan::Prefetch,

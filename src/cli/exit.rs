@@ -18,6 +18,9 @@ pub(crate) enum CommandError {
     /// Several badges would be written to one file.
     #[error("several badges need a folder, and `--output` is not one")]
     OneFile,
+    /// `verify` with the plan that reads no bytes of the weights.
+    #[error("`verify` reads the bytes of every file, so it cannot use the plan `hub`")]
+    VerifyPlan,
     /// Local input or output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -80,7 +83,7 @@ impl From<&CommandError> for ExitStatus {
             CommandError::Client(error) => Self::from(error),
             #[cfg(not(feature = "server"))]
             CommandError::NoServer => Self::Usage,
-            CommandError::OneFile => Self::Usage,
+            CommandError::OneFile | CommandError::VerifyPlan => Self::Usage,
             CommandError::Io(_) => Self::LocalIo,
         }
     }

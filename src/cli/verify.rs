@@ -7,10 +7,10 @@ use clap::builder::NonEmptyStringValueParser;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::ParameterFigures;
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Model, VerifyReport};
+use hf_meta::{Model, Plan, VerifyReport};
 
 use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
-use super::exit::ExitStatus;
+use super::exit::{CommandError, ExitStatus};
 use super::json;
 use super::repo_arg::RepoArg;
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
@@ -23,7 +23,8 @@ const MAX_FINDINGS_PER_KIND: usize = 10;
 ///
 /// Reads all headers, and continues when one is invalid. Checks each header against the format and the
 /// size of its file, the index against the headers, the declared totals, and the numbers in the names
-/// of the shards. Reads config.json to distinguish a tied output embedding from a missing one.
+/// of the shards. Reads config.json to distinguish a tied output embedding from a missing one. Compares
+/// the parameters with those that config.json describes, and with those that the Hub shows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
 pub(crate) struct VerifyArgs {
@@ -49,12 +50,18 @@ Exit status:
   4  a local file could not be read or written, so not everything was checked
 With several repositories, the highest code.";
 
-pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> io::Result<ExitStatus> {
+pub(crate) async fn run(
+    args: &VerifyArgs,
+    context: &CommandContext,
+) -> Result<ExitStatus, CommandError> {
+    if args.selection.plan() == Plan::Hub {
+        return Err(CommandError::VerifyPlan);
+    }
     let read = |model: Model| async move { model.verify().await };
     let print = |source: &RepoArg, report: VerifyReport| print(args, source, &report);
     let form = if args.json { OutputForm::Json } else { OutputForm::Text };
     let sources = Sources { repos: &args.repos, selection: &args.selection, form };
-    context.for_each(sources, read, print).await
+    Ok(context.for_each(sources, read, print).await?)
 }
 
 fn print(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> io::Result<ExitStatus> {

@@ -190,7 +190,7 @@ impl Model {
     /// Checks everything that headers can show. Reads every header, and continues after an error.
     ///
     /// It may read `config.json`, where `tie_word_embeddings` distinguishes a tied embedding from a missing
-    /// one.
+    /// one. For weights at the root of a repository, one more request asks the Hub for the parameter count that it shows.
     ///
     /// # Errors
     ///

@@ -45,6 +45,6 @@ impl AuxiliaryTensor {
     /// Returns the kind of a tensor whose dtype shows it in any model: exponents without a mantissa only
     /// scale other values.
     pub(super) fn from_dtype(dtype: &Dtype) -> Option<Self> {
-        matches!(dtype, Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8).then_some(Self::Scale)
+        dtype.is_exponent().then_some(Self::Scale)
     }
 }

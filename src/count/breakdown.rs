@@ -43,8 +43,8 @@ impl CountBreakdown {
         self.unresolved.is_empty()
     }
 
-    /// Returns the total that huggingface.js, and with it the Hub, counts for a model of this total; `None` if it is not
-    /// known for some modules.
+    /// Returns the number of parameters that huggingface.js, and with it the Hub, counts for the model. `total` is the
+    /// counted number. `None` if the figure of some modules is not known.
     #[must_use]
     pub fn huggingface_js_total(&self, total: u64) -> Option<u64> {
         if self.module_kinds.len() >= Self::MOST_KINDS {

@@ -10,7 +10,7 @@ use super::solver::{Solver, class_as_stored};
 use super::sums::CountSums;
 use super::waiting::WaitingTensors;
 use super::{Buffer, Configs, CountBreakdown, ParameterCount, UnresolvedReason};
-use crate::formats::{Dtype, FileHeader, TensorInfo, clip};
+use crate::formats::{FileHeader, TensorInfo, clip};
 
 /// Counts the parameters of a set of weights, tensor by tensor.
 ///
@@ -193,11 +193,7 @@ fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
 /// Returns whether a tensor under an ordinary name may be quantized: integers and floats of 8 bits, and columns of
 /// any dtype, which bitsandbytes packs into.
 fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
-    let is_byte_float = matches!(
-        tensor.dtype,
-        Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ
-    );
-    let is_packed_dtype = is_byte_float || container_bits(&tensor.dtype).is_some();
+    let is_packed_dtype = tensor.dtype.is_float8() || container_bits(&tensor.dtype).is_some();
     if is_whole {
         // Tables of ids and masks have other names too, and are not packed.
         return is_packed_dtype
@@ -211,6 +207,7 @@ fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
 mod tests {
     use super::*;
     use crate::count::{DtypeCount, RuleSet};
+    use crate::formats::Dtype;
 
     type Tensor<'a> = (&'a str, Dtype, &'a [u64]);
 

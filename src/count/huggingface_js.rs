@@ -117,7 +117,7 @@ impl HuggingFaceJsRules {
 
     fn is_skipped(&self, part: &str, dtype: &Dtype) -> bool {
         let name = part.rsplit('.').next().unwrap_or(part);
-        if matches!(dtype, Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8) {
+        if dtype.is_exponent() {
             return true;
         }
         self.method != Method::None && SKIPPED.contains(&name)

@@ -40,6 +40,12 @@ impl<'a> Module<'a> {
         let (part, tensor) = self.parts.iter().find(|(part, _)| part.is_plain())?;
         Some((*part, tensor))
     }
+
+    /// Returns the plain weight as a matrix.
+    pub(super) fn plain_matrix(&self) -> Option<(PartId, Matrix<'a>)> {
+        let (part, tensor) = self.plain_weight()?;
+        Some((part, Matrix::new(tensor)?))
+    }
 }
 
 /// A tensor of two dimensions, or of more that are a stack of matrices.

@@ -23,8 +23,8 @@ const MOST_PATTERN_BYTES: usize = 100_000;
 
 const TOO_MANY_MODULES: ConfigError = ConfigError::TooManyModules { limit: MOST_MODULES };
 
-/// The largest number of steps in which a weight is quantized.
-const MOST_STEPS: usize = 4;
+/// The largest number of stages in which a weight is quantized.
+const MOST_STAGES: usize = 4;
 
 /// The deepest nesting that is searched.
 const DEEPEST: usize = 8;
@@ -182,10 +182,10 @@ impl QuantizationConfig {
             if NOT_WEIGHTS.contains(&key) {
                 continue;
             }
-            // Quark lists the schemes of a weight that is quantized in two steps.
+            // Quark lists the schemes of a weight that is quantized in two stages.
             if NOT_MODULES.contains(&key) && value.get().starts_with('[') {
-                for step in read::<Vec<JsonObject>>(value).iter().flatten().take(MOST_STEPS) {
-                    self.search(step, names, depth - 1)?;
+                for stage in read::<Vec<JsonObject>>(value).iter().flatten().take(MOST_STAGES) {
+                    self.search(stage, names, depth - 1)?;
                 }
             }
             if !value.get().starts_with('{') {

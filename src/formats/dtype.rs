@@ -200,6 +200,18 @@ impl<'de> Deserialize<'de> for Dtype {
     }
 }
 
+impl Dtype {
+    /// Returns whether the elements are floats of 8 bits with a mantissa.
+    pub(crate) fn is_float8(&self) -> bool {
+        matches!(self, Self::F8_E4M3 | Self::F8_E5M2 | Self::F8_E4M3FNUZ | Self::F8_E5M2FNUZ)
+    }
+
+    /// Returns whether the elements are exponents without a mantissa, which only scales are.
+    pub(crate) fn is_exponent(&self) -> bool {
+        matches!(self, Self::F8_E8M0 | Self::E8M0 | Self::UE8)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

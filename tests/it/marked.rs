@@ -1,10 +1,9 @@
 //! A count is either right or marked: layouts that look alike, contradicting parts, and names that few writers use.
 
 use hf_meta::count::{Configs, Counter};
-use hf_meta::{Dtype, SafetensorsFileHeader};
-use serde_json::{Map, Value, json};
 
 use self::Expected::{Exact, Marked};
+use crate::support::header;
 
 /// The count of a case. One that is marked counts the packed tensors as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,20 +20,9 @@ struct Case {
     expected: Expected,
 }
 
-fn header(tensors: &[(&str, &str, &[u64])]) -> SafetensorsFileHeader {
-    let (mut header, mut begin) = (Map::new(), 0);
-    for (name, dtype, shape) in tensors {
-        let end = begin + shape.iter().product::<u64>() * Dtype::from(*dtype).bits().unwrap() / 8;
-        let tensor = json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
-        header.insert((*name).to_owned(), tensor);
-        begin = end;
-    }
-    SafetensorsFileHeader::from_json(Value::Object(header).to_string().as_bytes()).unwrap()
-}
-
 fn count(case: &Case) -> Expected {
     let mut counter = Counter::new();
-    counter.add_file(&header(case.tensors)).unwrap();
+    counter.add_file(&header(case.tensors.iter().copied(), None)).unwrap();
     counter.set_configs(Configs::from_config_json(case.config.as_bytes()).unwrap());
     let (parameters, breakdown) = counter.finish().unwrap();
     if breakdown.is_exact() { Exact(parameters.total()) } else { Marked }
@@ -357,7 +345,9 @@ const COMPRESSED_CHANNELS: &str = r#"{"quantization_config":{"quant_method":"com
 /// A part that is stored twice must not be counted twice without a mark.
 #[test]
 fn a_part_that_is_stored_twice_is_marked() {
-    let file = header(&[("a.qweight", "I32", &[8, 16]), ("a.scales", "F16", &[1, 16])]);
+    let tensors: [(_, _, &[u64]); 2] =
+        [("a.qweight", "I32", &[8, 16]), ("a.scales", "F16", &[1, 16])];
+    let file = header(tensors, None);
     let mut counter = Counter::new();
     counter.add_file(&file).unwrap();
     counter.add_file(&file).unwrap();

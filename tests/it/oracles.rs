@@ -3,14 +3,14 @@
 //! `tests/oracles` writes the fixtures.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 use hf_meta::count::{Configs, CountBreakdown, Counter, MixtureOfExperts, UnknownActive};
-use hf_meta::{Dtype, SafetensorsFileHeader};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+
+use crate::support::header;
 
 /// A checkpoint of known size.
 #[derive(Deserialize)]
@@ -37,6 +37,12 @@ struct StoredTensor {
     shape: Vec<u64>,
 }
 
+impl StoredTensor {
+    fn as_parts(&self) -> (&str, &str, &[u64]) {
+        (&self.name, &self.dtype, &self.shape)
+    }
+}
+
 fn cases<T: DeserializeOwned>(folder: &str) -> Vec<T> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(folder);
     let mut paths: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -49,31 +55,13 @@ fn cases<T: DeserializeOwned>(folder: &str) -> Vec<T> {
 }
 
 /// The header of a file with some tensors, one after the other.
-fn header(
-    tensors: &[StoredTensor],
-    metadata: Option<&BTreeMap<String, String>>,
-) -> SafetensorsFileHeader {
-    let mut end = 0;
-    let metadata = serde_json::to_string(&metadata).unwrap();
-    let mut json = format!(r#"{{"__metadata__":{metadata}"#);
-    for StoredTensor { name, dtype, shape } in tensors {
-        let begin = end;
-        let bits = Dtype::from(dtype.as_str()).bits().unwrap();
-        end += (shape.iter().product::<u64>() * bits).div_ceil(8);
-        write!(
-            json,
-            r#","{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#
-        )
-        .unwrap();
-    }
-    SafetensorsFileHeader::from_json((json + "}").as_bytes()).unwrap()
-}
-
 impl QuantizedCase {
     fn count(&self) -> (u64, CountBreakdown) {
         let mut counter = Counter::new();
         for shard in self.shards.iter().chain([&self.tensors]) {
-            counter.add_file(&header(shard, self.metadata.as_ref())).unwrap();
+            counter
+                .add_file(&header(shard.iter().map(StoredTensor::as_parts), self.metadata.as_ref()))
+                .unwrap();
         }
         let config = self.config.as_ref().map_or("{}", |config| config.get());
         let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();
@@ -174,7 +162,7 @@ impl MoeCase {
         let mut tensors: Vec<_> = self.patterns.iter().flat_map(Pattern::tensors).collect();
         tensors.extend_from_slice(&self.tensors);
         let mut counter = Counter::new();
-        counter.add_file(&header(&tensors, None)).unwrap();
+        counter.add_file(&header(tensors.iter().map(StoredTensor::as_parts), None)).unwrap();
         assert!(counter.needs_config(), "{}", self.name);
         let config = self.config.as_ref().map_or("{}", |config| config.get());
         let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();

@@ -1,10 +1,11 @@
 //! Helpers that several tests share.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::process::Command;
 
-use hf_meta::{Client, Error, SafetensorsParseFromRepo};
+use hf_meta::{Client, Dtype, Error, SafetensorsFileHeader, SafetensorsParseFromRepo};
 
 use crate::hub::{File, LocalHub, Repo, load_folder};
 use crate::models::Model;
@@ -58,6 +59,25 @@ pub(crate) fn weights(tensors: &[&str]) -> File {
     let head = file_start(&format!("{{{}}}", entries.join(",")));
     let size = (head.len() + tensors.len()) as u64;
     File::padded(head, size)
+}
+
+/// Parses a header of these tensors, whose data follow each other without gaps.
+pub(crate) fn header<'a, N: AsRef<str> + 'a>(
+    tensors: impl IntoIterator<Item = (N, &'a str, &'a [u64])>,
+    metadata: Option<&BTreeMap<String, String>>,
+) -> SafetensorsFileHeader {
+    let mut begin = 0;
+    let mut json = format!(r#"{{"__metadata__":{}"#, serde_json::to_string(&metadata).unwrap());
+    for (name, dtype, shape) in tensors {
+        let name = serde_json::to_string(name.as_ref()).unwrap();
+        let bits = shape.iter().product::<u64>() * Dtype::from(dtype).bits().unwrap();
+        let end = begin + bits.div_ceil(8);
+        json += &format!(
+            r#",{name}:{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#
+        );
+        begin = end;
+    }
+    SafetensorsFileHeader::from_json((json + "}").as_bytes()).unwrap()
 }
 
 /// Creates an index from pairs of tensor and shard.

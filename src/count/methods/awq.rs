@@ -15,7 +15,7 @@ use super::{
 };
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
-    names: &["awq", "paroquant"],
+    names: &["awq", "awq_marlin", "paroquant"],
     parts: &[
         PartName::weights("qweight"),
         PartName::auxiliary("scales", AuxiliaryTensor::Scale),

@@ -2,7 +2,7 @@
 //! distinguishes it from other bytes. Source: `transformers/integrations/bitnet.py`.
 
 use super::{
-    Hints, Matrix, MethodDefinition, Module, Packing, Solution, Solved, UnresolvedReason, product,
+    Hints, MethodDefinition, Module, Packing, Solution, Solved, UnresolvedReason, product,
 };
 use crate::formats::Dtype;
 
@@ -10,8 +10,7 @@ pub(super) const METHOD: MethodDefinition =
     MethodDefinition { names: &["bitnet"], parts: &[], has_plain_weight: true, solve };
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let weights =
-        module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
+    let weights = module.plain_matrix();
     let Some((part, weights)) = weights.filter(|(_, weights)| *weights.dtype == Dtype::U8) else {
         return Ok(None);
     };

@@ -7,7 +7,7 @@ use super::{
 use crate::formats::{Dtype, TensorInfo};
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
-    names: &["eetq", "fbgemm_fp8", "int8"],
+    names: &["eetq", "fbgemm_fp8", "int8", "modelopt_fp8", "w4afp8"],
     parts: &[
         PartName::auxiliary("weight_scales", AuxiliaryTensor::Scale),
         PartName::common("scale", AuxiliaryTensor::Scale),
@@ -35,10 +35,7 @@ const SCALES: [&str; 8] = [
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
     let scales = module.first(&SCALES);
-    let is_float = matches!(
-        weights.dtype,
-        Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ
-    );
+    let is_float = weights.dtype.is_float8();
     // DeepSeek-V4 packs two FP4 weights in a signed byte. Elsewhere 4 bits in a signed byte are one weight.
     let is_packed = hints.names(&["fp8"]) && hints.bits(module.name) == Some(4);
     let is_byte = weights.dtype == Dtype::I8 && scales.is_some() && !is_packed;

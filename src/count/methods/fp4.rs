@@ -63,16 +63,13 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
 /// one for 16.
 pub(super) fn packing(bytes: u64, groups: u64, scales: &Dtype) -> Option<(Packing, u64)> {
     let is = |bits: u64, group: u64| bytes.checked_mul(8) == groups.checked_mul(group * bits);
+    let is_exponent = *scales == Dtype::U8 || scales.is_exponent();
     let by_32 = "32 × elements of the scales";
     let (layout, bits, group, evidence) = match scales {
         Dtype::F8_E4M3 if is(4, 16) => ("nvfp4", 4, 16, "16 × elements of the scales"),
         Dtype::F8_E4M3 if is(4, 32) => ("fp4", 4, 32, by_32),
-        Dtype::U8 | Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8 if is(4, 32) => {
-            ("mxfp4", 4, 32, by_32)
-        }
-        Dtype::U8 | Dtype::F8_E8M0 | Dtype::E8M0 | Dtype::UE8 if is(6, 32) => {
-            ("mxfp6", 6, 32, by_32)
-        }
+        _ if is_exponent && is(4, 32) => ("mxfp4", 4, 32, by_32),
+        _ if is_exponent && is(6, 32) => ("mxfp6", 6, 32, by_32),
         _ => return None,
     };
     Some((Packing::new(layout, bits, evidence), group))

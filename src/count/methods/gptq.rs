@@ -11,7 +11,15 @@ use super::{
 use crate::formats::TensorInfo;
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
-    names: &["gptq", "gptqmodel", "auto-round", "autoround", "intel/auto-round"],
+    names: &[
+        "gptq",
+        "gptq_marlin",
+        "gptqmodel",
+        "auto-round",
+        "autoround",
+        "inc",
+        "intel/auto-round",
+    ],
     parts: &[
         PartName::weights("qweight"),
         PartName::auxiliary("scales", AuxiliaryTensor::Scale),

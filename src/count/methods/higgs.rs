@@ -2,8 +2,8 @@
 //! the model show the inputs; the sizes in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
 
 use super::{
-    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
-    padded, product,
+    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved, padded,
+    product,
 };
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
@@ -21,8 +21,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 const PADDING: u64 = 1024;
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let weights =
-        module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
+    let weights = module.plain_matrix();
     let (Some((part, weights)), Some(scales)) = (weights, module.matrix("scales")) else {
         return Ok(None);
     };

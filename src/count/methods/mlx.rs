@@ -5,7 +5,7 @@
 //! Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
 
 use super::{
-    AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
+    AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
     UnresolvedReason, divide, product,
 };
 
@@ -25,8 +25,7 @@ const WIDTHS: [u64; 6] = [2, 3, 4, 5, 6, 8];
 const GROUPS: [u64; 4] = [16, 32, 64, 128];
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let weights =
-        module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
+    let weights = module.plain_matrix();
     let Some((part, weights)) = weights.filter(|(_, weights)| weights.container() == Some(32))
     else {
         return Ok(None);

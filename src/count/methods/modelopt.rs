@@ -1,15 +1,14 @@
 //! modelopt W4A16 and W4A8 (AWQ): two rows of weights in one row of bytes, `weight U8 [outputs / 2, inputs]` with
 //! `weight_scale [outputs, groups]`. Source: `modelopt/torch/export/quant_utils.py` 0.47.
 
-use super::{Hints, Matrix, MethodDefinition, Module, Packing, Solution, Solved, product};
+use super::{Hints, MethodDefinition, Module, Packing, Solution, Solved, product};
 use crate::formats::Dtype;
 
 pub(super) const METHOD: MethodDefinition =
     MethodDefinition { names: &["modelopt"], parts: &[], has_plain_weight: true, solve };
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let weights =
-        module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
+    let weights = module.plain_matrix();
     let (Some((part, weights)), Some(scales)) = (weights, module.matrix("weight_scale")) else {
         return Ok(None);
     };

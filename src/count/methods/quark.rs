@@ -10,8 +10,7 @@ pub(super) const METHOD: MethodDefinition =
     MethodDefinition { names: &["quark"], parts: &[], has_plain_weight: true, solve };
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let weights =
-        module.plain_weight().and_then(|(part, tensor)| Some((part, Matrix::new(tensor)?)));
+    let weights = module.plain_matrix();
     let (Some((part, weights)), Some(scale)) = (weights, module.get("weight_scale")) else {
         return Ok(None);
     };

@@ -66,6 +66,8 @@ fn options_without_effect_are_refused() {
         assert_eq!(run(&hub, &["org/good", option]).code, 2, "{option}");
         assert_eq!(run(&hub, &["org/good", option, "--tree"]).code, 2, "{option}");
     }
+    let verified = run(&hub, &["verify", "org/good", "--plan", "hub"]);
+    assert_eq!((verified.code, verified.stdout.as_str()), (2, ""), "{}", verified.stderr);
     assert_eq!(run(&hub, &["org/good", "-t", "--filter", "x"]).data().lines().count(), 2);
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use hf_meta::count::{Configs, Counter};
-use hf_meta::{Dtype, SafetensorsFileHeader};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
 use super::config;
+use crate::support::header;
 
 /// The parts of a packed matrix: name, dtype and shape.
 type Parts = Vec<(&'static str, &'static str, Vec<u64>)>;
@@ -386,19 +386,6 @@ fn packer() -> impl Strategy<Value = (usize, Choice)> {
     })
 }
 
-/// The header of a file with these tensors.
-fn header(tensors: &BTreeMap<String, (&str, Vec<u64>)>) -> SafetensorsFileHeader {
-    let (mut header, mut begin) = (Map::new(), 0);
-    for (name, (dtype, shape)) in tensors {
-        let bits = Dtype::from(*dtype).bits().unwrap();
-        let end = begin + shape.iter().product::<u64>() * bits / 8;
-        let tensor = json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
-        header.insert(name.clone(), tensor);
-        begin = end;
-    }
-    SafetensorsFileHeader::from_json(Value::Object(header).to_string().as_bytes()).unwrap()
-}
-
 const MODULES: [&str; 7] =
     ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
@@ -441,7 +428,7 @@ proptest! {
         };
         let mut counter = Counter::new();
         for file in &files {
-            counter.add_file(&header(file)).unwrap();
+            counter.add_file(&header(file.iter().map(|(name, (dtype, shape))| (name, *dtype, &**shape)), None)).unwrap();
         }
         config.insert(key.to_owned(), section);
         let config = Value::Object(config).to_string();
