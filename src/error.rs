@@ -60,7 +60,21 @@ pub enum Error {
     /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
     #[error("offline mode needs a cache folder")]
     NoCache,
-    /// A proxy of the environment cannot be used.
+    /// A header of [`ClientBuilder::header`](crate::ClientBuilder::header) cannot be set. Its value is left out.
+    #[error("the header `{name}` cannot be set: {reason}")]
+    RequestHeader {
+        /// The name, shortened to 200 characters.
+        name: String,
+        /// The reason.
+        reason: &'static str,
+    },
+    /// The HTTP library rejects the settings, such as a root certificate.
+    #[error("the HTTP client cannot be set up")]
+    HttpClient {
+        /// The reason.
+        source: BoxError,
+    },
+    /// A proxy cannot be used.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
     /// The program has installed no provider for TLS. The feature `rustls-no-provider` needs one.
@@ -312,6 +326,11 @@ fn list_formats(others: &[OtherWeights]) -> String {
 }
 
 impl Error {
+    /// Returns the error of settings that the HTTP library rejects.
+    pub(crate) fn http_client(source: impl Into<BoxError>) -> Self {
+        Self::HttpClient { source: source.into() }
+    }
+
     /// Returns the error of an access to a local file.
     pub(crate) fn from_io(file: String, source: io::Error) -> Self {
         match source.kind() {
@@ -381,6 +400,8 @@ impl Error {
                 | Self::MalformedToken
                 | Self::UserAgent
                 | Self::NoCache
+                | Self::RequestHeader { .. }
+                | Self::HttpClient { .. }
                 | Self::Proxy(_)
                 | Self::NoTlsProvider
                 | Self::Offline { .. }

@@ -34,6 +34,8 @@
 //! | compare two results | [`Diff`] |
 //! | arrange tensors by module | [`Tree`] |
 //! | print JSON | `serde_json::to_string(&parsed)`, or [`CountReport`] without headers |
+//! | read with the tokens of several users | [`Client::with_token`] |
+//! | report requests, bytes and waits | [`Client::stats`] |
 //! | read URLs and local files | [`Client::source`] |
 //! | store headers between calls | [`DiskCache`], or your own [`Cache`] |
 //! | parse a header from other storage | [`SafetensorsFileHeader`], [`formats`] and [`count`], without I/O |
@@ -70,6 +72,7 @@
 //! | none | formats and counting, without I/O, tokio and C code; builds for `wasm32-unknown-unknown` |
 //! | `client` | [`Client`], which reads over HTTP and from disk, with TLS by `aws-lc-rs` |
 //! | `rustls-no-provider` | the client with TLS by the `rustls` provider that the program installs, such as `ring` |
+//! | `reqwest-hook` | a hook for settings of the HTTP library that [`ClientBuilder`] lacks |
 //! | `badge` | badges as SVG and as shields.io JSON |
 //! | `cli` (default) | the `hf-meta` command |
 //! | `server` | the badge service, and a cache in Redis |
@@ -142,8 +145,8 @@ pub use self::{
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
     error::{Error, SnapshotError},
     http::{
-        AddressPolicy, HttpError, ProxyError, RangeError, ResponseHeaders, RetryPolicy, SafeUrl,
-        TransportKind,
+        AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, ResponseHeaders,
+        RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{
         Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListingError, Source,

@@ -16,6 +16,7 @@ use crate::cache::{
 use crate::error::Error;
 use crate::formats::{RepoPath, chain};
 use crate::http::blocking::spawn_blocking_if_large;
+use crate::http::transfer::RequestMeter;
 use crate::hub::{CommitSha, Revision};
 
 /// A cache of header bytes with its settings.
@@ -35,6 +36,7 @@ pub(crate) struct CacheTarget {
     /// A path that is likely to exist. The Hub is asked about it for the commit of a branch.
     pub(crate) probe: RepoPath,
     pub(crate) gate: Option<Arc<dyn CallGate>>,
+    pub(crate) meter: RequestMeter,
 }
 
 /// The cache entries of one call.
@@ -70,24 +72,29 @@ impl HeaderCache {
     ) -> Result<T, Error> {
         let Some(identity) = backend.cache_identity() else { return call(backend).await };
         let (keys, revision) = (CacheKeys::new(identity, &target.name), identity.revision.clone());
-        let CacheTarget { probe, gate, .. } = target;
+        let CacheTarget { probe, gate, meter, .. } = target;
         let lookup = CacheLookup { settings: self, keys, revision, probe, gate };
         if backend.is_offline() {
             // Downloaded files come first, because programs on this machine load them.
             return match call(Arc::clone(&backend)).await {
                 Err(error) if error.is_not_found() || error.has_no_weights() => {
-                    lookup.find(&mut backend, &call).await?.ok_or(error)
+                    let found = lookup.find(&mut backend, &call).await?;
+                    meter.count_lookup(found.is_some());
+                    found.ok_or(error)
                 }
                 read => read,
             };
         }
-        if let Some(found) = lookup.find(&mut backend, &call).await? {
-            return Ok(found);
+        let mut found = lookup.find(&mut backend, &call).await?;
+        let lease = match found {
+            Some(_) => FillLease::immediate(),
+            None => lookup.lease().await,
+        };
+        if lease.has_waited() {
+            found = lookup.find(&mut backend, &call).await?;
         }
-        let lease = lookup.lease().await;
-        if lease.has_waited()
-            && let Some(found) = lookup.find(&mut backend, &call).await?
-        {
+        meter.count_lookup(found.is_some());
+        if let Some(found) = found {
             return Ok(found);
         }
         let recorder = CacheRecorder::new(backend);

@@ -157,7 +157,8 @@ impl Backend for HubRepo {
 
     fn cache_identity(&self) -> Option<CacheIdentity<'_>> {
         let Self { http, endpoint, repo, revision, .. } = self;
-        Some(CacheIdentity { endpoint, token: http.token_bytes(), repo, revision })
+        let (token, headers) = (http.token_bytes(), http.headers());
+        Some(CacheIdentity { endpoint, token, headers, repo, revision })
     }
 }
 

@@ -135,6 +135,8 @@ pub(crate) fn short_reason(error: &Error) -> &'static str {
         | Error::MalformedToken
         | Error::UserAgent
         | Error::NoCache
+        | Error::RequestHeader { .. }
+        | Error::HttpClient { .. }
         | Error::Proxy(_)
         | Error::NoTlsProvider => "misconfigured",
         Error::Listing { .. } => "not listed",

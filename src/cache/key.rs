@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use reqwest::header::HeaderMap;
 use sha2::{Digest, Sha256};
 
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
@@ -40,6 +41,8 @@ pub(crate) struct CacheIdentity<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// The token as it is sent; empty without a token.
     pub(crate) token: &'a [u8],
+    /// Further headers as they are sent: a gateway may let each reader see something else.
+    pub(crate) headers: &'a HeaderMap,
     pub(crate) repo: &'a RepoId,
     pub(crate) revision: &'a Revision,
 }
@@ -57,7 +60,11 @@ impl CacheKeys {
         let (endpoint, repo) = (identity.endpoint.url().as_str(), identity.repo.to_string());
         let parts =
             [VERSION, endpoint.as_bytes(), identity.token, repo.as_bytes(), target.as_bytes()];
-        Self(parts.into_iter().fold(Sha256::new(), add))
+        let hash = parts.into_iter().fold(Sha256::new(), add);
+        let headers = identity.headers.iter();
+        Self(headers.fold(hash, |hash, (name, value)| {
+            add(add(hash, name.as_str().as_bytes()), value.as_bytes())
+        }))
     }
 
     /// Returns the key of the header bytes of a commit.
@@ -92,7 +99,8 @@ impl CacheKeys {
     pub(crate) fn for_test(target: &str) -> Self {
         let (endpoint, revision) = (&Endpoint::default(), &Revision::default());
         let repo = &"a/b".parse().unwrap();
-        Self::new(CacheIdentity { endpoint, token: b"", repo, revision }, target)
+        let headers = &HeaderMap::new();
+        Self::new(CacheIdentity { endpoint, token: b"", headers, repo, revision }, target)
     }
 }
 
@@ -100,14 +108,19 @@ impl CacheKeys {
 mod tests {
     use std::collections::HashSet;
 
+    use reqwest::header::COOKIE;
+
     use super::*;
 
     #[test]
     fn each_part_of_the_identity_changes_the_key() {
         let key = |endpoint: &str, token: &str, repo: &str, target: &str, commit: char| {
+            let (token, header) = token.split_once('+').unwrap_or((token, ""));
+            let header = (!header.is_empty()).then(|| (COOKIE, header.parse().unwrap()));
+            let headers = &HeaderMap::from_iter(header);
             let (endpoint, revision) = (&Endpoint::parse(endpoint).unwrap(), &Revision::default());
             let (token, repo) = (token.as_bytes(), &repo.parse().unwrap());
-            CacheKeys::new(CacheIdentity { endpoint, token, repo, revision }, target)
+            CacheKeys::new(CacheIdentity { endpoint, token, headers, repo, revision }, target)
                 .commit(&commit.to_string().repeat(40).parse().unwrap())
         };
         let hub = Endpoint::HUGGING_FACE;
@@ -116,6 +129,8 @@ mod tests {
             key("http://127.0.0.1", "", "a/b", "", '1'),
             key(hub, "Bearer x", "a/b", "", '1'),
             key(hub, "Bearer y", "a/b", "", '1'),
+            key(hub, "+x", "a/b", "", '1'),
+            key(hub, "+y", "a/b", "", '1'),
             key(hub, "", "a/c", "", '1'),
             key(hub, "", "datasets/a/b", "", '1'),
             key(hub, "", "a/b", "c", '1'),

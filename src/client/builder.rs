@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 
+use super::http_options::HttpOptions;
 use super::{Client, TokenSource};
 use crate::backends::HeaderCache;
 use crate::cache::Cache;
@@ -15,7 +16,8 @@ use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::clip;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
-use crate::http::{AddressPolicy, EnvProxies, Http, HttpSettings, HttpTimeouts, RetryPolicy};
+use crate::http::Http;
+use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::Limits;
 
@@ -42,12 +44,7 @@ pub struct ClientBuilder {
     endpoint: String,
     token: Option<String>,
     token_source: Option<TokenSource>,
-    user_agent: Option<String>,
-    addresses: AddressPolicy,
-    proxy_from_env: bool,
-    system_certificates: bool,
-    timeouts: HttpTimeouts,
-    retry: RetryPolicy,
+    pub(super) http: HttpOptions,
     call_timeout: Duration,
     limits: Limits,
     header_cache: Option<Arc<dyn Cache>>,
@@ -63,23 +60,14 @@ impl Default for ClientBuilder {
             endpoint: Endpoint::HUGGING_FACE.to_owned(),
             token: None,
             token_source: None,
-            user_agent: None,
-            addresses: AddressPolicy::default(),
-            proxy_from_env: false,
-            system_certificates: false,
-            timeouts: HttpTimeouts {
-                connect: Duration::from_secs(10),
-                read: Duration::from_secs(10),
-                request: Duration::from_secs(60),
-            },
-            retry: RetryPolicy::default(),
+            http: HttpOptions::default(),
             call_timeout: Duration::from_secs(360),
             limits: Limits {
                 header: HeaderLength::DEFAULT_LIMIT,
                 headers: 500_000_000,
                 index: SafetensorsIndexJson::DEFAULT_LIMIT,
                 config: Configs::DEFAULT_LIMIT,
-                concurrency: 256,
+                concurrency: 1,
             },
             hub_cache: None,
             header_cache: None,
@@ -110,69 +98,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the name of the program that uses this library, such as `badges/1.0`. It follows
-    /// `hf-meta/<version>` in the `User-Agent` header.
-    pub fn user_agent(mut self, program: impl Into<String>) -> Self {
-        self.user_agent = Some(program.into());
-        self
-    }
-
-    /// Sets which addresses may be requested; [`AddressPolicy::Any`] by default.
-    pub fn addresses(mut self, policy: AddressPolicy) -> Self {
-        self.addresses = policy;
-        self
-    }
-
-    /// Sets whether the proxies of the environment are used (`https_proxy`, `http_proxy`, `all_proxy`,
-    /// `no_proxy`); `false` by default.
-    pub fn proxy_from_env(mut self, yes: bool) -> Self {
-        self.proxy_from_env = yes;
-        self
-    }
-
-    /// Sets whether the certificates of the system are trusted, such as the authority of a company; `false` by
-    /// default. On Linux, the environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` can name others.
-    ///
-    /// By default, and on a system without certificates, Mozilla's root certificates are trusted. They are part of
-    /// this library.
-    pub fn system_certificates(mut self, yes: bool) -> Self {
-        self.system_certificates = yes;
-        self
-    }
-
-    /// Sets how many requests of all calls are in flight at once, at least one; 256 by default. They share one
-    /// connection to each HTTP/2 server. All HTTP/1.1 servers together get at most 64 connections.
-    pub fn concurrency(mut self, requests: usize) -> Self {
-        self.limits.concurrency = requests.max(1);
-        self
-    }
-
-    /// Sets the timeout for a connection: name resolution, TCP and TLS. 10 seconds by default.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.connect = timeout;
-        self
-    }
-
-    /// Sets the timeout between two reads of a response. 10 seconds by default.
-    pub fn read_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.read = timeout;
-        self
-    }
-
-    /// Sets the timeout of one request with its body. 60 seconds by default.
-    pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.request = timeout;
-        self
-    }
-
-    /// Sets the retries after transient failures.
-    pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.retry = policy;
-        self
-    }
-
     /// Sets the timeout of a whole call, without its waits for rate limits; 360 seconds by default.
-    /// [`RetryPolicy::max_wait`] limits the waits.
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits the waits.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
         self
@@ -254,7 +181,10 @@ impl ClientBuilder {
     /// - [`Error::NoCache`] for an offline client without a cache folder
     /// - [`Error::Endpoint`] if the endpoint is not the address of a Hub
     /// - [`Error::MalformedToken`] and [`Error::UserAgent`] for text that cannot be sent in an HTTP header
-    /// - [`Error::Proxy`] for a proxy of the environment that cannot be used
+    /// - [`Error::RequestHeader`] for a header that cannot be set
+    /// - [`Error::Proxy`] for a proxy that cannot be used
+    /// - [`Error::HttpClient`] for root certificates that cannot be read, and for other settings that the HTTP library
+    ///   rejects
     /// - [`Error::NoTlsProvider`] with the feature `rustls-no-provider` if the program has not installed a provider
     pub fn build(self) -> Result<Client, Error> {
         let invalid = |source| Error::Endpoint { text: shown(&self.endpoint), source };
@@ -262,28 +192,22 @@ impl ClientBuilder {
         if !has_tls_provider() {
             return Err(Error::NoTlsProvider);
         }
-        let proxies = self.proxy_from_env.then(|| EnvProxies::from_env(endpoint.url()));
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::NoCache));
         let token = self.token.as_deref().map(bearer).transpose()?;
-        let settings = HttpSettings {
-            endpoint: endpoint.url().clone(),
-            token,
-            user_agent: user_agent(self.user_agent.as_deref())?,
-            addresses: self.addresses,
-            proxies: proxies.transpose()?,
-            system_certificates: self.system_certificates,
-            timeouts: self.timeouts,
-            retry: self.retry,
-            concurrency: self.limits.concurrency,
-        };
+        let (needs_check, concurrency) = (self.http.needs_check(), self.http.concurrency());
+        let http = Http::new(self.http.settings(endpoint.url(), token)?);
+        if needs_check {
+            http.check().map_err(Error::http_client)?;
+        }
         let (branch_ttl, stale_if_error) = (self.branch_ttl, self.stale_if_error);
         let context = ClientContext {
-            http: Http::new(settings),
+            http,
             endpoint,
             warnings: Arc::new(HubWarnings::new(
                 self.token_source.map(|source| source.to_string()),
             )),
-            limits: self.limits,
+            limits: Limits { concurrency, ..self.limits },
+            totals: RequestMeter::default(),
             call_timeout: self.call_timeout,
             header_cache: self.header_cache.map(|cache| HeaderCache {
                 cache,
@@ -317,18 +241,11 @@ fn shown(endpoint: &str) -> String {
 }
 
 /// Returns the `Authorization` header of a token, marked as secret for logs of headers.
-fn bearer(token: &str) -> Result<HeaderValue, Error> {
+pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
     let mut value =
         HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::MalformedToken)?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Returns the `User-Agent` header: this library, and the program that uses it.
-fn user_agent(user: Option<&str>) -> Result<HeaderValue, Error> {
-    let library = concat!("hf-meta/", env!("CARGO_PKG_VERSION"));
-    let agent = user.map_or_else(|| library.to_owned(), |user| format!("{library} {user}"));
-    HeaderValue::from_str(&agent).map_err(|_| Error::UserAgent)
 }
 
 /// The token is left out, and so is the text of an invalid endpoint: it may hold a password.
@@ -338,12 +255,7 @@ impl fmt::Debug for ClientBuilder {
             .field("endpoint", &Endpoint::parse(&self.endpoint))
             .field("token", &self.token.is_some())
             .field("token_source", &self.token_source)
-            .field("user_agent", &self.user_agent)
-            .field("addresses", &self.addresses)
-            .field("proxy_from_env", &self.proxy_from_env)
-            .field("system_certificates", &self.system_certificates)
-            .field("timeouts", &self.timeouts)
-            .field("retry", &self.retry)
+            .field("http", &self.http)
             .field("call_timeout", &self.call_timeout)
             .field("limits", &self.limits)
             .field("hub_cache", &self.hub_cache)

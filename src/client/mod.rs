@@ -3,19 +3,21 @@
 mod builder;
 mod call_timeout;
 mod env;
+mod http_options;
 mod many;
 mod model;
 
 use std::sync::Arc;
 
 pub use self::builder::ClientBuilder;
+use self::builder::bearer;
 pub use self::env::TokenSource;
 pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;
-use crate::hub::Source;
-use crate::hub::{Endpoint, RepoId};
+use crate::http::ClientStats;
+use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 
 /// A client that reads the headers of safetensors files on a Hub, on any other server and on disk.
 ///
@@ -57,6 +59,53 @@ impl Client {
     /// The errors of [`ClientBuilder::build`].
     pub fn from_env() -> Result<Self, Error> {
         ClientBuilder::from_env().build()
+    }
+
+    /// Returns a client that shares everything with this one, except for its token. An empty token means none.
+    ///
+    /// A service that reads with the tokens of its users builds one client and gives each call the token of its user:
+    /// connections, limits, the cache of headers and [statistics](Client::stats) are shared. Rate limits are kept for
+    /// each token, because the Hub gives each account a quota. The cache never returns to one token what another has
+    /// read.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client, token: &str) -> Result<(), hf_meta::Error> {
+    /// let report = client.with_token(token)?.model("org/private").count().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MalformedToken`] for a token that cannot be sent in an HTTP header.
+    pub fn with_token(&self, token: impl AsRef<str>) -> Result<Self, Error> {
+        let token = Some(token.as_ref()).filter(|token| !token.is_empty());
+        let http = self.context.http.with_token(token.map(bearer).transpose()?);
+        let warnings = Arc::new(HubWarnings::new(None));
+        Ok(Self {
+            context: Arc::new(ClientContext {
+                http,
+                warnings,
+                ..ClientContext::clone(&self.context)
+            }),
+        })
+    }
+
+    /// Connects to the endpoint, so that the first call need not. It sends one request, and accepts every response.
+    /// An offline client does nothing.
+    ///
+    /// # Errors
+    ///
+    /// If no response arrives.
+    pub async fn warm_up(&self) -> Result<(), Error> {
+        self.context.warm_up().await
+    }
+
+    /// Returns the totals of all calls of this client, of its clones, and of the clients [with another
+    /// token](Self::with_token), since it was built.
+    #[must_use]
+    pub fn stats(&self) -> ClientStats {
+        self.context.totals.stats()
     }
 
     /// Returns the Hub of this client.

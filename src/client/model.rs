@@ -16,8 +16,8 @@ use crate::backends::{
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, WeightSet, names_shards};
-use crate::http::Http;
 use crate::http::transfer::RequestMeter;
+use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
 use crate::inspect::{Inspection, Limits, OnProgress, Progress, Target};
@@ -25,12 +25,14 @@ use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo};
 
 /// The parts that all calls of a client share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ClientContext {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
+    /// The totals of all calls.
+    pub(crate) totals: RequestMeter,
     pub(crate) call_timeout: Duration,
     pub(crate) header_cache: Option<HeaderCache>,
     /// The cache folder of an offline client.
@@ -38,6 +40,23 @@ pub(crate) struct ClientContext {
 }
 
 impl ClientContext {
+    /// Sends a request to the endpoint. Its response does not matter.
+    pub(super) async fn warm_up(&self) -> Result<(), Error> {
+        if self.offline.is_some() {
+            return Ok(());
+        }
+        let url = self.endpoint.url();
+        match self.http.response_header(url, "x-request-id", &self.totals).await {
+            Err(RequestFailure { error, attempts, elapsed })
+                if !matches!(error, HttpError::Status { .. }) =>
+            {
+                let (file, source) = (SafeUrl::from(url).to_string(), Box::new(error));
+                Err(Error::Fetch { file, attempts, elapsed, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns a repository on the Hub; for an offline client, its snapshot in the cache.
     async fn repo(
         &self,
@@ -79,6 +98,7 @@ pub struct Model {
     plan: Plan,
     lists_sets: bool,
     on_progress: Option<OnProgress>,
+    timeout: Option<Duration>,
     gate: Option<Arc<dyn CallGate>>,
     /// The meter of all calls; `None` if each call has its own.
     meter: Option<RequestMeter>,
@@ -93,6 +113,7 @@ impl Model {
             plan,
             lists_sets: false,
             on_progress: None,
+            timeout: None,
             gate: None,
             meter: None,
         }
@@ -144,6 +165,12 @@ impl Model {
     /// Sets [`Plan::Prefetch`], or [`Plan::Exact`].
     pub fn prefetch(self, prefetch: bool) -> Self {
         self.plan(if prefetch { Plan::Prefetch } else { Plan::Exact })
+    }
+
+    /// Sets the timeout of each call, in place of [`call_timeout`](crate::ClientBuilder::call_timeout).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
     }
 
     /// Sets a function that is called after each shard, and never for weights in a single file. It runs
@@ -241,15 +268,16 @@ impl Model {
         Call: Future<Output = Result<T, Error>> + Send,
     {
         let model = self.clone();
-        async move {
-            let limit = model.context.call_timeout;
-            let meter = model.meter.clone().unwrap_or_default();
+        // Boxed, because callers put the future into futures of their own, which are moved.
+        Box::pin(async move {
+            let limit = model.timeout.unwrap_or(model.context.call_timeout);
+            let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
             let source = model.source.as_ref().ok().map(tracing::field::display);
             let span = tracing::info_span!("call", source);
             let call = async { read(model.inspection(meter.clone()).await?).await };
             let call = within_timeout(limit, &meter, call.instrument(span));
             call.await.ok_or(Error::DeadlineExceeded { limit })?
-        }
+        })
     }
 
     async fn inspection(&self, meter: RequestMeter) -> Result<Inspection, Error> {

@@ -16,6 +16,8 @@ impl Error {
             | Self::MalformedToken
             | Self::UserAgent
             | Self::NoCache
+            | Self::RequestHeader { .. }
+            | Self::HttpClient { .. }
             | Self::Proxy(_)
             | Self::NoTlsProvider => "invalidSettings",
             Self::RepoNotFound { .. } => "repoNotFound",

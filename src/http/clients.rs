@@ -15,11 +15,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::address::{AddressGuard, GuardedResolver};
 use super::{AddressPolicy, HttpSettings, error};
 
-/// The maximum number of concurrent HTTP/1.1 requests to all servers together.
-///
-/// Each has its own connection, and macOS allows a process 256 open files by default.
-const MAX_HTTP1_CONNECTIONS: usize = 64;
-
 /// The maximum number of servers whose HTTP version is known. A forgotten server is asked again.
 const MAX_SERVERS: usize = 1_000;
 
@@ -66,14 +61,20 @@ impl HttpClients {
     /// Creates no `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
     pub(super) fn new(settings: HttpSettings, guard: Arc<AddressGuard>) -> Self {
+        let connections = settings.http1_connections.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             settings,
             guard,
             http2: OnceLock::new(),
             any: OnceLock::new(),
             servers: Mutex::default(),
-            http1_connections: Arc::new(Semaphore::new(MAX_HTTP1_CONNECTIONS)),
+            http1_connections: Arc::new(Semaphore::new(connections)),
         }
+    }
+
+    /// Creates a `reqwest` client now, so that settings that it rejects are found.
+    pub(super) fn check(&self) -> Result<(), reqwest::Error> {
+        self.any().map(|_| ())
     }
 
     /// Returns the client for a server. With a client that may use HTTP/1.1 comes a permit for one
@@ -152,28 +153,29 @@ impl HttpClients {
         if let Some(client) = slot.get() {
             return Ok(client.clone());
         }
-        let builder = || change(builder(&self.settings, &self.guard));
-        #[cfg(feature = "rustls-no-provider")]
-        let client = {
-            let with_bundled_roots = || builder().tls_certs_only(bundled_roots()).build();
-            if self.settings.system_certificates {
-                // Small container images have no system certificates, and building the client fails there.
-                builder().build().or_else(|_| with_bundled_roots())?
-            } else {
-                with_bundled_roots()?
-            }
+        let build = |roots| change(builder(&self.settings, &self.guard, roots)).build();
+        let client = if self.settings.system_certificates {
+            // Small container images have no system certificates, and building the client fails there.
+            build(Roots::System).or_else(|_| build(Roots::Bundled))?
+        } else {
+            build(Roots::Bundled)?
         };
-        #[cfg(not(feature = "rustls-no-provider"))]
-        let client = builder().build()?;
         Ok(slot.get_or_init(|| client).clone())
     }
 }
 
-fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>) -> ClientBuilder {
+/// The root certificates that a client trusts, besides those of its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Roots {
+    /// The certificates of the system.
+    System,
+    /// Mozilla's certificates, which are part of the program.
+    Bundled,
+}
+
+fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> ClientBuilder {
     let builder = Client::builder()
         .user_agent(settings.user_agent.clone())
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
         .connect_timeout(settings.timeouts.connect)
         .read_timeout(settings.timeouts.read)
         // All requests to a server share one HTTP/2 connection, including the retry of a request that
@@ -181,32 +183,56 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>) -> ClientBuilder 
         .http2_keep_alive_interval(settings.timeouts.read / 2)
         .http2_keep_alive_timeout(settings.timeouts.read / 4)
         .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW);
+    let builder = match &settings.proxies {
+        Some(proxies) => proxies.apply(builder),
+        None => builder.no_proxy(),
+    };
+    let builder = with_roots(builder, settings, roots);
+    let builder = match &settings.hook {
+        Some(hook) => (hook.0)(builder),
+        None => builder,
+    };
+    // The hook cannot change the rest: a client that follows redirects by itself would send the token to other servers.
+    let builder = builder
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never())
         // Another crate in the build may enable these features of `reqwest`. A range that was
         // decompressed on the way is not the requested range; small files are decoded in `decode.rs`.
         .no_gzip()
         .no_brotli()
         .no_zstd()
         .no_deflate();
-    let builder = match settings.addresses {
+    match settings.addresses {
         AddressPolicy::Public => builder.dns_resolver(GuardedResolver(Arc::clone(guard))),
         AddressPolicy::Any => builder,
-    };
-    if settings.proxies.is_some() { builder } else { builder.no_proxy() }
+    }
 }
 
-/// Returns Mozilla's root certificates, which are part of the program.
+/// Sets the root certificates of a client.
 #[cfg(feature = "rustls-no-provider")]
-fn bundled_roots() -> impl Iterator<Item = reqwest::Certificate> {
-    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-    roots.filter_map(|root| reqwest::Certificate::from_der(root).ok())
+fn with_roots(builder: ClientBuilder, settings: &HttpSettings, roots: Roots) -> ClientBuilder {
+    let own = settings.root_certificates.iter().cloned();
+    match roots {
+        Roots::System => builder.tls_certs_merge(own),
+        Roots::Bundled => {
+            let bundled = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+            let bundled = bundled.filter_map(|root| reqwest::Certificate::from_der(root).ok());
+            builder.tls_certs_only(bundled.chain(own))
+        }
+    }
+}
+
+#[cfg(not(feature = "rustls-no-provider"))]
+fn with_roots(builder: ClientBuilder, _: &HttpSettings, _: Roots) -> ClientBuilder {
+    builder
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use reqwest::header::HeaderValue;
+    use reqwest::header::{HeaderMap, HeaderValue};
 
     use super::*;
     use crate::http::{HttpTimeouts, RetryPolicy};
@@ -220,11 +246,16 @@ mod tests {
             token: None,
             user_agent: HeaderValue::from_static("test"),
             addresses: AddressPolicy::Any,
+            headers: HeaderMap::new(),
             proxies: None,
+            #[cfg(feature = "rustls-no-provider")]
+            root_certificates: Vec::new(),
             system_certificates: false,
+            hook: None,
             timeouts: HttpTimeouts { connect: second, read: second, request: second },
             retry: RetryPolicy::default(),
             concurrency: 1,
+            http1_connections: 1,
         };
         let guard = AddressGuard::new(AddressPolicy::Any, &endpoint);
         let clients = HttpClients::new(settings, guard);

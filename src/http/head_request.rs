@@ -1,6 +1,7 @@
 //! `HEAD` requests: a response header of a file, without its body.
 
 use ::url::Url;
+use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
 use tracing::Instrument;
 
@@ -56,6 +57,11 @@ impl Http {
                 Some(_) | None => return Ok(None),
             }
         }
+    }
+
+    /// Returns the headers of the settings. Caches use them like the token.
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.settings.headers
     }
 
     /// Returns the `Authorization` value, or an empty slice without a token. Caches use it to keep the

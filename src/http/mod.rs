@@ -52,14 +52,15 @@ mod safe_url;
 mod stream;
 pub(crate) mod transfer;
 
+use std::fmt;
 use std::mem::replace;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::url::{Origin, Url};
-use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, RANGE};
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
@@ -72,12 +73,13 @@ use crate::http::transfer::{RangeBytes, RequestMeter};
 pub use address::AddressPolicy;
 pub(crate) use error::is_transient_status;
 pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
-pub(crate) use proxy::EnvProxies;
+pub(crate) use proxy::Proxies;
 pub use proxy::ProxyError;
 pub(crate) use redirect::ResponseChain;
 pub(crate) use retry::RequestFailure;
 pub use retry::RetryPolicy;
 pub use safe_url::SafeUrl;
+pub use transfer::ClientStats;
 
 /// Timeouts of the steps of a request.
 #[derive(Clone, Copy, Debug)]
@@ -99,14 +101,32 @@ pub(crate) struct HttpSettings {
     pub(crate) token: Option<HeaderValue>,
     pub(crate) user_agent: HeaderValue,
     pub(crate) addresses: AddressPolicy,
-    /// The proxies of the environment if they apply. Otherwise no proxy is used.
-    pub(crate) proxies: Option<EnvProxies>,
+    /// Further headers. They are sent to the endpoint's origin only, like the token.
+    pub(crate) headers: HeaderMap,
+    /// The proxies; `None` if no proxy is used.
+    pub(crate) proxies: Option<Proxies>,
+    /// The root certificates that are trusted besides the others.
+    #[cfg(feature = "rustls-no-provider")]
+    pub(crate) root_certificates: Vec<reqwest::Certificate>,
     /// True if the certificates of the system are trusted. Otherwise Mozilla's are.
     pub(crate) system_certificates: bool,
+    pub(crate) hook: Option<HttpHook>,
     pub(crate) timeouts: HttpTimeouts,
     pub(crate) retry: RetryPolicy,
     /// The maximum number of requests in flight, of all calls together.
     pub(crate) concurrency: usize,
+    /// The maximum number of connections to all HTTP/1.1 servers together.
+    pub(crate) http1_connections: usize,
+}
+
+/// A function that changes the builder of the HTTP library.
+#[derive(Clone)]
+pub(crate) struct HttpHook(pub(crate) Arc<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>);
+
+impl fmt::Debug for HttpHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HttpHook")
+    }
 }
 
 /// An HTTP client. Clones share connections, rate limits and settings.
@@ -127,6 +147,19 @@ impl Http {
         let in_flight = Arc::new(Semaphore::new(settings.concurrency.min(Semaphore::MAX_PERMITS)));
         let gate = Arc::new(RateLimitGate::new(settings.concurrency));
         Self { clients, guard, gate, in_flight, settings: Arc::new(settings) }
+    }
+
+    /// Creates an HTTP client now, so that settings that it rejects are found.
+    pub(crate) fn check(&self) -> Result<(), reqwest::Error> {
+        self.clients.check()
+    }
+
+    /// Returns a client with another token. It shares connections, the limit on requests in flight, and the rate
+    /// limits of all clients with the same token.
+    pub(crate) fn with_token(&self, token: Option<HeaderValue>) -> Self {
+        let gate = Arc::new(self.gate.for_token(token.clone()));
+        let settings = HttpSettings { token, ..HttpSettings::clone(&self.settings) };
+        Self { gate, settings: Arc::new(settings), ..self.clone() }
     }
 
     /// Returns a client without the token that shares connections and rate limits with this one; `None` if
@@ -245,10 +278,9 @@ impl Http {
         }
     }
 
-    /// Creates a request with its headers. The token is added only for the endpoint's origin.
+    /// Creates a request with its headers. The token and the headers of the settings are added only for the endpoint's origin.
     fn request(&self, client: &Client, url: Url, attempt: &Attempt<'_>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.settings.endpoint.origin();
-        let token = self.settings.token.as_ref().filter(|_| is_endpoint);
         let request = client.request(attempt.method.clone(), url);
         let request = request.timeout(self.settings.timeouts.request);
         let request = match attempt.range {
@@ -257,7 +289,11 @@ impl Http {
                 .header(ACCEPT_ENCODING, "identity"),
             None => request.header(ACCEPT_ENCODING, "gzip"),
         };
-        match token {
+        if !is_endpoint {
+            return request;
+        }
+        let request = request.headers(self.settings.headers.clone());
+        match &self.settings.token {
             Some(token) => request.header(AUTHORIZATION, token.clone()),
             None => request,
         }

@@ -1,6 +1,7 @@
 //! The gate that keeps the requests of a client within the rate limits of each server.
 //!
-//! Each origin and each [bucket](RateLimitBucket) has limits of its own. A bucket is *held* while its quota is
+//! Each origin and each [bucket](RateLimitBucket) has limits of its own, for each token anew, because the Hub
+//! gives each account a quota. A bucket is *held* while its quota is
 //! exhausted or its server has asked for a wait. Otherwise the number of its requests in flight is limited to a
 //! quarter of the remaining quota. So requests become slower before the quota is exhausted, and some of it
 //! is left for the other programs that share it.
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use ::url::{Origin, Url};
 use futures::future::select;
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -34,10 +35,14 @@ const MAX_JITTER: Duration = Duration::from_secs(5);
 /// The shortest wait that is logged as a warning. Shorter ones are usual and do not look like a hang.
 const LONG_WAIT: Duration = Duration::from_secs(12);
 
-/// The rate limits of all servers, shared by all requests of a client.
+/// The states by token and kind of requests.
+type GateStates = HashMap<(Option<HeaderValue>, GateKey), GateState>;
+
+/// The rate limits of all servers, shared by all requests of a client with one token.
 #[derive(Debug)]
 pub(super) struct RateLimitGate {
-    states: Mutex<HashMap<GateKey, GateState>>,
+    states: Arc<Mutex<GateStates>>,
+    token: Option<HeaderValue>,
     /// The number of requests in flight while a quota is unknown.
     max_in_flight: u64,
 }
@@ -144,7 +149,12 @@ impl GateState {
 
 impl RateLimitGate {
     pub(super) fn new(max_in_flight: usize) -> Self {
-        Self { states: Mutex::default(), max_in_flight: max_in_flight as u64 }
+        Self { states: Arc::default(), token: None, max_in_flight: max_in_flight as u64 }
+    }
+
+    /// Returns the gate of the requests with another token.
+    pub(super) fn for_token(&self, token: Option<HeaderValue>) -> Self {
+        Self { states: Arc::clone(&self.states), token, max_in_flight: self.max_in_flight }
     }
 
     /// Holds back requests for a while.
@@ -193,7 +203,7 @@ impl RateLimitGate {
 
     fn with_state<T>(&self, key: &GateKey, change: impl FnOnce(&mut GateState) -> T) -> T {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        change(states.entry(key.clone()).or_default())
+        change(states.entry((self.token.clone(), key.clone())).or_default())
     }
 
     /// Ends a request, wakes the next one, and forgets the servers without limits and requests.

@@ -1,10 +1,12 @@
 //! Results and costs of reads, the same for HTTP, disks and caches.
 
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 /// The bytes of a range, shorter than requested only if the file ends inside the range, and longer only if it
@@ -32,14 +34,47 @@ pub(crate) enum BodyEvent<R> {
 
 /// The cost of a call so far. Clones share their counters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RequestMeter(Arc<RequestTotals>);
+pub(crate) struct RequestMeter {
+    own: Arc<RequestTotals>,
+    /// The totals of all calls, to which this call is added.
+    all: Option<Arc<RequestTotals>>,
+}
 
 #[derive(Debug, Default)]
 struct RequestTotals {
+    calls: AtomicU64,
     requests: AtomicU64,
     endpoint_requests: AtomicU64,
     bytes: AtomicU64,
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
     waits: Mutex<WaitClock>,
+}
+
+/// The totals of all calls of a client since it was built.
+///
+/// They are read one after the other, so a call in progress may be part of one and not yet of the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ClientStats {
+    /// Calls that were started.
+    pub calls: u64,
+    /// HTTP requests that were sent, including redirects and retries.
+    pub requests: u64,
+    /// Bytes read from HTTP bodies and local files.
+    pub bytes_read: u64,
+    /// Calls that were answered from the cache of headers, without reading a file.
+    pub cache_hits: u64,
+    /// Calls that were not answered from the cache of headers, although the client has one.
+    pub cache_misses: u64,
+    /// Time in which at least one request was waiting for a rate limit. Serializes as `waitedSeconds`.
+    #[serde(rename = "waitedSeconds", serialize_with = "as_seconds")]
+    pub waited: Duration,
+}
+
+fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 /// A clock that runs while at least one request waits for a rate limit.
@@ -56,60 +91,108 @@ struct WaitClock {
 #[derive(Debug)]
 pub(crate) struct RateLimitWait(RequestMeter);
 
-impl RequestMeter {
-    /// Returns the number of requests sent, including redirects and retries.
-    pub(crate) fn requests(&self) -> u64 {
-        self.0.requests.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of bytes read, of files and of response bodies as sent.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of requests sent to the endpoint itself, whose quota they use.
-    #[cfg(feature = "server")]
-    pub(crate) fn endpoint_requests(&self) -> u64 {
-        self.0.endpoint_requests.load(Ordering::Relaxed)
-    }
-
-    /// Counts a request to the endpoint itself or to another server.
-    pub(crate) fn count_request(&self, is_endpoint: bool) {
-        self.0.requests.fetch_add(1, Ordering::Relaxed);
-        self.0.endpoint_requests.fetch_add(u64::from(is_endpoint), Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_bytes(&self, bytes: usize) {
-        self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
+impl RequestTotals {
     /// Returns the time in which at least one request has waited for a rate limit.
-    pub(crate) fn waited(&self) -> Duration {
+    fn waited(&self) -> Duration {
         let clock = self.wait_clock();
         clock.total + clock.since.map(|since| since.elapsed()).unwrap_or_default()
     }
 
-    /// Starts a wait for a rate limit.
-    pub(crate) fn start_wait(&self) -> RateLimitWait {
+    fn start_wait(&self) {
         let mut clock = self.wait_clock();
         clock.waiting += 1;
         clock.since.get_or_insert_with(Instant::now);
-        drop(clock);
-        RateLimitWait(self.clone())
     }
 
-    fn wait_clock(&self) -> MutexGuard<'_, WaitClock> {
-        self.0.waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for RateLimitWait {
-    fn drop(&mut self) {
-        let mut clock = self.0.wait_clock();
+    fn end_wait(&self) {
+        let mut clock = self.wait_clock();
         clock.waiting -= 1;
         if clock.waiting == 0 {
             let since = clock.since.take();
             clock.total += since.map(|since| since.elapsed()).unwrap_or_default();
         }
+    }
+
+    fn wait_clock(&self) -> MutexGuard<'_, WaitClock> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RequestMeter {
+    /// Starts a call that is added to the totals of this meter.
+    pub(crate) fn start_call(&self) -> Self {
+        self.own.calls.fetch_add(1, Ordering::Relaxed);
+        Self { own: Arc::default(), all: Some(Arc::clone(&self.own)) }
+    }
+
+    /// Returns the totals.
+    pub(crate) fn stats(&self) -> ClientStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ClientStats {
+            calls: load(&self.own.calls),
+            requests: self.requests(),
+            bytes_read: self.bytes(),
+            cache_hits: load(&self.own.cache_hits),
+            cache_misses: load(&self.own.cache_misses),
+            waited: self.waited(),
+        }
+    }
+
+    /// Returns the number of requests sent, including redirects and retries.
+    pub(crate) fn requests(&self) -> u64 {
+        self.own.requests.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of bytes read, of files and of response bodies as sent.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.own.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of requests sent to the endpoint itself, whose quota they use.
+    #[cfg(feature = "server")]
+    pub(crate) fn endpoint_requests(&self) -> u64 {
+        self.own.endpoint_requests.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request to the endpoint itself or to another server.
+    pub(crate) fn count_request(&self, is_endpoint: bool) {
+        self.add(|totals| &totals.requests, 1);
+        self.add(|totals| &totals.endpoint_requests, is_endpoint.into());
+    }
+
+    pub(crate) fn count_bytes(&self, bytes: usize) {
+        self.add(|totals| &totals.bytes, bytes as u64);
+    }
+
+    /// Counts a call that a cache has answered, or not.
+    pub(crate) fn count_lookup(&self, is_hit: bool) {
+        self.add(|totals| if is_hit { &totals.cache_hits } else { &totals.cache_misses }, 1);
+    }
+
+    /// Returns the time in which at least one request has waited for a rate limit.
+    pub(crate) fn waited(&self) -> Duration {
+        self.own.waited()
+    }
+
+    /// Starts a wait for a rate limit.
+    pub(crate) fn start_wait(&self) -> RateLimitWait {
+        self.totals().for_each(RequestTotals::start_wait);
+        RateLimitWait(self.clone())
+    }
+
+    fn add(&self, counter: impl Fn(&RequestTotals) -> &AtomicU64, number: u64) {
+        self.totals().for_each(|totals| {
+            counter(totals).fetch_add(number, Ordering::Relaxed);
+        });
+    }
+
+    fn totals(&self) -> impl Iterator<Item = &RequestTotals> {
+        iter::once(&*self.own).chain(self.all.as_deref())
+    }
+}
+
+impl Drop for RateLimitWait {
+    fn drop(&mut self) {
+        self.0.totals().for_each(RequestTotals::end_wait);
     }
 }

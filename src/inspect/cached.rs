@@ -32,6 +32,8 @@ impl Inspection {
         let path = path.map_or("", RepoPath::as_str);
         // No path holds a line break.
         let suffix = if self.lists_sets { "\nand all sets" } else { "" };
-        CacheTarget { name: format!("{path}{suffix}"), probe, gate: self.gate.clone() }
+        let (name, gate, meter) =
+            (format!("{path}{suffix}"), self.gate.clone(), self.meter.clone());
+        CacheTarget { name, probe, gate, meter }
     }
 }

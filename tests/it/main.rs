@@ -15,6 +15,7 @@ mod badge;
 mod cache;
 mod checkpoint;
 mod cli;
+mod client;
 mod counts;
 mod crafted;
 mod diff;

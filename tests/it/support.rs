@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::process::Command;
 
 use hf_meta::{Client, Dtype, Error, SafetensorsFileHeader, SafetensorsParseFromRepo};
@@ -61,6 +62,12 @@ pub(crate) fn weights(tensors: &[&str]) -> File {
     File::padded(head, size)
 }
 
+/// Returns the entry of a tensor in a header, after a comma. `name` is JSON.
+fn tensor_entry(name: &str, dtype: &str, shape: &[u64], span: Range<u64>) -> String {
+    let Range { start, end } = span;
+    format!(r#",{name}:{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{start},{end}]}}"#)
+}
+
 /// Parses a header of these tensors, whose data follow each other without gaps.
 pub(crate) fn header<'a, N: AsRef<str> + 'a>(
     tensors: impl IntoIterator<Item = (N, &'a str, &'a [u64])>,
@@ -72,9 +79,7 @@ pub(crate) fn header<'a, N: AsRef<str> + 'a>(
         let name = serde_json::to_string(name.as_ref()).unwrap();
         let bits = shape.iter().product::<u64>() * Dtype::from(dtype).bits().unwrap();
         let end = begin + bits.div_ceil(8);
-        json += &format!(
-            r#",{name}:{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#
-        );
+        json += &tensor_entry(&name, dtype, shape, begin..end);
         begin = end;
     }
     SafetensorsFileHeader::from_json((json + "}").as_bytes()).unwrap()

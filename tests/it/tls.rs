@@ -181,6 +181,36 @@ async fn proxy(tunnels: Arc<AtomicUsize>) -> u16 {
     port
 }
 
+/// Returns a client that trusts the authority of a Hub.
+fn trusting(hub: &LocalHub) -> hf_meta::ClientBuilder {
+    let authority = hub.ca_certificate().unwrap();
+    Client::builder().endpoint(hub.endpoint()).root_certificate_pem(authority)
+}
+
+#[tokio::test]
+async fn https_uses_the_proxy_and_the_certificate_of_the_client() {
+    let hub = hub("http/1.1");
+    let tunnels = Arc::new(AtomicUsize::new(0));
+    let proxy = format!("http://127.0.0.1:{}", proxy(Arc::clone(&tunnels)).await);
+    trusting(&hub).proxy(proxy).build().unwrap().model("org/x").count().await.unwrap();
+    let made = hub.connections_made(Host::Hub) + hub.connections_made(Host::Cdn);
+    assert_eq!((tunnels.load(Ordering::SeqCst), made >= 2), (made, true));
+}
+
+/// Also for the clients with another token.
+#[tokio::test]
+async fn calls_after_a_warm_up_open_no_connection_to_the_hub() {
+    let hub = LocalHub::builder().repo(repo().gated()).token("hf_good");
+    let hub = hub.https(Tls::new(&["h2"]).unwrap()).start().unwrap();
+    let client = trusting(&hub).build().unwrap();
+    client.warm_up().await.unwrap();
+    assert_eq!((hub.log().len(), hub.connections_made(Host::Hub)), (1, 1));
+    client.with_token("hf_good").unwrap().model("org/x").count().await.unwrap();
+    assert!(client.model("org/x").count().await.unwrap_err().is_denied());
+    assert_eq!(hub.connections_made(Host::Hub), 1);
+    assert_eq!(client.stats().requests, hub.log().len() as u64);
+}
+
 #[tokio::test]
 async fn https_uses_the_proxy_of_the_environment() {
     let hub = hub("http/1.1");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderName, RANGE, USER_AGENT};
-use hyper::{Method, Request};
+use hyper::{HeaderMap, Method, Request};
 
 /// One of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +28,8 @@ pub struct LoggedRequest {
     pub authorization: Option<String>,
     pub user_agent: Option<String>,
     pub accept_encoding: Option<String>,
+    /// All headers of the request.
+    pub headers: HeaderMap,
     /// The status of the response; 0 if none was started.
     pub status: u16,
     /// The number of body bytes sent so far.
@@ -65,6 +67,7 @@ impl LoggedRequest {
             authorization: header(AUTHORIZATION),
             user_agent: header(USER_AGENT),
             accept_encoding: header(ACCEPT_ENCODING),
+            headers: request.headers().clone(),
             status: 0,
             sent: BytesSent::default(),
         }
