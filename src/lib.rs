@@ -88,7 +88,8 @@
 //!
 //! [How bytes are read](docs::reading) · [What is counted](docs::counting) · [What is valid](docs::validity) ·
 //! [Where weights are looked for](docs::layouts) · [Cache and offline use](docs::cache) · [JSON](docs::json) ·
-//! [The command](docs::command) · [Badges and their service](docs::service) · [Speed](docs::speed) ·
+//! [Errors in a service](docs::errors) · [The command](docs::command) ·
+//! [Badges and their service](docs::service) · [Speed](docs::speed) ·
 //! [Architecture](docs::architecture)
 
 #![cfg_attr(
@@ -122,6 +123,8 @@ mod inspect;
 pub mod report;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use count::ParameterCount;
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};

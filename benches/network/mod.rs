@@ -1,7 +1,5 @@
 //! Models of all sizes for the local Hub.
 
-#[path = "../../examples/local_hub/hub/mod.rs"]
-pub(crate) mod hub;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 #[path = "../../examples/local_hub/tls.rs"]
@@ -10,7 +8,7 @@ pub(crate) mod tls;
 use std::error::Error;
 use std::time::Duration;
 
-use hub::{File, Repo, load_folder};
+use hf_meta::testing::{File, Repo, load_folder};
 use models::Model;
 
 /// Returns repositories by name, from the fixtures and from generated models that are too large for fixtures.

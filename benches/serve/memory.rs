@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::network::hub::{LocalHub, Repo};
 use super::process::{client, get, serve};
 use super::{Args, Result, weights};
+use hf_meta::testing::{Hub, Repo};
 
 #[tokio::main]
 pub(crate) async fn memory(args: &Args) -> Result<()> {
     let file = weights();
     let repo = |n| Repo::new(&format!("org/m{n}")).file("model.safetensors", file.clone());
-    let hub = LocalHub::start((0..args.repos).map(repo))?;
+    let hub = Hub::start((0..args.repos).map(repo))?;
     let folder = tempfile::tempdir()?;
     let cache = folder.path().display().to_string();
     let (server, address) = serve(args, &hub, &cache, &["--memory-limit", "33554432"])?;

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::network::hub::{LocalHub, Repo};
 use super::process::{Process, client, get, serve};
 use super::{Args, Result, weights};
+use hf_meta::testing::{Hub, Repo};
 
 /// Requests per second, and the 99th percentile of their durations in ms.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ struct Rate {
 
 pub(crate) fn rate(args: &Args) -> Result<()> {
     let repo = Repo::new("org/model").file("model.safetensors", weights());
-    let hub = LocalHub::start([repo])?;
+    let hub = Hub::start([repo])?;
     let (_server, address) = serve(args, &hub, "off", &[])?;
     let badge = format!("{address}/badge/org/model.svg");
     let svg = tokio::runtime::Runtime::new()?.block_on(get(&client()?, &badge))?;

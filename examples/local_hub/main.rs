@@ -4,9 +4,9 @@
 //! requests, bytes and connections since the last Enter as JSON. Ctrl-C stops the server.
 //!
 //! With `--tls`, the Hub and its CDN serve HTTPS on two addresses, and the line also sets the variables that make clients trust
-//! their certificate. `--rtt` simulates a round-trip time; `hub/link.rs` documents the simulation.
+//! their certificate. `--rtt` simulates a round-trip time; `src/testing/link.rs` documents the simulation.
 
-mod hub;
+mod duration;
 mod tls;
 
 use std::io::{self, BufRead, Write};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use hub::{Host, LocalHub, load_folder};
+use hf_meta::testing::{Host, Hub, load_folder};
 use serde_json::json;
 use tls::Tls;
 
@@ -34,7 +34,7 @@ struct Args {
     #[arg(long, requires = "tls")]
     http1: bool,
     /// Simulated round-trip time, such as `50ms` or `0.2s`.
-    #[arg(long, value_name = "DURATION", value_parser = hub::parse_duration, default_value = "0ms")]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_duration, default_value = "0ms")]
     rtt: Duration,
     /// Bandwidth of all responses together, in megabits per second.
     #[arg(long, value_name = "MBIT")]
@@ -48,7 +48,7 @@ async fn main() -> io::Result<()> {
     for repo in &repos {
         writeln!(io::stderr(), "{}", repo.id())?;
     }
-    let hub = LocalHub::builder().repos(repos).port(args.port).round_trip(args.rtt);
+    let hub = Hub::builder().repos(repos).port(args.port).round_trip(args.rtt);
     let hub = match args.bandwidth {
         Some(megabits) => hub.bandwidth(megabits.saturating_mul(1_000_000)),
         None => hub,
@@ -73,7 +73,7 @@ async fn main() -> io::Result<()> {
 }
 
 /// Prints the requests since the last report for every line on stdin.
-fn report_requests(hub: &LocalHub) -> io::Result<()> {
+fn report_requests(hub: &Hub) -> io::Result<()> {
     let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections_made(host));
     let mut before = made();
     for _ in io::stdin().lock().lines() {

@@ -3,12 +3,10 @@
 //! This is a binary and not an example: an example would compile all dependencies of the tests first, which takes twice
 //! as long.
 
-mod hub;
-
 use std::io::{self, Write};
 
+use hf_meta::testing::{Hub, load_folder};
 use hf_meta::{Client, SafetensorsParseFromRepo};
-use hub::{LocalHub, load_folder};
 
 /// The models whose counts the documentation of the format lists.
 const REPOS: [&str; 9] = [
@@ -26,7 +24,7 @@ const REPOS: [&str; 9] = [
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
-    let hub = LocalHub::start(load_folder(fixtures.as_ref())?)?;
+    let hub = Hub::start(load_folder(fixtures.as_ref())?)?;
     let client = Client::builder().endpoint(hub.endpoint()).build()?;
 
     let mut stdout = io::stdout().lock();

@@ -15,7 +15,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-use super::hub::{ByteStream, Encryption};
+use hf_meta::testing::{ByteStream, Encryption};
 
 /// The host names of the servers.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];
@@ -54,10 +54,9 @@ impl From<Tls> for Encryption {
     fn from(Tls { acceptor, authority }: Tls) -> Self {
         let accept = move |stream| {
             let handshake = acceptor.accept(stream);
-            let boxed = async { Ok(Box::new(handshake.await?) as Box<dyn ByteStream>) };
-            Box::pin(boxed) as _
+            async { Ok(Box::new(handshake.await?) as Box<dyn ByteStream>) }
         };
-        Self { accept: Arc::new(accept), authority }
+        Self::new(accept, authority)
     }
 }
 

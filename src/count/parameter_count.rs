@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Serialize, Serializer};
+
 use crate::formats::Dtype;
 
 /// The sums over the tensors of one dtype.
@@ -53,6 +55,9 @@ impl DtypeCount {
 /// An element is stored: the product of the shape is the number of elements. A parameter is a weight of the
 /// model before it was quantized, by the rules of [`count`](crate::count). No sum overflowed: a
 /// [`Counter`](crate::count::Counter) returns an error instead.
+///
+/// Serializes to the parameters per dtype, such as `{"BF16": 176247271424}`, the `parameterCount` of
+/// [`CountReport`](crate::CountReport).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterCount {
     by_dtype: BTreeMap<Dtype, DtypeCount>,
@@ -103,6 +108,12 @@ impl ParameterCount {
     #[must_use]
     pub fn totals(&self) -> &DtypeCount {
         &self.total
+    }
+}
+
+impl Serialize for ParameterCount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
     }
 }
 

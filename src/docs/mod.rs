@@ -9,6 +9,7 @@
 //! | [`cache`] | the cache of headers, and offline use |
 //! | [`json`] | the JSON of every command |
 //! | [`command`] | sources, options, environment and exit codes of `hf-meta` |
+//! | [`errors`] | errors in a service, and the status to answer with |
 //! | [`service`] | badges, their options, and `hf-meta serve` in production |
 //! | [`speed`] | measurements, with the commands that repeat them |
 //! | [`architecture`] | the code: the life of a request, its layers, where to add what |
@@ -24,6 +25,9 @@ pub mod command {}
 
 #[doc = include_str!("counting.md")]
 pub mod counting {}
+
+#[doc = include_str!("errors.md")]
+pub mod errors {}
 
 #[doc = include_str!("json.md")]
 pub mod json {}

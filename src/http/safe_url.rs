@@ -18,7 +18,7 @@ const MAX_PATH: usize = 500;
 /// let url = url::Url::parse("https://cdn.example.org/x?Signature=s3cr3t").unwrap();
 /// assert_eq!(SafeUrl::from(&url).to_string(), "https://cdn.example.org/x…");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SafeUrl(String);
 
 impl From<&Url> for SafeUrl {

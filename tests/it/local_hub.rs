@@ -56,10 +56,10 @@ fn a_round_trip_time_has_a_unit() {
         [("50ms", 50_000), ("50", 50_000), ("0.2s", 200_000), ("7us", 7), ("1min", 60_000_000)];
     for (text, microseconds) in cases {
         let expected = Duration::from_micros(microseconds);
-        assert_eq!(crate::hub::parse_duration(text), Ok(expected), "{text}");
+        assert_eq!(crate::duration::parse_duration(text), Ok(expected), "{text}");
     }
     for text in ["", "ms", "1h", "-1s", "1e400s", "x"] {
-        assert!(crate::hub::parse_duration(text).is_err(), "{text}");
+        assert!(crate::duration::parse_duration(text).is_err(), "{text}");
     }
 }
 

@@ -2,8 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is the failure of a test, and shows its line")]
 
-#[path = "../../examples/local_hub/hub/mod.rs"]
-mod hub;
+/// The local Hub.
+mod hub {
+    pub(crate) use hf_meta::testing::{
+        ContentRangeFault, Fault, File, Host, Hub as LocalHub, LoggedRequest, Repo, load_folder,
+    };
+}
+#[path = "../../examples/local_hub/duration.rs"]
+mod duration;
 #[path = "../../examples/local_hub/tls.rs"]
 mod hub_tls;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
@@ -16,6 +22,8 @@ mod cache;
 mod checkpoint;
 mod cli;
 mod client;
+#[cfg(feature = "server")]
+mod consumers;
 mod counts;
 mod crafted;
 mod diff;

@@ -206,9 +206,9 @@ async fn calls_after_a_warm_up_open_no_connection_to_the_hub() {
     client.warm_up().await.unwrap();
     assert_eq!((hub.log().len(), hub.connections_made(Host::Hub)), (1, 1));
     client.with_token("hf_good").unwrap().model("org/x").count().await.unwrap();
+    assert_eq!(client.stats().requests, hub.log().len() as u64);
     assert!(client.model("org/x").count().await.unwrap_err().is_denied());
     assert_eq!(hub.connections_made(Host::Hub), 1);
-    assert_eq!(client.stats().requests, hub.log().len() as u64);
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ struct ReportDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'a CommitSha>,
     sharded: bool,
-    parameter_count: BTreeMap<&'a Dtype, u64>,
+    parameter_count: &'a ParameterCount,
     parameter_total: u64,
     parameter_exact: bool,
     element_count: BTreeMap<&'a Dtype, u64>,
@@ -93,7 +93,7 @@ impl<'a> From<&'a CountReport> for ReportDocument<'a> {
             source: &report.source,
             commit: report.commit.as_ref(),
             sharded: report.sharded,
-            parameter_count: count.iter().collect(),
+            parameter_count: count,
             parameter_total: count.total(),
             parameter_exact: report.breakdown.is_exact(),
             element_count: elements(count),

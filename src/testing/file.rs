@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::digest::Digest;
+use crate::formats::Dtype;
 
 const CHUNK: usize = 64 * 1024;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
+/// A file of a repository.
 #[derive(Clone)]
 pub struct File {
     stored: Stored,
@@ -35,6 +38,28 @@ impl File {
     /// Creates a file of these bytes.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         Self::padded(bytes, 0)
+    }
+
+    /// Creates a safetensors file of zeros from the names, dtypes and shapes of its tensors.
+    ///
+    /// A dtype that [`Dtype`] does not know takes no bytes. A tensor that is too large for 64 bits makes the file
+    /// invalid.
+    pub fn safetensors<'a>(
+        tensors: impl IntoIterator<Item = (&'a str, &'a str, &'a [u64])>,
+    ) -> Self {
+        let (mut header, mut end) = (Map::new(), 0_u64);
+        for (name, dtype, shape) in tensors {
+            let elements = shape.iter().fold(1, |product: u64, size| product.saturating_mul(*size));
+            let bits = elements.saturating_mul(Dtype::from(dtype).bits().unwrap_or(0));
+            let start = end;
+            end = end.saturating_add(bits.div_ceil(8));
+            let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
+            header.insert(name.to_owned(), entry);
+        }
+        let header = Value::Object(header).to_string();
+        let head = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+        let size = end.saturating_add(head.len() as u64);
+        Self::padded(head, size)
     }
 
     /// Creates a file of `size` bytes that starts with `head` and is padded with zeros.
@@ -72,19 +97,21 @@ impl File {
         Self { is_on_cdn: true, ..self }
     }
 
-    pub fn is_on_cdn(&self) -> bool {
+    pub(super) fn is_on_cdn(&self) -> bool {
         self.is_on_cdn
     }
 
+    /// Returns the size in bytes, with its padding.
+    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    pub fn is_padded(&self) -> bool {
+    pub(super) fn is_padded(&self) -> bool {
         self.stored_size < self.size
     }
 
-    pub fn digest(&self) -> Digest {
+    pub(super) fn digest(&self) -> Digest {
         self.digest
     }
 
@@ -93,7 +120,7 @@ impl File {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub fn start(&self, end: u64) -> io::Result<Bytes> {
+    pub(super) fn start(&self, end: u64) -> io::Result<Bytes> {
         match &self.stored {
             Stored::Memory(bytes) => Ok(bytes.slice(..bytes.len().min(index(end)))),
             Stored::Disk(path) => {
@@ -106,7 +133,7 @@ impl File {
     }
 
     /// Returns the bytes of a range, which must lie inside the file.
-    pub fn read(self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    pub(super) fn read(self, range: Range<u64>) -> impl Stream<Item = io::Result<Bytes>> + Send {
         let end = range.end.min(self.stored_size);
         let start = range.start.min(end);
         let padding = (range.end - range.start) - (end - start);
@@ -140,7 +167,7 @@ async fn read_disk(
 }
 
 /// Returns a number of zero bytes in chunks.
-pub fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
+pub(super) fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
     let chunk = move |start| Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]);
     (0..count).step_by(CHUNK).map(chunk)
 }

@@ -3,22 +3,22 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[derive(Clone, Copy)]
-pub struct Digest(u64);
+pub(super) struct Digest(u64);
 
 impl Digest {
-    pub fn new(subject: impl Hash) -> Self {
+    pub(super) fn new(subject: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
         Self(hasher.finish())
     }
 
     /// Returns 40 hexadecimal digits, the length of a git hash.
-    pub fn sha1(self) -> String {
+    pub(super) fn sha1(self) -> String {
         self.hex(40)
     }
 
     /// Returns 64 hexadecimal digits, the length of the hash of a large file.
-    pub fn sha256(self) -> String {
+    pub(super) fn sha256(self) -> String {
         self.hex(64)
     }
 

@@ -8,7 +8,7 @@ use hyper::header::{CONTENT_TYPE, ETAG, LINK, LOCATION};
 use hyper::{Method, StatusCode};
 use serde_json::json;
 
-use super::Builder;
+use super::HubBuilder;
 use super::cdn::Cdn;
 use super::connection::Connections;
 use super::error_response::ErrorResponse;
@@ -31,7 +31,7 @@ const QUOTA: u64 = 3000;
 
 /// The sender of a request, identified by its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
+pub(super) enum Caller {
     Anonymous,
     /// A valid token without access to private and gated repositories.
     Outsider,
@@ -40,7 +40,7 @@ pub enum Caller {
 }
 
 /// The state that both servers share.
-pub struct HubState {
+pub(super) struct HubState {
     pub cdn: Cdn,
     pub log: Log,
     pub faults: FaultInjector,
@@ -55,7 +55,7 @@ pub struct HubState {
 }
 
 impl HubState {
-    pub fn new(builder: Builder, origin: String, cdn_origin: String) -> Self {
+    pub(super) fn new(builder: HubBuilder, origin: String, cdn_origin: String) -> Self {
         Self {
             cdn: Cdn::new(cdn_origin),
             log: Log::default(),
@@ -71,19 +71,19 @@ impl HubState {
         }
     }
 
-    pub fn connections(&self, host: Host) -> &Connections {
+    pub(super) fn connections(&self, host: Host) -> &Connections {
         let [hub, cdn] = &self.connections;
         if host == Host::Hub { hub } else { cdn }
     }
 
-    pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) -> bool {
+    pub(super) fn move_branch(&self, repo: &str, branch: &str, commit: &str) -> bool {
         let mut repos = self.repos();
         let repo = repos.get_mut(repo);
         repo.map(|repo| repo.set_reference(branch, commit)).is_some()
     }
 
     /// Returns the response to a request, to either server. Mirror behaviour and faults are applied here.
-    pub fn respond(&self, request: &LoggedRequest) -> ResponseSpec {
+    pub(super) fn respond(&self, request: &LoggedRequest) -> ResponseSpec {
         let number = self.request_count.fetch_add(1, Ordering::Relaxed);
         let response = match request.host {
             Host::Hub => with_rate_limit(self.respond_as_hub(request), number),
@@ -98,7 +98,7 @@ impl HubState {
     }
 
     /// Returns a stored file. Access has been checked before.
-    pub fn stored(&self, route: &Route) -> Option<File> {
+    pub(super) fn stored(&self, route: &Route) -> Option<File> {
         self.repos().get(&route.repo)?.find_file(&route.revision, &route.path).cloned()
     }
 
@@ -230,7 +230,7 @@ fn with_rate_limit(response: ResponseSpec, number: u64) -> ResponseSpec {
 }
 
 /// Returns whether a file is stored outside git and served by the CDN: weights, and all zero-padded files.
-pub fn is_large(file: &File, path: &str) -> bool {
+pub(super) fn is_large(file: &File, path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     file.is_padded()
         || file.is_on_cdn()

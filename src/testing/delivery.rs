@@ -15,7 +15,7 @@ use super::file::{File, zeros};
 
 /// The delivery of the response headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderDelivery {
+pub(super) enum HeaderDelivery {
     /// The headers are sent at once.
     Immediate,
     /// The headers are never sent, and the connection stays open.
@@ -25,7 +25,7 @@ pub enum HeaderDelivery {
 }
 
 impl HeaderDelivery {
-    pub async fn deliver<T>(self, response: T) -> io::Result<T> {
+    pub(super) async fn deliver<T>(self, response: T) -> io::Result<T> {
         match self {
             Self::Immediate => Ok(response),
             Self::Stalled => pending().await,
@@ -36,7 +36,7 @@ impl HeaderDelivery {
 
 /// The delivery of the response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyDelivery {
+pub(super) enum BodyDelivery {
     /// The whole body is sent.
     Complete,
     /// The connection is reset after some bytes.
@@ -57,7 +57,7 @@ type Body = BoxStream<'static, io::Result<Bytes>>;
 
 impl BodyDelivery {
     /// Returns the bytes of a range of a file as they are sent.
-    pub fn read(self, file: File, range: Range<u64>) -> Body {
+    pub(super) fn read(self, file: File, range: Range<u64>) -> Body {
         let first = |count: u64| range.start..range.end.min(range.start + count);
         match self {
             Self::Complete => file.read(range).boxed(),

@@ -5,7 +5,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// `/{repo}/resolve/{revision}/{path}`
     Resolve,
     /// `/{repo}/raw/{revision}/{path}`
@@ -20,7 +20,7 @@ pub enum Action {
     StoredFile,
 }
 
-pub struct Route {
+pub(super) struct Route {
     pub action: Action,
     pub repo: String,
     pub revision: String,
@@ -29,7 +29,7 @@ pub struct Route {
 
 impl Route {
     /// Parses a path of the Hub.
-    pub fn parse(path: &str) -> Option<Self> {
+    pub(super) fn parse(path: &str) -> Option<Self> {
         match segments(path)?.as_slice() {
             ["api", "resolve-cache", stored @ ..] => Self::parse_stored(stored),
             ["api", kind, info @ ..] => Self::parse_info(kind, info),
@@ -38,7 +38,7 @@ impl Route {
     }
 
     /// Parses a path of the CDN, as written by [`storage_path`].
-    pub fn parse_storage_path(path: &str) -> Option<Self> {
+    pub(super) fn parse_storage_path(path: &str) -> Option<Self> {
         Self::parse_stored(&segments(path)?)
     }
 
@@ -92,13 +92,13 @@ fn segments(path: &str) -> Option<Vec<&str>> {
 }
 
 /// Returns the storage path of a file: `models/{repo}/{commit}/{path}`, or with `datasets` or `spaces` in front.
-pub fn storage_path(repo: &str, commit: &str, path: &str) -> String {
+pub(super) fn storage_path(repo: &str, commit: &str, path: &str) -> String {
     let kind =
         if repo.starts_with("datasets/") || repo.starts_with("spaces/") { "" } else { "models/" };
     format!("{kind}{repo}/{commit}/{}", encode(path, &PATH))
 }
 
-pub fn encode_component(text: &str) -> String {
+pub(super) fn encode_component(text: &str) -> String {
     encode(text, &COMPONENT)
 }
 

@@ -17,6 +17,7 @@ enum Visibility {
     Disabled,
 }
 
+/// A repository: its files by commit, its branches, and who may read it.
 #[derive(Clone)]
 pub struct Repo {
     id: String,
@@ -39,6 +40,7 @@ impl Repo {
     }
 
     /// Creates an empty public repository named `name`, `org/name`, `datasets/org/name` or `spaces/org/name`.
+    #[must_use]
     pub fn new(id: &str) -> Self {
         let repo = Self {
             id: id.to_owned(),
@@ -70,6 +72,7 @@ impl Repo {
         self
     }
 
+    /// Adds a file to the current commit.
     #[must_use]
     pub fn file(mut self, path: &str, file: File) -> Self {
         self.commits.entry(self.current.clone()).or_default().insert(path.to_owned(), file);
@@ -90,6 +93,7 @@ impl Repo {
         Self { visibility: Visibility::Gated, ..self }
     }
 
+    /// Makes the repository private: only tokens with access see it.
     #[must_use]
     pub fn private(self) -> Self {
         Self { visibility: Visibility::Private, ..self }
@@ -109,7 +113,7 @@ impl Repo {
     }
 
     /// Returns whether another name redirects to this repository: a former name, or another letter case.
-    pub fn has_alias(&self, id: &str) -> bool {
+    pub(super) fn has_alias(&self, id: &str) -> bool {
         self.id.eq_ignore_ascii_case(id) || self.former_ids.iter().any(|former| former == id)
     }
 
@@ -121,7 +125,7 @@ impl Repo {
     }
 
     /// Returns the parameter counts that the Hub reports, by dtype.
-    pub fn reported_counts(&self) -> &[(String, u64)] {
+    pub(super) fn reported_counts(&self) -> &[(String, u64)] {
         &self.reported_counts
     }
 
@@ -132,7 +136,7 @@ impl Repo {
     }
 
     /// Returns the headers of all shards of an index, as JSON; `None` if there are none.
-    pub fn headers(&self, commit: &str, index: &str) -> Option<String> {
+    pub(super) fn headers(&self, commit: &str, index: &str) -> Option<String> {
         if let Some(claimed) = &self.claimed_headers {
             return Some(claimed.clone());
         }
@@ -152,29 +156,31 @@ impl Repo {
         Some(json!({ "index": { "metadata": metadata }, "headers": headers }).to_string())
     }
 
+    /// Returns the name.
+    #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    pub fn is_private(&self) -> bool {
+    pub(super) fn is_private(&self) -> bool {
         self.visibility == Visibility::Private
     }
 
-    pub fn is_gated(&self) -> bool {
+    pub(super) fn is_gated(&self) -> bool {
         self.visibility == Visibility::Gated
     }
 
-    pub fn set_reference(&mut self, name: &str, commit: &str) {
+    pub(super) fn set_reference(&mut self, name: &str, commit: &str) {
         self.references.insert(name.to_owned(), commit.to_owned());
     }
 
     /// Returns whether the caller may know that the repository exists.
-    pub fn is_visible_to(&self, caller: Caller) -> bool {
+    pub(super) fn is_visible_to(&self, caller: Caller) -> bool {
         !self.is_private() || caller == Caller::Member
     }
 
     /// Checks that the caller may read the files.
-    pub fn check_access(&self, caller: Caller) -> Result<(), ErrorResponse> {
+    pub(super) fn check_access(&self, caller: Caller) -> Result<(), ErrorResponse> {
         match self.visibility {
             Visibility::Disabled => Err(ErrorResponse::Disabled),
             Visibility::Gated if caller != Caller::Member => {
@@ -185,17 +191,19 @@ impl Repo {
     }
 
     /// Returns the commit of a branch, a tag, a pull request or a commit hash.
-    pub fn find_commit(&self, revision: &str) -> Option<&str> {
+    pub(super) fn find_commit(&self, revision: &str) -> Option<&str> {
         let revision = if revision == "HEAD" { "main" } else { revision };
         let commit = self.references.get(revision).map_or(revision, String::as_str);
         self.commits.get_key_value(commit).map(|(commit, _)| commit.as_str())
     }
 
+    /// Returns a file at a commit; `None` if it does not exist.
+    #[must_use]
     pub fn find_file(&self, commit: &str, path: &str) -> Option<&File> {
         self.commits.get(commit)?.get(path)
     }
 
-    pub fn paths(&self, commit: &str) -> impl Iterator<Item = &str> {
+    pub(super) fn paths(&self, commit: &str) -> impl Iterator<Item = &str> {
         self.commits.get(commit).into_iter().flat_map(|files| files.keys().map(String::as_str))
     }
 }

@@ -10,23 +10,33 @@ use hyper::{HeaderMap, Method, Request};
 /// One of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
+    /// The Hub itself.
     Hub,
+    /// The server of its large files.
     Cdn,
 }
 
 /// A request, and the status of its response.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LoggedRequest {
     /// The time of arrival.
     pub at: Instant,
+    /// The server that received it.
     pub host: Host,
+    /// The method, such as `GET`.
     pub method: Method,
     /// The path as sent, with percent-encoding and base path.
     pub path: String,
+    /// The query as sent, without its question mark.
     pub query: Option<String>,
+    /// The header `Range`.
     pub range: Option<String>,
+    /// The header `Authorization`.
     pub authorization: Option<String>,
+    /// The header `User-Agent`.
     pub user_agent: Option<String>,
+    /// The header `Accept-Encoding`.
     pub accept_encoding: Option<String>,
     /// All headers of the request.
     pub headers: HeaderMap,
@@ -41,18 +51,20 @@ pub struct LoggedRequest {
 pub struct BytesSent(Arc<AtomicU64>);
 
 impl BytesSent {
+    /// Returns the number of bytes so far.
+    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub fn add(&self, bytes: usize) {
+    pub(super) fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
 impl LoggedRequest {
     /// Creates the log entry of a request before its response.
-    pub fn received<B>(host: Host, request: &Request<B>) -> Self {
+    pub(super) fn received<B>(host: Host, request: &Request<B>) -> Self {
         let header = |name: HeaderName| {
             let value = request.headers().get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -75,18 +87,18 @@ impl LoggedRequest {
 }
 
 #[derive(Default)]
-pub struct Log(Mutex<Vec<LoggedRequest>>);
+pub(super) struct Log(Mutex<Vec<LoggedRequest>>);
 
 impl Log {
-    pub fn push(&self, logged: LoggedRequest) {
+    pub(super) fn push(&self, logged: LoggedRequest) {
         self.lock().push(logged);
     }
 
-    pub fn entries(&self) -> Vec<LoggedRequest> {
+    pub(super) fn entries(&self) -> Vec<LoggedRequest> {
         self.lock().clone()
     }
 
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.lock().clear();
     }
 

@@ -1,25 +1,45 @@
-//! A mock of the Hugging Face Hub on two local ports: the Hub itself and the CDN that serves its large files.
+//! A mock of the Hugging Face Hub for tests, and errors of every kind.
+//!
+//! [`Hub`] listens on two local ports: the Hub itself, and the CDN that serves its large files.
+//!
+//! ```
+//! use hf_meta::Client;
+//! use hf_meta::testing::{Fault, File, Hub, Repo, error};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let weights = File::safetensors([("w", "BF16", &[2, 3][..])]);
+//! let hub = Hub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+//! let client = Client::builder().endpoint(hub.endpoint()).build()?;
+//! assert_eq!(client.model("org/model").count().await?.parameter_count.total(), 6);
+//! assert_eq!(hub.log().len(), 5);
+//!
+//! hub.inject(|_, _| Some(Fault::Status(403, vec![("x-error-code", "GatedRepo".to_owned())])));
+//! assert!(client.model("org/model").count().await.unwrap_err().is_denied());
+//! assert!(error("gated").is_some_and(|error| error.is_denied()));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A result without a Hub comes from [`SafetensorsParseFromRepo::from_headers`].
+//!
+//! [`SafetensorsParseFromRepo::from_headers`]: crate::SafetensorsParseFromRepo::from_headers
+//!
+//! # Behavior
 //!
 //! It behaves like the real Hub where that matters to a client that reads ranges: redirects with the metadata on the
 //! first response, signed URLs for one range, error codes, pinned commits. Every request is logged, and a [`Fault`] can
 //! be injected into any response.
 //!
-//! Invariants: a response depends only on the [`LoggedRequest`], the repositories and the faults
-//! ([`HubState::respond`]). No request can stop the server. A body is never held in memory beyond the bytes that were
+//! A response depends only on the [`LoggedRequest`], the repositories and the faults. No request can stop the server. A body is never held in memory beyond the bytes that were
 //! stored.
-
-#![allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
-    reason = "every program that includes this module uses a part of it"
-)]
 
 mod cdn;
 mod connection;
 mod delivery;
 mod digest;
 mod error_response;
+mod errors;
 mod fault;
 mod file;
 mod folder;
@@ -33,6 +53,7 @@ mod state;
 mod tree;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -44,25 +65,25 @@ use tokio::runtime::{self, Runtime};
 
 pub use connection::Encryption;
 use connection::Transport;
+pub use errors::{ERROR_CODES, error, hub_error};
 pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 pub use folder::load_folder;
 pub use link::ByteStream;
 use link::Link;
-pub use link::parse_duration;
-pub use log::{Host, LoggedRequest};
+pub use log::{BytesSent, Host, LoggedRequest};
 pub use repo::Repo;
 use state::{Caller, HubState};
 
 /// A running Hub. It stops when dropped. It runs on its own thread, so blocking and async callers can use it.
-pub struct LocalHub {
+pub struct Hub {
     state: Arc<HubState>,
     endpoint: String,
     authority: Option<String>,
     runtime: Option<Runtime>,
 }
 
-impl LocalHub {
+impl Hub {
     /// Serves repositories on a free port, without tokens.
     ///
     /// # Errors
@@ -72,8 +93,10 @@ impl LocalHub {
         Self::builder().repos(repos).start()
     }
 
-    pub fn builder() -> Builder {
-        Builder::default()
+    /// Returns the settings of a Hub, to change before it starts.
+    #[must_use]
+    pub fn builder() -> HubBuilder {
+        HubBuilder::default()
     }
 
     /// Returns the value for `HF_ENDPOINT`.
@@ -96,6 +119,7 @@ impl LocalHub {
         self.state.log.entries()
     }
 
+    /// Removes all requests from the log.
     pub fn clear_log(&self) {
         self.state.log.clear();
     }
@@ -131,7 +155,13 @@ impl LocalHub {
     }
 }
 
-impl Drop for LocalHub {
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Hub {
     fn drop(&mut self) {
         // Dropping a runtime waits for its tasks, which panics in an async caller.
         if let Some(runtime) = self.runtime.take() {
@@ -140,9 +170,9 @@ impl Drop for LocalHub {
     }
 }
 
-/// A builder of a [`LocalHub`].
+/// A builder of a [`Hub`].
 #[derive(Default)]
-pub struct Builder {
+pub struct HubBuilder {
     repos: HashMap<String, Repo>,
     callers: HashMap<String, Caller>,
     base_path: String,
@@ -155,12 +185,14 @@ pub struct Builder {
     bandwidth: Option<u64>,
 }
 
-impl Builder {
+impl HubBuilder {
+    /// Adds a repository.
     #[must_use]
     pub fn repo(self, repo: Repo) -> Self {
         self.repos([repo])
     }
 
+    /// Adds repositories.
     #[must_use]
     pub fn repos(mut self, repos: impl IntoIterator<Item = Repo>) -> Self {
         self.repos.extend(repos.into_iter().map(|repo| (repo.id().to_owned(), repo)));
@@ -238,7 +270,7 @@ impl Builder {
     /// # Errors
     ///
     /// If no port or thread is available.
-    pub fn start(mut self) -> io::Result<LocalHub> {
+    pub fn start(mut self) -> io::Result<Hub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let encryption = self.encryption.take();
@@ -257,7 +289,7 @@ impl Builder {
         let state = Arc::new(HubState::new(self, hub_origin, cdn_origin));
         runtime.spawn(connection::listen(hub, Host::Hub, transport.clone(), Arc::clone(&state)));
         runtime.spawn(connection::listen(cdn, Host::Cdn, transport, Arc::clone(&state)));
-        Ok(LocalHub { state, endpoint, authority, runtime: Some(runtime) })
+        Ok(Hub { state, endpoint, authority, runtime: Some(runtime) })
     }
 }
 

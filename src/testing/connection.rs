@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -23,13 +23,26 @@ const MAX_STREAMS: u32 = 128;
 
 /// TLS for all connections. It comes from the program, so that a program without it compiles no TLS library.
 pub struct Encryption {
-    pub accept: Accept,
-    /// The certificate of the authority in PEM.
-    pub authority: String,
+    pub(super) accept: Accept,
+    pub(super) authority: String,
+}
+
+impl Encryption {
+    /// Creates the encryption of a function that accepts an encrypted connection and returns the connection inside.
+    /// `authority` is the certificate of the authority in PEM.
+    pub fn new<Accepting>(
+        accept: impl Fn(Box<dyn ByteStream>) -> Accepting + Send + Sync + 'static,
+        authority: String,
+    ) -> Self
+    where
+        Accepting: Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'static,
+    {
+        Self { accept: Arc::new(move |stream| accept(stream).boxed()), authority }
+    }
 }
 
 /// Accepts an encrypted connection, and returns the connection inside.
-pub type Accept = Arc<
+pub(super) type Accept = Arc<
     dyn Fn(Box<dyn ByteStream>) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>
         + Send
         + Sync,
@@ -37,12 +50,17 @@ pub type Accept = Arc<
 
 /// The link and the encryption of connections.
 #[derive(Clone)]
-pub struct Transport {
+pub(super) struct Transport {
     pub link: Link,
     pub accept: Option<Accept>,
 }
 
-pub async fn listen(listener: TcpListener, host: Host, transport: Transport, state: Arc<HubState>) {
+pub(super) async fn listen(
+    listener: TcpListener,
+    host: Host,
+    transport: Transport,
+    state: Arc<HubState>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -79,7 +97,7 @@ async fn serve(stream: impl ByteStream + 'static, host: Host, state: &HubState) 
 
 /// Counters of the connections of one server.
 #[derive(Default)]
-pub struct Connections {
+pub(super) struct Connections {
     /// Connections since the start.
     pub made: AtomicUsize,
     pub open: AtomicUsize,

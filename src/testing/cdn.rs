@@ -16,28 +16,28 @@ use super::state::HubState;
 
 const LIFETIME_SECONDS: u64 = 3600;
 
-pub struct Cdn {
+pub(super) struct Cdn {
     origin: String,
     /// A random signing key per Hub.
     key: RandomState,
 }
 
 impl Cdn {
-    pub fn new(origin: String) -> Self {
+    pub(super) fn new(origin: String) -> Self {
         Self { origin, key: RandomState::new() }
     }
 
-    pub fn origin(&self) -> &str {
+    pub(super) fn origin(&self) -> &str {
         &self.origin
     }
 
     /// Signs a URL for a path and a range.
-    pub fn sign(&self, path: &str, range: Option<&str>) -> String {
+    pub(super) fn sign(&self, path: &str, range: Option<&str>) -> String {
         format!("{}{path}?{}", self.origin, self.query(path, range, now() + LIFETIME_SECONDS))
     }
 
     /// Checks the signature and the expiry of a request. Returns the message of the error response.
-    pub fn check(&self, request: &LoggedRequest) -> Result<(), &'static str> {
+    pub(super) fn check(&self, request: &LoggedRequest) -> Result<(), &'static str> {
         let query = request.query.as_deref().unwrap_or_default();
         let expires = query.split('&').find_map(|pair| pair.strip_prefix("Expires="));
         let expires = expires.and_then(|seconds| seconds.parse().ok()).ok_or("Missing Key")?;
@@ -55,7 +55,7 @@ impl Cdn {
 }
 
 impl HubState {
-    pub fn respond_as_cdn(&self, request: &LoggedRequest) -> ResponseSpec {
+    pub(super) fn respond_as_cdn(&self, request: &LoggedRequest) -> ResponseSpec {
         if request.authorization.is_some() {
             return ResponseSpec::text(
                 StatusCode::BAD_REQUEST,

@@ -13,33 +13,57 @@ use super::response::ResponseSpec;
 
 /// A change to one response. Except for the first group, everything that is not mentioned stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// A text response with this status and these headers.
     Status(u16, Vec<(&'static str, String)>),
     /// A redirect with this status to this URL; an empty URL is the requested one.
     Redirect(u16, String),
     /// An HTML page with status 200, like a login page or a captive portal.
-    HtmlPage { is_chunked: bool },
+    HtmlPage {
+        /// `true` for a page without `Content-Length`.
+        is_chunked: bool,
+    },
     /// Status 416, with or without the file size.
-    RangeNotSatisfiable { with_size: bool },
+    RangeNotSatisfiable {
+        /// `true` for a response that names the file size.
+        with_size: bool,
+    },
 
     /// An additional header, or another value of a header.
     Header(&'static str, String),
     /// The whole file with status 200, also for a range request.
-    WholeFile { is_chunked: bool },
+    WholeFile {
+        /// `true` for a body without `Content-Length`.
+        is_chunked: bool,
+    },
     /// A `Content-Range` that differs from the body.
     WrongContentRange(ContentRangeFault),
     /// Only the first `to` bytes of the range, with matching headers.
-    Clamped { to: u64 },
+    Clamped {
+        /// The number of bytes.
+        to: u64,
+    },
     /// Only the first `to` bytes of the range. `Content-Length` matches the body, `Content-Range` does not.
-    Truncated { to: u64 },
+    Truncated {
+        /// The number of bytes.
+        to: u64,
+    },
 
     /// The connection is reset before the response.
     ConnectionReset,
     /// The connection is reset after some bytes of the body.
-    ResetInBody { after: u64 },
+    ResetInBody {
+        /// The number of bytes.
+        after: u64,
+    },
     /// Zero bytes after the body, with a matching `Content-Length` or chunked.
-    ExtraBytes { count: u64, is_chunked: bool },
+    ExtraBytes {
+        /// The number of bytes.
+        count: u64,
+        /// `true` for a body without `Content-Length`.
+        is_chunked: bool,
+    },
     /// Endless zero bytes after the body.
     EndlessBody,
     /// The body as gzip, with `Content-Encoding`.
@@ -50,13 +74,20 @@ pub enum Fault {
     /// No response ever arrives.
     Stall,
     /// Nothing arrives after some bytes of the body.
-    StallInBody { after: u64 },
+    StallInBody {
+        /// The number of bytes.
+        after: u64,
+    },
     /// Single bytes arrive at an interval.
-    Trickle { interval: Duration },
+    Trickle {
+        /// The time between two bytes.
+        interval: Duration,
+    },
 }
 
 /// A wrong `Content-Range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ContentRangeFault {
     /// Both positions are one byte too high.
     Shifted,
@@ -69,7 +100,7 @@ pub enum ContentRangeFault {
 }
 
 impl Fault {
-    pub fn apply(self, response: ResponseSpec, request: &LoggedRequest) -> ResponseSpec {
+    pub(super) fn apply(self, response: ResponseSpec, request: &LoggedRequest) -> ResponseSpec {
         let size = response.file.size();
         match self {
             Self::Status(status, headers) => error(status, headers),
@@ -188,7 +219,7 @@ type Rule = dyn Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync;
 
 /// The rule for faults, and the requests since it was set.
 #[derive(Default)]
-pub struct FaultInjector(Mutex<InjectorState>);
+pub(super) struct FaultInjector(Mutex<InjectorState>);
 
 #[derive(Default)]
 struct InjectorState {
@@ -198,7 +229,7 @@ struct InjectorState {
 }
 
 impl FaultInjector {
-    pub fn set(
+    pub(super) fn set(
         &self,
         rule: impl Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync + 'static,
     ) {
@@ -207,7 +238,7 @@ impl FaultInjector {
     }
 
     /// Returns the fault for the response to a request.
-    pub fn next(&self, request: &LoggedRequest) -> Option<Fault> {
+    pub(super) fn next(&self, request: &LoggedRequest) -> Option<Fault> {
         let (rule, before) =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).count(request)?;
         rule(request, before)

@@ -17,10 +17,10 @@ use super::delivery::{BodyDelivery, HeaderDelivery};
 use super::file::File;
 use super::log::BytesSent;
 
-pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A response with a range of a file as its body. The file is read while the response is sent.
-pub struct ResponseSpec {
+pub(super) struct ResponseSpec {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub file: File,
@@ -32,13 +32,13 @@ pub struct ResponseSpec {
 }
 
 impl ResponseSpec {
-    pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
+    pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
         let file = File::from_bytes(text);
         Self::part(status, &file, 0..file.size()).with(CONTENT_TYPE, "text/plain; charset=utf-8")
     }
 
     /// Creates a response with a file, or with the range of it that a `Range` header requests.
-    pub fn file(file: &File, range: Option<&str>) -> Self {
+    pub(super) fn file(file: &File, range: Option<&str>) -> Self {
         let size = file.size();
         let Some(range) = range else {
             return Self::part(StatusCode::OK, file, 0..size);
@@ -66,7 +66,7 @@ impl ResponseSpec {
 
     /// Sets a header. Invalid values, which can only come from a request, are left out.
     #[must_use]
-    pub fn with(mut self, name: impl Into<HeaderName>, value: impl AsRef<str>) -> Self {
+    pub(super) fn with(mut self, name: impl Into<HeaderName>, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
             self.headers.insert(name.into(), value);
         }
@@ -74,7 +74,7 @@ impl ResponseSpec {
     }
 
     /// Creates the HTTP response. The response to `HEAD` has the same headers and no body.
-    pub fn into_response(self, method: &Method, counter: BytesSent) -> Response<Body> {
+    pub(super) fn into_response(self, method: &Method, counter: BytesSent) -> Response<Body> {
         let Range { start, end } = self.range;
         let sent = if method == Method::HEAD { start..start } else { start..end };
         let delivery =

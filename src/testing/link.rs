@@ -22,20 +22,6 @@ use tokio::time::{Instant, sleep_until};
 /// The number of bytes that are forwarded at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// Parses a duration: a number with the unit `us`, `ms`, `s` or `min`. A number alone is in milliseconds.
-pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
-    let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
-    let unit = match unit {
-        "us" => 1e-6,
-        "ms" | "" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        _ => return Err("the units are `us`, `ms`, `s` and `min`"),
-    };
-    let number: f64 = number.trim().parse().map_err(|_| "not a number")?;
-    Duration::try_from_secs_f64(number * unit).map_err(|_| "not a duration")
-}
-
 /// A connection, real or simulated.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -43,14 +29,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// A simulated link, shared by all connections.
 #[derive(Clone, Default)]
-pub struct Link {
+pub(super) struct Link {
     round_trip: Duration,
     bandwidth: Option<Arc<Bandwidth>>,
 }
 
 impl Link {
     /// Creates a link with a round-trip time, and a bandwidth to the client in bits per second.
-    pub fn new(round_trip: Duration, bits_per_second: Option<u64>) -> Self {
+    pub(super) fn new(round_trip: Duration, bits_per_second: Option<u64>) -> Self {
         let bandwidth = bits_per_second.map(|bits_per_second| {
             Arc::new(Bandwidth { bits_per_second, free_at: Mutex::new(Instant::now()) })
         });
@@ -58,7 +44,7 @@ impl Link {
     }
 
     /// Wraps a new connection. Returns the side of the server.
-    pub fn wrap(&self, connection: impl ByteStream + 'static) -> Box<dyn ByteStream> {
+    pub(super) fn wrap(&self, connection: impl ByteStream + 'static) -> Box<dyn ByteStream> {
         if self.round_trip.is_zero() && self.bandwidth.is_none() {
             return Box::new(connection);
         }

@@ -10,13 +10,13 @@ use super::repo::Repo;
 use super::state::is_large;
 
 /// A page of a listing, and the query of the next page.
-pub struct Page {
+pub(super) struct Page {
     pub json: String,
     pub next: Option<String>,
 }
 
 /// Returns a page of a listing with at most `max_entries` entries; `None` if the folder does not exist.
-pub fn page(
+pub(super) fn page(
     repo: &Repo,
     commit: &str,
     folder: &str,

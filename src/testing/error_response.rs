@@ -11,7 +11,7 @@ use super::response::ResponseSpec;
 use super::state::Caller;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum ErrorResponse {
+pub(super) enum ErrorResponse {
     UnknownRoute,
     InvalidToken,
     /// Missing, or private and the caller has no access. The Hub does not reveal which.
@@ -33,13 +33,13 @@ pub enum ErrorResponse {
 
 impl ErrorResponse {
     /// Returns the error as sent by `/api`, with a JSON body.
-    pub fn into_json(self) -> ResponseSpec {
+    pub(super) fn into_json(self) -> ResponseSpec {
         let body = json!({ "error": self.message() }).to_string();
         self.response(body).with(CONTENT_TYPE, "application/json; charset=utf-8")
     }
 
     /// Returns the error as sent by `/resolve`, with a plain text body.
-    pub fn into_text(self) -> ResponseSpec {
+    pub(super) fn into_text(self) -> ResponseSpec {
         let body = self.message();
         self.response(body)
     }

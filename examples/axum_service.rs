@@ -1,0 +1,62 @@
+//! A service that counts parameters: `GET /org/name` answers with JSON.
+//!
+//! `cargo run --features server --example axum_service`, then `curl http://127.0.0.1:8080/bigscience/bloom`.
+
+use std::error::Error as StdError;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, body::Body};
+use hf_meta::{Client, Error};
+
+/// An error as the response of this service.
+pub(crate) struct Failure(pub(crate) Error);
+
+impl Failure {
+    pub(crate) fn status(&self) -> StatusCode {
+        let Self(error) = self;
+        match error.code() {
+            "invalidSource" => StatusCode::BAD_REQUEST,
+            "severalSets" => StatusCode::UNPROCESSABLE_ENTITY,
+            _ if error.is_not_found() => StatusCode::NOT_FOUND,
+            _ if error.is_denied() => StatusCode::FORBIDDEN,
+            _ if error.has_no_weights() || error.is_malformed() => StatusCode::UNPROCESSABLE_ENTITY,
+            _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
+            _ if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
+            "refused" | "network" | "malformedListing" => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let wait = self.0.retry_after().map(|wait| HeaderValue::from(wait.as_secs()));
+        let headers = wait.map(|wait| (header::RETRY_AFTER, wait));
+        (self.status(), HeaderMap::from_iter(headers), self.0.to_string()).into_response()
+    }
+}
+
+/// A type of content.
+type Typed = [(HeaderName, &'static str); 1];
+
+async fn count(
+    State(client): State<Client>,
+    Path(repo): Path<String>,
+) -> Result<(Typed, Body), Failure> {
+    let report = client.model(repo).prefetch(true).count().await.map_err(Failure)?;
+    let json = serde_json::to_vec(&report.parameter_count).unwrap_or_default();
+    Ok(([(header::CONTENT_TYPE, "application/json")], json.into()))
+}
+
+pub(crate) fn app(client: Client) -> Router {
+    Router::new().route("/{*repo}", get(count)).with_state(client)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn StdError>> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+    Ok(axum::serve(listener, app(Client::from_env()?)).await?)
+}
