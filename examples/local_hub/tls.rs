@@ -25,6 +25,10 @@ pub struct Tls {
     pub acceptor: TlsAcceptor,
     /// The certificate of the authority in PEM.
     pub authority: String,
+    /// The certificate of the servers in PEM.
+    pub certificate: String,
+    /// The key of the servers in PEM.
+    pub key: String,
 }
 
 impl Tls {
@@ -38,7 +42,9 @@ impl Tls {
         let authority = ca.self_signed(&ca_key).map_err(io::Error::other)?.pem();
         let (certificate, key) = (server().map_err(io::Error::other)?, key()?);
         let certificate = certificate.signed_by(&key, &Issuer::new(ca, ca_key));
-        let chain = vec![certificate.map_err(io::Error::other)?.der().clone()];
+        let certificate = certificate.map_err(io::Error::other)?;
+        let (pem, chain) = (certificate.pem(), vec![certificate.der().clone()]);
+        let key_pem = key.serialize_pem();
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(io::Error::other)?;
         let mut config =
             ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -46,12 +52,13 @@ impl Tls {
                 .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
                 .map_err(io::Error::other)?;
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), authority })
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Ok(Self { acceptor, authority, certificate: pem, key: key_pem })
     }
 }
 
 impl From<Tls> for Encryption {
-    fn from(Tls { acceptor, authority }: Tls) -> Self {
+    fn from(Tls { acceptor, authority, .. }: Tls) -> Self {
         let accept = move |stream| {
             let handshake = acceptor.accept(stream);
             async { Ok(Box::new(handshake.await?) as Box<dyn ByteStream>) }

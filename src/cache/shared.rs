@@ -11,6 +11,7 @@ use redis::{Cmd, FromRedisValue, RedisResult};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
+use url::Url;
 
 use super::breaker::Breaker;
 use super::{Cache, CacheKey, FillLease};
@@ -71,8 +72,10 @@ impl RedisCache {
     /// The default timeout of a connection and of a command.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
 
-    /// Returns the cache at `redis://[user:password@]host[:port][/database]`. It connects when it is first
-    /// used. Must be called on a tokio runtime.
+    /// Returns the cache at `redis://[user:password@]host[:port][/database]`, or over TLS at `rediss://…`. It
+    /// connects when it is first used. Must be called on a tokio runtime.
+    ///
+    /// Over TLS, certificates of the system are trusted; `SSL_CERT_FILE` names a file with others.
     ///
     /// # Errors
     ///
@@ -88,6 +91,10 @@ impl RedisCache {
     ///
     /// [`RedisCacheError`], as for [`new`](Self::new).
     pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, RedisCacheError> {
+        let address = address.parse::<Url>().map_err(|_| RedisCacheError)?;
+        if !matches!(address.scheme(), "redis" | "rediss") || address.fragment().is_some() {
+            return Err(RedisCacheError);
+        }
         let client = redis::Client::open(address).map_err(|_| RedisCacheError)?;
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(1)

@@ -84,7 +84,7 @@ pub(crate) struct ServeArgs {
     )]
     max_requests_per_lookup: usize,
 
-    /// Requests to the Hub that one client can cause per minute; 0 for no limit
+    /// Requests to the Hub that one client can cause per minute, and as many for known badges; 0 for no limit
     #[arg(
         long,
         value_name = "COUNT",
@@ -144,8 +144,8 @@ pub(crate) struct ServeArgs {
     shutdown_timeout: Duration,
 }
 
-const CACHE_HELP: &str = "Cache of headers: a folder, `redis://…` to share it between servers, or `off` \
-     [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]";
+const CACHE_HELP: &str = "Cache of headers: a folder, `redis://…` or `rediss://…` to share it between \
+     servers, or `off` [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]";
 
 /// The location of the header cache of a service.
 #[derive(Clone, Debug)]
@@ -160,8 +160,8 @@ impl FromStr for CacheLocation {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once("://") {
-            Some(("redis", _)) => Ok(Self::Redis(text.to_owned())),
-            Some(_) => Err("neither a folder nor a URL that begins with redis://"),
+            Some(("redis" | "rediss", _)) => Ok(Self::Redis(text.to_owned())),
+            Some(_) => Err("neither a folder nor a URL that begins with redis:// or rediss://"),
             None if text == "off" => Ok(Self::Off),
             None => Ok(Self::Folder(text.into())),
         }

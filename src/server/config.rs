@@ -34,8 +34,8 @@ pub struct ServiceConfig {
     pub requests_per_minute: u32,
     /// The number of requests to the Hub of one lookup. Weights in more files are not read.
     pub max_requests_per_lookup: usize,
-    /// The number of requests to the Hub per minute that one client may cause; 0 for no limit. A client can
-    /// always start one lookup of the largest allowed size.
+    /// The number of requests to the Hub per minute that one client may cause by new lookups, and as many again by
+    /// refreshes of known results; 0 for no limit. A client can always start one lookup of the largest allowed size.
     pub upstream_requests_per_minute: u32,
     /// The number of requests to the Hub per minute that all clients together may cause; 0 for no limit. The
     /// rest of the Hub's quota is a reserve for refreshing known results.

@@ -1,17 +1,20 @@
 //! Connections: from a socket to requests, within limits, until the service shuts down.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::body::Body;
 use futures::future::{Either, FutureExt, select};
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -20,6 +23,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Service;
 use super::connections::{ClientConnection, ClientConnections, clamp_to_open_files};
+use super::drawn_badges::DrawnBadges;
+use super::metrics::{ResultSource, RouteGroup};
 use super::state::{PeerAddress, ServiceState};
 use super::timed_io::TimedIo;
 
@@ -58,10 +63,11 @@ impl Service {
             let Ok(peer) = stream.peer_addr() else { continue };
             let Some(client) = self.open_connection(&clients, peer.ip()) else { continue };
             let _ = stream.set_nodelay(true);
-            let (routes, peer) = (routes.clone(), PeerAddress(peer.ip()));
+            let (state, routes) = (Arc::clone(&self.state), routes.clone());
+            let peer = PeerAddress(peer.ip());
             let service = service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(peer);
-                routes.call(request)
+                answer(Arc::clone(&state), routes.clone(), request)
             });
             let http = http(config.header_timeout);
             let stream = TokioIo::new(TimedIo::new(stream, config.write_timeout));
@@ -107,6 +113,25 @@ impl Service {
         }
         connection
     }
+}
+
+/// Answers a request by a badge that was drawn before, else by the router.
+async fn answer(
+    state: Arc<ServiceState>,
+    routes: TowerToHyperService<Router>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let started = Instant::now();
+    let Some(target) = DrawnBadges::target(&request) else { return routes.call(request).await };
+    if let Some(response) = state.drawn_badges.get(target) {
+        state.metrics.result(ResultSource::Memory);
+        state.metrics.request(RouteGroup::Badge, response.status().as_u16(), started.elapsed());
+        return Ok(response);
+    }
+    let target = target.to_owned();
+    let mut response = routes.call(request).await?;
+    state.drawn_badges.keep(&target, &mut response);
+    Ok(response)
 }
 
 /// Accepts the next connection as soon as the limit of connections allows it.

@@ -9,13 +9,13 @@ use futures::future::{BoxFuture, Either, FutureExt, Shared, select};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as MemoryCache;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
+use tokio::time::Instant;
 
 use super::ServiceConfig;
-use super::lookup_gate::{EarlyEnd, LookupGate, LookupLimits};
+use super::lookup_gate::{EarlyEnd, LookupCause, LookupGate, LookupLimits};
 use super::lookup_result::{CachedResult, CountedWeights, LookupResult};
 use super::metrics::{ResultSource, ServerMetrics};
 use super::page::WeightsDetails;
-use super::request_budgets::RequestBudgets;
 use super::weights_query::{QueryKind, WeightsQuery};
 use crate::badge::MetricValues;
 use crate::client::Client;
@@ -100,7 +100,11 @@ impl Lookups {
             in_flight: Mutex::default(),
             permits: Semaphore::new(max_concurrent),
             max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
-            limits: Arc::new(limits(config)),
+            limits: Arc::new(LookupLimits::new(
+                config.upstream_requests_per_minute,
+                config.new_upstream_requests_per_minute,
+                config.max_requests_per_lookup,
+            )),
             leases: Mutex::default(),
             metrics,
         })
@@ -127,7 +131,7 @@ impl Lookups {
             }
             Some(cached) if cached.is_usable() => {
                 self.metrics.result(ResultSource::Stale);
-                self.refresh(query);
+                self.refresh(query, client);
                 return LookupOutcome::Ready(Arc::clone(&cached.result));
             }
             _ => {}
@@ -147,13 +151,19 @@ impl Lookups {
         }
     }
 
+    /// Returns the time until which requests for a query have the result in memory; `None` if it has expired.
+    pub(super) fn fresh_until(&self, query: &WeightsQuery) -> Option<Instant> {
+        self.results.get(query)?.fresh_until()
+    }
+
     /// Joins or starts a lookup and waits for its result, but not for longer than configured.
     async fn wait_for_lookup(
         self: &Arc<Self>,
         query: &WeightsQuery,
         client: IpAddr,
     ) -> LookupOutcome {
-        let Some(lookup) = self.join_or_start(query, self.max_in_flight, Some(client)) else {
+        let Some(lookup) = self.join_or_start(query, self.max_in_flight, LookupCause::New(client))
+        else {
             self.metrics.result(ResultSource::Refused);
             return LookupOutcome::Busy;
         };
@@ -167,17 +177,17 @@ impl Lookups {
 
     /// Starts a lookup in the background. It uses at most half of the queue, so that lookups with
     /// waiting requests always find room.
-    fn refresh(self: &Arc<Self>, query: &WeightsQuery) {
-        drop(self.join_or_start(query, self.max_in_flight / 2, None));
+    fn refresh(self: &Arc<Self>, query: &WeightsQuery, client: IpAddr) {
+        drop(self.join_or_start(query, self.max_in_flight / 2, LookupCause::Refresh(client)));
     }
 
-    /// Returns the lookup in flight for a query, or starts one that a client pays for; a refresh has no client.
-    /// Returns `None` if `limit` lookups are in flight or the client has no budget left.
+    /// Returns the lookup in flight for a query, or starts one. Returns `None` if `limit` lookups are in flight or
+    /// the client has no budget left.
     fn join_or_start(
         self: &Arc<Self>,
         query: &WeightsQuery,
         limit: usize,
-        client: Option<IpAddr>,
+        cause: LookupCause,
     ) -> Option<SharedLookup> {
         let mut in_flight = self.lock_in_flight();
         if let Some(lookup) = in_flight.get(query) {
@@ -186,11 +196,11 @@ impl Lookups {
         if in_flight.len() >= limit {
             return None;
         }
-        if client.is_some_and(|client| !self.limits.allows(client)) {
+        if !self.limits.allow(cause) {
             self.metrics.limited_requests.inc();
             return None;
         }
-        let task = tokio::spawn(Arc::clone(self).run(query.clone(), client));
+        let task = tokio::spawn(Arc::clone(self).run(query.clone(), cause));
         // A task has no result only if the runtime shuts down or the lookup panics.
         let outcome = task.map(|outcome| outcome.unwrap_or(LookupOutcome::Busy));
         let lookup = outcome.boxed().shared();
@@ -204,11 +214,11 @@ impl Lookups {
     }
 
     /// Waits for a permit, reads from the Hub and stores the result.
-    async fn run(self: Arc<Self>, query: WeightsQuery, client: Option<IpAddr>) -> LookupOutcome {
+    async fn run(self: Arc<Self>, query: WeightsQuery, cause: LookupCause) -> LookupOutcome {
         let guard = InFlightGuard { lookups: &self, query: &query };
         let _permit = self.permits.acquire().await;
         let results = CommitResults { lookups: Arc::clone(&self), query: query.clone() };
-        let (gate, end) = LookupGate::new(Arc::clone(&self.limits), client, Some(results));
+        let (gate, end) = LookupGate::new(Arc::clone(&self.limits), cause, Some(results));
         let result = match select(pin!(end), pin!(self.read(&query, &gate))).await {
             Either::Left((EarlyEnd::NoBudget, _)) => None,
             Either::Left((EarlyEnd::Known(result), _)) => Some(result),
@@ -313,20 +323,6 @@ async fn read_details(model: &Model) -> Result<LookupResult, Error> {
     let details = move || WeightsDetails::from_parsed(&parsed);
     let details = spawn_blocking_if_large(usize::MAX, details).await;
     Ok(LookupResult::Detailed(Box::new(details)))
-}
-
-/// Returns the limits of lookups. A client may read the largest allowed set of weights at once.
-fn limits(config: &ServiceConfig) -> LookupLimits {
-    let max_requests = config.max_requests_per_lookup.max(1);
-    let largest = u32::try_from(max_requests).unwrap_or(u32::MAX);
-    let budget = |per_minute: u32| (per_minute, per_minute.max(largest));
-    let (per_client, client_burst) = budget(config.upstream_requests_per_minute);
-    let (all, burst) = budget(config.new_upstream_requests_per_minute);
-    LookupLimits::new(
-        RequestBudgets::per_minute(per_client, client_burst),
-        RequestBudgets::per_minute(all, burst),
-        max_requests,
-    )
 }
 
 /// Logs an error with its causes, which responses leave out.

@@ -26,10 +26,12 @@ const FIRST_REQUESTS: u64 = 2;
 /// The budgets and the memory that all lookups share.
 pub(super) struct LookupLimits {
     /// Requests to the Hub for lookups that each client has started.
-    pub(super) clients: RequestBudgets<IpAddr>,
+    clients: RequestBudgets<IpAddr>,
     /// Requests to the Hub for lookups that clients have started. The rest of the Hub's quota is a reserve for
     /// refreshes.
-    pub(super) all_clients: RequestBudgets<()>,
+    all_clients: RequestBudgets<()>,
+    /// Requests to the Hub for refreshes that each client has caused.
+    refreshes: RequestBudgets<IpAddr>,
     /// Requests to the Hub of one lookup.
     pub(super) max_requests: usize,
     /// The permit to take more memory than [`SMALL_LOOKUP`].
@@ -37,23 +39,51 @@ pub(super) struct LookupLimits {
 }
 
 impl LookupLimits {
-    pub(super) fn new(
-        clients: RequestBudgets<IpAddr>,
-        all_clients: RequestBudgets<()>,
-        max_requests: usize,
-    ) -> Self {
-        Self { clients, all_clients, max_requests, large: Arc::new(Semaphore::new(1)) }
+    /// Creates limits of requests per minute: of each client, of all clients, and of one lookup. A client may
+    /// read the largest allowed set of weights at once.
+    pub(super) fn new(per_client: u32, all_clients: u32, max_requests: usize) -> Self {
+        let max_requests = max_requests.max(1);
+        let largest = u32::try_from(max_requests).unwrap_or(u32::MAX);
+        let burst = |per_minute: u32| per_minute.max(largest);
+        let of_client = || RequestBudgets::per_minute(per_client, burst(per_client));
+        Self {
+            clients: of_client(),
+            all_clients: RequestBudgets::per_minute(all_clients, burst(all_clients)),
+            refreshes: of_client(),
+            max_requests,
+            large: Arc::new(Semaphore::new(1)),
+        }
     }
 
-    /// Returns whether a client may start a lookup.
-    pub(super) fn allows(&self, client: IpAddr) -> bool {
-        self.clients.has_room(client) && self.all_clients.has_room(())
+    /// Returns whether a lookup may be started.
+    pub(super) fn allow(&self, cause: LookupCause) -> bool {
+        match cause {
+            LookupCause::New(client) => {
+                self.clients.has_room(client) && self.all_clients.has_room(())
+            }
+            LookupCause::Refresh(client) => self.refreshes.has_room(client),
+        }
     }
 
-    fn charge(&self, client: IpAddr, requests: u64) {
-        self.clients.charge(client, requests);
-        self.all_clients.charge((), requests);
+    fn charge(&self, cause: LookupCause, requests: u64) {
+        match cause {
+            LookupCause::New(client) => {
+                self.clients.charge(client, requests);
+                self.all_clients.charge((), requests);
+            }
+            LookupCause::Refresh(client) => self.refreshes.charge(client, requests),
+        }
     }
+}
+
+/// The cause of a lookup, with the client whose request started it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LookupCause {
+    /// A request without a result in memory.
+    New(IpAddr),
+    /// A request whose result in memory has expired. It has a budget of its own, so that a proxy with many
+    /// known badges can still ask for a new one.
+    Refresh(IpAddr),
 }
 
 /// The reason to end a lookup before it is complete.
@@ -70,8 +100,7 @@ pub(super) enum EarlyEnd {
 /// The gate of one lookup.
 pub(super) struct LookupGate {
     limits: Arc<LookupLimits>,
-    /// The client that started the lookup; `None` for a refresh.
-    client: Option<IpAddr>,
+    cause: LookupCause,
     pub(super) meter: RequestMeter,
     results: Option<CommitResults>,
     end: Mutex<Option<oneshot::Sender<EarlyEnd>>>,
@@ -90,13 +119,13 @@ impl LookupGate {
     /// Returns a gate, and the future of an early end.
     pub(super) fn new(
         limits: Arc<LookupLimits>,
-        client: Option<IpAddr>,
+        cause: LookupCause,
         results: Option<CommitResults>,
     ) -> (Arc<Self>, impl Future<Output = EarlyEnd>) {
         let (sender, receiver) = oneshot::channel();
         let gate = Self {
             limits,
-            client,
+            cause,
             meter: RequestMeter::default(),
             results,
             end: Mutex::new(Some(sender)),
@@ -117,12 +146,10 @@ impl LookupGate {
         self.pinned.get()
     }
 
-    /// Charges the client for `requests` in total.
+    /// Charges for `requests` in total.
     fn charge_up_to(&self, requests: u64) {
         let before = self.charged.fetch_max(requests, Ordering::Relaxed);
-        if let Some(client) = self.client {
-            self.limits.charge(client, requests.saturating_sub(before));
-        }
+        self.limits.charge(self.cause, requests.saturating_sub(before));
     }
 
     /// Ends the lookup.
@@ -156,7 +183,7 @@ impl CallGate for LookupGate {
         if requests > self.limits.max_requests as u64 {
             return self.end(EarlyEnd::TooManyFiles { files });
         }
-        if self.client.is_some_and(|client| !self.limits.allows(client)) {
+        if !self.limits.allow(self.cause) {
             return self.end(EarlyEnd::NoBudget);
         }
         self.charge_up_to(requests);
@@ -186,7 +213,7 @@ impl Drop for LookupGate {
 
 impl fmt::Debug for LookupGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LookupGate").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("LookupGate").field("cause", &self.cause).finish_non_exhaustive()
     }
 }
 
@@ -198,14 +225,14 @@ mod tests {
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
+    const NEW: LookupCause = LookupCause::New(CLIENT);
+
     fn limits() -> Arc<LookupLimits> {
-        let (clients, all) =
-            (RequestBudgets::per_minute(6, 20), RequestBudgets::per_minute(6, 100));
-        Arc::new(LookupLimits::new(clients, all, 15))
+        Arc::new(LookupLimits::new(6, 100, 20))
     }
 
     fn gate(limits: &Arc<LookupLimits>) -> (Arc<LookupGate>, impl Future<Output = EarlyEnd>) {
-        LookupGate::new(Arc::clone(limits), Some(CLIENT), None)
+        LookupGate::new(Arc::clone(limits), NEW, None)
     }
 
     #[tokio::test]
@@ -226,17 +253,18 @@ mod tests {
         let limits = limits();
         let [(one, one_end), (other, other_end), (large, large_end)] =
             [(); 3].map(|()| gate(&limits));
-        assert!(large.pass_files(16).now_or_never().is_none());
-        assert!(matches!(large_end.now_or_never(), Some(EarlyEnd::TooManyFiles { files: 16 })));
+        assert!(large.pass_files(21).now_or_never().is_none());
+        assert!(matches!(large_end.now_or_never(), Some(EarlyEnd::TooManyFiles { files: 21 })));
         assert!(one.pass_files(14).now_or_never().is_some());
         assert!(one_end.now_or_never().is_none());
-        assert!(limits.allows(CLIENT), "14 of 20 requests and two for each other lookup");
+        assert!(limits.allow(NEW), "14 of 20 requests and two for each other lookup");
         (0..10).for_each(|_| one.meter.count_request(true));
         assert!(other.pass_files(2).now_or_never().is_some());
         (0..30).for_each(|_| other.meter.count_request(true));
         drop(other);
-        assert!(!limits.allows(CLIENT), "unexpected requests are charged at the end");
+        assert!(!limits.allow(NEW), "unexpected requests are charged at the end");
         assert!(other_end.now_or_never().is_none());
+        assert!(limits.allow(LookupCause::Refresh(CLIENT)), "refreshes have their own budget");
         let (late, late_end) = gate(&limits);
         assert!(late.pass_files(1).now_or_never().is_none());
         assert!(matches!(late_end.now_or_never(), Some(EarlyEnd::NoBudget)));

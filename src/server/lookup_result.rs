@@ -140,6 +140,12 @@ impl CachedResult {
         self.staleness().is_none()
     }
 
+    /// Returns the time until which the result is fresh; `None` if it has expired.
+    pub(super) fn fresh_until(&self) -> Option<Instant> {
+        let forever = || Instant::now() + MAX_STALENESS;
+        self.is_fresh().then(|| self.expires_at.unwrap_or_else(forever))
+    }
+
     /// Returns whether the result may be served while a lookup in the background refreshes it.
     pub(super) fn is_usable(&self) -> bool {
         let is_recent = self.staleness().is_none_or(|staleness| staleness < MAX_STALENESS);

@@ -2,7 +2,8 @@
 //!
 //! # The life of a badge request
 //!
-//! 1. `listen` accepts a connection, within a limit of connections and a deadline for request heads.
+//! 1. `listen` accepts a connection, within a limit of connections and a deadline for request heads. A request for
+//!    a badge that was drawn before, and has not expired, is answered from `drawn_badges`.
 //! 2. `routes` finds the endpoint and adds the headers that all responses have.
 //! 3. `routes::badge` parses the repository, revision and path into a `WeightsQuery`. An invalid one is
 //!    answered without a lookup.
@@ -30,6 +31,7 @@
 mod client_ip;
 mod config;
 mod connections;
+mod drawn_badges;
 mod error_reply;
 mod listen;
 mod lookup;

@@ -15,6 +15,9 @@ use axum::middleware::Next;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::drawn_badges::DrawnBadge;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
@@ -69,6 +72,8 @@ pub(super) struct Reply {
     content_security_policy: Option<Cow<'static, str>>,
     cache_policy: CachePolicy,
     body: Bytes,
+    /// The time until which the same request has the same reply, if it is a badge.
+    fresh_until: Option<Instant>,
 }
 
 impl Reply {
@@ -79,7 +84,15 @@ impl Reply {
         cache_policy: CachePolicy,
     ) -> Self {
         let body = body.into();
-        Self { status, content_type, content_security_policy: None, cache_policy, body }
+        let content_security_policy = None;
+        Self {
+            status,
+            content_type,
+            content_security_policy,
+            cache_policy,
+            body,
+            fresh_until: None,
+        }
     }
 
     pub(super) fn text(status: StatusCode, text: &'static str) -> Self {
@@ -101,6 +114,11 @@ impl Reply {
         Self { status, ..self }
     }
 
+    /// Lets the service answer the same request by the same reply until a time.
+    pub(super) fn fresh_until(self, fresh_until: Option<Instant>) -> Self {
+        Self { fresh_until, ..self }
+    }
+
     /// Replaces the default content security policy, which allows nothing.
     pub(super) fn with_content_security_policy(self, policy: impl Into<Cow<'static, str>>) -> Self {
         Self { content_security_policy: Some(policy.into()), ..self }
@@ -111,8 +129,11 @@ impl IntoResponse for Reply {
     fn into_response(self) -> Response<Body> {
         let length = self.body.len();
         let text_headers = [(ETAG, etag(&self.body)), (CACHE_CONTROL, self.cache_policy.header())];
-        let mut response = Response::new(Body::from(self.body));
+        let mut response = Response::new(Body::from(self.body.clone()));
         *response.status_mut() = self.status;
+        if let Some(fresh_until) = self.fresh_until {
+            response.extensions_mut().insert(DrawnBadge { body: self.body, fresh_until });
+        }
         let headers = response.headers_mut();
         headers.insert(CONTENT_LENGTH, length.into());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::ServiceConfig;
 use super::client_ip::TrustedProxies;
+use super::drawn_badges::DrawnBadges;
 use super::lookup::{LookupOutcome, Lookups};
 use super::metrics::ServerMetrics;
 use super::reply::CachePolicy;
@@ -26,6 +27,7 @@ pub(super) struct ServiceState {
     pub(super) config: ServiceConfig,
     pub(super) lookups: Arc<Lookups>,
     pub(super) metrics: Arc<ServerMetrics>,
+    pub(super) drawn_badges: DrawnBadges,
     pub(super) is_shutting_down: AtomicBool,
     pub(super) trusted_proxies: TrustedProxies,
     requests: RequestBudgets<IpAddr>,
@@ -37,6 +39,7 @@ impl ServiceState {
         Arc::new(Self {
             lookups: Lookups::new(client, &config, Arc::clone(&metrics)),
             metrics,
+            drawn_badges: DrawnBadges::new(),
             is_shutting_down: AtomicBool::new(false),
             trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
             requests: RequestBudgets::per_minute(

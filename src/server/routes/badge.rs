@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use tokio::time::Instant;
 
 use super::schemas::{BadgeParameters, RepoParameter, WeightsParameters};
 use crate::badge::{Badge, BadgeOptions, Metric, ShieldsEndpoint};
@@ -44,7 +45,8 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
 async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
     let found = find(state, repo, query, client).await;
     let svg = found.badge.svg(&BadgeOptions::from_query(query.pairs()));
-    Reply::svg(svg, found.cache_policy).with_status(found.status)
+    let reply = Reply::svg(svg, found.cache_policy).with_status(found.status);
+    reply.fresh_until(found.fresh_until)
 }
 
 /// Badge as JSON for shields.io
@@ -62,12 +64,13 @@ async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: 
     )
 )]
 async fn json(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
-    let FoundBadge { badge, cache_policy, status } = find(state, repo, query, client).await;
+    let FoundBadge { badge, cache_policy, status, fresh_until } =
+        find(state, repo, query, client).await;
     let mut endpoint = badge.shields_endpoint(&BadgeOptions::from_query(query.pairs()));
     endpoint.cache_seconds = Some(cache_policy.max_age());
     // Serializing numbers and strings cannot fail.
     let json = serde_json::to_vec(&endpoint).unwrap_or_default();
-    Reply::json(status, json, cache_policy)
+    Reply::json(status, json, cache_policy).fresh_until(fresh_until)
 }
 
 /// A badge with the status and the cache policy of its response.
@@ -75,6 +78,7 @@ struct FoundBadge {
     badge: Badge,
     status: StatusCode,
     cache_policy: CachePolicy,
+    fresh_until: Option<Instant>,
 }
 
 /// Returns the badge for a repository: a value, or a placeholder with the reason why there is none.
@@ -98,6 +102,7 @@ async fn find(
         badge: badge.unwrap_or_else(|| Badge::placeholder(metric, "unknown")),
         status: StatusCode::OK,
         cache_policy: state.cache_policy(&query),
+        fresh_until: state.lookups.fresh_until(&query),
     }
 }
 
@@ -108,5 +113,6 @@ fn placeholder(error: &ErrorReply<'_>, metric: Metric) -> FoundBadge {
         badge: reported.unwrap_or_else(|| Badge::placeholder(metric, error.short_reason)),
         status: error.badge_status(),
         cache_policy: error.badge_cache_policy(),
+        fresh_until: None,
     }
 }

@@ -22,11 +22,10 @@ use axum::http::header::{
     HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{Response, StatusCode, Version};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::OpenApi;
 
 use super::error_reply::ErrorReply;
@@ -112,26 +111,38 @@ pub(super) fn router(state: &Arc<ServiceState>) -> Router {
             router = router.route(&route, handler.clone());
         }
     }
-    let policy = "default-src 'none'; frame-ancestors 'none'; sandbox";
     router
         .fallback(no_endpoint.layer(measured(RouteGroup::Unknown)))
         .layer((
             from_fn(reply::not_modified),
             from_fn(gzip::compress),
-            header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            header(REFERRER_POLICY, "no-referrer"),
-            header(ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-            header(ACCESS_CONTROL_EXPOSE_HEADERS, "ETag, Retry-After"),
-            header(HeaderName::from_static("cross-origin-resource-policy"), "cross-origin"),
-            header(CONTENT_SECURITY_POLICY, policy),
+            map_response(add_headers),
             from_fn(check_host),
         ))
         .with_state(Arc::clone(state))
 }
 
-/// Returns a layer that adds a header to responses without it.
-fn header(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
-    SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+/// The headers that every response has, unless its endpoint gives them another value.
+static HEADERS: [(HeaderName, HeaderValue); 6] = [
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
+    (ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("ETag, Retry-After")),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("cross-origin"),
+    ),
+    (
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"),
+    ),
+];
+
+async fn add_headers(mut response: Response<Body>) -> Response<Body> {
+    for (name, value) in &HEADERS {
+        response.headers_mut().entry(name).or_insert_with(|| value.clone());
+    }
+    response
 }
 
 /// Counts a request and its duration.

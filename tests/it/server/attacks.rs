@@ -1,5 +1,7 @@
 //! Repositories and clients that try to stall, drain or poison the service.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use futures::future::join_all;
 
@@ -122,4 +124,19 @@ async fn a_refusal_is_for_one_client_only() {
         assert!(refused.body.contains("rate limited") || refused.status == 429, "{}", refused.body);
         assert_eq!(refused.header("cache-control"), "private, no-store", "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_client_cannot_drain_the_quota_by_known_badges() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let mut config = config();
+    config.ttl = Duration::ZERO;
+    (config.upstream_requests_per_minute, config.max_requests_per_lookup) = (1, 10);
+    let router = router(&hub, config);
+    for _ in 0..1_000 {
+        assert_eq!(get(&router, "/badge/org/model.svg").await.title(), "params: 2");
+        tokio::task::yield_now().await;
+    }
+    let (_, asked) = requests(&hub);
+    assert!(asked < 40, "{asked} requests");
 }

@@ -6,25 +6,13 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use futures::future::join_all;
-use hf_meta::Client;
-use hf_meta::server::{Service, ServiceConfig};
+use hf_meta::server::Service;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
 
-use super::{ask, client, config, get, router};
+use super::{ask, client, config, get, router, serve};
 use crate::hub::{Fault, LocalHub, Repo};
 use crate::support;
-
-/// Starts a service on a local port. It shuts down when the sender is dropped.
-async fn serve(client: Client, config: ServiceConfig) -> (String, oneshot::Sender<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, end) = oneshot::channel();
-    let service = Service::new(client, config);
-    tokio::spawn(service.serve(listener, async move { drop(end.await) }));
-    (address, sender)
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_concurrent_requests_for_a_new_repo_share_one_lookup() {

@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode};
 use hf_meta::server::Service;
 use hf_meta::{Client, DiskCache, RetryPolicy};
 
-use super::{ask, client, config, get, router};
+use super::{ask, client, config, get, router, serve};
 use crate::hub::{Fault, LocalHub};
 use crate::support;
 
@@ -48,6 +48,63 @@ async fn a_badge_has_caching_headers_and_supports_conditional_requests() {
         ask(&router, Method::POST, "/badge/gpt2.svg", &[]).await.status,
         StatusCode::METHOD_NOT_ALLOWED
     );
+}
+
+/// Badges that were drawn before are served without the router.
+#[tokio::test]
+async fn a_repeated_request_has_the_same_response() {
+    let hub = support::fixtures_hub();
+    let (address, _end) = serve(client(&hub), config()).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    for path in ["gpt2.svg", "gpt2.json?style=social", "org/none.svg", "gpt2.svg?revision=%00"] {
+        let seen = async |known: Option<&str>| {
+            let mut request = http.get(format!("{address}/badge/{path}"));
+            if let Some(known) = known {
+                request = request.header("if-none-match", known);
+            }
+            let mut response = request.send().await.unwrap();
+            response.headers_mut().remove("date");
+            let (status, headers) = (response.status(), response.headers().clone());
+            (status, headers, response.text().await.unwrap())
+        };
+        let first = seen(None).await;
+        assert_eq!((seen(None).await, seen(None).await), (first.clone(), first.clone()), "{path}");
+        let etag = first.1["etag"].to_str().unwrap();
+        assert_eq!(seen(Some(etag)).await.0, StatusCode::NOT_MODIFIED, "{path}");
+        assert_eq!(seen(Some("\"other\"")).await, first, "{path}");
+    }
+    let metrics = http.get(format!("{address}/metrics")).send().await.unwrap();
+    let metrics = metrics.text().await.unwrap();
+    assert!(
+        metrics.contains(r#"hf_meta_requests_total{route="Badge",status="200"} 20"#),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn a_badge_is_drawn_again_when_its_count_expires() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    for (ttl, expected) in [(Duration::from_secs(600), "params: 1"), (Duration::ZERO, "params: 2")]
+    {
+        hub.move_branch("org/moving", "main", &old);
+        let mut config = config();
+        config.ttl = ttl;
+        let (address, _end) = serve(client(&hub), config).await;
+        let badge = async || {
+            let badge = http.get(format!("{address}/badge/org/moving.svg")).send().await.unwrap();
+            badge.text().await.unwrap()
+        };
+        assert!(badge().await.contains("params: 1"));
+        hub.move_branch("org/moving", "main", &new);
+        hub.clear_log();
+        let mut last = badge().await;
+        while !last.contains(expected) {
+            last = badge().await;
+        }
+        assert_eq!(hub.log().is_empty(), ttl > Duration::ZERO);
+    }
 }
 
 #[tokio::test]

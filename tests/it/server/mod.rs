@@ -20,6 +20,8 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use hf_meta::server::{Service, ServiceConfig};
 use hf_meta::{Client, RetryPolicy};
 use http_body_util::BodyExt;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tower::ServiceExt;
 
 use crate::hub::LocalHub;
@@ -62,6 +64,16 @@ fn config() -> ServiceConfig {
 
 fn router(hub: &LocalHub, config: ServiceConfig) -> Router {
     Service::new(client(hub), config).router()
+}
+
+/// Starts a service on a local port. It shuts down when the sender is dropped.
+async fn serve(client: Client, config: ServiceConfig) -> (String, oneshot::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, end) = oneshot::channel();
+    let service = Service::new(client, config);
+    tokio::spawn(service.serve(listener, async move { drop(end.await) }));
+    (address, sender)
 }
 
 async fn ask(router: &Router, method: Method, path: &str, headers: &[(&str, &str)]) -> Seen {

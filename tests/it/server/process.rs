@@ -30,7 +30,7 @@ impl Server {
         Self::start_as(command(hub), args)
     }
 
-    fn start_as(mut command: Command, args: &[&str]) -> Self {
+    pub(super) fn start_as(mut command: Command, args: &[&str]) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(args);
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -10,8 +10,9 @@ use futures::future::join_all;
 use hf_meta::{Client, RedisCache};
 use tempfile::TempDir;
 
-use super::process::Server;
+use super::process::{self, Server};
 use crate::hub::{Host, LocalHub};
+use crate::hub_tls::Tls;
 use crate::support;
 
 /// A Redis or Valkey process, which is killed on drop.
@@ -20,17 +21,28 @@ struct Store {
     port: u16,
     program: &'static str,
     folder: TempDir,
+    /// The certificate of the authority that signed the certificate of the server, if it speaks TLS.
+    authority: Option<String>,
 }
 
 impl Store {
     /// Starts a server. Returns `None` if neither program is installed; panics if `CI` is set.
     fn start() -> Option<Self> {
+        Self::start_with(None)
+    }
+
+    fn start_with(tls: Option<Tls>) -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
+        if let Some(tls) = &tls {
+            std::fs::write(folder.path().join("certificate.pem"), &tls.certificate).unwrap();
+            std::fs::write(folder.path().join("key.pem"), &tls.key).unwrap();
+        }
+        let authority = tls.map(|tls| tls.authority);
         for program in ["valkey-server", "redis-server"] {
-            match spawn(program, port, &folder) {
+            match spawn(program, port, &folder, authority.is_some()) {
                 Ok(child) => {
-                    let store = Self { child, port, program, folder };
+                    let store = Self { child, port, program, folder, authority };
                     store.wait();
                     return Some(store);
                 }
@@ -59,19 +71,28 @@ impl Store {
     }
 
     fn start_again(&mut self) {
-        self.child = spawn(self.program, self.port, &self.folder).unwrap();
+        self.child =
+            spawn(self.program, self.port, &self.folder, self.authority.is_some()).unwrap();
         self.wait();
     }
 
     fn address(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        let scheme = if self.authority.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://127.0.0.1:{}", self.port)
     }
 }
 
-fn spawn(program: &str, port: u16, folder: &TempDir) -> std::io::Result<Child> {
+fn spawn(program: &str, port: u16, folder: &TempDir, has_tls: bool) -> std::io::Result<Child> {
     let mut command = Command::new(program);
-    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
-    command.args(["--appendonly", "no", "--dir"]).arg(folder.path());
+    let port = port.to_string();
+    command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    if has_tls {
+        command.args(["--port", "0", "--tls-port", &port, "--tls-auth-clients", "no"]);
+        command.args(["--tls-cert-file", "certificate.pem", "--tls-key-file", "key.pem"]);
+    } else {
+        command.args(["--port", &port]);
+    }
+    command.current_dir(folder);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
@@ -132,6 +153,30 @@ async fn a_client_finds_the_headers_that_another_client_has_cached() {
         third.report().fetch.requests > 1,
         "headers that were read without a token are not found with a token"
     );
+}
+
+/// Without the certificate of its authority, the cache server is not used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_cache_is_reached_over_tls() {
+    let Some(store) = Store::start_with(Some(Tls::new(&[]).unwrap())) else { return };
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let bundle = store.folder.path().join("ca.pem");
+    let http = http();
+    let mut requests = Vec::new();
+    for authority in [store.authority.as_deref().unwrap(), "", store.authority.as_deref().unwrap()]
+    {
+        std::fs::write(&bundle, authority).unwrap();
+        let mut command = process::command(&hub);
+        command.env("SSL_CERT_FILE", &bundle);
+        let args = ["--cache", &store.address(), "--cache-timeout", "60", "--lookup-wait", "60"];
+        let server = Server::start_as(command, &args);
+        hub.clear_log();
+        let badge = http.get(format!("{}/badge/org/model.svg", server.address)).send();
+        let badge = badge.await.unwrap().text().await.unwrap();
+        assert!(badge.contains("params: 2"), "{badge}");
+        requests.push(reads(&hub));
+    }
+    assert_eq!(requests, [2, 2, 0], "with the certificate, the second server finds the headers");
 }
 
 /// The cache server is killed and restarted while known and new badges are requested.
@@ -202,7 +247,9 @@ async fn a_missing_shared_cache_is_not_an_error() {
         assert_eq!(parsed.parameter_count().total(), 2);
     }
     assert!(!cache.is_reachable());
-    for address in ["", "127.0.0.1", "http://127.0.0.1", "redis://:s3cr3t@:x"] {
+    let invalid =
+        ["", "127.0.0.1", "http://127.0.0.1", "redis://:s3cr3t@:x", "rediss://h/#insecure"];
+    for address in invalid {
         let error = RedisCache::new(address).unwrap_err().to_string();
         assert!(!error.contains("s3cr3t"), "{error}");
     }

@@ -1,0 +1,140 @@
+//! Drawn badges in memory: the responses to requests that were answered before.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header::{HOST, HeaderMap, IF_NONE_MATCH};
+use axum::http::{Method, Request, Response, Version};
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache as MemoryCache;
+use tokio::time::Instant;
+
+/// The maximum size of all badges in bytes.
+const MEMORY_LIMIT: u64 = 8 << 20;
+
+/// The typical size of a badge with its headers, in bytes.
+const TYPICAL_BADGE_BYTES: u64 = 2 << 10;
+
+/// The longest path and query of a request whose badge is kept, in bytes.
+const MAX_TARGET_LENGTH: usize = 512;
+
+/// A badge that stays the same until a time. An extension of its response.
+#[derive(Clone)]
+pub(super) struct DrawnBadge {
+    pub(super) body: Bytes,
+    pub(super) fresh_until: Instant,
+}
+
+/// Responses with badges, by path and query. Most requests are for a few badges, which are drawn once until the
+/// count expires.
+pub(super) struct DrawnBadges(MemoryCache<Box<str>, Arc<BadgeResponse>, BadgeSize>);
+
+struct BadgeResponse {
+    headers: HeaderMap,
+    badge: DrawnBadge,
+}
+
+#[derive(Clone)]
+struct BadgeSize;
+
+impl Weighter<Box<str>, Arc<BadgeResponse>> for BadgeSize {
+    fn weight(&self, target: &Box<str>, response: &Arc<BadgeResponse>) -> u64 {
+        let headers =
+            response.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+        let texts = target.len() + response.badge.body.len() + headers.sum::<usize>();
+        (texts + size_of::<BadgeResponse>()) as u64
+    }
+}
+
+impl DrawnBadges {
+    pub(super) fn new() -> Self {
+        let estimate = usize::try_from(MEMORY_LIMIT / TYPICAL_BADGE_BYTES).unwrap_or(usize::MAX);
+        Self(MemoryCache::with_weighter(estimate, MEMORY_LIMIT, BadgeSize))
+    }
+
+    /// Returns the path and query of a plain request for a badge. Requests with conditions, or with anything that
+    /// may be invalid, are left to the router.
+    pub(super) fn target<B>(request: &Request<B>) -> Option<&str> {
+        let target = request.uri().path_and_query()?.as_str();
+        let headers = request.headers();
+        let is_plain = request.method() == Method::GET
+            && request.version() == Version::HTTP_11
+            && headers.get_all(HOST).iter().count() == 1
+            && !headers.contains_key(IF_NONE_MATCH);
+        let is_badge = target.starts_with("/badge/") && target.len() <= MAX_TARGET_LENGTH;
+        (is_plain && is_badge).then_some(target)
+    }
+
+    /// Returns the response to a request with this target, while it is current.
+    pub(super) fn get(&self, target: &str) -> Option<Response<Body>> {
+        let drawn = self.0.get(target)?;
+        if drawn.badge.fresh_until <= Instant::now() {
+            return None;
+        }
+        let mut response = Response::new(Body::from(drawn.badge.body.clone()));
+        *response.headers_mut() = drawn.headers.clone();
+        Some(response)
+    }
+
+    /// Keeps a response if it has a badge that stays the same for a while.
+    pub(super) fn keep(&self, target: &str, response: &mut Response<Body>) {
+        if let Some(badge) = response.extensions_mut().remove::<DrawnBadge>() {
+            let response = BadgeResponse { headers: response.headers().clone(), badge };
+            self.0.insert(target.into(), Arc::new(response));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn response(seconds: u64) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        let fresh_until = Instant::now() + Duration::from_secs(seconds);
+        response.extensions_mut().insert(DrawnBadge { body: "badge".into(), fresh_until });
+        response
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_badge_is_kept_until_its_count_expires() {
+        let badges = DrawnBadges::new();
+        badges.keep("/badge/a.svg", &mut response(10));
+        badges.keep("/badge/b.svg", &mut Response::new(Body::empty()));
+        assert!(badges.get("/badge/a.svg").is_some() && badges.get("/badge/b.svg").is_none());
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(badges.get("/badge/a.svg").is_none());
+    }
+
+    #[test]
+    fn only_plain_requests_for_badges_have_a_target() {
+        let get = || Request::get("/badge/a.svg?x=1").header(HOST, "h");
+        let cases = [
+            (get(), true),
+            (get().method(Method::HEAD), false),
+            (get().method(Method::POST), false),
+            (get().version(Version::HTTP_10), false),
+            (get().header(HOST, "other"), false),
+            (get().header(IF_NONE_MATCH, "*"), false),
+            (get().uri("/"), false),
+            (get().uri(format!("/badge/{}", "a".repeat(600))), false),
+            (Request::get("/badge/a.svg"), false),
+        ];
+        for (request, has_target) in cases {
+            let request = request.body(()).unwrap();
+            assert_eq!(DrawnBadges::target(&request).is_some(), has_target, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn the_memory_is_limited() {
+        let badges = DrawnBadges::new();
+        for n in 0..20_000 {
+            badges.keep(&format!("/badge/{n}.svg"), &mut response(10));
+        }
+        assert!(badges.0.weight() <= MEMORY_LIMIT && badges.0.len() > 1_000);
+    }
+}
