@@ -1,5 +1,9 @@
 //! Verification: continues after an invalid file, and reports every error.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::config_file::ConfigFile;
 use super::locate::Weights;
 use super::reader::Reader;
@@ -9,9 +13,13 @@ use crate::error::Error;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
+use crate::hub::HubReportedCount;
 use crate::report::verify::tying::{InputEmbedding, TyingConfig};
 use crate::report::verify::{ParameterFigures, VerifyReport, numbering};
 use crate::report::{Assembly, Finding, Severity, agreement, bounded};
+
+/// The longest wait for the figure of the Hub. It is optional, and its quota may be exhausted for minutes.
+const HUB_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The findings about a set of weights so far.
 struct Survey {
@@ -152,12 +160,10 @@ impl Reader {
         (count, breakdown): (&ParameterCount, &CountBreakdown),
         findings: &mut Vec<Finding>,
     ) -> Option<u64> {
-        let reported = match self.backend.reported_count().await {
+        let reported = match wait_for_hub(self.backend.reported_count()).await {
             Ok(reported) => reported?.total,
-            // Mirrors serve the files, and often no more of the API than they need.
-            Err(error) if error.is_not_found() => return None,
-            Err(error) => {
-                findings.push(Finding::HubSizeUnreadable { reason: chain(&error) });
+            Err(reason) => {
+                findings.push(Finding::HubSizeUnreadable { reason });
                 return None;
             }
         };
@@ -185,6 +191,19 @@ impl Reader {
     }
 }
 
+/// Waits for the figure of the Hub, at most [`HUB_TIMEOUT`]. Returns the reason why it cannot be read.
+async fn wait_for_hub(
+    request: impl Future<Output = Result<Option<HubReportedCount>, Error>>,
+) -> Result<Option<HubReportedCount>, String> {
+    match timeout(HUB_TIMEOUT, request).await {
+        Ok(Ok(reported)) => Ok(reported),
+        // Mirrors serve the files, and often no more of the API than they need.
+        Ok(Err(error)) if error.is_not_found() => Ok(None),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_elapsed) => Err(format!("no answer within {} s", HUB_TIMEOUT.as_secs())),
+    }
+}
+
 /// Returns a finding for each header that begins with white space.
 fn leading_spaces(headers: &[(RepoPath, FileHeader)]) -> impl Iterator<Item = Finding> {
     let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
@@ -209,5 +228,21 @@ fn file_finding(path: &RepoPath, error: Error) -> Finding {
         Error::Header { source, .. } => Finding::MalformedHeader { file, reason: source },
         Error::FileNotFound { .. } => Finding::MissingShard { file },
         error => Finding::Unreadable { file, reason: chain(&error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::pending;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// The quota of the Hub's API may be exhausted for 300 s.
+    #[tokio::test(start_paused = true)]
+    async fn the_figure_of_the_hub_is_not_waited_for_long() {
+        let started = Instant::now();
+        let reason = wait_for_hub(pending()).await.unwrap_err();
+        assert_eq!((&*reason, started.elapsed()), ("no answer within 5 s", HUB_TIMEOUT));
     }
 }
