@@ -6,7 +6,8 @@ import time
 
 from huggingface_hub import HfApi
 
+read = getattr(HfApi(), sys.argv[1])
 started = time.perf_counter()
-metadata = HfApi().get_safetensors_metadata(sys.argv[1])
+metadata = read(sys.argv[2])
 seconds = time.perf_counter() - started
 print(json.dumps({"seconds": seconds, "parameters": sum(metadata.parameter_count.values())}))
