@@ -5,13 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, ready};
 use futures::stream::{self, StreamExt};
+use tokio::task::yield_now;
 
 use super::{Backend, ByteStream, Fetch, Fetched, FileListing, ListFuture};
-use crate::cache::CachedHeaders;
+use crate::cache::{CachedFile, CachedHeaders, Deflated, Deflater, RecordedHeaders};
 use crate::error::Error;
 use crate::formats::RepoPath;
+use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::hub::CommitSha;
+
+/// The length of a piece of a cached file in bytes. Longer pieces would be parsed on another thread.
+const PIECE: usize = 1 << 16;
 
 /// A cached commit of another backend. It serves what an earlier call has read, and nothing else.
 ///
@@ -24,28 +29,64 @@ pub(super) struct CachedCommit {
 }
 
 impl CachedCommit {
-    fn fetched<'a, T: Send + 'a>(
-        &'a self,
+    /// Decompresses bytes of a file; `None` if it is not cached, or broken. `length` is their number.
+    async fn inflate<T: Send + 'static>(
+        &self,
+        path: &RepoPath,
+        length: u64,
+        inflate: impl FnOnce(CachedFile) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let file = self.headers.file(path)?;
+        let length = usize::try_from(length.min(file.start.length())).unwrap_or(usize::MAX);
+        spawn_blocking_if_large(length, move || inflate(file)).await
+    }
+
+    fn fetched<T>(
+        &self,
         value: Option<T>,
         name: impl FnOnce() -> String,
-    ) -> BoxFuture<'a, Result<Fetched<T>, Error>> {
-        let fetched = match value {
-            Some(value) => Ok(Fetched { value, commit: Some(self.commit.clone()) }),
-            None => {
-                Err(Error::FileNotFound { file: name(), source: "it is not in the cache".into() })
-            }
-        };
-        ready(fetched).boxed()
+    ) -> Result<Fetched<T>, Error> {
+        let commit = Some(self.commit.clone());
+        let missing =
+            || Error::FileNotFound { file: name(), source: "it is not in the cache".into() };
+        value.map(|value| Fetched { value, commit }).ok_or_else(missing)
     }
 }
 
 impl Backend for CachedCommit {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
-        self.fetched(self.headers.range(path, &range), || self.file_name(path))
+        async move {
+            let read = self.inflate(path, range.end, move |file| file.range(&range)).await;
+            self.fetched(read, || self.file_name(path))
+        }
+        .boxed()
     }
 
-    fn read_whole<'a>(&'a self, path: &'a RepoPath, _limit: u64) -> Fetch<'a, Vec<u8>> {
-        self.fetched(self.headers.whole(path), || self.file_name(path))
+    fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+        async move {
+            let read = self.inflate(path, limit, |file| file.whole()?.inflate()).await;
+            self.fetched(read, || self.file_name(path))
+        }
+        .boxed()
+    }
+
+    /// Returns a file piece by piece, as it would arrive. Shards are parsed meanwhile.
+    fn stream<'a>(&'a self, path: &'a RepoPath, _limit: u64) -> Fetch<'a, ByteStream> {
+        let whole = self.headers.file(path).and_then(CachedFile::whole);
+        let fetched = self.fetched(whole, || self.file_name(path));
+        let name = self.file_name(path);
+        let stream = fetched.map(|Fetched { value, commit }| {
+            let start =
+                BodyEvent::Start { response: commit.clone(), content_length: Some(value.length()) };
+            let pieces = stream::iter(value.pieces(PIECE)).then(move |piece| {
+                let piece = piece.map(BodyEvent::Bytes);
+                let piece = piece.map_err(|error| Error::from_io(name.clone(), error));
+                yield_now().map(|()| piece)
+            });
+            let events = stream::iter([Ok(start)]).chain(pieces).boxed();
+            Fetched { value: events, commit }
+        });
+        ready(stream).boxed()
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
@@ -54,7 +95,7 @@ impl Backend for CachedCommit {
         let listing = |Fetched { value: (files, is_complete), commit }| {
             Some(FileListing { files, commit, is_complete })
         };
-        listed.map(move |listed| listed.map(listing)).boxed()
+        ready(listed.map(listing)).boxed()
     }
 
     fn file_name(&self, path: &RepoPath) -> String {
@@ -88,7 +129,7 @@ pub(super) struct CacheRecorder {
 
 #[derive(Debug, Default)]
 struct Recorded {
-    headers: CachedHeaders,
+    headers: RecordedHeaders,
     /// The commit of the call, if it is known.
     commit: Option<CommitSha>,
 }
@@ -100,9 +141,8 @@ impl CacheRecorder {
 
     /// Takes what was recorded. Returns `None` if it is not to be cached, or its commit is not known.
     pub(super) fn take(&self) -> Option<(CommitSha, CachedHeaders)> {
-        let mut recorded = self.record(std::mem::take);
-        recorded.headers.canonical_name = self.canonical_name();
-        Some((recorded.commit?, recorded.headers)).filter(|(_, headers)| !headers.is_skipped())
+        let Recorded { headers, commit } = self.record(std::mem::take);
+        Some((commit?, headers.finish(self.canonical_name())?))
     }
 
     fn record<T>(&self, record: impl FnOnce(&mut Recorded) -> T) -> T {
@@ -131,7 +171,10 @@ impl Backend for CacheRecorder {
     fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         let read = self.inner.read_whole(path, limit);
         read.inspect(move |read| match read {
-            Ok(read) => self.record(|to| to.headers.add_file(path, read.value.clone())),
+            Ok(read) => {
+                let file = Deflated::from_bytes(&read.value);
+                self.record(|to| to.headers.add_file(path, file));
+            }
             Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
                 self.record(|to| to.headers.skip_caching());
             }
@@ -144,20 +187,20 @@ impl Backend for CacheRecorder {
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
         async move {
             let Fetched { value, commit } = self.inner.stream(path, limit).await?;
-            let (recorder, path, mut file) = (self.clone(), path.clone(), Some(Vec::new()));
+            let (recorder, path, mut file) = (self.clone(), path.clone(), None);
             let events = value.map(Some).chain(stream::iter([None]));
             let events = events.filter_map(move |event| {
                 match &event {
-                    Some(Ok(BodyEvent::Start { .. })) => file = Some(Vec::new()),
+                    Some(Ok(BodyEvent::Start { .. })) => file = Some(Deflater::default()),
                     Some(Ok(BodyEvent::Bytes(bytes))) => {
                         if let Some(file) = &mut file {
-                            file.extend_from_slice(bytes);
+                            file.add(bytes);
                         }
                     }
                     Some(Err(_)) => file = None,
                     None => {
                         if let Some(file) = file.take() {
-                            recorder.record(|to| to.headers.add_file(&path, file));
+                            recorder.record(|to| to.headers.add_file(&path, file.finish()));
                         }
                     }
                 }
@@ -182,8 +225,14 @@ impl Backend for CacheRecorder {
             .boxed()
     }
 
-    fn header_end(&self, path: &RepoPath, end: u64) {
-        self.record(|to| to.headers.end_header(path, end));
+    /// Compresses the header, so that the headers of a call are never all in memory.
+    fn header_end<'a>(&'a self, path: &'a RepoPath, end: u64) -> BoxFuture<'a, ()> {
+        async move {
+            let Some(start) = self.record(|to| to.headers.take_start(path, end)) else { return };
+            let file = spawn_blocking_if_large(start.len(), move || start.compress()).await;
+            self.record(|to| to.headers.add_start(path, file));
+        }
+        .boxed()
     }
 
     fn file_name(&self, path: &RepoPath) -> String {
@@ -209,6 +258,21 @@ impl Backend for CacheRecorder {
 
     fn token_is_rejected(&self) {
         self.inner.token_is_rejected();
+    }
+
+    /// Forwards the request. An answer is not cached, because it has no header bytes.
+    fn hub_headers<'a>(
+        &'a self,
+        index: &'a RepoPath,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<Option<Fetched<Vec<u8>>>, Error>> {
+        let read = self.inner.hub_headers(index, limit);
+        read.inspect(|read| {
+            if matches!(read, Ok(Some(_))) {
+                self.record(|to| to.headers.skip_caching());
+            }
+        })
+        .boxed()
     }
 
     fn anonymous(&self) -> Option<Arc<dyn Backend>> {

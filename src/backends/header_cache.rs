@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cached::{CacheRecorder, CachedCommit};
 use super::{Backend, CallGate, pinned};
-use crate::cache::{
-    Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, decoded_size, encode,
-};
+use crate::cache::{Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, encode};
 use crate::error::Error;
 use crate::formats::{RepoPath, chain};
 use crate::http::blocking::spawn_blocking_if_large;
@@ -142,7 +140,7 @@ impl CacheLookup<'_> {
 
     /// Stores what a call has read.
     async fn store(&self, commit: &CommitSha, headers: CachedHeaders) {
-        self.put(self.keys.commit(commit), headers.length(), headers).await;
+        self.put(self.keys.commit(commit), headers).await;
         self.store_ref(commit).await;
     }
 
@@ -196,24 +194,22 @@ impl CacheLookup<'_> {
     async fn store_ref(&self, commit: &CommitSha) {
         if self.revision.as_str() != commit.as_str() {
             let cached = CachedRef { commit: commit.to_string(), seconds: now() };
-            self.put(self.keys.branch(&self.revision), 0, cached).await;
+            self.put(self.keys.branch(&self.revision), cached).await;
         }
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
         let (key, entry) = (*key, self.settings.cache.get(key).await?);
-        let size = decoded_size(&entry).max(entry.len());
         if let Some(gate) = &self.gate {
-            // The bytes are in memory twice while they are decoded.
-            gate.pass_memory(2 * size as u64).await;
+            // The entry is in memory twice while it is decoded.
+            gate.pass_memory(2 * entry.len() as u64).await;
         }
-        let value = spawn_blocking_if_large(size, move || decode(&key, &entry)).await;
+        let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         value.map_err(|error| warn_of_broken_entry(&key, &error)).ok()
     }
 
-    async fn put<T: Serialize + Send + 'static>(&self, key: CacheKey, length: usize, value: T) {
-        let entry = spawn_blocking_if_large(length, move || encode(&key, length, &value)).await;
-        if let Some(entry) = entry {
+    async fn put<T: Serialize>(&self, key: CacheKey, value: T) {
+        if let Some(entry) = encode(&key, &value) {
             self.settings.cache.put(&key, entry).await;
         }
     }

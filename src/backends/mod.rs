@@ -72,7 +72,9 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a>;
 
     /// Notes that the header of a file ends at an offset. Bytes that were read behind it are not cached.
-    fn header_end(&self, _path: &RepoPath, _end: u64) {}
+    fn header_end<'a>(&'a self, _path: &'a RepoPath, _end: u64) -> BoxFuture<'a, ()> {
+        ready(()).boxed()
+    }
 
     /// Returns the name of a file for messages.
     fn file_name(&self, path: &RepoPath) -> String;

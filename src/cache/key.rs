@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
 
 /// A change of this text makes all earlier entries unreachable.
-const VERSION: &[u8] = b"hf-meta cache 3";
+const VERSION: &[u8] = b"hf-meta cache 4";
 
 /// The key of a cache entry: a SHA-256 hash of everything that identifies the entry, the token included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +19,12 @@ impl CacheKey {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// Returns the key of the origin that a Hub redirects to.
+    pub(crate) fn redirect_origin(endpoint: &Endpoint) -> Self {
+        let parts = [VERSION, b"redirect origin", endpoint.url().as_str().as_bytes()];
+        Self(parts.into_iter().fold(Sha256::new(), add).finalize().into())
     }
 }
 
@@ -138,6 +144,15 @@ mod tests {
         ];
         assert_eq!(different.iter().collect::<HashSet<_>>().len(), different.len());
         assert_eq!(key(hub, "", "a/b", "", '1'), different[0]);
+    }
+
+    #[test]
+    fn each_endpoint_has_its_own_redirect_origin() {
+        let key = |url: &str| CacheKey::redirect_origin(&Endpoint::parse(url).unwrap());
+        let hub = key(Endpoint::HUGGING_FACE);
+        assert_eq!(hub, CacheKey::redirect_origin(&Endpoint::default()));
+        assert_ne!(hub, key("https://hub.example"));
+        assert_ne!(key("https://hub.example"), key("https://hub.example/path"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "server")]
 mod breaker;
+mod deflated;
 mod disk;
 mod entry;
 mod headers;
@@ -19,9 +20,10 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 
+pub(crate) use deflated::{Deflated, Deflater};
 pub use disk::{DiskCache, DiskUsage};
-pub(crate) use entry::{decode, decoded_size, encode};
-pub(crate) use headers::CachedHeaders;
+pub(crate) use entry::{decode, encode};
+pub(crate) use headers::{CachedFile, CachedHeaders, RecordedHeaders};
 pub use key::CacheKey;
 pub(crate) use key::{CacheIdentity, CacheKeys};
 #[cfg(feature = "server")]

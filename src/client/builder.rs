@@ -19,7 +19,7 @@ use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::http::Http;
 use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubWarnings};
-use crate::inspect::Limits;
+use crate::inspect::{ClientMemory, Limits};
 
 /// The settings of a [`Client`].
 ///
@@ -206,6 +206,7 @@ impl ClientBuilder {
             warnings: Arc::new(HubWarnings::new(
                 self.token_source.map(|source| source.to_string()),
             )),
+            memory: ClientMemory::default(),
             limits: Limits { concurrency, ..self.limits },
             totals: RequestMeter::default(),
             call_timeout: self.call_timeout,
@@ -215,6 +216,7 @@ impl ClientBuilder {
                 stale_if_error,
             }),
             offline: offline.transpose()?,
+            redirect_origin_loaded: Arc::default(),
         };
         Ok(Client { context: Arc::new(context) })
     }

@@ -6,6 +6,7 @@ mod env;
 mod http_options;
 mod many;
 mod model;
+mod redirect_origin;
 
 use std::sync::Arc;
 

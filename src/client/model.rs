@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use percent_encoding::percent_decode_str;
+use tokio::sync::OnceCell;
 use tracing::Instrument;
 use url::Url;
 
@@ -20,7 +21,7 @@ use crate::http::transfer::RequestMeter;
 use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
-use crate::inspect::{Inspection, Limits, OnProgress, Progress, Target};
+use crate::inspect::{ClientMemory, Inspection, Limits, OnProgress, Progress, Target};
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo};
 
@@ -31,12 +32,16 @@ pub(crate) struct ClientContext {
     pub(crate) endpoint: Endpoint,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
+    /// The memory of all calls.
+    pub(crate) memory: ClientMemory,
     /// The totals of all calls.
     pub(crate) totals: RequestMeter,
     pub(crate) call_timeout: Duration,
     pub(crate) header_cache: Option<HeaderCache>,
     /// The cache folder of an offline client.
     pub(crate) offline: Option<PathBuf>,
+    /// Set once the origin that the Hub redirects to was read from the cache.
+    pub(crate) redirect_origin_loaded: Arc<OnceCell<()>>,
 }
 
 impl ClientContext {
@@ -68,7 +73,10 @@ impl ClientContext {
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
         let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
-        let Some(cache) = &self.offline else { return Arc::new(hub) };
+        let Some(cache) = &self.offline else {
+            self.load_redirect_origin().await;
+            return Arc::new(hub);
+        };
         let (repo, meter) = (hub.repo.clone(), hub.meter.clone());
         let snapshot = HubCacheSnapshot::find(cache, repo, &hub.revision, meter).await;
         Arc::new(OfflineRepo { hub, snapshot })
@@ -217,7 +225,8 @@ impl Model {
     /// Checks everything that headers can show. Reads every header, and continues after an error.
     ///
     /// It may read `config.json`, where `tie_word_embeddings` distinguishes a tied embedding from a missing
-    /// one. For weights at the root of a repository, one more request asks the Hub for the parameter count that it shows.
+    /// one. For weights at the root of a repository, one more request asks the Hub for the parameter count that it
+    /// shows. It waits at most 5 s for the answer.
     ///
     /// # Errors
     ///
@@ -264,6 +273,7 @@ impl Model {
         read: Read,
     ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Call>
     where
+        T: Send,
         Read: FnOnce(Inspection) -> Call + Send,
         Call: Future<Output = Result<T, Error>> + Send,
     {
@@ -274,7 +284,11 @@ impl Model {
             let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
             let source = model.source.as_ref().ok().map(tracing::field::display);
             let span = tracing::info_span!("call", source);
-            let call = async { read(model.inspection(meter.clone()).await?).await };
+            let call = async {
+                let result = read(model.inspection(meter.clone()).await?).await;
+                model.context.save_redirect_origin().await;
+                result
+            };
             let call = within_timeout(limit, &meter, call.instrument(span));
             call.await.ok_or(Error::DeadlineExceeded { limit })?
         })
@@ -308,6 +322,7 @@ impl Model {
             target,
             plan: self.plan,
             limits: self.context.limits,
+            memory: self.context.memory.clone(),
             lists_sets: self.lists_sets,
             on_progress: self.on_progress.clone(),
             started: Instant::now(),

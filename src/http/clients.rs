@@ -6,7 +6,7 @@
 //! share one connection from the start. Servers that do not respond to that are offered both versions.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ::url::{Origin, Url};
 use reqwest::{Client, ClientBuilder, Response, Version, redirect::Policy};
@@ -30,9 +30,9 @@ pub(super) struct HttpClients {
     settings: HttpSettings,
     guard: Arc<AddressGuard>,
     /// Offers HTTP/2 only.
-    http2: OnceLock<Client>,
+    http2: Mutex<Option<Client>>,
     /// Offers HTTP/2 and HTTP/1.1.
-    any: OnceLock<Client>,
+    any: Mutex<Option<Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
     http1_connections: Arc<Semaphore>,
 }
@@ -65,8 +65,8 @@ impl HttpClients {
         Self {
             settings,
             guard,
-            http2: OnceLock::new(),
-            any: OnceLock::new(),
+            http2: Mutex::default(),
+            any: Mutex::default(),
             servers: Mutex::default(),
             http1_connections: Arc::new(Semaphore::new(connections)),
         }
@@ -147,10 +147,12 @@ impl HttpClients {
 
     fn get_or_build(
         &self,
-        slot: &OnceLock<Client>,
+        slot: &Mutex<Option<Client>>,
         change: impl Fn(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client, reqwest::Error> {
-        if let Some(client) = slot.get() {
+        // Concurrent first requests wait here, because building a client takes 10 ms.
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*slot {
             return Ok(client.clone());
         }
         let build = |roots| change(builder(&self.settings, &self.guard, roots)).build();
@@ -160,7 +162,7 @@ impl HttpClients {
         } else {
             build(Roots::Bundled)?
         };
-        Ok(slot.get_or_init(|| client).clone())
+        Ok(slot.insert(client).clone())
     }
 }
 
@@ -230,33 +232,12 @@ fn with_roots(builder: ClientBuilder, _: &HttpSettings, _: Roots) -> ClientBuild
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use reqwest::header::{HeaderMap, HeaderValue};
-
     use super::*;
-    use crate::http::{HttpTimeouts, RetryPolicy};
 
     #[test]
     fn the_known_servers_are_bounded() {
-        let (endpoint, second) =
-            (Url::parse("https://hub.example").unwrap(), Duration::from_secs(1));
-        let settings = HttpSettings {
-            endpoint: endpoint.clone(),
-            token: None,
-            user_agent: HeaderValue::from_static("test"),
-            addresses: AddressPolicy::Any,
-            headers: HeaderMap::new(),
-            proxies: None,
-            #[cfg(feature = "rustls-no-provider")]
-            root_certificates: Vec::new(),
-            system_certificates: false,
-            hook: None,
-            timeouts: HttpTimeouts { connect: second, read: second, request: second },
-            retry: RetryPolicy::default(),
-            concurrency: 1,
-            http1_connections: 1,
-        };
+        let endpoint = Url::parse("https://hub.example").unwrap();
+        let settings = HttpSettings::for_test(endpoint.clone());
         let guard = AddressGuard::new(AddressPolicy::Any, &endpoint);
         let clients = HttpClients::new(settings, guard);
         for server in 0..10 * MAX_SERVERS {

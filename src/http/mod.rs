@@ -6,8 +6,8 @@
 //!
 //! # The life of a range request
 //!
-//! 1. [`Http::read_range`] starts the retry loop ([`retry`]). Each attempt has a tracing span and counters
-//!    ([`attempt`]).
+//! 1. [`Http::read_range`] connects to the CDN if it is known ([`connect_ahead`]), and starts the retry loop
+//!    ([`retry`]). Each attempt has a tracing span and counters ([`attempt`]).
 //! 2. The address policy rejects IP literals that are not allowed. Names are checked where they are
 //!    resolved, by a DNS resolver that leaves out such addresses ([`address`]).
 //! 3. The gate holds the request back while the origin rate-limits this kind of requests
@@ -37,6 +37,7 @@ mod attempt;
 pub(crate) mod blocking;
 mod body;
 mod clients;
+mod connect_ahead;
 mod decode;
 mod error;
 mod head_request;
@@ -67,6 +68,7 @@ use tracing::Instrument;
 use self::address::AddressGuard;
 use self::attempt::Attempt;
 use self::clients::{Http2Failure, HttpClients};
+use self::connect_ahead::RedirectOrigin;
 use self::rate_limit_gate::{GateKey, RateLimitGate};
 use crate::http::transfer::{RangeBytes, RequestMeter};
 
@@ -129,6 +131,30 @@ impl fmt::Debug for HttpHook {
     }
 }
 
+#[cfg(test)]
+impl HttpSettings {
+    /// Returns the settings of a client that may request any address.
+    fn for_test(endpoint: Url) -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            endpoint,
+            token: None,
+            user_agent: HeaderValue::from_static("test"),
+            addresses: AddressPolicy::Any,
+            headers: HeaderMap::new(),
+            proxies: None,
+            #[cfg(feature = "rustls-no-provider")]
+            root_certificates: Vec::new(),
+            system_certificates: false,
+            hook: None,
+            timeouts: HttpTimeouts { connect: second, read: second, request: second },
+            retry: RetryPolicy::default(),
+            concurrency: 1,
+            http1_connections: 1,
+        }
+    }
+}
+
 /// An HTTP client. Clones share connections, rate limits and settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
@@ -137,6 +163,7 @@ pub(crate) struct Http {
     gate: Arc<RateLimitGate>,
     /// One permit for each request in flight.
     in_flight: Arc<Semaphore>,
+    redirect_origin: Arc<RedirectOrigin>,
     settings: Arc<HttpSettings>,
 }
 
@@ -146,7 +173,8 @@ impl Http {
         let clients = Arc::new(HttpClients::new(settings.clone(), Arc::clone(&guard)));
         let in_flight = Arc::new(Semaphore::new(settings.concurrency.min(Semaphore::MAX_PERMITS)));
         let gate = Arc::new(RateLimitGate::new(settings.concurrency));
-        Self { clients, guard, gate, in_flight, settings: Arc::new(settings) }
+        let (redirect_origin, settings) = (Arc::default(), Arc::new(settings));
+        Self { clients, guard, gate, in_flight, redirect_origin, settings }
     }
 
     /// Creates an HTTP client now, so that settings that it rejects are found.
@@ -178,6 +206,7 @@ impl Http {
         range: &Range<u64>,
         meter: &RequestMeter,
     ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
+        self.connect_ahead(url);
         let mut retries = self.settings.retry.start(url, &self.gate, meter);
         loop {
             let attempt = retries.next_attempt(Some(range));
@@ -213,13 +242,12 @@ impl Http {
         let mut chain = ResponseChain::default();
         loop {
             let response = self.send(url, attempt).await?;
-            match chain.push(&response)? {
-                Some(target) => {
-                    attempt.log_redirect(response.url(), &target);
-                    url = target;
-                }
-                None => return Ok((response, chain)),
-            }
+            let Some(target) = chain.push(&response)? else {
+                self.record_redirect(attempt, &response);
+                return Ok((response, chain));
+            };
+            attempt.log_redirect(response.url(), &target);
+            url = target;
         }
     }
 

@@ -14,6 +14,7 @@ mod cached;
 mod config_file;
 mod hub_plan;
 mod locate;
+mod memory;
 mod plan;
 mod reader;
 mod shards;
@@ -25,6 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(crate) use self::memory::ClientMemory;
 pub(crate) use self::target::Target;
 use crate::backends::{Backend, CallGate, HeaderCache};
 use crate::error::Error;
@@ -77,6 +79,7 @@ pub(crate) struct Inspection {
     pub(crate) target: Target,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
+    pub(crate) memory: ClientMemory,
     /// Lists the other sets of weights even if the weights have a usual name.
     pub(crate) lists_sets: bool,
     pub(crate) on_progress: Option<OnProgress>,

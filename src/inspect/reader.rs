@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OnceCell;
 
 use super::config_file::ConfigFile;
 use super::locate::Weights;
+use super::memory::{CallMemory, MemoryPermit};
 use super::{Inspected, Inspection, Limits, OnProgress};
 use crate::backends::{Backend, CallGate, Fetched};
 use crate::count::needs_config;
@@ -20,10 +21,6 @@ use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 use crate::report::{Assembly, FetchStats, Finding, Plan};
-
-/// The maximum memory in bytes of headers that are not counted yet. No header is counted before the index is
-/// complete, and the parsed headers of Kimi-K2.5 almost fit: less would make the call longer.
-const MAX_UNCOUNTED: u32 = 12 << 20;
 
 /// A reader of the headers of one commit.
 pub(super) struct Reader {
@@ -38,8 +35,7 @@ pub(super) struct Reader {
     pub(super) gate: Option<Arc<dyn CallGate>>,
     /// Bytes of all headers so far.
     header_bytes: AtomicU64,
-    /// One permit per byte of [`MAX_UNCOUNTED`].
-    uncounted: Arc<Semaphore>,
+    memory: CallMemory,
     /// The path of the weights, once they are known.
     pub(super) weights: Option<RepoPath>,
     /// The configuration, once a header needs it.
@@ -50,6 +46,7 @@ impl Reader {
     /// Creates a reader of a backend that is pinned to the commit of the call's first response. A push to the
     /// branch during the call changes nothing.
     pub(super) fn new(inspection: Inspection, commit: Option<CommitSha>) -> Self {
+        let memory = CallMemory::new(&inspection.memory);
         let Inspection { source, backend, plan, limits, on_progress, started, meter, gate, .. } =
             inspection;
         Self {
@@ -63,7 +60,7 @@ impl Reader {
             meter,
             gate,
             header_bytes: AtomicU64::new(0),
-            uncounted: Arc::new(Semaphore::new(MAX_UNCOUNTED as usize)),
+            memory,
             weights: None,
             config: OnceCell::new(),
         }
@@ -124,7 +121,7 @@ impl Reader {
         path: RepoPath,
         first: Range<u64>,
     ) -> Result<UncountedHeader, Error> {
-        let permit = self.permit(first.end).await;
+        let permit = self.memory.acquire(first.end).await;
         let start = self.read(&path, first).await?;
         self.parse_start(&path, start, permit).await
     }
@@ -135,7 +132,7 @@ impl Reader {
         path: &RepoPath,
         first: RangeBytes,
     ) -> Result<FileHeader, Error> {
-        Ok(self.parse_start(path, first, None).await?.header)
+        Ok(self.parse_start(path, first, MemoryPermit::default()).await?.header)
     }
 
     /// Parses and checks the header of a file whose first bytes were read, and reads what is missing. Reads
@@ -144,7 +141,7 @@ impl Reader {
         &self,
         path: &RepoPath,
         first: RangeBytes,
-        mut permit: Option<OwnedSemaphorePermit>,
+        mut permit: MemoryPermit,
     ) -> Result<UncountedHeader, Error> {
         let RangeBytes { mut bytes, file_size } = first;
         let mut parser = format_of(path).parser(self.limits.header);
@@ -165,8 +162,8 @@ impl Reader {
                     (start, bytes) = (prefix, take(&mut prefetched));
                     if bytes.is_empty() {
                         // Readers that keep a permit while they wait for another could wait forever.
-                        drop(permit.take());
-                        permit = self.permit(missing.end).await;
+                        drop(take(&mut permit));
+                        permit = self.memory.acquire(missing.end).await;
                         start = missing.start;
                         bytes = self.read_more(path, missing, file_size).await?;
                     }
@@ -175,7 +172,7 @@ impl Reader {
                 Parsed::Complete { header, needs_config } => {
                     let checked = header.check_file_size(file_size);
                     checked.map_err(|source| self.header_error(path, source))?;
-                    self.backend.header_end(path, header.header_range().end);
+                    self.backend.header_end(path, header.header_range().end).await;
                     if needs_config {
                         // The result is used once all headers are there.
                         let _ = self.config().await;
@@ -184,13 +181,6 @@ impl Reader {
                 }
             }
         }
-    }
-
-    /// Waits until memory is left for a header that ends at an offset.
-    async fn permit(&self, end: u64) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(end).unwrap_or(u32::MAX).min(MAX_UNCOUNTED);
-        // The semaphore is never closed.
-        Arc::clone(&self.uncounted).acquire_many_owned(bytes).await.ok()
     }
 
     /// Reads a further range of a file whose size is known.
@@ -294,16 +284,13 @@ impl Reader {
 pub(super) struct UncountedHeader {
     pub(super) header: FileHeader,
     /// The permit for its bytes, until it is counted.
-    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) permit: MemoryPermit,
 }
 
 impl UncountedHeader {
     /// Returns permits of the bytes that were read and are not needed any longer.
-    fn new(header: FileHeader, mut permit: Option<OwnedSemaphorePermit>) -> Self {
-        if let Some(permit) = &mut permit {
-            let excess = permit.num_permits().saturating_sub(header.tensors().memory());
-            drop(permit.split(excess));
-        }
+    fn new(header: FileHeader, mut permit: MemoryPermit) -> Self {
+        permit.shrink_to(header.tensors().memory());
         Self { header, permit }
     }
 }

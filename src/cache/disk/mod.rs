@@ -62,7 +62,8 @@ struct CacheFolder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// The number of entries: one per set of headers and one per branch.
+    /// The number of entries: one per set of headers, one per branch, and one per Hub for the server that it
+    /// redirects to.
     pub entries: u64,
     /// The disk space of the entries in bytes, in whole blocks.
     pub bytes: u64,

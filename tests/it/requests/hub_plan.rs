@@ -1,6 +1,6 @@
 //! The plan `hub`: one request for all headers.
 
-use hf_meta::{Error, Plan};
+use hf_meta::{Client, DiskCache, Error, Plan};
 
 use crate::hub::{Fault, File, LocalHub, LoggedRequest, Repo};
 use crate::quantization::tensors;
@@ -73,6 +73,26 @@ async fn everything_else_is_read_from_the_files() {
         });
         let report = client.model(BLOOM).plan(Plan::Hub).count().await.unwrap();
         assert_eq!(report.plan, Plan::Prefetch, "{status}");
+    }
+}
+
+/// The cache stores header bytes, and the answer has none.
+#[tokio::test]
+async fn an_answer_is_not_cached_and_cached_headers_are_preferred() {
+    let (hub, cache) = (support::fixtures_hub(), tempfile::tempdir().unwrap());
+    let client = Client::builder().endpoint(hub.endpoint());
+    let client = client.header_cache(DiskCache::new(cache.path())).build().unwrap();
+    let (model, paths) = (client.model(BLOOM), ["/safetensors-metadata/", "/resolve/main/"]);
+    for (plan, used, path) in [
+        (Plan::Hub, Plan::Hub, paths[0]),
+        (Plan::Hub, Plan::Hub, paths[0]),
+        (Plan::Exact, Plan::Exact, ""),
+        (Plan::Hub, Plan::Prefetch, paths[1]),
+    ] {
+        hub.clear_log();
+        assert_eq!(model.clone().plan(plan).count().await.unwrap().plan, used);
+        let log = hub.log();
+        assert!(path.is_empty() || log.len() == 1 && log[0].path.contains(path), "{log:?}");
     }
 }
 

@@ -1,0 +1,234 @@
+//! Connections to the server that the endpoint is expected to redirect to.
+//!
+//! The Hub redirects ranges of large files to a CDN. A connection that is opened after the first redirect delays
+//! the call by two round trips, one for TCP and one for TLS. So the client remembers the origin of the last redirect,
+//! and connects to it while the Hub handles the first request.
+//!
+//! The connection is opened by a `HEAD` request for `/`, whose response is ignored. It is sent like any other request,
+//! so the address policy, the proxies and the rule for tokens apply to it. A wrong guess costs one idle connection.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::url::Url;
+use reqwest::{Method, Response};
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+use super::attempt::Attempt;
+use super::{Http, HttpError};
+use crate::http::transfer::RequestMeter;
+
+/// The time after the last response for which a connection counts as open. The HTTP library closes connections that
+/// were idle for 90 s.
+const OPEN_TIME: Duration = Duration::from_secs(60);
+
+/// The origin that the endpoint last redirected a range request to.
+#[derive(Debug, Default)]
+pub(super) struct RedirectOrigin(Mutex<Option<KnownOrigin>>);
+
+#[derive(Clone, Debug)]
+struct KnownOrigin {
+    /// A URL with the path `/`.
+    url: Url,
+    /// The time of the last response; `None` for an origin that another process has seen.
+    used: Option<Instant>,
+    is_saved: bool,
+}
+
+impl KnownOrigin {
+    fn serialized(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+}
+
+impl RedirectOrigin {
+    /// Notes a response to a redirected request. `http` is ignored: there is no TLS handshake to save.
+    pub(super) fn record(&self, url: &Url) {
+        let mut known = self.known();
+        let used = Some(Instant::now());
+        match &mut *known {
+            Some(known) if known.url.origin() == url.origin() => known.used = used,
+            known => {
+                if let Some(url) = parse(&url.origin().ascii_serialization()) {
+                    *known = Some(KnownOrigin { url, used, is_saved: false });
+                }
+            }
+        }
+    }
+
+    /// Returns the URL to connect to, unless a connection is open already.
+    fn take_due(&self) -> Option<Url> {
+        let mut known = self.known();
+        let known = known.as_mut()?;
+        let is_open = known.used.is_some_and(|used| used.elapsed() < OPEN_TIME);
+        known.used = Some(Instant::now());
+        (!is_open).then(|| known.url.clone())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<KnownOrigin>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Parses the origin of an `https` URL. A text with more than an origin is none.
+fn parse(origin: &str) -> Option<Url> {
+    let url = Url::parse(origin).ok().filter(|url| url.scheme() == "https")?;
+    (url.origin().ascii_serialization() == origin).then_some(url)
+}
+
+impl Http {
+    /// Sets the origin that an earlier process was redirected to. The text may be wrong or hostile.
+    pub(crate) fn expect_redirects_to(&self, origin: &str) {
+        if let Some(url) = parse(origin) {
+            let saved = KnownOrigin { url, used: None, is_saved: true };
+            self.redirect_origin.known().get_or_insert(saved);
+        }
+    }
+
+    /// Returns the origin that the endpoint redirects to, if it was not returned before.
+    pub(crate) fn take_new_redirect_origin(&self) -> Option<String> {
+        let mut known = self.redirect_origin.known();
+        let known = known.as_mut().filter(|known| !known.is_saved)?;
+        known.is_saved = true;
+        Some(known.serialized())
+    }
+
+    /// Opens a connection to the known origin in the background, if a request for `url` may be redirected there.
+    pub(super) fn connect_ahead(&self, url: &Url) {
+        // The call itself needs a permit. It must not wait for this request.
+        let is_busy = self.in_flight.available_permits() < 2;
+        if is_busy || url.origin() != self.settings.endpoint.origin() {
+            return;
+        }
+        if let Some(url) = self.redirect_origin.take_due() {
+            let http = self.clone();
+            tokio::spawn(async move { http.connect(url).await.ok() });
+        }
+    }
+
+    /// Opens a connection, within the timeout for connections.
+    async fn connect(&self, url: Url) -> Result<(), HttpError> {
+        let meter = RequestMeter::default();
+        let mut attempt = Attempt::start(1, &url, None, &meter);
+        attempt.method = Method::HEAD;
+        let request = self.send(url.clone(), &attempt).instrument(attempt.span());
+        match timeout(self.settings.timeouts.connect, request).await {
+            Ok(response) => response.map(drop),
+            Err(_elapsed) => Ok(()),
+        }
+    }
+
+    /// Notes where the endpoint has redirected a range request to.
+    pub(super) fn record_redirect(&self, attempt: &Attempt<'_>, response: &Response) {
+        let endpoint = self.settings.endpoint.origin();
+        let is_redirected = response.url().origin() != endpoint;
+        if is_redirected && attempt.range.is_some() && attempt.url.origin() == endpoint {
+            self.redirect_origin.record(response.url());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{AddressPolicy, HttpSettings};
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn http() -> Http {
+        let settings = HttpSettings::for_test(url("https://hub.example"));
+        Http::new(HttpSettings { addresses: AddressPolicy::Public, concurrency: 2, ..settings })
+    }
+
+    #[test]
+    fn only_the_origin_of_an_https_url_is_taken_from_another_process() {
+        for origin in ["https://cdn.example", "https://cdn.example:8443", "https://[2001:db8::1]"] {
+            let http = http();
+            http.expect_redirects_to(origin);
+            let expected = url(&format!("{origin}/"));
+            assert_eq!(http.redirect_origin.take_due(), Some(expected));
+            assert_eq!(http.take_new_redirect_origin(), None, "it is saved already");
+        }
+        for text in [
+            "",
+            "cdn.example",
+            "http://cdn.example",
+            "file:///etc/passwd",
+            "https://cdn.example/",
+            "https://cdn.example/x",
+            "https://user:password@cdn.example",
+            "https://cdn.example?signature=x",
+            "https://cdn.example\r\nX-Header: x",
+            "https://0x7f.1",
+        ] {
+            let http = http();
+            http.expect_redirects_to(text);
+            assert_eq!(http.redirect_origin.take_due(), None, "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_due_once_while_it_may_be_open() {
+        let origin = RedirectOrigin::default();
+        assert_eq!(origin.take_due(), None);
+        origin.record(&url("http://127.0.0.1/x"));
+        assert_eq!(origin.take_due(), None);
+        let (first, second) = (url("https://one.example"), url("https://two.example"));
+        origin.record(&url("https://one.example/models/x?signature=y"));
+        assert_eq!(origin.take_due(), None, "the connection of the redirect is open");
+        tokio::time::advance(OPEN_TIME).await;
+        assert_eq!(origin.take_due(), Some(first));
+        assert_eq!(origin.take_due(), None, "a connection is being opened");
+        origin.record(&url("https://two.example/"));
+        tokio::time::advance(OPEN_TIME / 2).await;
+        origin.record(&url("https://two.example/"));
+        tokio::time::advance(OPEN_TIME / 2).await;
+        assert_eq!(origin.take_due(), None);
+        tokio::time::advance(OPEN_TIME).await;
+        assert_eq!(origin.take_due(), Some(second));
+    }
+
+    #[test]
+    fn an_origin_is_saved_once_and_without_the_signature_of_its_url() {
+        let http = http();
+        assert_eq!(http.take_new_redirect_origin(), None);
+        http.redirect_origin.record(&url("https://user@cdn.example/x?signature=y"));
+        assert_eq!(http.take_new_redirect_origin().as_deref(), Some("https://cdn.example"));
+        assert_eq!(http.take_new_redirect_origin(), None);
+        http.redirect_origin.record(&url("https://cdn.example/z"));
+        assert_eq!(http.take_new_redirect_origin(), None);
+        http.expect_redirects_to("https://other.example");
+        http.redirect_origin.record(&url("https://new.example/z"));
+        assert_eq!(http.take_new_redirect_origin().as_deref(), Some("https://new.example"));
+    }
+
+    /// The address policy forbids the connection before a packet is sent.
+    #[tokio::test]
+    async fn the_address_policy_applies_to_an_origin_of_another_process() {
+        for host in ["127.0.0.1:1", "169.254.169.254", "[::1]:1", "localhost:1"] {
+            let http = http();
+            http.expect_redirects_to(&format!("https://{host}"));
+            let url = http.redirect_origin.take_due().unwrap();
+            let error = http.connect(url).await.unwrap_err();
+            assert!(matches!(error, HttpError::PrivateAddress { .. }), "{error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_connection_is_opened_for_other_servers_or_without_a_free_permit() {
+        let (http, file) = (http(), url("https://hub.example/x"));
+        http.expect_redirects_to("https://127.0.0.1:1");
+        let is_opened = || http.redirect_origin.known().as_ref().unwrap().used.is_some();
+        http.connect_ahead(&url("https://other.example/x"));
+        assert!(!is_opened());
+        let permit = http.in_flight.acquire().await.unwrap();
+        http.connect_ahead(&file);
+        assert!(!is_opened());
+        drop(permit);
+        http.connect_ahead(&file);
+        assert!(is_opened());
+    }
+}

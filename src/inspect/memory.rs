@@ -1,0 +1,84 @@
+//! The memory of headers that are being read and not counted yet.
+//!
+//! A permit is taken before a header is requested, and returned once it is counted. Each call has a limit, and
+//! so have all calls of a client together.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The limit of a call in bytes. No header is counted before the index is complete, and the parsed headers of
+/// Kimi-K2.5 almost fit: less would make the call longer.
+const CALL_LIMIT: u32 = 12 << 20;
+
+/// The limit of all calls of a client in bytes. Five calls can reach their own limit.
+const CLIENT_LIMIT: usize = 64 << 20;
+
+/// The memory of all calls of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientMemory(Arc<Semaphore>);
+
+impl Default for ClientMemory {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(CLIENT_LIMIT)))
+    }
+}
+
+/// The memory of one call, as a part of the memory of all calls.
+#[derive(Debug)]
+pub(super) struct CallMemory {
+    call: Arc<Semaphore>,
+    client: Arc<Semaphore>,
+}
+
+impl CallMemory {
+    pub(super) fn new(client: &ClientMemory) -> Self {
+        let call = Arc::new(Semaphore::new(CALL_LIMIT as usize));
+        Self { call, client: Arc::clone(&client.0) }
+    }
+
+    /// Waits until memory is left for a number of bytes. More than the limit of a call count as the limit.
+    pub(super) async fn acquire(&self, bytes: u64) -> MemoryPermit {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(CALL_LIMIT);
+        // The semaphores are never closed. The order is the same everywhere, so no two requests wait for each other.
+        let call = Arc::clone(&self.call).acquire_many_owned(bytes).await;
+        let client = Arc::clone(&self.client).acquire_many_owned(bytes).await;
+        MemoryPermit([call.ok(), client.ok()])
+    }
+}
+
+/// A permit for the memory of a header, for its call and for its client.
+#[derive(Debug, Default)]
+pub(super) struct MemoryPermit([Option<OwnedSemaphorePermit>; 2]);
+
+impl MemoryPermit {
+    /// Returns the permits for all but a number of bytes.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        for permit in self.0.iter_mut().flatten() {
+            let excess = permit.num_permits().saturating_sub(bytes);
+            drop(permit.split(excess));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_call_and_of_all_calls_is_limited() {
+        let client = ClientMemory::default();
+        let calls: Vec<_> = (0..6).map(|_| CallMemory::new(&client)).collect();
+        let acquire = |call: usize, bytes| calls[call].acquire(bytes).now_or_never();
+        let mut permits: Vec<_> = (0..5).map(|call| acquire(call, u64::MAX).unwrap()).collect();
+        assert!(acquire(0, 1).is_none(), "the limit of a call");
+        assert!(acquire(5, CALL_LIMIT.into()).is_none(), "the limit of the client");
+        assert!(acquire(5, 1_000).is_some(), "a small header fits");
+        permits[0].shrink_to(1_000);
+        assert!(acquire(5, CALL_LIMIT.into()).is_some());
+        permits.clear();
+        assert_eq!(client.0.available_permits(), CLIENT_LIMIT);
+    }
+}
