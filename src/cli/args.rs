@@ -1,14 +1,19 @@
 //! The arguments of the command line.
 
+use std::sync::LazyLock;
+
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use hf_meta::count::RuleSet;
 
 use super::badge::BadgeArgs;
 use super::cache::CacheArgs;
 use super::connection::ConnectionArgs;
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
+use super::output::OutputArgs;
+use super::packaging::{CompletionsArgs, ManArgs};
 use super::verify::VerifyArgs;
 
 /// Inspect safetensors checkpoints on the Hugging Face Hub without downloading them
@@ -16,7 +21,7 @@ use super::verify::VerifyArgs;
 /// Prints the parameters per dtype of each REPO. Only the headers of the files are read, never the
 /// weights: kilobytes out of terabytes.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
+#[command(version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
 #[command(subcommand_negates_reqs = true, override_usage = USAGE)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,6 +29,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) inspect: InspectArgs,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -36,6 +44,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     Diff(DiffArgs),
     Cache(CacheArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
     #[cfg(feature = "server")]
     Serve(Box<super::serve::ServeArgs>),
     /// Serve badges over HTTP; not part of this build
@@ -54,11 +64,13 @@ pub(crate) struct MissingServerArgs {
 
 impl Args {
     /// Returns the definition of all arguments.
-    fn definition() -> clap::Command {
+    pub(super) fn definition() -> clap::Command {
         let mut command = Self::command();
         // Copies the global options into the subcommands, where they can be hidden.
         command.build();
-        command.mut_subcommand("cache", without_connection)
+        ["cache", "completions", "man"]
+            .into_iter()
+            .fold(command, |command, name| command.mut_subcommand(name, without_connection))
     }
 
     /// Parses the arguments of the process. Exits if they are wrong or ask for help.
@@ -94,6 +106,21 @@ fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), 
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
 
+/// The version with the features of this build and the rules of counting. The commit is known to builds of releases,
+/// which set `HF_META_COMMIT`.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = [("badge", cfg!(feature = "badge")), ("server", cfg!(feature = "server"))];
+    let features = features.into_iter().filter_map(|(name, is_on)| is_on.then_some(name));
+    let features: Vec<_> = std::iter::once("cli").chain(features).collect();
+    format!(
+        "{}\nfeatures: {}\ncommit: {}\ncounting rules: {}",
+        env!("CARGO_PKG_VERSION"),
+        features.join(", "),
+        option_env!("HF_META_COMMIT").unwrap_or("unknown"),
+        RuleSet::CURRENT,
+    )
+});
+
 const USAGE: &str = "\
 hf-meta [OPTIONS] <REPO>...
        hf-meta [OPTIONS] <COMMAND> ...";
@@ -101,7 +128,7 @@ hf-meta [OPTIONS] <REPO>...
 const EXAMPLES: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
-  hf-meta gpt2 roberta-base                     several repositories
+  hf-meta gpt2 roberta-base --sort parameters   an overview of several repositories
   hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
   hf-meta gpt2 --tree                           the tree of its modules
@@ -116,7 +143,8 @@ See --help for environment variables and exit codes.";
 const LONG_HELP: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
-  hf-meta gpt2 roberta-base                     several repositories
+  hf-meta gpt2 roberta-base --sort parameters   an overview of several repositories
+  hf-meta --from models.txt --format csv        the same of a list, for other programs
   hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors

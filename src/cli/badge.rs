@@ -9,7 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 use hf_meta::{CountReport, Model};
 
-use super::context::{CommandContext, OutputForm, SelectionArgs, Sources, warn};
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::repo_arg::RepoArg;
 
@@ -82,7 +82,7 @@ pub(crate) async fn run(
     let print = |source: &RepoArg, report: CountReport| {
         let text = render(args, &Badge::from_report(&report, args.show))?;
         write(args, source, &text)?;
-        warn(source, &report.findings)?;
+        context.warn(source, &report.findings)?;
         Ok(ExitStatus::Success)
     };
     let form = OutputForm::Other;

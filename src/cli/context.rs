@@ -99,6 +99,8 @@ pub(crate) struct CommandContext {
     pub(crate) bars: ProgressBars,
     /// The place of the token for messages.
     pub(crate) token_source: Option<String>,
+    /// `true` if no warnings are printed.
+    pub(crate) is_quiet: bool,
 }
 
 impl CommandContext {
@@ -111,6 +113,30 @@ impl CommandContext {
         sources: Sources<'_>,
         read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
         mut print: impl FnMut(&RepoArg, T) -> io::Result<ExitStatus>,
+    ) -> io::Result<ExitStatus>
+    where
+        T: Send + 'static,
+        Reading: Future<Output = Result<T, Error>> + Send,
+    {
+        let mut is_first = true;
+        let print = |source: &RepoArg, result: Result<T, Error>| match result {
+            Ok(value) => {
+                if !replace(&mut is_first, false) && sources.form == OutputForm::Text {
+                    writeln!(io::stdout())?;
+                }
+                print(source, value)
+            }
+            Err(error) => self.report(source, sources, &error),
+        };
+        self.for_each_result(sources, read, print).await
+    }
+
+    /// Reads all sources concurrently like [`for_each`](Self::for_each), and passes errors on, too.
+    pub(crate) async fn for_each_result<T, Reading>(
+        &self,
+        sources: Sources<'_>,
+        read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
+        mut print: impl FnMut(&RepoArg, Result<T, Error>) -> io::Result<ExitStatus>,
     ) -> io::Result<ExitStatus>
     where
         T: Send + 'static,
@@ -133,23 +159,16 @@ impl CommandContext {
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
         let mut reads = self.client.read_many(stream::iter(args), jobs, ResultOrder::Input, reads);
-        let (mut status, mut is_first) = (ExitStatus::Success, true);
+        let mut status = ExitStatus::Success;
         while let Some((source, result)) = reads.next().await {
-            let printed = self.bars.hidden_while(|| match result {
-                Ok(value) => {
-                    if !replace(&mut is_first, false) && sources.form == OutputForm::Text {
-                        writeln!(io::stdout())?;
-                    }
-                    print(&source, value)
-                }
-                Err(error) => self.report(&source, sources, &error),
-            });
+            let printed = self.bars.hidden_while(|| print(&source, result));
             status = status.max(printed.map_err(failed_to("write to stdout"))?);
         }
         Ok(status)
     }
 
-    fn report(
+    /// Reports the error of a source.
+    pub(crate) fn report(
         &self,
         source: &RepoArg,
         sources: Sources<'_>,
@@ -163,9 +182,12 @@ impl CommandContext {
         ErrorReport::for_source(source, is_one_of_many, error, client).print()?;
         Ok(ExitStatus::from(error))
     }
-}
 
-/// Prints the findings of a source as warnings.
-pub(crate) fn warn(source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
-    anstream::stderr().write_all(error_report::warnings(source, findings).as_bytes())
+    /// Prints the findings of a source as warnings.
+    pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
+        if self.is_quiet {
+            return Ok(());
+        }
+        anstream::stderr().write_all(error_report::warnings(source, findings).as_bytes())
+    }
 }

@@ -10,9 +10,10 @@ use hf_meta::report::diff::{ChangeGroup, ChangeKind, Diff, DiffSide};
 use hf_meta::report::text::{bytes, counted, escape, shape, thousands};
 use hf_meta::{Model, RepoPath};
 
-use super::context::{CommandContext, OutputForm, SelectionArgs, Sources, warn};
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
 use super::exit::{ExitStatus, failed_to};
 use super::json;
+use super::output::ColorArgs;
 use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
 use super::table::Table;
 use super::terminal::{TerminalSize, fitted, width, wrap};
@@ -40,6 +41,9 @@ pub(crate) struct DiffArgs {
     /// Weights after
     #[arg(value_name = "AFTER", value_parser = NonEmptyStringValueParser::new())]
     after: String,
+
+    #[command(flatten)]
+    pub(crate) color: ColorArgs,
 
     /// Print JSON with every tensor that differs
     #[arg(long, short)]
@@ -74,7 +78,7 @@ pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> io::Result
     let diff = Diff::new(before, after);
     print(args, &diff).map_err(failed_to("write to stdout"))?;
     for (source, parsed) in &sides {
-        warn(source, &parsed.report().findings)?;
+        context.warn(source, &parsed.report().findings)?;
     }
     Ok(if diff.is_empty() { ExitStatus::Success } else { ExitStatus::Negative })
 }

@@ -51,7 +51,12 @@ impl ErrorReport {
             CommandError::Client(error) => hints::for_client(error, token_source),
             #[cfg(not(feature = "server"))]
             CommandError::NoServer => Some("install it with `--features server`".to_owned()),
-            CommandError::OneFile | CommandError::VerifyPlan | CommandError::Io(_) => None,
+            CommandError::OneFile
+            | CommandError::VerifyPlan
+            | CommandError::EmptyList
+            | CommandError::NoColumn { .. }
+            | CommandError::TensorSort
+            | CommandError::Io(_) => None,
         };
         Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
     }

@@ -21,6 +21,18 @@ pub(crate) enum CommandError {
     /// `verify` with the plan that reads no bytes of the weights.
     #[error("`verify` reads the bytes of every file, so it cannot use the plan `hub`")]
     VerifyPlan,
+    /// `--from` names a file without repositories.
+    #[error("the list contains no repositories")]
+    EmptyList,
+    /// `--column` names a column that the file does not have.
+    #[error("the CSV file has no column `{column}`")]
+    NoColumn {
+        /// The heading of the column.
+        column: String,
+    },
+    /// `--sort active` with `--tensors`.
+    #[error("tensors are sorted by `name`, `parameters` or `bytes`")]
+    TensorSort,
     /// Local input or output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -83,7 +95,11 @@ impl From<&CommandError> for ExitStatus {
             CommandError::Client(error) => Self::from(error),
             #[cfg(not(feature = "server"))]
             CommandError::NoServer => Self::Usage,
-            CommandError::OneFile | CommandError::VerifyPlan => Self::Usage,
+            CommandError::OneFile
+            | CommandError::VerifyPlan
+            | CommandError::EmptyList
+            | CommandError::NoColumn { .. }
+            | CommandError::TensorSort => Self::Usage,
             CommandError::Io(_) => Self::LocalIo,
         }
     }

@@ -2,26 +2,22 @@
 
 use std::io::{self, BufWriter, Write};
 
-use clap::builder::NonEmptyStringValueParser;
-use hf_meta::{CountReport, Model, SafetensorsParseFromRepo};
+use hf_meta::{CountReport, Error, Model, SafetensorsParseFromRepo};
 
-use super::context::{CommandContext, OutputForm, SelectionArgs, Sources, warn};
-use super::exit::ExitStatus;
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
+use super::exit::{CommandError, ExitStatus, failed_to};
 use super::json;
+use super::output::ColorArgs;
 use super::repo_arg::RepoArg;
+use super::repo_list::RepoListArgs;
 use super::terminal::TerminalSize;
-use super::views::{explain, metadata, parameters, tensors, tree};
+use super::views::overview::{OverviewFormat, OverviewRow, SortKey};
+use super::views::{explain, metadata, overview, parameters, tensors, tree};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
-    /// Repositories on the Hub, URLs, or local files and folders
-    ///
-    /// A repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
-    /// `hf://org/name@revision/path`), the URL of its page on huggingface.co, the URL of a
-    /// `.safetensors` file or an index on any server, a local file, or a local folder written with a
-    /// slash (`./folder`).
-    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
-    repos: Vec<String>,
+    #[command(flatten)]
+    repos: RepoListArgs,
 
     #[command(flatten)]
     selection: SelectionArgs,
@@ -43,6 +39,20 @@ pub(crate) struct InspectArgs {
     #[arg(long, requires = "json")]
     #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     summary: bool,
+
+    /// Sort the overview or --tensors
+    #[arg(long, value_name = "KEY")]
+    #[arg(conflicts_with_all = ["json", "tree", "explain", "metadata", "sets"])]
+    sort: Option<SortKey>,
+
+    #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    /// Draw modules of --tree down to this depth, instead of as many as fit
+    #[arg(long, value_name = "LEVELS", requires = "tree")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(conflicts_with_all = ["json", "tensors", "explain", "metadata", "format"])]
+    depth: Option<u16>,
 }
 
 /// The view to print: the parameters per dtype if no other is selected.
@@ -69,6 +79,11 @@ struct ViewArgs {
     /// Print the metadata of the files, such as title and author by ModelSpec
     #[arg(long, short)]
     metadata: bool,
+
+    /// Print an overview with one row per repository, the default for several: table, tsv, csv or md; json is --json
+    /// --summary
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    format: Option<OverviewFormat>,
 }
 
 /// The result for one source, as far as the view needs it.
@@ -79,15 +94,44 @@ enum InspectedSource {
     Headers(Box<SafetensorsParseFromRepo>),
 }
 
-impl InspectArgs {
-    /// Returns whether the view shows only counts, and so needs no headers.
-    fn needs_counts_only(&self) -> bool {
-        let ViewArgs { json, tensors, tree, metadata, .. } = self.view;
-        !(tensors || tree || metadata || json && !self.summary)
+impl ViewArgs {
+    fn is_json(self) -> bool {
+        self.json || self.format == Some(OverviewFormat::Json)
     }
 }
 
-pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> io::Result<ExitStatus> {
+impl InspectArgs {
+    /// Returns whether the view shows only counts, and so needs no headers.
+    fn needs_counts_only(&self) -> bool {
+        let ViewArgs { tensors, tree, metadata, json, .. } = self.view;
+        !(tensors || tree || metadata || json && !self.summary)
+    }
+
+    /// Returns the form of the overview; `None` if each repository has a view of its own.
+    fn overview(&self, repos: usize) -> Option<OverviewFormat> {
+        let ViewArgs { json, tensors, tree, explain, metadata, format } = self.view;
+        let is_chosen = json || tensors || tree || explain || metadata || self.sets;
+        match format {
+            Some(OverviewFormat::Json) => None,
+            Some(format) => Some(format),
+            None => (repos > 1 && !is_chosen).then_some(OverviewFormat::Table),
+        }
+    }
+}
+
+pub(crate) async fn run(
+    args: &InspectArgs,
+    context: &CommandContext,
+) -> Result<ExitStatus, CommandError> {
+    if args.view.tensors && args.sort == Some(SortKey::Active) {
+        return Err(CommandError::TensorSort);
+    }
+    let repos = args.repos.list()?;
+    let form = if args.view.is_json() { OutputForm::Json } else { OutputForm::Text };
+    let sources = Sources { repos: &repos, selection: &args.selection, form };
+    if let Some(format) = args.overview(repos.len()) {
+        return Ok(overview(args, format, sources, context).await?);
+    }
     let (needs_counts_only, lists_sets) = (args.needs_counts_only(), args.sets);
     let read = move |model: Model| async move {
         let model = model.other_sets(lists_sets);
@@ -104,20 +148,46 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> io::Res
                 &report.findings
             }
             InspectedSource::Headers(parsed) => {
-                print_headers(args, parsed)?;
+                print_headers(args, repos.len() > 1, parsed)?;
                 &parsed.report().findings
             }
         };
-        warn(source, findings)?;
+        context.warn(source, findings)?;
         Ok(ExitStatus::Success)
     };
-    let form = if args.view.json { OutputForm::Json } else { OutputForm::Text };
-    let sources = Sources { repos: &args.repos, selection: &args.selection, form };
-    context.for_each(sources, read, print).await
+    Ok(context.for_each(sources, read, print).await?)
+}
+
+/// Prints one row per repository, after all of them were read.
+async fn overview(
+    args: &InspectArgs,
+    format: OverviewFormat,
+    sources: Sources<'_>,
+    context: &CommandContext,
+) -> io::Result<ExitStatus> {
+    let mut rows = Vec::new();
+    let read = |model: Model| async move { model.count().await };
+    let collect = |source: &RepoArg, result: Result<CountReport, Error>| match result {
+        Ok(report) => {
+            rows.push(OverviewRow::from_report(&report));
+            context.warn(source, &report.findings)?;
+            Ok(ExitStatus::Success)
+        }
+        Err(error) => {
+            rows.push(OverviewRow::from_error(&source.shown, &error));
+            context.report(source, sources, &error)
+        }
+    };
+    let status = context.for_each_result(sources, read, collect).await?;
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    let written =
+        overview::write(&mut stdout, rows, format, args.sort, TerminalSize::from_stdout());
+    written.and_then(|()| stdout.flush()).map_err(failed_to("write to stdout"))?;
+    Ok(status)
 }
 
 fn print_counts(view: ViewArgs, report: &CountReport) -> io::Result<()> {
-    if view.json {
+    if view.is_json() {
         return json::print(report);
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
@@ -130,17 +200,21 @@ fn print_counts(view: ViewArgs, report: &CountReport) -> io::Result<()> {
     stdout.flush()
 }
 
-fn print_headers(args: &InspectArgs, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
-    if args.view.json {
+fn print_headers(
+    args: &InspectArgs,
+    is_one_of_many: bool,
+    parsed: &SafetensorsParseFromRepo,
+) -> io::Result<()> {
+    if args.view.is_json() {
         return json::print(parsed);
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
     let terminal = TerminalSize::from_stdout();
     if args.view.tree {
-        tree::write(&mut stdout, parsed, terminal)?;
+        tree::write(&mut stdout, parsed, args.depth.map(usize::from), terminal)?;
     } else if args.view.tensors {
-        let (filter, is_one_of_many) = (args.filter.as_ref(), args.repos.len() > 1);
-        tensors::write(&mut stdout, parsed, filter, is_one_of_many, terminal)?;
+        let filter = args.filter.as_ref();
+        tensors::write(&mut stdout, parsed, filter, is_one_of_many, args.sort, terminal)?;
     } else {
         metadata::write(&mut stdout, parsed)?;
     }

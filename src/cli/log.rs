@@ -16,11 +16,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::progress::ProgressBars;
 use super::style::{CYAN, DIM, RED, YELLOW};
 
-/// Starts logging: warnings, with `-v` also retries and waits, with `-vv` every request.
+/// Starts logging: warnings, with `-q` only errors, with `-v` also retries and waits, with `-vv` every request.
 ///
 /// Only events of `hf_meta` are printed. The log of the HTTP libraries may contain tokens.
-pub(crate) fn init(verbose: u8, bars: &ProgressBars) {
+pub(crate) fn init(verbose: u8, is_quiet: bool, bars: &ProgressBars) {
     let level = match verbose {
+        0 if is_quiet => LevelFilter::ERROR,
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,

@@ -17,8 +17,12 @@ mod hints;
 mod inspect;
 mod json;
 mod log;
+mod output;
+mod packaging;
 mod progress;
 mod repo_arg;
+mod repo_list;
+mod sarif;
 #[cfg(feature = "server")]
 mod serve;
 mod style;
@@ -52,8 +56,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<ExitStatus, CommandError> {
-    let bars = ProgressBars::default();
-    log::init(args.connection.verbose, &bars);
+    let bars = ProgressBars::new(args.output.quiet);
+    log::init(args.connection.verbose, args.output.quiet, &bars);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(failed_to("start threads"))?;
     let status = runtime.block_on(dispatch(args, bars));
@@ -66,14 +70,29 @@ async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, Command
     let context = || {
         end_on_interrupt(bars.clone());
         let token_source = args.connection.token_source();
-        args.connection.client().map(|client| CommandContext { client, bars, token_source })
+        let is_quiet = args.output.quiet;
+        let client = args.connection.client();
+        client.map(|client| CommandContext { client, bars, token_source, is_quiet })
     };
+    match &args.command {
+        None => args.inspect.color.apply(),
+        Some(Command::Verify(verify)) => verify.color.apply(),
+        Some(Command::Diff(diff)) => diff.color.apply(),
+        _ => {}
+    }
     Ok(match &args.command {
         None => inspect::run(&args.inspect, &context()?).await?,
         Some(Command::Badge(badge)) => badge::run(badge, &context()?).await?,
         Some(Command::Verify(verify)) => verify::run(verify, &context()?).await?,
         Some(Command::Diff(diff)) => diff::run(diff, &context()?).await?,
         Some(Command::Cache(cache)) => cache::run(cache).map_err(failed_to("write to stdout"))?,
+        Some(Command::Completions(completions)) => {
+            packaging::completions(completions, Args::definition())
+                .map_err(failed_to("write to stdout"))?
+        }
+        Some(Command::Man(man)) => {
+            packaging::man(man, Args::definition()).map_err(failed_to("write to stdout"))?
+        }
         #[cfg(feature = "server")]
         Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await?,
         #[cfg(not(feature = "server"))]

@@ -13,17 +13,14 @@ use super::terminal::TerminalSize;
 
 /// The progress bars of all repositories that are being read.
 #[derive(Clone, Debug)]
-pub(crate) struct ProgressBars(MultiProgress);
-
-impl Default for ProgressBars {
-    fn default() -> Self {
-        Self(MultiProgress::with_draw_target(draw_target()))
-    }
+pub(crate) struct ProgressBars {
+    bars: MultiProgress,
+    is_quiet: bool,
 }
 
 /// Returns the terminal of stderr as a place for bars.
-fn draw_target() -> ProgressDrawTarget {
-    if io::stderr().is_terminal() {
+fn draw_target(is_quiet: bool) -> ProgressDrawTarget {
+    if !is_quiet && io::stderr().is_terminal() {
         ProgressDrawTarget::term_like_with_hz(Box::new(BarTerminal::default()), 15)
     } else {
         ProgressDrawTarget::hidden()
@@ -103,12 +100,17 @@ impl TermLike for BarTerminal {
 }
 
 impl ProgressBars {
+    /// Creates the bars, which a quiet command never draws.
+    pub(crate) fn new(is_quiet: bool) -> Self {
+        Self { bars: MultiProgress::with_draw_target(draw_target(is_quiet)), is_quiet }
+    }
+
     /// Adds a bar for a repository. It disappears when it is dropped.
     pub(crate) fn add(&self, repo: &str) -> RepoBar {
         let spinner = ProgressStyle::with_template("{spinner} {msg}");
         let bar = ProgressBar::no_length().with_message(escape(repo));
         let bar = self
-            .0
+            .bars
             .add(bar.with_style(spinner.unwrap_or_else(|_| ProgressStyle::default_spinner())));
         bar.enable_steady_tick(Duration::from_millis(100));
         RepoBar(bar)
@@ -120,21 +122,21 @@ impl ProgressBars {
     /// would wait for it, and time out.
     pub(crate) fn hidden_while<T>(&self, print: impl FnOnce() -> T) -> T {
         self.remove();
-        self.0.set_draw_target(ProgressDrawTarget::hidden());
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
         let printed = print();
-        self.0.set_draw_target(draw_target());
+        self.bars.set_draw_target(draw_target(self.is_quiet));
         printed
     }
 
     /// Removes the bars while a line is written to stderr.
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
-        self.0.suspend(print)
+        self.bars.suspend(print)
     }
 
     /// Removes the bars from the terminal.
     pub(crate) fn remove(&self) {
         // A terminal that cannot be written shows no bars.
-        let _ = self.0.clear();
+        let _ = self.bars.clear();
     }
 }
 

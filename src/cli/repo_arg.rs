@@ -27,6 +27,30 @@ impl RepoArg {
         matches!(self.source, Ok(Source::Local(_)))
     }
 
+    /// Returns the address of a file of the source, or of the source itself: a URL, or a local path.
+    pub(crate) fn file_url(&self, file: Option<&str>, endpoint: &Endpoint) -> String {
+        match &self.source {
+            Ok(Source::Repo { repo, revision, .. }) => {
+                let (revision, kind) = (
+                    revision.clone().unwrap_or_default(),
+                    if file.is_some() { "blob" } else { "tree" },
+                );
+                let path = file.map(|file| format!("/{file}")).unwrap_or_default();
+                format!("{endpoint}/{repo}/{kind}/{revision}{path}")
+            }
+            Ok(Source::Local(path)) => {
+                let folder = if path.is_dir() { Some(&**path) } else { path.parent() };
+                let path = match (folder, file) {
+                    (Some(folder), Some(file)) => folder.join(file),
+                    _ => path.clone(),
+                };
+                let shown = path.to_string_lossy().replace('\\', "/");
+                shown.strip_prefix("./").map_or(shown.clone(), str::to_owned)
+            }
+            _ => self.shown.clone(),
+        }
+    }
+
     /// Returns the URL of the page that lists the files; `None` if the source is not a repository.
     pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
         match &self.source {

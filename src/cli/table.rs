@@ -151,6 +151,41 @@ impl<'a, R> Table<'a, R> {
         })
     }
 
+    /// Writes the headings and the rows as comma-separated values, for other programs.
+    pub(crate) fn write_csv(
+        &self,
+        out: &mut impl Write,
+        rows: impl IntoIterator<Item = R>,
+    ) -> io::Result<()> {
+        let mut writer = csv::Writer::from_writer(out);
+        writer.write_record(self.columns.iter().map(|column| column.heading))?;
+        for row in rows {
+            writer.write_record(self.columns.iter().map(|column| (column.cell)(&row)))?;
+        }
+        writer.flush()
+    }
+
+    /// Writes the headings and the rows as a Markdown table.
+    pub(crate) fn write_markdown(
+        &self,
+        out: &mut impl Write,
+        rows: impl IntoIterator<Item = R>,
+    ) -> io::Result<()> {
+        let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+        let columns = || self.columns.iter();
+        writeln!(out, "{}", line(columns().map(|column| column.heading.to_owned()).collect()))?;
+        let rule = |alignment| if alignment == Alignment::Left { "---" } else { "---:" };
+        writeln!(
+            out,
+            "{}",
+            line(columns().map(|column| rule(column.alignment).to_owned()).collect())
+        )?;
+        rows.into_iter().try_for_each(|row| {
+            let cells = columns().map(|column| (column.cell)(&row).replace('|', "\\|"));
+            writeln!(out, "{}", line(cells.collect()))
+        })
+    }
+
     /// Writes the headings, unless all are empty, and the rows. `rows` is called twice.
     pub(crate) fn write<I>(&self, out: &mut impl Write, rows: impl Fn() -> I) -> io::Result<()>
     where
@@ -320,6 +355,17 @@ mod tests {
         let mut out = Vec::new();
         table().write_tsv(&mut out, [["a b", "1", ""], ["c", "2", "x"]]).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "name\tn\t\na b\t1\t\nc\t2\tx\n");
+    }
+
+    #[test]
+    fn separators_in_cells_are_quoted() {
+        let rows = [["a,\"b\"", "1", "x|y"]];
+        let (mut csv, mut markdown) = (Vec::new(), Vec::new());
+        table().write_csv(&mut csv, rows).unwrap();
+        table().write_markdown(&mut markdown, rows).unwrap();
+        assert_eq!(String::from_utf8(csv).unwrap(), "name,n,\n\"a,\"\"b\"\"\",1,x|y\n");
+        let expected = "| name | n |  |\n| --- | ---: | --- |\n| a,\"b\" | 1 | x\\|y |\n";
+        assert_eq!(String::from_utf8(markdown).unwrap(), expected);
     }
 
     #[test]

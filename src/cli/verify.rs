@@ -3,16 +3,18 @@
 use std::io::{self, BufWriter, Write};
 
 use anstyle::Style;
-use clap::builder::NonEmptyStringValueParser;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::ParameterFigures;
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Model, Plan, VerifyReport};
+use hf_meta::{Error, Model, Plan, VerifyReport};
 
 use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
-use super::exit::{CommandError, ExitStatus};
+use super::exit::{CommandError, ExitStatus, failed_to};
 use super::json;
+use super::output::ColorArgs;
 use super::repo_arg::RepoArg;
+use super::repo_list::RepoListArgs;
+use super::sarif::SarifLog;
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
 use super::terminal::{TerminalSize, fitted_after};
 
@@ -28,9 +30,8 @@ const MAX_FINDINGS_PER_KIND: usize = 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
 pub(crate) struct VerifyArgs {
-    /// Repositories on the Hub, URLs, or local files and folders
-    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
-    repos: Vec<String>,
+    #[command(flatten)]
+    repos: RepoListArgs,
 
     #[command(flatten)]
     selection: SelectionArgs,
@@ -38,12 +39,23 @@ pub(crate) struct VerifyArgs {
     /// Print the report as JSON, one line per repository
     #[arg(long, short)]
     json: bool,
+
+    /// Print the findings as SARIF, for the annotations of a code host
+    #[arg(long, conflicts_with = "json")]
+    sarif: bool,
+
+    #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    /// Exit with 1 if there are warnings, too
+    #[arg(long)]
+    strict: bool,
 }
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  no errors; there may be warnings and notes
-  1  errors were found, or there are no safetensors weights
+  0  no errors; there may be warnings (not with --strict) and notes
+  1  errors were found, or with --strict warnings, or there are no safetensors weights
   2  the arguments or the environment variables are wrong
   3  the repository or revision was not found, access was denied, or the Hub or the network failed,
      so not everything was checked
@@ -58,26 +70,54 @@ pub(crate) async fn run(
         return Err(CommandError::VerifyPlan);
     }
     let read = |model: Model| async move { model.verify().await };
-    let print = |source: &RepoArg, report: VerifyReport| print(args, source, &report);
-    let form = if args.json { OutputForm::Json } else { OutputForm::Text };
-    let sources = Sources { repos: &args.repos, selection: &args.selection, form };
-    Ok(context.for_each(sources, read, print).await?)
+    let form = match (args.json, args.sarif) {
+        (true, _) => OutputForm::Json,
+        (_, true) => OutputForm::Other,
+        _ => OutputForm::Text,
+    };
+    let repos = args.repos.list()?;
+    let sources = Sources { repos: &repos, selection: &args.selection, form };
+    if !args.sarif {
+        let print = |source: &RepoArg, report: VerifyReport| {
+            print(args, &report)?;
+            Ok(status(args, source, &report))
+        };
+        return Ok(context.for_each(sources, read, print).await?);
+    }
+    let (mut log, endpoint) = (SarifLog::default(), context.client.endpoint());
+    let collect = |source: &RepoArg, result: Result<VerifyReport, Error>| match result {
+        Ok(report) => {
+            log.add_report(source, endpoint, &report);
+            Ok(status(args, source, &report))
+        }
+        Err(error) => {
+            log.add_error(source, endpoint, &error);
+            context.report(source, sources, &error)
+        }
+    };
+    let status = context.for_each_result(sources, read, collect).await?;
+    json::print(&log.finish()).map_err(failed_to("write to stdout"))?;
+    Ok(status)
 }
 
-fn print(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> io::Result<ExitStatus> {
+fn print(args: &VerifyArgs, report: &VerifyReport) -> io::Result<()> {
     if args.json {
-        json::print(report)?;
-    } else {
-        let mut stdout = BufWriter::new(anstream::stdout().lock());
-        write(&mut stdout, report, TerminalSize::from_stdout())?;
-        stdout.flush()?;
+        return json::print(report);
     }
-    Ok(match (report.is_complete(), report.is_valid()) {
+    let mut stdout = BufWriter::new(anstream::stdout().lock());
+    write(&mut stdout, report, TerminalSize::from_stdout())?;
+    stdout.flush()
+}
+
+fn status(args: &VerifyArgs, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
+    let has_warnings = report.findings.iter().any(|found| found.severity() == Severity::Warning);
+    match (report.is_complete(), report.is_valid()) {
         (false, _) if source.is_local() => ExitStatus::LocalIo,
         (false, _) => ExitStatus::Remote,
         (true, false) => ExitStatus::Negative,
+        (true, true) if args.strict && has_warnings => ExitStatus::Negative,
         (true, true) => ExitStatus::Success,
-    })
+    }
 }
 
 /// Writes the findings by kind, then a summary.

@@ -3,6 +3,7 @@
 mod environment;
 mod errors;
 mod json;
+mod overview;
 mod terminal;
 mod views;
 

@@ -230,3 +230,61 @@ async fn a_figure_of_the_hub_that_cannot_be_read_is_reported() {
     );
     assert_eq!(report.parameters.hub, None);
 }
+
+/// Every finding is a result of SARIF, at the address of its file, and so is a repository that cannot be read.
+#[test]
+fn the_command_prints_sarif() {
+    let hub = hub_with_defects();
+    let ran = run(&hub, &["verify", "org/planted", "org/none", "--sarif"]);
+    assert_eq!(ran.code, 3);
+    let log: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    let json = run(&hub, &["verify", "org/planted", "--json"]).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let findings = json["findings"].as_array().unwrap();
+    assert_eq!(results.len(), findings.len() + 1);
+    for (result, finding) in results.iter().zip(findings) {
+        assert_eq!(result["ruleId"], finding["kind"]);
+        assert_eq!(result["level"], finding["severity"]);
+        assert_eq!(result["message"]["text"], finding["message"]);
+    }
+    let uri = |result: &Value| {
+        let location = &result["locations"][0]["physicalLocation"]["artifactLocation"];
+        location["uri"].as_str().unwrap().to_owned()
+    };
+    let files = format!("{}/org/planted/blob/main/", hub.endpoint());
+    assert!(results.iter().any(|result| uri(result).starts_with(&files)), "{}", ran.stdout);
+    let last = results.last().unwrap();
+    assert_eq!((&last["ruleId"], &last["level"]), (&"repoNotFound".into(), &"error".into()));
+    assert_eq!(uri(last), format!("{}/org/none/tree/main", hub.endpoint()));
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    assert!(results.iter().all(|result| rules.iter().any(|rule| rule["id"] == result["ruleId"])));
+}
+
+#[test]
+fn warnings_are_errors_only_if_strict() {
+    let file =
+        support::file_with_header(r#"{"x":{"dtype":"Q9","shape":[2],"data_offsets":[0,4]}}"#, 4);
+    let hub = LocalHub::start([Repo::new("org/odd").file("model.safetensors", file)]).unwrap();
+    assert_eq!(run(&hub, &["verify", "org/odd"]).code, 0);
+    assert_eq!(run(&hub, &["verify", "org/odd", "--strict"]).code, 1);
+    assert_eq!(run(&hub, &["verify", "org/odd", "--strict", "--sarif"]).code, 1);
+}
+
+/// Annotations of a code host need paths of the work tree.
+#[test]
+fn local_files_have_relative_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("model.safetensors"), [0; 4]).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hf-meta"));
+    command.env_clear().current_dir(folder.path()).args(["verify", "./", "--sarif"]);
+    let log: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let result = &log["runs"][0]["results"][0];
+    let location = &result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+    assert_eq!(
+        (location, &result["level"]),
+        (&"model.safetensors".into(), &"error".into()),
+        "{log}"
+    );
+}

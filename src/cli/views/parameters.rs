@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use hf_meta::count::DtypeCount;
-use hf_meta::report::text::{bytes, counted, escape, share, thousands};
+use hf_meta::report::text::{bytes, counted, escape, share, short, short_bytes, thousands};
 use hf_meta::{CountReport, RepoPath, WeightSet};
 
-use super::{explain, heading};
+use super::{bits_per_parameter, explain, heading};
 use crate::cli::style::DIM;
 use crate::cli::table::Table;
 use crate::cli::terminal::{TerminalSize, fitted};
@@ -26,6 +26,9 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     heading(out, &report.source)?;
     dtype_table(out, report, terminal)?;
+    if let Some(line) = size(report) {
+        writeln!(out, "{}", fitted(&line, terminal))?;
+    }
     if let Some(moe) = &report.breakdown.moe {
         writeln!(out, "{}", fitted(&explain::active_parameters(moe), terminal))?;
     }
@@ -59,6 +62,27 @@ fn dtype_table(
         .shown_if(is_packed)
         .number("bytes", |(_, row)| bytes(row.bytes));
     table.fit(terminal).write(out, || rows.iter().copied())
+}
+
+/// Formats the size for people: parameters, buffers, and the memory that the weights alone take in common formats.
+/// Returns `None` without parameters.
+fn size(report: &CountReport) -> Option<String> {
+    let (totals, breakdown) = (report.parameter_count.totals(), &report.breakdown);
+    let parameters = Some(totals.parameters).filter(|parameters| *parameters > 0)?;
+    let mark = if breakdown.is_exact() { "" } else { "~" };
+    let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
+    let buffers = match buffers.map(|group| group.count.parameters).fold(0, u64::saturating_add) {
+        0 => String::new(),
+        buffers => format!(", of which {} are buffers", short(buffers)),
+    };
+    let bits = bits_per_parameter(totals.bytes, parameters);
+    let [bf16, int8, int4] = [parameters.saturating_mul(2), parameters, parameters.div_ceil(2)];
+    let [bf16, int8, int4] = [bf16, int8, int4].map(short_bytes);
+    let noun = if parameters == 1 { "parameter" } else { "parameters" };
+    Some(format!(
+        "{mark}{} {noun}{buffers}, {bits} bits each; weights only: {bf16} in bf16, {int8} in int8, {int4} in int4",
+        short(parameters)
+    ))
 }
 
 /// Formats the number of files and tensors, and the commit.

@@ -1,5 +1,6 @@
 //! `--tensors`: one row per tensor, as a table on a terminal and as tab-separated values elsewhere.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use glob::Pattern;
@@ -7,6 +8,7 @@ use hf_meta::report::text::{escape, shape, thousands};
 use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo};
 
 use super::heading;
+use super::overview::SortKey;
 use crate::cli::table::Table;
 use crate::cli::terminal::TerminalSize;
 
@@ -25,6 +27,7 @@ pub(crate) fn write(
     parsed: &SafetensorsParseFromRepo,
     filter: Option<&Pattern>,
     is_one_of_many: bool,
+    sort: Option<SortKey>,
     terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
     if is_one_of_many {
@@ -49,8 +52,22 @@ pub(crate) fn write(
         })
         .text("shard", |(_, _, path)| escape(path.as_str()))
         .dropped_below(MIN_FILE_WIDTH);
+    let Some(key) = sort else {
+        return match terminal {
+            Some(_) => table.fit(terminal).write(out, rows),
+            None => table.write_tsv(out, rows()),
+        };
+    };
+    let mut sorted: Vec<_> = rows().collect();
+    match key {
+        SortKey::Name => sorted.sort_by_key(|(name, ..)| *name),
+        SortKey::Bytes => sorted.sort_by_key(|(_, tensor, _)| Reverse(tensor.byte_length())),
+        SortKey::Parameters | SortKey::Active => {
+            sorted.sort_by_key(|(_, tensor, _)| Reverse(tensor.elements()));
+        }
+    }
     match terminal {
-        Some(_) => table.fit(terminal).write(out, rows),
-        None => table.write_tsv(out, rows()),
+        Some(_) => table.fit(terminal).write(out, || sorted.iter().cloned()),
+        None => table.write_tsv(out, sorted),
     }
 }

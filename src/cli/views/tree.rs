@@ -32,10 +32,11 @@ const MAX_INLINE_TENSORS: usize = 4;
 pub(crate) fn write(
     out: &mut impl Write,
     parsed: &SafetensorsParseFromRepo,
+    depth: Option<usize>,
     terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
     heading(out, &parsed.report().source)?;
-    write_tree(out, &Tree::new(parsed), terminal)?;
+    write_tree(out, &Tree::new(parsed), depth, terminal)?;
     writeln!(out, "{}", fitted(&parameters::files_and_tensors(parsed.report()), terminal))?;
     let totals = parsed.parameter_count().totals();
     if totals.parameters != totals.elements {
@@ -57,13 +58,18 @@ struct TreeRow {
 
 /// Writes a tree. On a terminal it has bars, and the largest modules are open as far as the lines
 /// suffice; elsewhere all modules are open.
-fn write_tree(out: &mut impl Write, tree: &Tree, terminal: Option<TerminalSize>) -> io::Result<()> {
+fn write_tree(
+    out: &mut impl Write,
+    tree: &Tree,
+    depth: Option<usize>,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
     let max_lines =
         terminal.map_or(usize::MAX, |size| size.height.saturating_sub(RESERVED_LINES).max(1));
     let sum =
         |value: fn(&TreeModule) -> u64| tree.modules.iter().map(value).fold(0, u64::saturating_add);
     let (tensors, elements) = (sum(|module| module.tensors), sum(|module| module.elements));
-    let layout = TreeLayout::new(&tree.modules, max_lines);
+    let layout = TreeLayout::new(&tree.modules, max_lines, depth.unwrap_or(usize::MAX));
     let mut rows = Vec::new();
     layout.for_each_row(&layout.top, None, &mut |name, branch| {
         let TreeModule { tensors, elements, .. } = *branch.module;
@@ -83,7 +89,7 @@ fn write_tree(out: &mut impl Write, tree: &Tree, terminal: Option<TerminalSize>)
         .text("", |row| row.content.clone())
         .can_shrink_to(MIN_CONTENT_WIDTH);
     table.fit(terminal).write(out, || rows.iter().chain([&total]))?;
-    layout.write_note(out, terminal)
+    layout.write_note(out, depth.is_some(), terminal)
 }
 
 /// Returns a bar whose length is the share of a part, in eighths of a character.
@@ -111,7 +117,7 @@ struct Branch<'a> {
 }
 
 impl<'a> TreeLayout<'a> {
-    fn new(modules: &'a [TreeModule], max_lines: usize) -> Self {
+    fn new(modules: &'a [TreeModule], max_lines: usize, max_depth: usize) -> Self {
         let mut layout = Self { branches: Vec::new(), top: Vec::new(), hidden: 0 };
         let mut top = layout.add(modules);
         if top.len() > max_lines {
@@ -120,7 +126,7 @@ impl<'a> TreeLayout<'a> {
             top.truncate(max_lines);
             top.sort_unstable();
         }
-        layout.open(&top, max_lines - top.len());
+        layout.open(&top, max_lines - top.len(), max_depth);
         Self { top, ..layout }
     }
 
@@ -137,18 +143,22 @@ impl<'a> TreeLayout<'a> {
     }
 
     /// Opens the largest modules as long as the lines suffice for their contents.
-    fn open(&mut self, top: &[usize], mut lines: usize) {
-        let size = |layout: &Self, at: usize| (layout.branches[at].module.elements, Reverse(at));
-        let mut closed: BinaryHeap<_> = top.iter().map(|&at| size(self, at)).collect();
-        while let Some((_, Reverse(at))) = closed.pop() {
+    ///
+    /// A module at the top level has depth 1, and modules at the maximum depth stay closed.
+    fn open(&mut self, top: &[usize], mut lines: usize, max_depth: usize) {
+        let size = |layout: &Self, at: usize, depth: usize| {
+            (layout.branches[at].module.elements, Reverse(at), depth)
+        };
+        let mut closed: BinaryHeap<_> = top.iter().map(|&at| size(self, at, 1)).collect();
+        while let Some((_, Reverse(at), depth)) = closed.pop() {
             let branch = &mut self.branches[at];
-            if branch.is_short() || branch.inner.len() > lines {
+            if branch.is_short() || branch.inner.len() > lines || depth >= max_depth {
                 continue;
             }
             branch.is_open = true;
             lines -= branch.inner.len();
             let inner = branch.inner.clone();
-            closed.extend(inner.into_iter().map(|at| size(self, at)));
+            closed.extend(inner.into_iter().map(|at| size(self, at, depth + 1)));
         }
     }
 
@@ -178,7 +188,12 @@ impl<'a> TreeLayout<'a> {
     }
 
     /// Writes a note if modules are hidden or closed.
-    fn write_note(&self, out: &mut impl Write, terminal: Option<TerminalSize>) -> io::Result<()> {
+    fn write_note(
+        &self,
+        out: &mut impl Write,
+        has_depth: bool,
+        terminal: Option<TerminalSize>,
+    ) -> io::Result<()> {
         let note = if self.hidden > 0 {
             counted(self.hidden as u64, "more module")
         } else if self.branches.iter().any(Branch::is_closed) {
@@ -186,7 +201,9 @@ impl<'a> TreeLayout<'a> {
         } else {
             return Ok(());
         };
-        let note = format!("not shown: {note}; pipe the output to see all");
+        let remedy =
+            if has_depth { "a larger --depth shows more" } else { "pipe the output to see all" };
+        let note = format!("not shown: {note}; {remedy}");
         writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))
     }
 }

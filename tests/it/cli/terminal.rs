@@ -108,7 +108,7 @@ fn a_paused_reader_of_stdout_does_not_stop_the_network() {
 #[test]
 fn an_empty_line_separates_reports_but_does_not_end_them() {
     let hub = support::fixtures_hub();
-    for view in [&[][..], &["--tree"], &["--explain"], &["--metadata"], &["--tensors"]] {
+    for view in [&["--sets"][..], &["--tree"], &["--explain"], &["--metadata"], &["--tensors"]] {
         let print = |repos: &[&str]| run(&hub, &[repos, view].concat()).data();
         let one = print(&["gpt2"]);
         assert!(!one.contains("\n\n") && one.ends_with('\n'), "{view:?}: {one}");

@@ -17,7 +17,7 @@ fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
 
 fn drawn(tree: &Tree, terminal: Option<TerminalSize>) -> Vec<String> {
     let mut out = Vec::new();
-    write_tree(&mut out, tree, terminal).unwrap();
+    write_tree(&mut out, tree, None, terminal).unwrap();
     String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
 }
 

@@ -1,0 +1,60 @@
+//! `hf-meta completions` and `hf-meta man`: files for shells and packages.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::exit::{ExitStatus, failed_to};
+
+/// Print the completions of a shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  hf-meta completions bash > ~/.local/share/bash-completion/completions/hf-meta
+  hf-meta completions zsh > ~/.zfunc/_hf-meta
+  hf-meta completions fish > ~/.config/fish/completions/hf-meta.fish")]
+pub(crate) struct CompletionsArgs {
+    /// Name of the shell
+    shell: Shell,
+}
+
+/// Print the manual page, or write the pages of all subcommands to a folder
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManArgs {
+    /// Folder for the pages, such as ~/.local/share/man/man1
+    #[arg(long, short, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+/// Prints the completions of the command.
+pub(crate) fn completions(
+    args: &CompletionsArgs,
+    mut command: clap::Command,
+) -> io::Result<ExitStatus> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "hf-meta", &mut script);
+    print(&script)
+}
+
+/// Prints the manual page of the command, or writes all pages.
+pub(crate) fn man(args: &ManArgs, command: clap::Command) -> io::Result<ExitStatus> {
+    if let Some(folder) = &args.output {
+        let write = std::fs::create_dir_all(folder)
+            .and_then(|()| clap_mangen::generate_to(command, folder));
+        write.map_err(failed_to(format!("write to `{}`", folder.display())))?;
+        return Ok(ExitStatus::Success);
+    }
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    print(&page)
+}
+
+/// Prints bytes that are for other programs, so without changing them.
+fn print(bytes: &[u8]) -> io::Result<ExitStatus> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()?;
+    Ok(ExitStatus::Success)
+}

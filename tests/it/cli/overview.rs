@@ -1,0 +1,136 @@
+//! The overview of several repositories, lists of repositories, and the files for packages.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::{CommandOutput, hf_meta, run};
+use crate::hub::LocalHub;
+use crate::support::{self, sharded};
+
+const REPOS: [&str; 3] = ["gpt2", "openai/gpt-oss-20b", "bigscience/bloom"];
+
+#[test]
+fn several_repositories_have_one_row_each() {
+    let hub = support::fixtures_hub();
+    let table = run(&hub, &REPOS).data();
+    let sorted = run(&hub, &[&REPOS[..], &["--sort", "parameters"]].concat()).data();
+    let markdown = run(&hub, &[&REPOS[..], &["--format", "md", "--sort", "name"]].concat()).data();
+    let plain = run(&hub, &[&REPOS[..], &["--format", "tsv"]].concat()).data();
+    insta::assert_snapshot!([table, sorted, markdown, plain].join("\n"));
+    let json = run(&hub, &["gpt2", "--format", "json"]).data();
+    assert!(json.starts_with(r#"{"source":"gpt2""#) && !json.contains("\"header\""), "{json}");
+}
+
+#[test]
+fn a_repository_that_failed_has_a_row_with_the_code() {
+    let hub = support::fixtures_hub();
+    let args = ["org/none", "gpt2", "--format", "csv", "--sort", "bytes"];
+    let CommandOutput { code, stdout, stderr } = run(&hub, &args);
+    let lines: Vec<_> = stdout.lines().collect();
+    assert!(lines[1].starts_with("gpt2,137022720,true,,F32,32,548090880,,"), "{stdout}");
+    assert_eq!((lines[2], lines.len(), code), ("org/none,,,,,,,,,repoNotFound", 3, 3));
+    assert!(stderr.starts_with("error: org/none: repository"), "{stderr}");
+    let table = run(&hub, &["org/none", "gpt2"]).stdout;
+    assert!(!table.contains("org/none") && table.contains("137M"), "{table}");
+}
+
+/// Runs the command with this text on stdin.
+fn with_stdin(hub: &LocalHub, args: &[&str], text: &str) -> CommandOutput {
+    let mut command = hf_meta(hub.endpoint());
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    CommandOutput {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn repositories_are_read_from_lists() {
+    let hub = LocalHub::start([sharded("org/a"), sharded("org/b")]).unwrap();
+    let expected = run(&hub, &["org/a", "org/b"]).data();
+    assert_eq!(with_stdin(&hub, &["-"], "org/a\n# no\n\norg/b\n").data(), expected);
+    assert_eq!(with_stdin(&hub, &["org/a", "--from", "-"], "org/b").data(), expected);
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("models.csv");
+    std::fs::write(&csv, "likes,id\n1,org/a\n2,\"org/b\"\n").unwrap();
+    let csv = csv.to_str().unwrap();
+    assert_eq!(run(&hub, &["--from", csv, "--column", "id"]).data(), expected);
+    assert_eq!(run(&hub, &["verify", "--from", csv, "--column", "id"]).code, 0);
+    for (args, code, message) in [
+        (&["--from", csv, "--column", "name"][..], 2, "the CSV file has no column `name`"),
+        (&["--from", "/nonexistent"], 4, "failed to read `/nonexistent`"),
+        (&["-"], 2, "the list contains no repositories"),
+        (&["--column", "id", "gpt2"], 2, "--from"),
+        (&["gpt2", "-t", "--sort", "active"], 2, "tensors are sorted by"),
+    ] {
+        let ran = run(&hub, args);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn tensors_are_sorted_and_trees_cut() {
+    let hub = support::fixtures_hub();
+    let tensors = run(&hub, &["gpt2", "-t", "--sort", "bytes"]).data();
+    let bytes = tensors.lines().skip(1).map(|row| row.split('\t').nth(3).unwrap().parse::<u64>());
+    let bytes: Vec<_> = bytes.map(Result::unwrap).collect();
+    assert!(bytes.len() == 160 && bytes.is_sorted_by(|a, b| a >= b));
+    let tree = |depth| run(&hub, &["bigscience/bloom", "--tree", "--depth", depth]).data();
+    let [one, two, all] = ["1", "2", "9"].map(tree);
+    assert!(one.contains("h.[0-69] …") && one.contains("a larger --depth shows more"), "{one}");
+    assert!(two.contains("├─ mlp …") && two.lines().count() > one.lines().count(), "{two}");
+    assert_eq!(all, run(&hub, &["bigscience/bloom", "--tree"]).data());
+}
+
+#[test]
+fn colors_and_warnings_can_be_turned_off_and_on() {
+    let hub = support::fixtures_hub();
+    assert!(run(&hub, &["gpt2", "--color", "always"]).data().contains("\u{1b}["));
+    assert!(!run(&hub, &["gpt2", "--color", "never"]).data().contains("\u{1b}["));
+    let odd = LocalHub::start([crate::hub::Repo::new("org/odd").file(
+        "model.safetensors",
+        support::file_with_header(r#"{"x":{"dtype":"Q9","shape":[2],"data_offsets":[0,4]}}"#, 4),
+    )]);
+    let odd = odd.unwrap();
+    assert!(run(&odd, &["org/odd"]).stderr.contains("warning: "));
+    let quiet = run(&odd, &["org/odd", "--quiet"]);
+    assert_eq!((quiet.code, &*quiet.stderr), (0, ""));
+    let failed = run(&odd, &["org/none", "-q"]);
+    assert!(failed.stderr.starts_with("error: "), "{}", failed.stderr);
+}
+
+#[test]
+fn the_version_names_features_and_counting_rules() {
+    let hub = LocalHub::start([]).unwrap();
+    let version = run(&hub, &["--version"]).data();
+    assert!(version.starts_with(concat!("hf-meta ", env!("CARGO_PKG_VERSION"), "\nfeatures: cli")));
+    assert!(version.contains("\ncommit: ") && version.ends_with("\ncounting rules: hf-meta 1\n"));
+    assert_eq!(run(&hub, &["-V"]).data(), concat!("hf-meta ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn completions_and_manual_pages_are_complete() {
+    let hub = LocalHub::start([]).unwrap();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(&hub, &["completions", shell]).data();
+        assert!(script.contains("hf-meta") && script.contains("verify"), "{shell}");
+    }
+    let script = run(&hub, &["completions", "bash"]).data();
+    let mut bash = Command::new("bash");
+    bash.args(["-n", "/dev/stdin"]).stdin(Stdio::piped());
+    let mut child = bash.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let page = run(&hub, &["man"]).data();
+    assert!(page.contains(".TH hf-meta 1") && page.contains("\\-\\-prefetch"), "{page}");
+    let folder = tempfile::tempdir().unwrap();
+    run(&hub, &["man", "-o", folder.path().to_str().unwrap()]).data();
+    for name in ["hf-meta.1", "hf-meta-verify.1", "hf-meta-diff.1"] {
+        assert!(folder.path().join(name).is_file(), "{name}");
+    }
+}
