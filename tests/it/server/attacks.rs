@@ -63,6 +63,9 @@ async fn the_shards_of_a_commit_are_read_once_whatever_its_names() {
     let (shards, all) = requests(&hub);
     assert_eq!(shards, 40);
     assert!(all <= 40 + 22 * 6, "{all} requests for one commit");
+    let shards = hub.log().into_iter().filter(|request| request.host == Host::Cdn);
+    let bytes: u64 = shards.map(|request| request.sent.bytes()).sum();
+    assert!(bytes <= 40 * 200, "{bytes} bytes of 40 shards of less than 200 bytes");
 }
 
 #[tokio::test]
