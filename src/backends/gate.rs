@@ -13,6 +13,9 @@ pub(crate) trait CallGate: Debug + Send + Sync {
     /// repository, if it is another one than the requested.
     fn pass_commit<'a>(&'a self, commit: &'a CommitSha, name: Option<String>) -> BoxFuture<'a, ()>;
 
+    /// Returns whether the commit of a branch is requested even if it was requested a moment ago.
+    fn wants_current_commit(&self) -> bool;
+
     /// Decides before a number of files is requested from a server.
     fn pass_files(&self, files: usize) -> BoxFuture<'_, ()>;
 

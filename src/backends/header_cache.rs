@@ -155,11 +155,14 @@ impl CacheLookup<'_> {
             return Ok(None);
         };
         match cached.commit.parse() {
-            Ok(commit) if backend.is_offline() || cached.is_fresh(self.settings.branch_ttl) => {
-                Ok(Some(commit))
-            }
+            Ok(commit) if backend.is_offline() || self.is_current(&cached) => Ok(Some(commit)),
             _ => self.request_commit(backend, &cached).await,
         }
+    }
+
+    fn is_current(&self, cached: &CachedRef) -> bool {
+        let has_changed = self.gate.as_ref().is_some_and(|gate| gate.wants_current_commit());
+        !has_changed && cached.is_fresh(self.settings.branch_ttl)
     }
 
     /// Requests the commit of the branch. Returns the cached commit for a while if the server is down. Returns

@@ -131,6 +131,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SITES", env = "HF_META_FRAME_ANCESTORS")]
     frame_ancestors: Option<String>,
 
+    /// Secret of a webhook of the Hub, which refreshes badges at `/webhook` [default: no webhook]
+    #[arg(long, value_name = "SECRET", env = "HF_META_WEBHOOK_SECRET", hide_env_values = true)]
+    webhook_secret: Option<String>,
+
     /// Another address for `/metrics`, which is then not served to clients
     #[arg(long, value_name = "ADDRESS", env = "HF_META_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
@@ -256,6 +260,7 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.write_timeout = args.write_timeout;
     config.owners.clone_from(&args.owner);
     config.frame_ancestors.clone_from(&args.frame_ancestors);
+    config.webhook_secret.clone_from(&args.webhook_secret);
     config.serves_metrics = args.metrics_listen.is_none();
     config.drain_delay = args.drain_delay.unwrap_or_default();
     config.shutdown_timeout = args.shutdown_timeout;

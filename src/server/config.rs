@@ -64,6 +64,9 @@ pub struct ServiceConfig {
     /// The sites that may embed the page, as in the directive `frame-ancestors` of a content security policy;
     /// none by default.
     pub frame_ancestors: Option<String>,
+    /// The secret of a webhook of the Hub. With it, the router has the route `/webhook`, which refreshes the results
+    /// of a changed repository at once.
+    pub webhook_secret: Option<String>,
     /// `true` if the router has the route `/metrics`. [`Service::metrics_router`](super::Service::metrics_router)
     /// has it alone, for a port that only the operator reaches.
     pub serves_metrics: bool,
@@ -92,6 +95,7 @@ impl Default for ServiceConfig {
             shutdown_timeout: Duration::from_secs(10),
             owners: Vec::new(),
             frame_ancestors: None,
+            webhook_secret: None,
             serves_metrics: true,
         }
     }

@@ -77,6 +77,11 @@ impl DrawnBadges {
         Some(response)
     }
 
+    /// Forgets all badges, because a count has changed before it expired.
+    pub(super) fn clear(&self) {
+        self.0.clear();
+    }
+
     /// Keeps a response if it has a badge that stays the same for a while.
     pub(super) fn keep(&self, target: &str, response: &mut Response<Body>) {
         if let Some(badge) = response.extensions_mut().remove::<DrawnBadge>() {

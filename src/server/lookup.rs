@@ -12,6 +12,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
 use tokio::time::Instant;
 
 use super::ServiceConfig;
+use super::drawn_badges::DrawnBadges;
 use super::lookup_gate::{EarlyEnd, LookupCause, LookupGate, LookupLimits};
 use super::lookup_result::{CachedResult, CountedWeights, LookupResult};
 use super::metrics::{ResultSource, ServerMetrics};
@@ -69,6 +70,7 @@ pub(super) struct Lookups {
     limits: Arc<LookupLimits>,
     /// The commits that are being read.
     leases: Mutex<HashMap<WeightsQuery, Weak<AsyncMutex<()>>>>,
+    drawn_badges: Arc<DrawnBadges>,
     metrics: Arc<ServerMetrics>,
 }
 
@@ -88,6 +90,7 @@ impl Lookups {
     pub(super) fn new(
         client: Client,
         config: &ServiceConfig,
+        drawn_badges: Arc<DrawnBadges>,
         metrics: Arc<ServerMetrics>,
     ) -> Arc<Self> {
         let estimate = usize::try_from(config.memory_limit / TYPICAL_RESULT_BYTES);
@@ -106,6 +109,7 @@ impl Lookups {
                 config.max_requests_per_lookup,
             )),
             leases: Mutex::default(),
+            drawn_badges,
             metrics,
         })
     }
@@ -181,6 +185,15 @@ impl Lookups {
         drop(self.join_or_start(query, self.max_in_flight / 2, LookupCause::Refresh(client)));
     }
 
+    /// Starts lookups in the background for all known results of a repository that has changed.
+    pub(super) fn refresh_repo(self: &Arc<Self>, repo: &str) {
+        let known = self.results.iter().map(|(query, _)| query);
+        let known: Vec<_> = known.filter(|query| !query.is_pinned() && query.is_of(repo)).collect();
+        for query in known {
+            drop(self.join_or_start(&query, self.max_in_flight / 2, LookupCause::Webhook));
+        }
+    }
+
     /// Returns the lookup in flight for a query, or starts one. Returns `None` if `limit` lookups are in flight or
     /// the client has no budget left.
     fn join_or_start(
@@ -238,6 +251,9 @@ impl Lookups {
             self.store(pinned, Arc::clone(&result));
         }
         let stored = self.store(&query, result);
+        if matches!(cause, LookupCause::Webhook) {
+            self.drawn_badges.clear();
+        }
         drop(guard);
         LookupOutcome::Ready(stored)
     }

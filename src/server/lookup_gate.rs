@@ -62,6 +62,7 @@ impl LookupLimits {
                 self.clients.has_room(client) && self.all_clients.has_room(())
             }
             LookupCause::Refresh(client) => self.refreshes.has_room(client),
+            LookupCause::Webhook => true,
         }
     }
 
@@ -72,6 +73,7 @@ impl LookupLimits {
                 self.all_clients.charge((), requests);
             }
             LookupCause::Refresh(client) => self.refreshes.charge(client, requests),
+            LookupCause::Webhook => {}
         }
     }
 }
@@ -84,6 +86,8 @@ pub(super) enum LookupCause {
     /// A request whose result in memory has expired. It has a budget of its own, so that a proxy with many
     /// known badges can still ask for a new one.
     Refresh(IpAddr),
+    /// News of a changed repository.
+    Webhook,
 }
 
 /// The reason to end a lookup before it is complete.
@@ -175,6 +179,10 @@ impl CallGate for LookupGate {
             }
         }
         .boxed()
+    }
+
+    fn wants_current_commit(&self) -> bool {
+        matches!(self.cause, LookupCause::Webhook)
     }
 
     /// A client without budget gets no further shards: it could have started many lookups at once.

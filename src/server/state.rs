@@ -27,7 +27,7 @@ pub(super) struct ServiceState {
     pub(super) config: ServiceConfig,
     pub(super) lookups: Arc<Lookups>,
     pub(super) metrics: Arc<ServerMetrics>,
-    pub(super) drawn_badges: DrawnBadges,
+    pub(super) drawn_badges: Arc<DrawnBadges>,
     pub(super) is_shutting_down: AtomicBool,
     pub(super) trusted_proxies: TrustedProxies,
     requests: RequestBudgets<IpAddr>,
@@ -36,10 +36,11 @@ pub(super) struct ServiceState {
 impl ServiceState {
     pub(super) fn new(client: Client, config: ServiceConfig) -> Arc<Self> {
         let metrics = Arc::new(ServerMetrics::new());
+        let drawn_badges = Arc::new(DrawnBadges::new());
         Arc::new(Self {
-            lookups: Lookups::new(client, &config, Arc::clone(&metrics)),
+            lookups: Lookups::new(client, &config, Arc::clone(&drawn_badges), Arc::clone(&metrics)),
             metrics,
-            drawn_badges: DrawnBadges::new(),
+            drawn_badges,
             is_shutting_down: AtomicBool::new(false),
             trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
             requests: RequestBudgets::per_minute(

@@ -112,6 +112,11 @@ impl WeightsQuery {
         self.kind
     }
 
+    /// Returns whether the query is about a repository. The Hub ignores the case of letters.
+    pub(super) fn is_of(&self, repo: &str) -> bool {
+        self.repo().eq_ignore_ascii_case(repo)
+    }
+
     /// Returns the name of the repository as in a URL: `org/name` or `name`.
     pub(super) fn repo(&self) -> String {
         self.repo.to_string()

@@ -8,6 +8,7 @@ mod metrics;
 mod openapi;
 mod page;
 pub(super) mod schemas;
+mod webhook;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,10 +25,11 @@ use axum::http::header::{
 use axum::http::{Response, StatusCode, Version};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
 
+use super::ServiceConfig;
 use super::error_reply::ErrorReply;
 use super::metrics::RouteGroup;
 use super::reply::{self, CachePolicy, Reply};
@@ -35,6 +37,9 @@ use super::state::{PeerAddress, ServiceState};
 
 /// The path of the metrics.
 const METRICS: &str = "/metrics";
+
+/// The path of the webhook.
+const WEBHOOK: &str = "/webhook";
 
 /// The cache policy of the files of the page.
 const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
@@ -46,19 +51,19 @@ struct DocumentedEndpoint {
     document: utoipa::openapi::OpenApi,
 }
 
-/// Makes an endpoint from its group and its handler, which has a `#[utoipa::path]` attribute. A handler
-/// of several operations lists functions with that attribute after `=>`.
+/// Makes an endpoint from its group and its handler, which has a `#[utoipa::path]` attribute. The method is `get`,
+/// or stands before the handler. A handler of several operations lists functions with that attribute after `=>`.
 macro_rules! endpoint {
     ($group:ident, $module:ident::$handler:ident) => {
-        endpoint!($group, $module::$handler => $module::$handler)
+        endpoint!($group, get $module::$handler => $module::$handler)
     };
-    ($group:ident, $module:ident::$handler:ident => $($file:ident::$operation:ident),+) => {{
+    ($group:ident, $method:ident $module:ident::$handler:ident => $($file:ident::$operation:ident),+) => {{
         #[derive(OpenApi)]
         #[openapi(paths($($file::$operation),+))]
         struct Operations;
         DocumentedEndpoint {
             group: RouteGroup::$group,
-            handler: get($module::$handler),
+            handler: $method($module::$handler),
             document: Operations::openapi(),
         }
     }};
@@ -67,7 +72,7 @@ macro_rules! endpoint {
 /// Returns all endpoints, one per line.
 fn endpoints() -> Vec<DocumentedEndpoint> {
     vec![
-        endpoint!(Badge, badge::badge => badge::svg, badge::json),
+        endpoint!(Badge, get badge::badge => badge::svg, badge::json),
         endpoint!(Api, api::model),
         endpoint!(Page, page::page),
         endpoint!(Page, page::script),
@@ -79,12 +84,16 @@ fn endpoints() -> Vec<DocumentedEndpoint> {
         endpoint!(Service, health::liveness),
         endpoint!(Service, health::readiness),
         endpoint!(Service, metrics::metrics),
+        endpoint!(Service, post webhook::webhook => webhook::webhook),
     ]
 }
 
 impl DocumentedEndpoint {
-    fn is_metrics(&self) -> bool {
-        self.document.paths.paths.contains_key(METRICS)
+    /// Returns whether the service has this endpoint.
+    fn is_served(&self, config: &ServiceConfig) -> bool {
+        let paths = &self.document.paths.paths;
+        (config.serves_metrics || !paths.contains_key(METRICS))
+            && (config.webhook_secret.is_some() || !paths.contains_key(WEBHOOK))
     }
 
     /// Returns the routes of the endpoint. The name of a repository contains a slash, so a route ends
@@ -102,9 +111,10 @@ impl DocumentedEndpoint {
 pub(super) fn router(state: &Arc<ServiceState>) -> Router {
     let measured = |group| from_fn_with_state((Arc::clone(state), group), measure);
     let mut router = Router::new();
-    let is_served =
-        |endpoint: &DocumentedEndpoint| state.config.serves_metrics || !endpoint.is_metrics();
-    for endpoint in endpoints().into_iter().filter(is_served) {
+    for endpoint in endpoints() {
+        if !endpoint.is_served(&state.config) {
+            continue;
+        }
         let layers = (measured(endpoint.group), CatchPanicLayer::new());
         let handler = endpoint.handler.clone().layer(layers);
         for route in endpoint.routes() {

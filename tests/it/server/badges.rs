@@ -1,10 +1,10 @@
 //! Badges, the JSON API, the OpenAPI document and the metrics.
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use hf_meta::badge::{Logo, Metric, Style, Theme};
 use serde_json::{Value, json};
 
-use super::{config, get, router};
+use super::{ask, config, get, router};
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::{layouts, support};
 
@@ -122,10 +122,17 @@ async fn the_api_returns_the_json_of_the_command() {
 #[tokio::test]
 async fn every_documented_endpoint_is_served() {
     let hub = support::fixtures_hub();
-    let router = router(&hub, config());
+    let mut config = config();
+    config.webhook_secret = Some("s3cr3t".to_owned());
+    let router = router(&hub, config);
     let document = get(&router, "/openapi.json").await.json();
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     for (path, item) in document["paths"].as_object().unwrap() {
+        if item.get("post").is_some() {
+            let seen = ask(&router, Method::POST, path, &[("x-webhook-secret", "s3cr3t")]).await;
+            assert_eq!((&**path, seen.status), ("/webhook", StatusCode::BAD_REQUEST));
+            continue;
+        }
         let seen = get(&router, &path.replace("{repo}", "gpt2")).await;
         let content = &item["get"]["responses"]["200"]["content"];
         let kind = content.as_object().unwrap().keys().next().unwrap();

@@ -108,6 +108,51 @@ async fn a_badge_is_drawn_again_when_its_count_expires() {
 }
 
 #[tokio::test]
+async fn a_webhook_refreshes_the_badges_of_a_repository() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let hub = LocalHub::start([support::two_commits("org/moving", &old, &new)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).branch_ttl(Duration::from_secs(600));
+    let client = client.header_cache(DiskCache::new(folder.path())).build().unwrap();
+    let mut config = config();
+    config.webhook_secret = Some("s3cr3t".to_owned());
+    let (address, _end) = serve(client, config).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let badge = async || {
+        let badge = http.get(format!("{address}/badge/ORG/moving.svg")).send().await.unwrap();
+        badge.text().await.unwrap()
+    };
+    let send = async |secret: &str, event: String| {
+        let request = http.post(format!("{address}/webhook")).header("x-webhook-secret", secret);
+        request.body(event).send().await.unwrap().status().as_u16()
+    };
+    let event = |kind: &str, scope: &str, name: &str| {
+        format!(r#"{{"event":{{"scope":"{scope}"}},"repo":{{"type":"{kind}","name":"{name}"}}}}"#)
+    };
+    assert!(badge().await.contains("params: 1") && badge().await.contains("params: 1"));
+    hub.move_branch("org/moving", "main", &new);
+    hub.clear_log();
+    let push = event("model", "repo.content", "org/moving");
+    for (secret, event, status) in [
+        ("", push.clone(), 401),
+        ("S3cr3t", push.clone(), 401),
+        ("s3cr3t", "{}".to_owned(), 400),
+        ("s3cr3t", event("model", "repo.content", "../x"), 204),
+        ("s3cr3t", format!("{push}{}", " ".repeat(70_000)), 400),
+        ("s3cr3t", event("dataset", "repo.content", "org/moving"), 204),
+        ("s3cr3t", event("model", "discussion", "org/moving"), 204),
+        ("s3cr3t", event("model", "repo.content", "org/other"), 204),
+    ] {
+        assert_eq!(send(secret, event.clone()).await, status, "{event:.100}");
+    }
+    assert!(badge().await.contains("params: 1") && hub.log().is_empty());
+    assert_eq!(send("s3cr3t", push).await, 204);
+    while !badge().await.contains("params: 2") {}
+    let other = Service::new(super::client(&hub), super::config()).router();
+    assert_eq!(ask(&other, Method::POST, "/webhook", &[]).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn a_pinned_commit_is_cached_forever() {
     let hub = LocalHub::start([support::sharded("org/model")
         .commit(&"1".repeat(40))

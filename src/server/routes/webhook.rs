@@ -1,0 +1,76 @@
+//! `/webhook`: news of the Hub about repositories that have changed.
+
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use crate::server::reply::Reply;
+use crate::server::state::ServiceState;
+
+/// The header with the secret of the webhook (<https://huggingface.co/docs/hub/webhooks>).
+const SECRET: &str = "x-webhook-secret";
+
+/// The maximum size of an event in bytes.
+const MAX_SIZE: usize = 64 << 10;
+
+/// The parts of an event that matter here.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct WebhookEvent {
+    event: EventScope,
+    repo: EventRepo,
+}
+
+/// The scope of an event.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct EventScope {
+    /// `repo` and the scopes below it, such as `repo.content`, concern the files.
+    scope: String,
+}
+
+/// The repository of an event.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct EventRepo {
+    r#type: String,
+    name: String,
+}
+
+/// Webhook
+///
+/// Refreshes the known results of a model at once. For the webhooks of the Hub; the service has this endpoint only
+/// if it has a secret for it.
+#[utoipa::path(
+    post,
+    path = "/webhook",
+    request_body = WebhookEvent,
+    responses(
+        (status = NO_CONTENT, description = "The results are refreshed, if the event concerns them."),
+        (status = BAD_REQUEST, description = "The event is invalid or too long."),
+        (status = UNAUTHORIZED, description = "The header `X-Webhook-Secret` is missing or wrong."),
+    )
+)]
+pub(super) async fn webhook(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
+    let secret = request.headers().get(SECRET).map(|secret| secret.as_bytes());
+    if !is_secret(secret.unwrap_or_default(), state.config.webhook_secret.as_deref()) {
+        return Reply::text(StatusCode::UNAUTHORIZED, "the secret is wrong");
+    }
+    let Ok(body) = to_bytes(request.into_body(), MAX_SIZE).await else {
+        return Reply::text(StatusCode::BAD_REQUEST, "the event is incomplete or too long");
+    };
+    let Ok(WebhookEvent { event, repo }) = serde_json::from_slice(&body) else {
+        return Reply::text(StatusCode::BAD_REQUEST, "the event is invalid");
+    };
+    if repo.r#type == "model" && event.scope.split('.').next() == Some("repo") {
+        state.lookups.refresh_repo(&repo.name);
+    }
+    Reply::text(StatusCode::NO_CONTENT, "")
+}
+
+/// Compares digests, so that the duration of the comparison does not depend on the secret.
+fn is_secret(given: &[u8], secret: Option<&str>) -> bool {
+    secret.is_some_and(|secret| Sha256::digest(given) == Sha256::digest(secret))
+}
