@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -54,7 +54,7 @@ pub(super) struct EventRepo {
     )
 )]
 pub(super) async fn webhook(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
-    let secret = request.headers().get(SECRET).map(|secret| secret.as_bytes());
+    let secret = request.headers().get(SECRET).map(HeaderValue::as_bytes);
     if !is_secret(secret.unwrap_or_default(), state.config.webhook_secret.as_deref()) {
         return Reply::text(StatusCode::UNAUTHORIZED, "the secret is wrong");
     }
