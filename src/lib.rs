@@ -88,10 +88,11 @@
 //!
 //! [How bytes are read](docs::reading) · [What is counted](docs::counting) · [What is valid](docs::validity) ·
 //! [Where weights are looked for](docs::layouts) · [Cache and offline use](docs::cache) · [JSON](docs::json) ·
-//! [Errors in a service](docs::errors) · [The command](docs::command) ·
+//! [Errors in a service](docs::errors) · [Installation](docs::install) · [The command](docs::command) ·
 //! [Badges and their service](docs::service) · [Speed](docs::speed) ·
 //! [Architecture](docs::architecture)
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "client"),
     allow(

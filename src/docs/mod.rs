@@ -8,6 +8,7 @@
 //! | [`layouts`] | file names of weights, and repositories with several sets of weights |
 //! | [`cache`] | the cache of headers, and offline use |
 //! | [`json`] | the JSON of every command |
+//! | [`install`] | packages of the command: Cargo, wheel, container, `hf` extension, GitHub Action |
 //! | [`command`] | sources, options, environment and exit codes of `hf-meta` |
 //! | [`errors`] | errors in a service, and the status to answer with |
 //! | [`service`] | badges, their options, and `hf-meta serve` in production |
@@ -28,6 +29,9 @@ pub mod counting {}
 
 #[doc = include_str!("errors.md")]
 pub mod errors {}
+
+#[doc = include_str!("install.md")]
+pub mod install {}
 
 #[doc = include_str!("json.md")]
 pub mod json {}

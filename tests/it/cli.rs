@@ -31,7 +31,7 @@ pub(crate) struct CommandOutput {
 }
 
 impl CommandOutput {
-    fn new(command: &mut Command) -> Self {
+    pub(crate) fn new(command: &mut Command) -> Self {
         let output = command.output().unwrap();
         Self {
             code: output.status.code().unwrap(),

@@ -15,6 +15,8 @@ mod hub_tls;
 #[path = "../../examples/make_fixtures/models/mod.rs"]
 mod models;
 
+#[cfg(target_os = "linux")]
+mod action;
 mod addresses;
 mod bad_input;
 mod badge;

@@ -1,0 +1,51 @@
+//! The GitHub Action, by its script. Needs bash and jq.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::cli::CommandOutput;
+use crate::hub::{LocalHub, Repo};
+use crate::support::{self, sharded};
+
+/// Runs the script of the action with these inputs. Returns its output, and the file of the findings.
+fn act(hub: &LocalHub, sources: &str, strict: &str) -> (CommandOutput, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_hf-meta")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/.github/actions/verify/verify.sh");
+    let mut command = Command::new("bash");
+    command.arg(script).current_dir(folder.path()).env_clear().env("PATH", path);
+    command.env("HF_ENDPOINT", hub.endpoint()).env("GITHUB_OUTPUT", folder.path().join("output"));
+    command.env("SOURCES", sources).env("STRICT", strict).env("SARIF_FILE", "found.sarif");
+    let ran = CommandOutput::new(command.env("INSTALL", "false").env("HF_TOKEN", ""));
+    let output = std::fs::read_to_string(folder.path().join("output"));
+    assert_eq!(output.unwrap(), "sarif-file=found.sarif\n");
+    (ran, std::fs::read_to_string(folder.path().join("found.sarif")).unwrap())
+}
+
+#[test]
+fn findings_are_annotations_and_decide_the_status() {
+    let has_jq = Command::new("jq").arg("--version").output().is_ok();
+    if !has_jq {
+        assert!(std::env::var_os("CI").is_none(), "this test needs jq");
+        eprintln!("jq is missing, so the action is not tested");
+        return;
+    }
+    let odd =
+        support::file_with_header(r#"{"x":{"dtype":"Q:9","shape":[2],"data_offsets":[0,4]}}"#, 4);
+    let odd = Repo::new("org/odd").file("model.safetensors", odd);
+    let hub = LocalHub::start([sharded("org/good"), odd]).unwrap();
+    let (good, sarif) = act(&hub, "org/good", "false");
+    assert_eq!((good.code, &*good.stdout), (0, ""), "{}", good.stderr);
+    assert!(sarif.contains(r#""results":[]"#), "{sarif}");
+    let (odd, sarif) = act(&hub, "org/good org/odd", "false");
+    assert_eq!(odd.code, 0, "{}", odd.stderr);
+    let line = odd.stdout.lines().next().unwrap();
+    assert!(line.starts_with("::warning file=http%3A//127.0.0.1"), "{line}");
+    assert!(line.contains("org/odd/") && line.contains(",title=unknownDtype::"), "{line}");
+    assert!(sarif.contains(r#""ruleId":"unknownDtype""#), "{sarif}");
+    assert_eq!(act(&hub, "org/odd", "true").0.code, 1);
+    let (missing, _) = act(&hub, "org/none", "false");
+    assert_eq!(missing.code, 3, "{}", missing.stderr);
+    assert!(missing.stdout.starts_with("::error file="), "{}", missing.stdout);
+}
