@@ -74,6 +74,12 @@ pub enum Error {
         /// The reason.
         source: BoxError,
     },
+    /// No format has the name that was set by [`Model::format`](crate::Model::format).
+    #[error("there is no format `{name}`")]
+    UnknownFormat {
+        /// The name.
+        name: String,
+    },
     /// A proxy cannot be used.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
@@ -198,10 +204,12 @@ pub enum Error {
         what: String,
     },
     /// The file violates a rule of the format.
-    #[error("`{file}` is not a valid safetensors file")]
+    #[error("`{file}` is not a valid {format} file")]
     Header {
         /// The file by its repository, URL or path.
         file: String,
+        /// The name of the format.
+        format: &'static str,
         /// The violated rule.
         source: HeaderError,
     },
@@ -402,6 +410,7 @@ impl Error {
                 | Self::NoCache
                 | Self::RequestHeader { .. }
                 | Self::HttpClient { .. }
+                | Self::UnknownFormat { .. }
                 | Self::Proxy(_)
                 | Self::NoTlsProvider
                 | Self::Offline { .. }

@@ -28,6 +28,7 @@
 //! | task | item |
 //! |---|---|
 //! | read all headers of a checkpoint | [`Model::parse_safetensors_metadata`] |
+//! | read GGUF, or a format of your own | [`Model::inspect`] |
 //! | count parameters in little memory | [`Model::count`] |
 //! | check every file and the index | [`Model::verify`] |
 //! | list the sets of weights of a repository | [`Model::weight_sets`] |
@@ -87,8 +88,9 @@
 //! # Guides
 //!
 //! [How bytes are read](docs::reading) · [What is counted](docs::counting) · [What is valid](docs::validity) ·
-//! [Where weights are looked for](docs::layouts) · [Cache and offline use](docs::cache) · [JSON](docs::json) ·
-//! [Errors in a service](docs::errors) · [Installation](docs::install) · [The command](docs::command) ·
+//! [Where weights are looked for](docs::layouts) · [GGUF](docs::gguf) · [Cache and offline use](docs::cache) ·
+//! [JSON](docs::json) · [Errors in a service](docs::errors) · [Installation](docs::install) ·
+//! [The command](docs::command) ·
 //! [Badges and their service](docs::service) · [Speed](docs::speed) ·
 //! [Architecture](docs::architecture)
 
@@ -139,6 +141,7 @@ pub use report::tree::Tree;
 pub use report::verify::VerifyReport;
 pub use report::{
     CountReport, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+    WeightFiles, Weights,
 };
 
 #[cfg(feature = "server")]

@@ -160,7 +160,10 @@ impl Backend for CacheRecorder {
         let read = self.inner.read_range(path, range);
         read.inspect(move |read| {
             if let Ok(read) = read {
-                self.record(|to| to.headers.add_range(path, start, &read.value));
+                self.record(|to| {
+                    to.headers.fill_gap(path, start);
+                    to.headers.add_range(path, start, &read.value);
+                });
             }
         })
         .boxed()

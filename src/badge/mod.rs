@@ -126,6 +126,7 @@ pub(crate) fn short_reason(error: &Error) -> &'static str {
         Error::TooLarge { .. } | Error::TooManyHeaders { .. } => "too large",
         Error::SeveralSets { .. } => "several sets",
         Error::MissingShard { .. } | Error::MissingShards { .. } => "shards missing",
+        Error::Header { format, .. } if *format != "safetensors" => "invalid file",
         Error::Header { .. } | Error::Index { .. } => "invalid safetensors",
         Error::Source(_) => "invalid name",
         Error::NotCached { .. } => "not cached",
@@ -137,6 +138,7 @@ pub(crate) fn short_reason(error: &Error) -> &'static str {
         | Error::NoCache
         | Error::RequestHeader { .. }
         | Error::HttpClient { .. }
+        | Error::UnknownFormat { .. }
         | Error::Proxy(_)
         | Error::NoTlsProvider => "misconfigured",
         Error::Listing { .. } => "not listed",

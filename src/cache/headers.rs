@@ -114,6 +114,19 @@ impl RecordedHeaders {
         }
     }
 
+    /// Adds zeros in place of bytes up to an offset that no parser asked for, because it skips them unseen.
+    pub(crate) fn fill_gap(&mut self, path: &RepoPath, start: u64) {
+        let known = self.starts.get(path.as_str()).map_or(start, |file| file.bytes.len() as u64);
+        let gap = start.saturating_sub(known);
+        if gap > 0
+            && self.has_room_for(gap)
+            && let (Some(file), Ok(start)) =
+                (self.starts.get_mut(path.as_str()), usize::try_from(start))
+        {
+            file.bytes.resize(start, 0);
+        }
+    }
+
     /// Takes the start of a file up to the end of its header, to compress it and add it again.
     pub(crate) fn take_start(&mut self, path: &RepoPath, end: u64) -> Option<FileStart> {
         let mut start = self.starts.remove(path.as_str())?;
@@ -242,6 +255,20 @@ mod tests {
         recorded.add_range(&file, 4, &range(b"5678header+"));
         let headers = recorded.finish(None).unwrap();
         assert_eq!(bytes(&headers, 0..500).unwrap(), b"12345678header+");
+    }
+
+    #[test]
+    fn a_gap_that_is_skipped_is_filled_up_to_the_limit() {
+        let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
+        recorded.fill_gap(&file, 2);
+        recorded.add_range(&file, 0, &range(b"start"));
+        recorded.fill_gap(&file, 7);
+        recorded.add_range(&file, 7, &range(b"end"));
+        let start = recorded.take_start(&file, 10).unwrap();
+        assert_eq!(start.bytes, b"start\0\0end");
+        recorded.add_range(&file, 0, &range(b"start"));
+        recorded.fill_gap(&file, LIMIT + 100);
+        assert!(recorded.is_skipped());
     }
 
     #[test]

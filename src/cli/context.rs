@@ -26,9 +26,14 @@ pub(crate) struct SelectionArgs {
     #[arg(long, short, value_name = "REVISION")]
     revision: Option<String>,
 
-    /// File to read, or folder to search, inside each repository or local folder
+    /// File to read, folder to search, or quantization of a GGUF file such as `q4_k_m`, inside each repository or local
+    /// folder
     #[arg(long, short, value_name = "PATH")]
     path: Option<String>,
+
+    /// Format of the weights to read, in a repository that has several [default: safetensors, else GGUF]
+    #[arg(long, value_name = "FORMAT", value_parser = ["safetensors", "gguf"])]
+    weights: Option<String>,
 
     /// Read each header in one request instead of two, at the cost of some extra bytes
     #[arg(long)]
@@ -69,6 +74,9 @@ impl SelectionArgs {
         }
         if let Some(path) = &self.path {
             model = model.path(path);
+        }
+        if let Some(format) = &self.weights {
+            model = model.format(format);
         }
         Ok(model)
     }

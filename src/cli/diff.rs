@@ -65,7 +65,7 @@ Exit status:
 
 pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> io::Result<ExitStatus> {
     let repos = [args.before.clone(), args.after.clone()];
-    let read = |model: Model| async move { model.parse_safetensors_metadata().await };
+    let read = |model: Model| async move { model.inspect().await };
     let mut sides = Vec::new();
     let form = if args.json { OutputForm::Json } else { OutputForm::Other };
     let sources = Sources { repos: &repos, selection: &SelectionArgs::default(), form };

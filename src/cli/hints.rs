@@ -132,7 +132,7 @@ fn file_list(source: &RepoArg, is_offline: bool, endpoint: &Endpoint) -> Option<
 fn other_format(source: &RepoArg, endpoint: &Endpoint) -> Option<String> {
     let Ok(Source::Repo { repo, .. }) = &source.source else { return None };
     Some(format!(
-        "only safetensors is supported; look for a conversion at {endpoint}/{repo}/discussions \
+        "only safetensors and GGUF are supported; look for a conversion at {endpoint}/{repo}/discussions \
          and read it with --revision refs/pr/N"
     ))
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use hf_meta::{CountReport, Error, Model, SafetensorsParseFromRepo};
+use hf_meta::{CountReport, Error, Model, Weights};
 
 use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus, failed_to};
@@ -91,7 +91,7 @@ enum InspectedSource {
     /// Counts only, for which no header is kept in memory.
     Counts(Box<CountReport>),
     /// All headers.
-    Headers(Box<SafetensorsParseFromRepo>),
+    Headers(Box<Weights>),
 }
 
 impl ViewArgs {
@@ -138,7 +138,7 @@ pub(crate) async fn run(
         Ok(if needs_counts_only {
             InspectedSource::Counts(Box::new(model.count().await?))
         } else {
-            InspectedSource::Headers(Box::new(model.parse_safetensors_metadata().await?))
+            InspectedSource::Headers(Box::new(model.inspect().await?))
         })
     };
     let print = |source: &RepoArg, inspected: InspectedSource| {
@@ -147,9 +147,9 @@ pub(crate) async fn run(
                 print_counts(args.view, report)?;
                 &report.findings
             }
-            InspectedSource::Headers(parsed) => {
-                print_headers(args, repos.len() > 1, parsed)?;
-                &parsed.report().findings
+            InspectedSource::Headers(weights) => {
+                print_headers(args, repos.len() > 1, weights)?;
+                &weights.report().findings
             }
         };
         context.warn(source, findings)?;
@@ -200,23 +200,19 @@ fn print_counts(view: ViewArgs, report: &CountReport) -> io::Result<()> {
     stdout.flush()
 }
 
-fn print_headers(
-    args: &InspectArgs,
-    is_one_of_many: bool,
-    parsed: &SafetensorsParseFromRepo,
-) -> io::Result<()> {
+fn print_headers(args: &InspectArgs, is_one_of_many: bool, weights: &Weights) -> io::Result<()> {
     if args.view.is_json() {
-        return json::print(parsed);
+        return json::print(weights);
     }
     let mut stdout = BufWriter::new(anstream::stdout().lock());
     let terminal = TerminalSize::from_stdout();
     if args.view.tree {
-        tree::write(&mut stdout, parsed, args.depth.map(usize::from), terminal)?;
+        tree::write(&mut stdout, weights, args.depth.map(usize::from), terminal)?;
     } else if args.view.tensors {
         let filter = args.filter.as_ref();
-        tensors::write(&mut stdout, parsed, filter, is_one_of_many, args.sort, terminal)?;
+        tensors::write(&mut stdout, weights, filter, is_one_of_many, args.sort, terminal)?;
     } else {
-        metadata::write(&mut stdout, parsed)?;
+        metadata::write(&mut stdout, weights)?;
     }
     stdout.flush()
 }

@@ -18,7 +18,7 @@ pub(crate) struct RepoListArgs {
     ///
     /// A repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
     /// `hf://org/name@revision/path`), the URL of its page on huggingface.co, the URL of a
-    /// `.safetensors` file or an index on any server, a local file, or a local folder written with a
+    /// `.safetensors` or `.gguf` file or an index on any server, a local file, or a local folder written with a
     /// slash (`./folder`). A list has one of them per line.
     #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
     #[arg(required_unless_present = "from")]

@@ -14,8 +14,8 @@ use crate::cache::Cache;
 use crate::client::model::ClientContext;
 use crate::count::Configs;
 use crate::error::Error;
-use crate::formats::clip;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
+use crate::formats::{FORMATS, Format, Formats, clip};
 use crate::http::Http;
 use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubWarnings};
@@ -47,6 +47,7 @@ pub struct ClientBuilder {
     pub(super) http: HttpOptions,
     call_timeout: Duration,
     limits: Limits,
+    formats: Formats,
     header_cache: Option<Arc<dyn Cache>>,
     branch_ttl: Duration,
     stale_if_error: Duration,
@@ -69,6 +70,7 @@ impl Default for ClientBuilder {
                 config: Configs::DEFAULT_LIMIT,
                 concurrency: 1,
             },
+            formats: FORMATS.clone(),
             hub_cache: None,
             header_cache: None,
             branch_ttl: Duration::ZERO,
@@ -128,6 +130,14 @@ impl ClientBuilder {
     /// if it could change the count.
     pub fn config_limit(mut self, bytes: u64) -> Self {
         self.limits.config = bytes;
+        self
+    }
+
+    /// Adds a format to safetensors and GGUF. Files with its extension are read by its parser.
+    ///
+    /// The example `tensorsafe` of this library implements one.
+    pub fn format(mut self, format: impl Format + 'static) -> Self {
+        self.formats = self.formats.with(Arc::new(format));
         self
     }
 
@@ -209,6 +219,7 @@ impl ClientBuilder {
             memory: ClientMemory::default(),
             limits: Limits { concurrency, ..self.limits },
             totals: RequestMeter::default(),
+            formats: self.formats,
             call_timeout: self.call_timeout,
             header_cache: self.header_cache.map(|cache| HeaderCache {
                 cache,
@@ -260,6 +271,7 @@ impl fmt::Debug for ClientBuilder {
             .field("http", &self.http)
             .field("call_timeout", &self.call_timeout)
             .field("limits", &self.limits)
+            .field("formats", &self.formats)
             .field("hub_cache", &self.hub_cache)
             .field("header_cache", &self.header_cache)
             .field("branch_ttl", &self.branch_ttl)

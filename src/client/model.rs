@@ -15,15 +15,16 @@ use crate::backends::{
     OfflineRepo, WebFolder,
 };
 use crate::error::Error;
-use crate::formats::RepoPath;
+use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::{Layout, WeightSet, names_shards};
+use crate::formats::{Format, Formats, RepoPath, clip};
 use crate::http::transfer::RequestMeter;
 use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
 use crate::inspect::{ClientMemory, Inspection, Limits, OnProgress, Progress, Target};
 use crate::report::verify::VerifyReport;
-use crate::report::{CountReport, Plan, SafetensorsParseFromRepo};
+use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 
 /// The parts that all calls of a client share.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ pub(crate) struct ClientContext {
     pub(crate) memory: ClientMemory,
     /// The totals of all calls.
     pub(crate) totals: RequestMeter,
+    pub(crate) formats: Formats,
     pub(crate) call_timeout: Duration,
     pub(crate) header_cache: Option<HeaderCache>,
     /// The cache folder of an offline client.
@@ -103,6 +105,8 @@ impl ClientContext {
 pub struct Model {
     context: Arc<ClientContext>,
     source: Result<Source, SourceError>,
+    /// The name of the only format to read.
+    format: Option<String>,
     plan: Plan,
     lists_sets: bool,
     on_progress: Option<OnProgress>,
@@ -118,6 +122,7 @@ impl Model {
         Self {
             context,
             source,
+            format: None,
             plan,
             lists_sets: false,
             on_progress: None,
@@ -152,6 +157,14 @@ impl Model {
     /// The others are in [`CountReport::other_sets`](crate::CountReport::other_sets).
     pub fn path(mut self, path: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
+        self
+    }
+
+    /// Sets the format to read, `safetensors`, `gguf`, or the name of a format that was added by
+    /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default the weights are safetensors if there are any,
+    /// else in the first other format of which there are files.
+    pub fn format(mut self, name: impl Into<String>) -> Self {
+        self.format = Some(name.into());
         self
     }
 
@@ -219,7 +232,28 @@ impl Model {
         &self,
     ) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> + Send + use<> {
         let cache = self.context.header_cache.clone();
-        self.call(async move |inspection| inspection.parse(cache.as_ref()).await)
+        let model = Self { format: Some(Safetensors.name().to_owned()), ..self.clone() };
+        model.call(async move |inspection| inspection.parse(cache.as_ref()).await)
+    }
+
+    /// Reads the header of every file in any format, checks it, and counts the parameters.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), hf_meta::Error> {
+    /// let model = hf_meta::Client::new()?.model("ggml-org/gemma-3-4b-it-GGUF").path("q4_k_m");
+    /// if let hf_meta::Weights::Gguf(files) = model.inspect().await? {
+    ///     println!("{:?}", files.report.model);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Model::parse_safetensors_metadata`].
+    pub fn inspect(&self) -> impl Future<Output = Result<Weights, Error>> + Send + use<> {
+        let cache = self.context.header_cache.clone();
+        self.call(async move |inspection| inspection.weights(cache.as_ref()).await)
     }
 
     /// Checks everything that headers can show. Reads every header, and continues after an error.
@@ -260,10 +294,10 @@ impl Model {
     pub fn weight_sets(
         &self,
     ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
-        self.call(|Inspection { backend, target, .. }| async move {
+        self.call(|Inspection { backend, target, formats, .. }| async move {
             let folder = target.folder();
             let listed = list(&*backend, folder).await?;
-            Ok(listed.map(|listed| Layout::new(folder, &listed.files).sets))
+            Ok(listed.map(|listed| Layout::new(&formats, folder, &listed.files).sets))
         })
     }
 
@@ -294,13 +328,20 @@ impl Model {
         })
     }
 
+    /// Returns the formats to read.
+    fn formats(&self) -> Result<Formats, Error> {
+        let Some(name) = &self.format else { return Ok(self.context.formats.clone()) };
+        self.context.formats.only(name).ok_or_else(|| Error::UnknownFormat { name: clip(name) })
+    }
+
     async fn inspection(&self, meter: RequestMeter) -> Result<Inspection, Error> {
         let source = self.source.clone()?;
+        let formats = self.formats()?;
         let (backend, target): (Arc<dyn Backend>, _) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
                 let backend = self.context.repo(repo, revision, meter.clone()).await;
-                (backend, Target::from_path(path.clone()))
+                (backend, Target::from_path(&formats, path.clone()))
             }
             Source::Url(_) if self.context.offline.is_some() => {
                 return Err(Error::Offline { what: source.to_string() });
@@ -312,7 +353,7 @@ impl Model {
                 (Arc::new(WebFolder { http, url, file, meter: meter.clone() }), target)
             }
             Source::Local(path) => {
-                let (folder, target) = on_disk(path).await?;
+                let (folder, target) = on_disk(&formats, path).await?;
                 (Arc::new(DiskFolder { folder, meter: meter.clone() }), target)
             }
         };
@@ -320,6 +361,7 @@ impl Model {
             source: source.to_string(),
             backend,
             target,
+            formats,
             plan: self.plan,
             limits: self.context.limits,
             memory: self.context.memory.clone(),
@@ -354,12 +396,12 @@ fn file_of(url: &Url) -> RepoPath {
 }
 
 /// Returns the folder of a local path, and the file, shards or folder to read in it.
-async fn on_disk(path: &Path) -> Result<(PathBuf, Target), Error> {
+async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, Target), Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = RepoPath::new_unchecked(&name);
     let target = match tokio::fs::metadata(path).await {
         Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
-        Err(_) if names_shards(&name) => Target::Shards(name),
+        Err(_) if names_shards(formats, &name) => Target::Shards(name),
         Err(error) => return Err(Error::from_io(path.display().to_string(), error)),
         Ok(_) => Target::from_file(name),
     };

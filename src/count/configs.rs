@@ -6,7 +6,7 @@ use super::expert_configs::ExpertConfigs;
 use super::huggingface_js::HuggingFaceJsRules;
 use super::json_object::{JsonObject, read};
 use super::schemes::QuantizationConfig;
-use crate::formats::clip;
+use crate::formats::{ModelDescription, clip};
 
 /// The quantization of a model and its numbers of experts, as its configuration files give them.
 ///
@@ -93,6 +93,18 @@ impl Configs {
         }
         let experts = ExpertConfigs::from_config(&model);
         Ok(Self { quantization, experts, huggingface_js: HuggingFaceJsRules::from_config(&model) })
+    }
+
+    /// Returns the configuration that the header of a file describes.
+    pub(super) fn from_model(model: &ModelDescription) -> Self {
+        let drafts = model.draft_layers.unwrap_or_default();
+        let config = serde_json::json!({
+            "num_experts": model.experts,
+            "num_experts_per_tok": model.experts_per_token,
+            "num_hidden_layers": model.layers.map(|layers| layers.saturating_sub(drafts)),
+            "num_nextn_predict_layers": drafts,
+        });
+        Self::from_config_json(config.to_string().as_bytes()).unwrap_or_default()
     }
 
     /// Reads a file that describes the quantization outside of `config.json`, such as `quantize_config.json` of

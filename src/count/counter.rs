@@ -91,16 +91,30 @@ impl Counter {
         Ok(())
     }
 
-    /// Adds the tensors of one file, and the shapes in its metadata, which torchao writes.
+    /// Adds the tensors of one file, and the shapes in its metadata, which torchao writes. Each element of a file that
+    /// is [self-describing](FileHeader::is_self_describing) is a parameter.
     ///
     /// # Errors
     ///
     /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
     pub fn add_file(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
+        if header.is_self_describing() {
+            return self.add_unpacked(header);
+        }
         if let Some(metadata) = header.metadata() {
             self.shapes.add_metadata(metadata);
         }
         header.tensors().try_for_each(|name, tensor| self.add(name, tensor))
+    }
+
+    /// Adds the tensors of a file whose shapes are those of the weights, and the numbers of experts in its header.
+    fn add_unpacked(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
+        if let Some(model) = header.model() {
+            self.set_configs(Configs::from_model(model));
+        }
+        header.tensors().try_for_each(|name, tensor| {
+            self.sums.add(name, tensor, class_as_stored(tensor), Buffer::from_tensor(name, tensor))
+        })
     }
 
     /// Returns whether `config.json` could change the result.

@@ -80,9 +80,8 @@ impl Embedding {
     fn from_module(name: &str) -> Option<Self> {
         match name {
             "embed_tokens" | "embeddings" | "word_embeddings" | "tok_embeddings"
-            | "token_embedding" | "token_embeddings" | "wte" | "embed" | "embed_in" => {
-                Some(Self::Input)
-            }
+            | "token_embedding" | "token_embeddings" | "token_embd" | "wte" | "embed"
+            | "embed_in" => Some(Self::Input),
             "lm_head" | "output" | "unembed" | "head" | "embed_out" => Some(Self::Output),
             _ => None,
         }
@@ -192,7 +191,8 @@ impl Component {
     fn new(component: &str) -> Self {
         match component {
             "weight" | "model" | "mlp" | "self_attn" => Self::Other,
-            "h" | "block" | "layer" | "layers" | "blocks" => Self::Stack,
+            // `blk` and `_exps` are the names of GGUF.
+            "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Stack,
             "experts" | "switch_mlp" | "switch_glu" => Self::Experts,
             "moe" => Self::Block,
             "input_linear" | "output_linear" => Self::Linear,
@@ -212,7 +212,7 @@ impl Component {
                 component[7..].parse().map_or(Self::Other, Self::Expert)
             }
             [.., b'_', b'm', b'o', b'e'] => Self::Block,
-            _ if component.ends_with("_experts") => Self::Experts,
+            _ if component.ends_with("_experts") || component.ends_with("_exps") => Self::Experts,
             _ if component.ends_with("layers") || component.ends_with("blocks") => Self::Stack,
             _ => Self::Other,
         }

@@ -6,6 +6,7 @@
 //! | [`counting`] | parameters, elements, buffers, quantized models, experts |
 //! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
 //! | [`layouts`] | file names of weights, and repositories with several sets of weights |
+//! | [`gguf`] | quantized models in GGUF, and formats of your own |
 //! | [`cache`] | the cache of headers, and offline use |
 //! | [`json`] | the JSON of every command |
 //! | [`install`] | packages of the command: Cargo, wheel, container, `hf` extension, GitHub Action |
@@ -29,6 +30,9 @@ pub mod counting {}
 
 #[doc = include_str!("errors.md")]
 pub mod errors {}
+
+#[doc = include_str!("gguf.md")]
+pub mod gguf {}
 
 #[doc = include_str!("install.md")]
 pub mod install {}

@@ -18,6 +18,7 @@ impl Error {
             | Self::NoCache
             | Self::RequestHeader { .. }
             | Self::HttpClient { .. }
+            | Self::UnknownFormat { .. }
             | Self::Proxy(_)
             | Self::NoTlsProvider => "invalidSettings",
             Self::RepoNotFound { .. } => "repoNotFound",

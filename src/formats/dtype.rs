@@ -12,9 +12,9 @@ macro_rules! dtypes {
     ($($(#[$doc:meta])+ $name:ident = $elements:literal in $bytes:literal,)+) => {
         /// The type of a tensor's elements.
         ///
-        /// Known are the 22 names of `safetensors` 0.8, and `E8M0`, `UE8` and `FP4`, which are in published
-        /// models and known to huggingface.js. Any other name is stored in [`Dtype::Other`], so that a new
-        /// dtype does not make a repository unreadable.
+        /// Known are the 22 names of `safetensors` 0.8, `E8M0`, `UE8` and `FP4`, which are in published models and
+        /// known to huggingface.js, and the quantized types of GGML, which GGUF files have. Any other name is stored
+        /// in [`Dtype::Other`], so that a new dtype does not make a repository unreadable.
         ///
         /// ```
         /// use hf_meta::Dtype;
@@ -22,6 +22,7 @@ macro_rules! dtypes {
         /// assert_eq!(Dtype::from("BF16"), Dtype::BF16);
         /// assert_eq!(Dtype::BF16.bits(), Some(16));
         /// assert_eq!(Dtype::F4.block().unwrap().elements, 2);
+        /// assert_eq!(Dtype::Q4_K.block().unwrap().bits_per_element(), 4.5);
         /// assert_eq!(Dtype::from("F3").to_string(), "F3");
         /// ```
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +35,7 @@ macro_rules! dtypes {
         }
 
         impl Dtype {
-            /// All known dtypes, in the order of the format's specification.
+            /// All known dtypes: in the order of the specification of safetensors, then of the numbers of GGML.
             pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
 
             /// Returns the name in the header, such as `BF16`.
@@ -55,11 +56,12 @@ macro_rules! dtypes {
                 }
             }
 
-            /// Returns the width of one element in bits; `None` for an unknown dtype.
+            /// Returns the width of one element in bits; `None` for an unknown dtype, and for a quantized type of
+            /// GGML, where all elements of a block share a scale.
             #[must_use]
             pub fn bits(&self) -> Option<u64> {
                 match self {
-                    $(Self::$name => Some($bytes * 8 / $elements),)+
+                    $(Self::$name => ($elements <= MOST_WITHOUT_SCALE).then_some($bytes * 8 / $elements),)+
                     Self::Other(_) => None,
                 }
             }
@@ -93,6 +95,9 @@ macro_rules! dtypes {
     };
 }
 
+/// The most elements in a block that has no scale: eight elements of any whole number of bits fill whole bytes.
+const MOST_WITHOUT_SCALE: u64 = 8;
+
 /// The smallest block of elements that fills whole bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -101,6 +106,15 @@ pub struct BlockSize {
     pub elements: u64,
     /// The number of bytes of a block.
     pub bytes: u64,
+}
+
+impl BlockSize {
+    /// Returns the bits of a block per element, such as 4.5 for `Q4_K`.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "blocks have at most a few hundred elements")]
+    pub fn bits_per_element(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.elements as f64
+    }
 }
 
 /// The name of a dtype that is not in [`Dtype::KNOWN`]. Only `Dtype::from` creates it.
@@ -158,6 +172,58 @@ dtypes! {
     I64 = 1 in 8,
     /// Unsigned 64-bit integer.
     U64 = 1 in 8,
+    /// Quantized by GGML: 4 bits, one scale per 32 weights.
+    Q4_0 = 32 in 18,
+    /// Quantized by GGML: 4 bits, scale and minimum per 32 weights.
+    Q4_1 = 32 in 20,
+    /// Quantized by GGML: 5 bits, one scale per 32 weights.
+    Q5_0 = 32 in 22,
+    /// Quantized by GGML: 5 bits, scale and minimum per 32 weights.
+    Q5_1 = 32 in 24,
+    /// Quantized by GGML: 8 bits, one scale per 32 weights.
+    Q8_0 = 32 in 34,
+    /// Quantized by GGML: 8 bits, scale and sum per 32 weights.
+    Q8_1 = 32 in 40,
+    /// Quantized by GGML: 2 bits in a superblock of 256 weights.
+    Q2_K = 256 in 84,
+    /// Quantized by GGML: 3 bits in a superblock of 256 weights.
+    Q3_K = 256 in 110,
+    /// Quantized by GGML: 4 bits in a superblock of 256 weights.
+    Q4_K = 256 in 144,
+    /// Quantized by GGML: 5 bits in a superblock of 256 weights.
+    Q5_K = 256 in 176,
+    /// Quantized by GGML: 6 bits in a superblock of 256 weights.
+    Q6_K = 256 in 210,
+    /// Quantized by GGML: 8 bits in a superblock of 256 weights.
+    Q8_K = 256 in 292,
+    /// Quantized by GGML: 2 bits by codebook, smallest.
+    IQ2_XXS = 256 in 66,
+    /// Quantized by GGML: 2 bits by codebook, small.
+    IQ2_XS = 256 in 74,
+    /// Quantized by GGML: 3 bits by codebook, smallest.
+    IQ3_XXS = 256 in 98,
+    /// Quantized by GGML: 1 bit by codebook, small.
+    IQ1_S = 256 in 50,
+    /// Quantized by GGML: 4 bits on a non-linear scale, per 32 weights.
+    IQ4_NL = 32 in 18,
+    /// Quantized by GGML: 3 bits by codebook, small.
+    IQ3_S = 256 in 110,
+    /// Quantized by GGML: 2 bits by codebook, medium.
+    IQ2_S = 256 in 82,
+    /// Quantized by GGML: 4 bits on a non-linear scale, per 256 weights.
+    IQ4_XS = 256 in 136,
+    /// Quantized by GGML: 1 bit by codebook, medium.
+    IQ1_M = 256 in 56,
+    /// Quantized by GGML: Ternary, five weights in a byte.
+    TQ1_0 = 256 in 54,
+    /// Quantized by GGML: Ternary, four weights in a byte.
+    TQ2_0 = 256 in 66,
+    /// Quantized by GGML: 4-bit floats with one exponent per 32 weights.
+    MXFP4 = 32 in 17,
+    /// Quantized by GGML: 4-bit floats with one 8-bit float per 16 weights.
+    NVFP4 = 64 in 36,
+    /// Quantized by GGML: 1 bit, one scale per 128 weights.
+    Q1_0 = 128 in 18,
 }
 
 impl fmt::Display for Dtype {
@@ -221,10 +287,13 @@ mod tests {
         for (rank, dtype) in Dtype::KNOWN.iter().enumerate() {
             assert_eq!(dtype.rank().map(usize::from), Some(rank));
             assert_eq!(&Dtype::from(dtype.as_str()), dtype);
-            assert!(dtype.bits().is_some(), "{dtype}");
+            assert!(dtype.block().is_some(), "{dtype}");
         }
         assert!(matches!(Dtype::from("bf16"), Dtype::Other(_)), "names are case-sensitive");
         assert_eq!(Dtype::from("F3").bits(), None);
+        assert_eq!((Dtype::F6_E2M3.bits(), Dtype::F4.bits()), (Some(6), Some(4)));
+        assert_eq!((Dtype::Q4_1.bits(), Dtype::Q8_0.bits()), (None, None));
+        assert_eq!(Dtype::Q6_K.block().unwrap().bits_per_element().to_string(), "6.5625");
     }
 
     /// The reference implementation decides for every dtype that it knows.

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::gguf::GgufError;
 use super::{Dtype, clip};
 
 /// The error of a file whose header is not valid.
@@ -183,6 +184,15 @@ pub enum HeaderError {
         expected: u64,
         /// The size of the file.
         found: u64,
+    },
+    /// A broken rule of the GGUF format.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// A broken rule of a format that is not part of this library.
+    #[error("{message}")]
+    Other {
+        /// The rule.
+        message: String,
     },
 }
 

@@ -2,20 +2,67 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::{Arc, LazyLock};
 
-use super::{FileHeader, HeaderError, RepoPath, safetensors};
+use serde::Serialize;
+
+use super::{FileHeader, HeaderError, RepoPath, gguf, safetensors};
 
 /// A file format of model weights.
 pub trait Format: Debug + Send + Sync {
     /// Returns the name of the format, such as `safetensors`.
     fn name(&self) -> &'static str;
 
-    /// Returns whether a path is that of a file in this format, by its extension.
-    fn matches(&self, path: &RepoPath) -> bool;
+    /// Returns the extension of files in this format, with its dot.
+    fn extension(&self) -> &'static str;
 
-    /// Creates a parser for the header of one file. Headers of more than `header_limit` bytes are
+    /// Creates a parser for the header of the file at a path. Headers of more than `header_limit` bytes are
     /// refused.
-    fn parser(&self, header_limit: u64) -> Box<dyn HeaderParser>;
+    fn parser(&self, path: &RepoPath, header_limit: u64) -> Box<dyn HeaderParser>;
+
+    /// Splits the name of a file, without its extension and shard number, into its parts. By default all of it is the
+    /// name of the model.
+    fn split_name(&self, stem: &str) -> NameParts {
+        NameParts::new(stem)
+    }
+}
+
+/// The parts of the name of a file of weights, without its extension and shard number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct NameParts {
+    /// The name of the model, such as `model` or `Llama-3.2-1B`.
+    pub model: String,
+    /// The variant, such as `fp16` or `Q4_K_M`; empty if there is none.
+    pub variant: String,
+    /// True if the variant is a quantization: then any variant is the whole model.
+    pub is_quantized: bool,
+    /// The kind of the weights.
+    pub kind: WeightsKind,
+}
+
+impl NameParts {
+    /// Creates the name of a model without a variant.
+    #[must_use]
+    pub fn new(model: &str) -> Self {
+        Self { model: model.to_owned(), ..Self::default() }
+    }
+}
+
+/// The kind of the weights in a file, by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum WeightsKind {
+    /// A model, or any part of one that is not listed here.
+    #[default]
+    Model,
+    /// The projector of a multimodal model, `mmproj`.
+    Projector,
+    /// An adapter, such as one of low rank.
+    Adapter,
+    /// An importance matrix, which was used to quantize the model.
+    ImportanceMatrix,
 }
 
 /// A parser of one header that performs no I/O: it says which bytes it needs, and its caller reads them.
@@ -27,7 +74,7 @@ pub trait Format: Debug + Send + Sync {
 /// let file = [&(json.len() as u64).to_le_bytes()[..], json, b"\x01\x02"].concat();
 /// let size = Some(file.len() as u64);
 ///
-/// let mut parser = Safetensors.parser(100_000_000);
+/// let mut parser = Safetensors.parser(&"model.safetensors".parse()?, 100_000_000);
 /// let mut range = parser.first_range();
 /// let header = loop {
 ///     let bytes = file[range.start as usize..range.end as usize].to_vec();
@@ -37,7 +84,7 @@ pub trait Format: Debug + Send + Sync {
 ///     }
 /// };
 /// assert_eq!(header.tensors().len(), 1);
-/// # Ok::<(), hf_meta::formats::HeaderError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait HeaderParser: Send {
     /// Returns the byte range to read first, of any file in this format.
@@ -69,10 +116,53 @@ pub enum Step {
     Done(FileHeader),
 }
 
-/// All formats that headers are read from.
-pub(crate) static FORMATS: &[&dyn Format] = &[&safetensors::Safetensors];
+/// The formats that headers are read from: the built-in ones, safetensors first, then those of the caller.
+#[derive(Clone, Debug)]
+pub(crate) struct Formats(Arc<[Arc<dyn Format>]>);
 
-/// Returns the format of a file by its name; safetensors if no format matches.
-pub(crate) fn format_of(path: &RepoPath) -> &'static dyn Format {
-    FORMATS.iter().find(|format| format.matches(path)).copied().unwrap_or(&safetensors::Safetensors)
+/// The built-in formats.
+pub(crate) static FORMATS: LazyLock<Formats> =
+    LazyLock::new(|| Formats(Arc::new([Arc::new(safetensors::Safetensors), Arc::new(gguf::Gguf)])));
+
+impl Formats {
+    /// Adds a format.
+    #[cfg(feature = "_http")]
+    pub(crate) fn with(&self, format: Arc<dyn Format>) -> Self {
+        Self(self.0.iter().cloned().chain([format]).collect())
+    }
+
+    /// Returns only the format of a name; `None` if there is no such format.
+    #[cfg(feature = "_http")]
+    pub(crate) fn only(&self, name: &str) -> Option<Self> {
+        let found = self.0.iter().find(|format| format.name() == name)?;
+        Some(Self(Arc::new([Arc::clone(found)])))
+    }
+
+    /// Returns the position of safetensors, whose weights have usual names and indexes; `None` if only another format is
+    /// read.
+    pub(crate) fn safetensors(&self) -> Option<usize> {
+        self.0.iter().position(|format| format.extension() == safetensors::EXTENSION)
+    }
+
+    /// Returns the position and the format of a file by its extension; `None` if no format matches.
+    pub(crate) fn find(&self, path: &str) -> Option<(usize, &dyn Format)> {
+        let mut formats = self.0.iter().map(AsRef::as_ref).enumerate();
+        formats.find(|(_, format)| path.ends_with(format.extension()))
+    }
+
+    /// Returns the format of a file by its extension; safetensors if no format matches.
+    pub(crate) fn find_or_safetensors(&self, path: &RepoPath) -> &dyn Format {
+        self.find(path.as_str()).map_or(&safetensors::Safetensors, |(_, format)| format)
+    }
+
+    /// Returns the name of the format at a position.
+    pub(crate) fn name(&self, position: usize) -> &'static str {
+        self.0.get(position).map_or("", |format| format.name())
+    }
+
+    /// Returns whether a text alone is a variant that names a quantization in some format.
+    pub(crate) fn is_quantization(&self, text: &str) -> bool {
+        let is_one = |parts: NameParts| parts.is_quantized && parts.model.is_empty();
+        self.0.iter().any(|format| is_one(format.split_name(text)))
+    }
 }

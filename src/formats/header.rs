@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{HeaderError, TensorTable, clip};
+use super::{HeaderError, ModelDescription, TensorTable, clip};
 
 /// The checked header of one file of weights, in any format.
 ///
@@ -14,19 +14,62 @@ pub struct FileHeader {
     tensors: TensorTable,
     metadata: Option<BTreeMap<String, String>>,
     header_range: Range<u64>,
-    data_length: u64,
+    file_size: u64,
     begins_with_space: bool,
+    model: Option<Box<ModelDescription>>,
+    is_self_describing: bool,
 }
 
 impl FileHeader {
-    /// Creates a header from its parts. The tensors' data begins where `header_range` ends.
-    pub(super) fn new(
-        tensors: TensorTable,
-        metadata: Option<BTreeMap<String, String>>,
-        header_range: Range<u64>,
-        data_length: u64,
-    ) -> Self {
-        Self { tensors, metadata, header_range, data_length, begins_with_space: false }
+    /// Creates the header of a file that ends with the tensors' data, which begins at the end of `header_range`.
+    #[must_use]
+    pub fn new(tensors: TensorTable, header_range: Range<u64>) -> Self {
+        Self {
+            file_size: header_range.end.saturating_add(tensors.data_length()),
+            tensors,
+            metadata: None,
+            header_range,
+            begins_with_space: false,
+            model: None,
+            is_self_describing: false,
+        }
+    }
+
+    /// Sets the metadata of the file.
+    #[must_use]
+    pub fn with_metadata(self, metadata: Option<BTreeMap<String, String>>) -> Self {
+        Self { metadata, ..self }
+    }
+
+    /// Sets the size of the file in bytes, if its data is not at its end.
+    #[must_use]
+    pub fn with_file_size(self, file_size: u64) -> Self {
+        Self { file_size, ..self }
+    }
+
+    /// Sets the description of the model.
+    #[must_use]
+    pub fn with_model(self, model: Option<ModelDescription>) -> Self {
+        Self { model: model.map(Box::new), ..self }
+    }
+
+    /// Sets that the shapes are those of the model's weights, however they are packed. Each element is then one
+    /// parameter, and `config.json` is not needed.
+    #[must_use]
+    pub fn self_describing(self) -> Self {
+        Self { is_self_describing: true, ..self }
+    }
+
+    /// Returns whether each element is one parameter, and `config.json` is not needed.
+    #[must_use]
+    pub fn is_self_describing(&self) -> bool {
+        self.is_self_describing
+    }
+
+    /// Returns the description of the model; `None` if the header has none.
+    #[must_use]
+    pub fn model(&self) -> Option<&ModelDescription> {
+        self.model.as_deref()
     }
 
     /// Sets whether white space precedes the content of the header.
@@ -52,7 +95,7 @@ impl FileHeader {
         self.metadata.as_ref()
     }
 
-    /// Returns the byte range of the header in its file. The tensors' data begins at its end.
+    /// Returns the byte range of the header in its file.
     #[must_use]
     pub fn header_range(&self) -> Range<u64> {
         self.header_range.clone()
@@ -61,13 +104,13 @@ impl FileHeader {
     /// Returns the length of the tensors' data, in bytes.
     #[must_use]
     pub fn data_length(&self) -> u64 {
-        self.data_length
+        self.tensors.data_length()
     }
 
     /// Returns the size in bytes of a file with this header.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.header_range.end.saturating_add(self.data_length)
+        self.file_size
     }
 
     /// Checks the size of the file, in bytes.
@@ -96,5 +139,11 @@ impl FileHeader {
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
         self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
+    }
+}
+
+impl AsRef<Self> for FileHeader {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }

@@ -12,9 +12,11 @@
 //! A format is one module that implements [`Format`], and one line of `FORMATS` in `format.rs`. A dtype is one
 //! line of the table in `dtype.rs`. Indexes of sharded checkpoints are a part of [`safetensors`].
 
+mod description;
 mod dtype;
 mod error;
 mod format;
+pub mod gguf;
 mod header;
 mod names;
 mod path;
@@ -26,15 +28,16 @@ mod tensor;
 mod text;
 pub(crate) mod weight_sets;
 
+pub use description::ModelDescription;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError};
-pub use format::{Format, HeaderParser, Step};
+pub use format::{Format, HeaderParser, NameParts, Step, WeightsKind};
 pub use header::FileHeader;
 pub use path::{PathError, RepoPath};
-pub use table::{TensorTable, TensorTableIter};
+pub use table::{TensorTable, TensorTableBuilder, TensorTableIter};
 pub use tensor::TensorInfo;
 
-pub(crate) use format::format_of;
+pub(crate) use format::{FORMATS, Formats};
 pub(crate) use names::NameList;
 pub(crate) use records::{PackedReader, PackedTensors};
 pub(crate) use text::{chain, clip};

@@ -37,6 +37,12 @@ impl NameList {
         self.ends.push(self.text.len() as u32);
     }
 
+    /// Returns whether a name can be added.
+    pub(super) fn has_room_for(&self, name: &str) -> bool {
+        // Empty names are limited as well.
+        self.text.len() + self.len() + name.len() < LONGEST
+    }
+
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }

@@ -16,9 +16,14 @@ impl Records {
         Self { packed, starts: Vec::with_capacity(records) }
     }
 
-    /// Adds a tensor.
+    /// Returns whether a tensor can be added: offsets have 32 bits.
+    pub(super) fn has_room(&self) -> bool {
+        u32::try_from(self.packed.byte_length()).is_ok()
+    }
+
+    /// Adds a tensor for which there is room.
     pub(super) fn push(&mut self, tensor: &TensorInfo) {
-        #[expect(clippy::cast_possible_truncation, reason = "a record is shorter than its JSON")]
+        #[expect(clippy::cast_possible_truncation, reason = "there is room")]
         self.starts.push(self.packed.byte_length() as u32);
         self.packed.push(tensor);
     }

@@ -30,6 +30,7 @@ use super::{HeaderError, TensorInfo, clip};
 pub struct TensorTable {
     names: Names,
     records: Records,
+    data_length: u64,
 }
 
 impl TensorTable {
@@ -98,12 +99,17 @@ impl TensorTable {
         self.names.memory() + self.records.memory()
     }
 
+    /// Returns the length of the tensors' data, in bytes.
+    pub(super) fn data_length(&self) -> u64 {
+        self.data_length
+    }
+
     /// Checks that the data of the tensors has no holes and overlaps, and returns its length in bytes.
-    fn data_length(&self) -> Result<u64, HeaderError> {
+    fn check_data(&self, alignment: u64) -> Result<u64, HeaderError> {
         let mut spans = Vec::with_capacity(self.len());
         self.for_each(|_, tensor| spans.push(tensor.data_offsets));
         let tensor = |at| clip(self.names.get(at));
-        data_length(&spans).map_err(|error| match error {
+        data_length(&spans, alignment).map_err(|error| match error {
             SpanError::Hole { at, begin, expected } => {
                 HeaderError::Hole { tensor: tensor(at), begin, expected }
             }
@@ -146,10 +152,22 @@ impl<'a> Iterator for TensorTableIter<'a> {
 impl ExactSizeIterator for TensorTableIter<'_> {}
 
 /// A [`TensorTable`] under construction, which checks each tensor.
+///
+/// ```
+/// use hf_meta::formats::{TensorInfo, TensorTableBuilder};
+/// use hf_meta::Dtype;
+///
+/// let mut builder = TensorTableBuilder::new();
+/// builder.push("w", &TensorInfo::new(Dtype::F32, vec![2, 3], (0, 24)));
+/// assert_eq!(builder.finish()?.len(), 1);
+/// # Ok::<(), hf_meta::formats::HeaderError>(())
+/// ```
 #[derive(Debug)]
-pub(super) struct TensorTableBuilder {
+pub struct TensorTableBuilder {
     names: NameList,
     records: Records,
+    /// The data of a tensor begins at a multiple of this number of bytes.
+    alignment: u64,
     /// The end of the last tensor's data, as long as the data of every tensor begins where that of the one
     /// before it ends. Most writers list tensors in the order of their data, and then nothing is sorted.
     data_end: Option<u64>,
@@ -158,7 +176,19 @@ pub(super) struct TensorTableBuilder {
     error: Option<HeaderError>,
 }
 
+impl Default for TensorTableBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl TensorTableBuilder {
+    /// Creates a builder of a table in which the data of a tensor begins where that of the one before it ends.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::for_header(0)
+    }
+
     /// Creates a builder with memory for about as many tensors as a header of `length` bytes has.
     pub(super) fn for_header(length: usize) -> Self {
         // Most writers take 110 to 140 bytes per tensor, of which the name has 30 to 60.
@@ -166,18 +196,31 @@ impl TensorTableBuilder {
         Self {
             names: NameList::with_capacity(tensors, length / 3),
             records: Records::with_capacity(tensors, length / 8),
+            alignment: 1,
             data_end: Some(0),
             error: None,
         }
     }
 
-    /// Adds a tensor. All names together must not be longer than
-    /// [`LONGEST`](super::names::LONGEST) bytes.
-    pub(super) fn push(&mut self, name: &str, tensor: &TensorInfo) {
+    /// Sets the alignment of the data in bytes: the data of a tensor begins at the next multiple of it after the data
+    /// before it.
+    #[must_use]
+    pub fn with_alignment(self, alignment: u64) -> Self {
+        Self { alignment: alignment.max(1), ..self }
+    }
+
+    /// Adds a tensor. An error of the tensor is returned by [`finish`](Self::finish).
+    pub fn push(&mut self, name: &str, tensor: &TensorInfo) {
+        if !self.names.has_room_for(name) || !self.records.has_room() {
+            self.error.get_or_insert_with(|| HeaderError::overflow(name));
+            return;
+        }
         self.names.push(name);
         if self.error.is_none() {
             let (begin, end) = tensor.data_offsets;
-            self.data_end = self.data_end.filter(|expected| *expected == begin).map(|_| end);
+            let is_next =
+                |before: &u64| before.checked_next_multiple_of(self.alignment) == Some(begin);
+            self.data_end = self.data_end.filter(is_next).map(|_| end);
             match tensor.check(name) {
                 Ok(()) => self.records.push(tensor),
                 Err(error) => self.error = Some(error),
@@ -185,19 +228,19 @@ impl TensorTableBuilder {
         }
     }
 
-    /// Returns the table, and the length of the tensors' data in bytes.
+    /// Returns the table.
     ///
     /// # Errors
     ///
     /// Returns the first broken rule: a duplicate name, an invalid tensor, a hole or an overlap in the data.
-    pub(super) fn finish(self) -> Result<(TensorTable, u64), HeaderError> {
-        let Self { names, mut records, data_end, error } = self;
+    pub fn finish(self) -> Result<TensorTable, HeaderError> {
+        let Self { names, mut records, alignment, data_end, error } = self;
         let names = names.into_names();
         let names = names.map_err(|tensor| HeaderError::DuplicateTensor { tensor })?;
         error.map_or(Ok(()), Err)?;
         records.shrink_to_fit();
-        let table = TensorTable { names, records };
-        let data_length = data_end.map_or_else(|| table.data_length(), Ok)?;
-        Ok((table, data_length))
+        let table = TensorTable { names, records, data_length: 0 };
+        let data_length = data_end.map_or_else(|| table.check_data(alignment), Ok)?;
+        Ok(TensorTable { data_length, ..table })
     }
 }

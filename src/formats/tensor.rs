@@ -18,6 +18,12 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
+    /// Creates the entry of a tensor.
+    #[must_use]
+    pub fn new(dtype: Dtype, shape: Vec<u64>, data_offsets: (u64, u64)) -> Self {
+        Self { dtype, shape, data_offsets }
+    }
+
     /// A placeholder that parsers overwrite, so that they reuse its memory.
     pub(crate) const EMPTY: Self =
         Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
@@ -55,23 +61,24 @@ impl TensorInfo {
         }
         let overflow = || HeaderError::overflow(name);
         let elements = self.elements().ok_or_else(overflow)?;
-        let Some(width) = self.dtype.bits() else {
+        let Some(block) = self.dtype.block() else {
             return self.check_plausible(name, elements, end - begin);
         };
-        let bits = elements.checked_mul(width).ok_or_else(overflow)?;
-        if !bits.is_multiple_of(8) {
+        let bits = (elements / block.elements).checked_mul(block.bytes * 8);
+        let bytes = bits.ok_or_else(overflow)? / 8;
+        if !elements.is_multiple_of(block.elements) {
             return Err(HeaderError::PartialByte {
                 tensor: clip(name),
                 dtype: self.dtype.clone(),
                 elements,
             });
         }
-        if bits / 8 != end - begin {
+        if bytes != end - begin {
             return Err(HeaderError::Size {
                 tensor: clip(name),
                 dtype: self.dtype.clone(),
                 elements,
-                expected: bits / 8,
+                expected: bytes,
                 found: end - begin,
             });
         }

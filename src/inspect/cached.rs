@@ -28,12 +28,14 @@ impl Inspection {
                 (Some(path), RepoPath::join(path.folder().as_ref(), WEIGHTS_NAME))
             }
             Target::Folder(path) => (path.as_ref(), RepoPath::join(path.as_ref(), WEIGHTS_NAME)),
+            Target::Quantization(name) => (Some(name), RepoPath::new_unchecked(WEIGHTS_NAME)),
         };
         let path = path.map_or("", RepoPath::as_str);
         // No path holds a line break.
         let suffix = if self.lists_sets { "\nand all sets" } else { "" };
-        let (name, gate, meter) =
-            (format!("{path}{suffix}"), self.gate.clone(), self.meter.clone());
-        CacheTarget { name, probe, gate, meter }
+        let other_format =
+            if self.formats.safetensors().is_none() { "\nnot safetensors" } else { "" };
+        let name = format!("{path}{suffix}{other_format}");
+        CacheTarget { name, probe, gate: self.gate.clone(), meter: self.meter.clone() }
     }
 }

@@ -28,10 +28,13 @@ impl Inspection {
         &self,
         keeps_headers: bool,
     ) -> Result<Option<Inspected>, Error> {
+        if self.formats.safetensors().is_none() {
+            return Ok(None);
+        }
         let path = match &self.target {
             Target::Folder(folder) => RepoPath::join(folder.as_ref(), INDEX_NAME),
             Target::Index(path) => path.clone(),
-            Target::File(_) | Target::Shards(_) => return Ok(None),
+            Target::File(_) | Target::Shards(_) | Target::Quantization(_) => return Ok(None),
         };
         let Some(Fetched { value: json, commit }) =
             self.backend.hub_headers(&path, self.limits.index).await?

@@ -17,7 +17,7 @@ use crate::report::Plan;
 
 /// The weights that a target turned out to be.
 pub(super) struct Located {
-    pub(super) weights: Weights,
+    pub(super) weights: FoundWeights,
     /// The commit of the weights, if a response named it.
     commit: Option<CommitSha>,
     /// All sets in the target's folder, if they were listed.
@@ -28,29 +28,29 @@ pub(super) struct Located {
 
 impl Located {
     /// Creates weights that were found without a listing.
-    fn new(weights: Weights, commit: Option<CommitSha>) -> Self {
+    fn new(weights: FoundWeights, commit: Option<CommitSha>) -> Self {
         Self { weights, commit, other_sets: None, is_complete: true }
     }
 
     /// Waits for another future while the weights arrive.
     async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
-        let Weights::Index { path, stream } = self.weights else {
+        let FoundWeights::Index { path, stream } = self.weights else {
             return (self, other.await);
         };
         let (stream, other) = poll_alongside(stream, other).await;
-        self.weights = Weights::Index { path, stream };
+        self.weights = FoundWeights::Index { path, stream };
         (self, other)
     }
 }
 
 /// A set of weights, and the part of it that was read already.
-pub(super) enum Weights {
+pub(super) enum FoundWeights {
     File { path: RepoPath, start: RangeBytes },
     Index { path: RepoPath, stream: ByteStream },
     Shards { path: RepoPath, shards: Vec<RepoPath> },
 }
 
-impl Weights {
+impl FoundWeights {
     /// Returns the path of the file or the index, or the common path of the shards.
     pub(super) fn path(&self) -> &RepoPath {
         match self {
@@ -94,23 +94,28 @@ impl Inspection {
             Target::Index(path) => self.find_index(path).await,
             Target::Shards(path) => self.find_shards(path).await,
             Target::Folder(folder) => self.search(folder.as_ref()).await,
+            Target::Quantization(name) => self.find_quantization(name).await,
         }
     }
 
     async fn find_file(&self, path: &RepoPath) -> Result<Located, Error> {
         let Fetched { value, commit } =
-            self.backend.read_range(path, self.plan.first_range(path)).await?;
-        Ok(Located::new(Weights::File { path: path.clone(), start: value }, commit))
+            self.backend.read_range(path, self.plan.first_range(&self.formats, path)).await?;
+        Ok(Located::new(FoundWeights::File { path: path.clone(), start: value }, commit))
     }
 
     async fn find_index(&self, path: &RepoPath) -> Result<Located, Error> {
         let Fetched { value, commit } = self.backend.stream(path, self.limits.index).await?;
-        Ok(Located::new(Weights::Index { path: path.clone(), stream: value }, commit))
+        Ok(Located::new(FoundWeights::Index { path: path.clone(), stream: value }, commit))
     }
 
     /// Finds the weights in a folder, or in the whole backend.
     pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
+        if self.formats.safetensors().is_none() {
+            let listed = self.backend.list(folder).await?;
+            return self.find_main(folder, listed, |layout| layout).await;
+        }
         match self.find_either(&names).await {
             Err(Error::FileNotFound { source, .. }) => {
                 self.search_listing(folder, &names, source).await
@@ -151,7 +156,7 @@ impl Inspection {
         let Some(FileListing { files, commit, is_complete }) = listed else {
             return Err(self.no_safetensors(missing, Vec::new(), source));
         };
-        let layout = Layout::new(folder, &files);
+        let layout = Layout::new(&self.formats, folder, &files);
         match layout.main() {
             // It is listed, but its request has just failed; another request would fail, too.
             Some(set) if missing.contains(&set.path) => {
@@ -168,6 +173,36 @@ impl Inspection {
         }
     }
 
+    /// Finds a quantization, or a folder of its name.
+    async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
+        let listed = self.backend.list(None).await?;
+        self.find_main(None, listed, |layout| layout.of_quantization(name.as_str())).await
+    }
+
+    /// Finds the model among the listed sets that a function chooses. The other sets are those of the same format.
+    async fn find_main(
+        &self,
+        folder: Option<&RepoPath>,
+        listed: Option<FileListing>,
+        choose: impl FnOnce(Layout) -> Layout + Send,
+    ) -> Result<Located, Error> {
+        let not_found = || Error::FileNotFound {
+            file: self.source.clone(),
+            source: "no such weights are listed".into(),
+        };
+        let FileListing { files, commit, is_complete } = listed.ok_or_else(not_found)?;
+        let all = Layout::new(&self.formats, folder, &files).sets;
+        let layout = choose(Layout::new(&self.formats, folder, &files));
+        match layout.main() {
+            Some(set) => {
+                let found = self.find_set(set, commit).await?;
+                Ok(Located { other_sets: Some(all), is_complete, ..found })
+            }
+            None if layout.sets.is_empty() => Err(not_found()),
+            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
+        }
+    }
+
     /// Finds the shards of a path with a `*` in place of their number.
     pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Located, Error> {
         let folder = path.folder();
@@ -176,7 +211,7 @@ impl Inspection {
             source: "no such shards are listed".into(),
         };
         let listed = self.backend.list(folder.as_ref()).await?.ok_or_else(not_found)?;
-        let layout = Layout::new(folder.as_ref(), &listed.files);
+        let layout = Layout::new(&self.formats, folder.as_ref(), &listed.files);
         let set = layout.find(path).ok_or_else(not_found)?;
         self.find_set(set, listed.commit).await
     }
@@ -188,7 +223,7 @@ impl Inspection {
         if listed.is_none() {
             tracing::warn!(source = %self.source, "its files cannot be listed");
         }
-        Ok(listed.map(|listed| Layout::new(folder, &listed.files).sets))
+        Ok(listed.map(|listed| Layout::new(&self.formats, folder, &listed.files).sets))
     }
 
     /// Starts to read a set, at a commit if it is known.
@@ -200,10 +235,13 @@ impl Inspection {
                 known
             } else {
                 // A listing may lack the commit; every file has it.
-                let first = Plan::Exact.first_range(&shards[0]);
+                let first = Plan::Exact.first_range(&self.formats, &shards[0]);
                 pinned.backend.read_range(&shards[0], first).await?.commit
             };
-            return Ok(Located::new(Weights::Shards { path: set.path.clone(), shards }, commit));
+            return Ok(Located::new(
+                FoundWeights::Shards { path: set.path.clone(), shards },
+                commit,
+            ));
         }
         let found = if set.path.is_index() {
             pinned.find_index(&set.path).await?

@@ -30,10 +30,10 @@ pub(crate) use self::memory::ClientMemory;
 pub(crate) use self::target::Target;
 use crate::backends::{Backend, CallGate, HeaderCache};
 use crate::error::Error;
-use crate::formats::RepoPath;
+use crate::formats::{Formats, RepoPath};
 use crate::http::transfer::RequestMeter;
 use crate::report::verify::VerifyReport;
-use crate::report::{Assembled, CountReport, Finding, Plan, SafetensorsParseFromRepo};
+use crate::report::{Assembled, CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
 
 /// The progress of a call, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,8 @@ pub(crate) struct Inspection {
     pub(crate) source: String,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) target: Target,
+    /// The formats that may be read.
+    pub(crate) formats: Formats,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) memory: ClientMemory,
@@ -108,6 +110,14 @@ impl Inspection {
         let file = backend.file_name(&path);
         let parsed = assembled.into_parsed(path, report);
         parsed.map_err(|source| Error::Index { file, source })
+    }
+
+    /// Reads all headers, in any format, and returns them with their figures. Ends at the first error.
+    pub(crate) async fn weights(self, cache: Option<&HeaderCache>) -> Result<Weights, Error> {
+        let Inspected { path, backend, assembled, report } = self.inspect(cache, true).await?;
+        let file = backend.file_name(&path);
+        let weights = assembled.into_weights(path, report);
+        weights.map_err(|source| Error::Index { file, source })
     }
 
     /// Reads all headers and returns their figures. Each header is dropped once it is counted.

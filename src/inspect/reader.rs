@@ -9,14 +9,14 @@ use std::time::Instant;
 use tokio::sync::OnceCell;
 
 use super::config_file::ConfigFile;
-use super::locate::Weights;
+use super::locate::FoundWeights;
 use super::memory::{CallMemory, MemoryPermit};
 use super::{Inspected, Inspection, Limits, OnProgress};
 use crate::backends::{Backend, CallGate, Fetched};
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::IndexError;
-use crate::formats::{FileHeader, HeaderError, HeaderParser, RepoPath, Step, format_of};
+use crate::formats::{FileHeader, Format, Formats, HeaderError, HeaderParser, RepoPath, Step};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
@@ -28,6 +28,7 @@ pub(super) struct Reader {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) commit: Option<CommitSha>,
     pub(super) plan: Plan,
+    pub(super) formats: Formats,
     pub(super) limits: Limits,
     pub(super) on_progress: Option<OnProgress>,
     started: Instant,
@@ -47,13 +48,14 @@ impl Reader {
     /// branch during the call changes nothing.
     pub(super) fn new(inspection: Inspection, commit: Option<CommitSha>) -> Self {
         let memory = CallMemory::new(&inspection.memory);
-        let Inspection { source, backend, plan, limits, on_progress, started, meter, gate, .. } =
-            inspection;
+        let Inspection { source, backend, plan, limits, on_progress, started, .. } = inspection;
+        let Inspection { formats, meter, gate, .. } = inspection;
         Self {
             source,
             backend,
             commit,
             plan,
+            formats,
             limits,
             on_progress,
             started,
@@ -69,23 +71,23 @@ impl Reader {
     /// Reads all headers of a set of weights and counts. Ends at the first error.
     pub(super) async fn read_weights(
         mut self,
-        weights: Weights,
+        weights: FoundWeights,
         keeps_headers: bool,
     ) -> Result<Inspected, Error> {
         self.weights = Some(weights.path().clone());
         let (path, assembly) = match weights {
-            Weights::File { path, start } => {
+            FoundWeights::File { path, start } => {
                 let header = self.parse_header(&path, start).await?;
                 let mut assembly = Assembly::new_single(keeps_headers);
                 assembly.add(path.clone(), header);
                 (path, assembly)
             }
-            Weights::Index { path, stream } => {
+            FoundWeights::Index { path, stream } => {
                 let reads = self.read_indexed_shards(&path, stream, keeps_headers, true).await?;
                 (path, reads.assembly)
             }
-            Weights::Shards { path, shards } => {
-                let requests = self.plan.shards_without_index(&shards);
+            FoundWeights::Shards { path, shards } => {
+                let requests = self.plan.shards_without_index(&self.formats, &shards);
                 let requests = requests.map_err(|source| self.index_error(&path, source))?;
                 let reads = self.read_listed_shards(&path, requests, keeps_headers, true).await?;
                 (path, reads.assembly)
@@ -108,6 +110,7 @@ impl Reader {
         report.findings.extend(config.finding);
         report.findings.extend(self.source_findings());
         report.fetch = self.fetch_stats(assembled.totals.file_bytes);
+        report.format = self.format(&path).name();
         report.source = self.source;
         report.commit = self.commit;
         // Without the Hub's answer the files are read by the next best plan.
@@ -144,7 +147,7 @@ impl Reader {
         mut permit: MemoryPermit,
     ) -> Result<UncountedHeader, Error> {
         let RangeBytes { mut bytes, file_size } = first;
-        let mut parser = format_of(path).parser(self.limits.header);
+        let mut parser = self.format(path).parser(path, self.limits.header);
         // The parser first gets what it needs to ask for the header. The header is reserved before it is parsed.
         let prefix = parser.first_range().end;
         let mut prefetched =
@@ -249,7 +252,13 @@ impl Reader {
     }
 
     pub(super) fn header_error(&self, path: &RepoPath, source: HeaderError) -> Error {
-        Error::Header { file: self.backend.file_name(path), source }
+        let format = self.format(path).name();
+        Error::Header { file: self.backend.file_name(path), format, source }
+    }
+
+    /// Returns the format of a file.
+    fn format(&self, path: &RepoPath) -> &dyn Format {
+        self.formats.find_or_safetensors(path)
     }
 
     /// Returns the error of a set of weights, or of the single file at `path`.
@@ -319,8 +328,8 @@ fn advance(
     Ok(match parser.advance(start, bytes, Some(file_size))? {
         Step::Read(missing) => Parsed::Incomplete { missing, parser },
         Step::Done(header) => {
-            let needs_config =
-                header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor));
+            let needs_config = !header.is_self_describing()
+                && header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor));
             Parsed::Complete { header, needs_config }
         }
     })

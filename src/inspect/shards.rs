@@ -180,7 +180,7 @@ impl Reader {
                     arrived = arrived.feed(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
                     for shard in new {
-                        queue.add((shard.clone(), Plan::Exact.first_range(shard)));
+                        queue.add((shard.clone(), Plan::Exact.first_range(&self.formats, shard)));
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! The part of a backend that a call reads.
 
-use crate::formats::RepoPath;
 use crate::formats::weight_sets::names_shards;
+use crate::formats::{Formats, RepoPath};
 
 /// The part of a backend that a call reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,14 +14,18 @@ pub(crate) enum Target {
     Shards(RepoPath),
     /// The weights in a folder, or in the whole backend.
     Folder(Option<RepoPath>),
+    /// The weights of a quantization, such as `q4_k_m`.
+    Quantization(RepoPath),
 }
 
 impl Target {
-    /// Returns the target of a path in a repository: a folder unless the name is that of a file.
-    pub(crate) fn from_path(path: Option<RepoPath>) -> Self {
+    /// Returns the target of a path in a repository: a folder unless the name is that of a file or a quantization.
+    pub(crate) fn from_path(formats: &Formats, path: Option<RepoPath>) -> Self {
+        let is_file = |path: &RepoPath| formats.find(path.as_str()).is_some();
         match path {
-            Some(path) if names_shards(&path) => Self::Shards(path),
-            Some(path) if path.is_safetensors() || path.is_index() => Self::from_file(path),
+            Some(path) if names_shards(formats, &path) => Self::Shards(path),
+            Some(path) if is_file(&path) || path.is_index() => Self::from_file(path),
+            Some(path) if formats.is_quantization(path.as_str()) => Self::Quantization(path),
             folder => Self::Folder(folder),
         }
     }
@@ -35,7 +39,7 @@ impl Target {
     pub(crate) fn folder(&self) -> Option<&RepoPath> {
         match self {
             Self::Folder(folder) => folder.as_ref(),
-            Self::File(_) | Self::Index(_) | Self::Shards(_) => None,
+            Self::File(_) | Self::Index(_) | Self::Shards(_) | Self::Quantization(_) => None,
         }
     }
 }

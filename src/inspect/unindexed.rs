@@ -41,6 +41,6 @@ impl Reader {
         let folder = index.folder();
         let listed = self.backend.list(folder.as_ref()).await?;
         let files = listed.map_or_else(Vec::new, |listing| listing.files);
-        Ok(Layout::new(folder.as_ref(), &files).unindexed_shards(named))
+        Ok(Layout::new(&self.formats, folder.as_ref(), &files).unindexed_shards(named))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::config_file::ConfigFile;
-use super::locate::Weights;
+use super::locate::FoundWeights;
 use super::reader::Reader;
 use super::shards::ShardReads;
 use crate::count::{CountBreakdown, ParameterCount};
@@ -46,14 +46,14 @@ impl Survey {
 
 impl Reader {
     /// Reads every header, and reports what is wrong.
-    pub(super) async fn verify(mut self, weights: Weights) -> Result<VerifyReport, Error> {
+    pub(super) async fn verify(mut self, weights: FoundWeights) -> Result<VerifyReport, Error> {
         self.weights = Some(weights.path().clone());
         let (path, survey) = match weights {
-            Weights::File { path, start } => {
+            FoundWeights::File { path, start } => {
                 let survey = self.survey_file(&path, start).await;
                 (path, survey)
             }
-            Weights::Index { path, stream } => {
+            FoundWeights::Index { path, stream } => {
                 let reads = self.read_indexed_shards(&path, stream, true, false).await;
                 let survey = match reads {
                     Ok(reads) => self.survey_index(&path, reads).await,
@@ -62,7 +62,7 @@ impl Reader {
                 };
                 (path, survey)
             }
-            Weights::Shards { path, shards } => {
+            FoundWeights::Shards { path, shards } => {
                 let survey = self.survey_listed(&path, &shards).await?;
                 (path, survey)
             }
@@ -89,7 +89,7 @@ impl Reader {
     }
 
     async fn survey_listed(&self, path: &RepoPath, shards: &[RepoPath]) -> Result<Survey, Error> {
-        let requests = match self.plan.shards_without_index(shards) {
+        let requests = match self.plan.shards_without_index(&self.formats, shards) {
             Ok(requests) => requests,
             Err(reason) => return Ok(Survey::from_malformed_index(path, reason)),
         };

@@ -213,7 +213,7 @@ pub(crate) fn check_count(
     (count, breakdown): (&ParameterCount, &CountBreakdown),
     declared: Option<u64>,
 ) -> Vec<Finding> {
-    let unknown = count.rows().filter(|(dtype, _)| dtype.bits().is_none());
+    let unknown = count.rows().filter(|(dtype, _)| dtype.block().is_none());
     let unknown = unknown.map(|(dtype, row)| Finding::UnknownDtype {
         dtype: clip(dtype.as_str()),
         tensors: row.tensors,

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
-    SafetensorsShards, agreement,
+    SafetensorsShards, WeightFiles, Weights, agreement,
 };
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
+use crate::formats::gguf::Gguf;
 use crate::formats::safetensors::{
-    EXTENSION, INDEX_NAME, IndexError, SafetensorsFileHeader, SafetensorsIndexJson,
+    EXTENSION, INDEX_NAME, IndexError, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::common_path;
-use crate::formats::{FileHeader, RepoPath, clip};
+use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
 use crate::report::agreement::Agreement;
 
 /// A set of weights that is put together header by header, in any order.
@@ -27,6 +28,7 @@ pub(crate) struct Assembly {
     keeps_headers: bool,
     headers: Vec<(RepoPath, FileHeader)>,
     totals: Totals,
+    model: Option<ModelDescription>,
 }
 
 /// Sums over the headers of a set.
@@ -56,6 +58,8 @@ pub(crate) struct Assembled {
     /// The parameters that the index declares, or a file without an index.
     pub(crate) declared_total: Option<u64>,
     pub(crate) totals: Totals,
+    /// The description of the model in the header of a file.
+    pub(crate) model: Option<ModelDescription>,
 }
 
 impl Assembly {
@@ -74,6 +78,7 @@ impl Assembly {
             keeps_headers,
             headers: Vec::new(),
             totals: Totals::default(),
+            model: None,
         }
     }
 
@@ -90,6 +95,7 @@ impl Assembly {
         self.totals.tensor_bytes = self.totals.tensor_bytes.saturating_add(header.data_length());
         self.totals.tensors += header.tensors().len() as u64;
         self.totals.declared = header.declared_total();
+        self.model = self.model.take().or_else(|| header.model().cloned());
         if self.keeps_headers {
             self.headers.push((shard, header));
         }
@@ -137,7 +143,7 @@ impl Assembly {
     /// Counts by the configuration files of the model, and compares the index with the headers.
     pub(crate) fn finish(mut self, configs: &Configs) -> Assembled {
         self.set_configs(configs);
-        let Self { agreement, counter, overflow, mut headers, totals, .. } = self;
+        let Self { agreement, counter, overflow, mut headers, totals, model, .. } = self;
         let counted = overflow.map_or_else(|| counter.finish(), Err);
         let sharded = agreement.is_some();
         let findings = agreement.as_ref().map(|agreement| agreement.findings(totals.tensor_bytes));
@@ -148,7 +154,7 @@ impl Assembly {
         };
         let findings = findings.unwrap_or_default();
         headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Assembled { sharded, index, headers, counted, findings, declared_total, totals }
+        Assembled { sharded, index, headers, counted, findings, declared_total, totals, model }
     }
 }
 
@@ -175,6 +181,8 @@ impl Assembled {
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
             commit: None,
+            format: Safetensors.name(),
+            model: self.model.clone(),
             sharded: self.sharded,
             filepaths,
             parameter_count,
@@ -185,6 +193,26 @@ impl Assembled {
             fetch: FetchStats { bytes_total, ..FetchStats::default() },
             plan: Plan::Exact,
         })
+    }
+
+    /// Returns the result in any format with its headers, which were kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`into_parsed`](Self::into_parsed).
+    #[cfg(feature = "_http")]
+    pub(crate) fn into_weights(
+        self,
+        path: RepoPath,
+        report: CountReport,
+    ) -> Result<Weights, IndexError> {
+        if report.format == Safetensors.name() {
+            return self.into_parsed(path, report).map(Weights::from);
+        }
+        let is_gguf = report.format == Gguf.name();
+        let headers = self.headers.into_iter().map(|(path, header)| (path.file_name(), header));
+        let files = WeightFiles { path, headers: headers.collect(), report };
+        Ok(if is_gguf { Weights::Gguf(files) } else { Weights::Other(files) })
     }
 
     /// Returns the result with its headers, which were kept.

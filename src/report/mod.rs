@@ -21,9 +21,9 @@ pub(crate) use finding::bounded;
 pub(crate) use name_parts::{compare_parts, number, parts, ranges};
 
 use crate::count::{CountBreakdown, ParameterCount};
-use crate::formats::RepoPath;
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
+use crate::formats::{FileHeader, ModelDescription, RepoPath};
 use crate::hub::CommitSha;
 
 /// The checked and counted safetensors headers of a repository.
@@ -65,6 +65,77 @@ pub struct SafetensorsShards {
     pub report: CountReport,
 }
 
+/// The checked and counted headers of weights in any format.
+///
+/// Serializes as [`SafetensorsParseFromRepo`], and other formats with `headers` by file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Weights {
+    /// Weights in safetensors.
+    Safetensors(SafetensorsParseFromRepo),
+    /// Weights in GGUF.
+    Gguf(WeightFiles),
+    /// Weights in a format that was added by `ClientBuilder::format`.
+    Other(WeightFiles),
+}
+
+/// The checked and counted headers of weights in another format than safetensors.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WeightFiles {
+    /// The path of the file, or the common path of its shards with a `*` in place of the number.
+    pub path: RepoPath,
+    /// The files by their names in the folder of `path`, sorted, with their headers.
+    pub headers: Vec<(RepoPath, FileHeader)>,
+    /// The counts of all files together.
+    pub report: CountReport,
+}
+
+impl Weights {
+    /// Returns the counts without the headers.
+    #[must_use]
+    pub fn report(&self) -> &CountReport {
+        match self {
+            Self::Safetensors(parsed) => parsed.report(),
+            Self::Gguf(files) | Self::Other(files) => &files.report,
+        }
+    }
+
+    /// Returns every file of weights with its path in the repository or folder and its header.
+    pub fn files(&self) -> impl Iterator<Item = (RepoPath, &FileHeader)> {
+        let path = match self {
+            Self::Safetensors(SafetensorsParseFromRepo::Single(_)) => None,
+            Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => Some(&shards.path),
+            Self::Gguf(files) | Self::Other(files) => Some(&files.path),
+        };
+        self.named_headers().map(move |(name, header)| {
+            (path.map_or_else(|| name.clone(), |path| path.sibling(name)), header)
+        })
+    }
+
+    /// Returns every file with its path relative to the index, and its header.
+    pub(crate) fn named_headers(&self) -> impl Iterator<Item = (&RepoPath, &FileHeader)> {
+        let (single, shards, files) = match self {
+            Self::Safetensors(SafetensorsParseFromRepo::Single(file)) => {
+                (Some((&file.path, file.header.as_ref())), &[][..], &[][..])
+            }
+            Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => {
+                (None, &shards.headers[..], &[][..])
+            }
+            Self::Gguf(files) | Self::Other(files) => (None, &[][..], &files.headers[..]),
+        };
+        let shards = shards.iter().map(|(name, header)| (name, header.as_ref()));
+        let files = files.iter().map(|(name, header)| (name, header));
+        single.into_iter().chain(shards).chain(files)
+    }
+}
+
+impl From<SafetensorsParseFromRepo> for Weights {
+    fn from(parsed: SafetensorsParseFromRepo) -> Self {
+        Self::Safetensors(parsed)
+    }
+}
+
 /// The counts of a set of weights, without its headers.
 ///
 /// Serializes to the JSON of [`SafetensorsParseFromRepo`] without `header`, `index` and `headers`.
@@ -75,6 +146,10 @@ pub struct CountReport {
     pub source: String,
     /// The commit that every byte belongs to; `None` if the source has no commits.
     pub commit: Option<CommitSha>,
+    /// The name of the format, such as `safetensors`.
+    pub format: &'static str,
+    /// The description of the model in the header of a file; `None` in formats that have none.
+    pub model: Option<ModelDescription>,
     /// `true` if the weights are in several shards.
     pub sharded: bool,
     /// The paths of all files that were read, the index first.

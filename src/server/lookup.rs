@@ -335,8 +335,8 @@ impl CommitResults {
 
 /// Reads the details. They are prepared off the async workers, because they have a row for each tensor.
 async fn read_details(model: &Model) -> Result<LookupResult, Error> {
-    let parsed = model.parse_safetensors_metadata().await?;
-    let details = move || WeightsDetails::from_parsed(&parsed);
+    let weights = model.inspect().await?;
+    let details = move || WeightsDetails::from_weights(&weights);
     let details = spawn_blocking_if_large(usize::MAX, details).await;
     Ok(LookupResult::Detailed(Box::new(details)))
 }

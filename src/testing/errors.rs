@@ -79,7 +79,8 @@ pub fn error(code: &str) -> Option<Error> {
         "severalSets" => Error::SeveralSets { place, sets: Vec::new() },
         "missingShards" => Error::MissingShard { file, source: missing() },
         "malformedHeader" => {
-            Error::Header { file, source: HeaderError::FileTooShort { file_size: 7 } }
+            let source = HeaderError::FileTooShort { file_size: 7 };
+            Error::Header { file, format: "safetensors", source }
         }
         "malformedIndex" => Error::Index { file, source: IndexError::MergeConflict { line: 1 } },
         "malformedListing" => Error::Listing { place, source: ListingError::EndlessPages },

@@ -72,7 +72,7 @@ fn remove(checkpoint: &mut Checkpoint) {
 
 async fn diff(hub: &LocalHub, before: &str, after: &str) -> Diff {
     let (before, after) = (support::parse(hub, before).await, support::parse(hub, after).await);
-    Diff::new(&before.unwrap(), &after.unwrap())
+    Diff::new(&before.unwrap().into(), &after.unwrap().into())
 }
 
 #[tokio::test]
@@ -102,11 +102,11 @@ async fn single_files_of_different_names_are_equal() {
     let hub = LocalHub::start([repo, support::sharded("org/sharded")]).unwrap();
     let file = async |path: &str| {
         let model = support::client(&hub).model("org/two").path(path);
-        model.parse_safetensors_metadata().await.unwrap()
+        model.inspect().await.unwrap()
     };
     let (a, b) = (file("a.safetensors").await, file("b.safetensors").await);
     assert!(Diff::new(&a, &b).is_empty());
-    let sharded = support::parse(&hub, "org/sharded").await.unwrap();
+    let sharded = support::client(&hub).model("org/sharded").inspect().await.unwrap();
     let moved = Diff::new(&a, &sharded).changes;
     let moved: Vec<_> = moved.iter().map(|change| (&*change.tensor, &change.kinds[..])).collect();
     assert_eq!(moved, [("y", &[ChangeKind::Moved][..])]);

@@ -59,9 +59,10 @@ fn assert_excerpt(command: &str, excerpt: &str, printed: &str) {
 }
 
 #[test]
-fn the_readme_shows_what_the_command_prints() {
+fn pages_show_what_the_command_prints() {
     let hub = support::fixtures_hub();
-    let blocks = include_str!("../../README.md").split("```text\n$ hf-meta ").skip(1);
+    let pages = [include_str!("../../README.md"), include_str!("../../src/docs/gguf.md")];
+    let blocks = pages.into_iter().flat_map(|page| page.split("```text\n$ hf-meta ").skip(1));
     let mut compared = 0;
     for block in blocks {
         let (command, rest) = block.split_once('\n').unwrap();
@@ -73,7 +74,7 @@ fn the_readme_shows_what_the_command_prints() {
             compared += 1;
         }
     }
-    assert!(compared >= 4);
+    assert!(compared >= 5);
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod docs;
 mod documented;
 mod faults;
 mod fixtures;
+mod gguf;
 #[cfg(target_os = "linux")]
 mod http2;
 mod layers;
@@ -45,6 +46,7 @@ mod marked;
 mod memory;
 mod offline;
 mod oracles;
+mod own_format;
 mod properties;
 mod published;
 mod quantization;

@@ -3,23 +3,24 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use hf_meta::formats::FileHeader;
 use hf_meta::report::text::escape;
-use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsParseFromRepo};
+use hf_meta::{RepoPath, SafetensorsParseFromRepo, Weights};
 
 use super::heading;
 use crate::cli::style::DIM;
 
 /// Writes the metadata of the index, then each entry of the files once.
-pub(crate) fn write(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> io::Result<()> {
-    heading(out, &parsed.report().source)?;
-    if let SafetensorsParseFromRepo::Sharded(shards) = parsed {
+pub(crate) fn write(out: &mut impl Write, weights: &Weights) -> io::Result<()> {
+    heading(out, &weights.report().source)?;
+    if let Weights::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) = weights {
         for (key, value) in shards.index.metadata().into_iter().flatten() {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             writeln!(out, "{} = {}", escape(key), escape(&value))?;
         }
     }
-    let files = parsed.files().count();
-    for ((key, value), paths) in paths_by_entry(parsed.files()) {
+    let files = weights.files().count();
+    for ((key, value), paths) in paths_by_entry(weights.files()) {
         write!(out, "{} = {}", escape(key), escape(value))?;
         if paths.len() < files {
             write!(out, "  {DIM}({}){DIM:#}", escape(&paths.join(", ")))?;
@@ -31,7 +32,7 @@ pub(crate) fn write(out: &mut impl Write, parsed: &SafetensorsParseFromRepo) -> 
 
 /// Returns each key and value with the paths of the files that contain it.
 fn paths_by_entry<'a>(
-    files: impl Iterator<Item = (RepoPath, &'a SafetensorsFileHeader)>,
+    files: impl Iterator<Item = (RepoPath, &'a FileHeader)>,
 ) -> BTreeMap<(&'a str, &'a str), Vec<String>> {
     let mut entries = BTreeMap::<_, Vec<String>>::new();
     for (path, header) in files {

@@ -6,6 +6,7 @@ pub(crate) mod overview;
 pub(crate) mod parameters;
 pub(crate) mod tensors;
 pub(crate) mod tree;
+mod variants;
 
 use std::io::{self, Write};
 

@@ -58,6 +58,7 @@ impl OverviewRow {
     pub(crate) fn from_report(report: &CountReport) -> Self {
         let (count, breakdown) = (&report.parameter_count, &report.breakdown);
         let main = count.iter().max_by_key(|(_, parameters)| *parameters);
+        let file_type = report.model.as_ref().and_then(|model| model.file_type.as_deref());
         Self {
             repo: escape(&report.source),
             parameters: Some(count.total()),
@@ -65,7 +66,11 @@ impl OverviewRow {
             active: breakdown.moe.map(|moe| moe.active()),
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
-            quantization: breakdown.method.as_deref().map_or_else(String::new, escape),
+            quantization: breakdown
+                .method
+                .as_deref()
+                .or(file_type)
+                .map_or_else(String::new, escape),
             commit: report.commit.as_ref().map_or_else(String::new, ToString::to_string),
             error: "",
         }

@@ -7,7 +7,7 @@ use hf_meta::count::DtypeCount;
 use hf_meta::report::text::{bytes, counted, escape, share, short, short_bytes, thousands};
 use hf_meta::{CountReport, RepoPath, WeightSet};
 
-use super::{bits_per_parameter, explain, heading};
+use super::{bits_per_parameter, explain, heading, variants};
 use crate::cli::style::DIM;
 use crate::cli::table::Table;
 use crate::cli::terminal::{TerminalSize, fitted};
@@ -31,6 +31,9 @@ pub(crate) fn write(
     }
     if let Some(moe) = &report.breakdown.moe {
         writeln!(out, "{}", fitted(&explain::active_parameters(moe), terminal))?;
+    }
+    if let Some(model) = &report.model {
+        writeln!(out, "{}", fitted(&variants::description(model), terminal))?;
     }
     writeln!(out, "{}", fitted(&files_and_tensors(report), terminal))?;
     other_sets(out, report, terminal)?;
@@ -60,6 +63,8 @@ fn dtype_table(
         .dropped_first()
         .number("elements", |(_, row)| thousands(row.elements))
         .shown_if(is_packed)
+        .number("bits each", |(_, row)| bits_per_parameter(row.bytes, row.parameters))
+        .shown_if(report.model.is_some())
         .number("bytes", |(_, row)| bytes(row.bytes));
     table.fit(terminal).write(out, || rows.iter().copied())
 }
@@ -106,6 +111,9 @@ fn other_sets(
     terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
     let Some(sets) = &report.other_sets else { return Ok(()) };
+    if report.model.is_some() {
+        return variants::write(out, report, sets, terminal);
+    }
     let others = if sets.is_empty() { "no other weights" } else { "other weights, not counted:" };
     let path = report.filepaths.first().map_or("", RepoPath::as_str);
     writeln!(out, "{}", fitted(&format!("read from {}; {others}", escape(path)), terminal))?;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use glob::Pattern;
 use hf_meta::report::text::{escape, shape, thousands};
-use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo};
+use hf_meta::{RepoPath, TensorInfo, Weights};
 
 use super::heading;
 use super::overview::SortKey;
@@ -24,16 +24,16 @@ type TensorRow<'a> = (&'a str, TensorInfo, &'a RepoPath);
 /// Writes every tensor whose name matches the filter. A heading names the source if there are several.
 pub(crate) fn write(
     out: &mut impl Write,
-    parsed: &SafetensorsParseFromRepo,
+    weights: &Weights,
     filter: Option<&Pattern>,
     is_one_of_many: bool,
     sort: Option<SortKey>,
     terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
     if is_one_of_many {
-        heading(out, &parsed.report().source)?;
+        heading(out, &weights.report().source)?;
     }
-    let files: Vec<_> = parsed.files().collect();
+    let files: Vec<_> = weights.files().collect();
     let matches = |name: &str| filter.is_none_or(|filter| filter.matches(name));
     let rows = || {
         files.iter().flat_map(move |(path, header)| {

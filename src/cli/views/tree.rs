@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use hf_meta::report::text::{counted, escape, shape, share, thousands};
 use hf_meta::report::tree::{TreeContent, TreeModule};
-use hf_meta::{Dtype, SafetensorsParseFromRepo, Tree};
+use hf_meta::{Dtype, Tree, Weights};
 
 use super::{heading, parameters};
 use crate::cli::style::DIM;
@@ -31,14 +31,14 @@ const MAX_INLINE_TENSORS: usize = 4;
 /// Writes the tree of a checkpoint and its totals.
 pub(crate) fn write(
     out: &mut impl Write,
-    parsed: &SafetensorsParseFromRepo,
+    weights: &Weights,
     depth: Option<usize>,
     terminal: Option<TerminalSize>,
 ) -> io::Result<()> {
-    heading(out, &parsed.report().source)?;
-    write_tree(out, &Tree::new(parsed), depth, terminal)?;
-    writeln!(out, "{}", fitted(&parameters::files_and_tensors(parsed.report()), terminal))?;
-    let totals = parsed.parameter_count().totals();
+    heading(out, &weights.report().source)?;
+    write_tree(out, &Tree::new(weights), depth, terminal)?;
+    writeln!(out, "{}", fitted(&parameters::files_and_tensors(weights.report()), terminal))?;
+    let totals = weights.report().parameter_count.totals();
     if totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);
         let note =

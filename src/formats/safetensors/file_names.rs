@@ -1,5 +1,7 @@
 //! The file names of weights and of indexes.
 
+use crate::formats::NameParts;
+
 /// The extension of weights.
 pub(crate) const EXTENSION: &str = ".safetensors";
 
@@ -35,4 +37,17 @@ pub(crate) fn split_index(file: &str) -> Option<String> {
         None => rest.strip_prefix(".index").filter(|variant| variant.starts_with('.'))?,
     };
     Some(format!("{stem}{variant}"))
+}
+
+/// The names that libraries give to weights. Only after one of them is a suffix such as `.fp16` a variant; in
+/// other names it may be part of a version such as `1.0`.
+const STEMS: [&str; 5] =
+    ["model", "diffusion_pytorch_model", "consolidated", "adapter_model", "pytorch_lora_weights"];
+
+/// Splits a name without extension into the name of the model and the variant.
+pub(super) fn split_variant(text: &str) -> NameParts {
+    let variant = |stem: &str| text.strip_prefix(stem)?.strip_prefix('.');
+    let found = STEMS.iter().find_map(|stem| Some((*stem, variant(stem)?)));
+    let (stem, variant) = found.unwrap_or((text, ""));
+    NameParts { variant: variant.to_owned(), ..NameParts::new(stem) }
 }

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::{HeaderLength, PREFIX_LENGTH, SafetensorsFileHeader};
-use crate::formats::{Format, HeaderError, HeaderParser, RepoPath, Step};
+use super::file_names::split_variant;
+use super::{EXTENSION, HeaderLength, PREFIX_LENGTH, SafetensorsFileHeader};
+use crate::formats::{Format, HeaderError, HeaderParser, NameParts, RepoPath, Step};
 
 /// The safetensors format: eight bytes with the length of the header, the header in JSON, the data.
 #[derive(Clone, Copy, Debug)]
@@ -14,12 +15,16 @@ impl Format for Safetensors {
         "safetensors"
     }
 
-    fn matches(&self, path: &RepoPath) -> bool {
-        path.is_safetensors()
+    fn extension(&self) -> &'static str {
+        EXTENSION
     }
 
-    fn parser(&self, header_limit: u64) -> Box<dyn HeaderParser> {
+    fn parser(&self, _path: &RepoPath, header_limit: u64) -> Box<dyn HeaderParser> {
         Box::new(SafetensorsParser { header_limit, ..SafetensorsParser::default() })
+    }
+
+    fn split_name(&self, stem: &str) -> NameParts {
+        split_variant(stem)
     }
 }
 
@@ -110,7 +115,7 @@ mod tests {
         first: usize,
         most: usize,
     ) -> (Vec<Range<u64>>, Result<FileHeader, HeaderError>) {
-        let mut parser = Safetensors.parser(1_000);
+        let mut parser = Safetensors.parser(&"x".parse().unwrap(), 1_000);
         let (mut start, mut end) = (0, first);
         let mut ranges = Vec::new();
         loop {
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn known_and_distant_bytes_are_ignored() {
         let file = file();
-        let mut parser = Safetensors.parser(1_000);
+        let mut parser = Safetensors.parser(&"x".parse().unwrap(), 1_000);
         let mut advance = |start: usize, end: usize| {
             parser.advance(start as u64, file[start..end].to_vec(), None).unwrap()
         };

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use self::name::{Form, ShardNumber, WeightsName};
-use crate::formats::RepoPath;
+use crate::formats::{FORMATS, Formats, RepoPath, WeightsKind};
 
 pub(crate) use self::name::{names_shard, names_shards};
 pub use self::others::OtherWeights;
@@ -44,6 +44,13 @@ pub struct WeightSet {
     pub files: usize,
     /// The total size of these files in bytes.
     pub bytes: u64,
+    /// The name of the format.
+    pub format: &'static str,
+    /// The quantization by the name of the file, such as `Q4_K_M`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
+    /// The kind of the weights by the name of the file.
+    pub kind: WeightsKind,
     #[serde(skip)]
     name: WeightsName,
     #[serde(skip)]
@@ -51,8 +58,10 @@ pub struct WeightSet {
 }
 
 impl WeightSet {
-    fn new(path: RepoPath, name: WeightsName) -> Self {
-        Self { path, files: 0, bytes: 0, name, members: Vec::new() }
+    fn new(format: &'static str, path: RepoPath, name: WeightsName) -> Self {
+        let quantization = name.is_quantized.then(|| name.variant.clone());
+        let kind = name.kind;
+        Self { path, files: 0, bytes: 0, format, quantization, kind, name, members: Vec::new() }
     }
 
     /// Adds a file to the set.
@@ -92,9 +101,12 @@ impl WeightSet {
     }
 
     /// Returns the rank of a set among those of one model. The lowest is used: the result of a training run, else
-    /// its last step.
-    fn preference(&self) -> (Option<Reverse<u64>>, bool, Form) {
-        (self.name.step.map(Reverse), !self.name.variant.is_empty(), self.name.form)
+    /// its last step. Of several quantizations it is the usual one, else the smallest.
+    fn preference(&self) -> impl Ord {
+        let quantization = self.quantization.as_deref();
+        let quantization = quantization.map(|name| (name != USUAL_QUANTIZATION, self.bytes, name));
+        let has_variant = !self.name.variant.is_empty();
+        (self.name.step.map(Reverse), has_variant, quantization, self.name.form)
     }
 
     /// Returns whether this may be the model as well as a set with a usual name: another version of it, such as
@@ -128,12 +140,13 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Finds the sets of weights in the files of a folder, or of a whole repository (`None`).
-    pub(crate) fn new(root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
+    pub(crate) fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
         for file in files {
-            if let Some((name, path, shard)) = WeightsName::parse(&file.path) {
-                let set = sets.entry(path.clone()).or_insert_with(|| WeightSet::new(path, name));
-                set.add(file, shard);
+            if let Some((name, path, shard)) = WeightsName::parse(formats, &file.path) {
+                let format = formats.name(name.format);
+                let new = || WeightSet::new(format, path.clone(), name);
+                sets.entry(path.clone()).or_insert_with(new).add(file, shard);
             }
         }
         let modules = RepoPath::join(root, "modules.json");
@@ -150,30 +163,45 @@ impl Layout {
         self.sets.iter().find(|set| set.path == *path)
     }
 
+    /// Returns this layout without other quantizations.
+    pub(crate) fn of_quantization(mut self, name: &str) -> Self {
+        let is_same = |set: &WeightSet| {
+            set.quantization.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(name))
+        };
+        self.sets.retain(is_same);
+        self
+    }
+
     /// Returns the set that is the model; `None` if there is none, or if several sets are equally likely.
     ///
-    /// A set without a variant is preferred to its variants, and one file to shards.
+    /// Safetensors is preferred to other formats, a model to its adapters, a set without a variant to its variants, and
+    /// one file to shards.
     pub(crate) fn main(&self) -> Option<&WeightSet> {
-        let folder = self.common_folder();
+        let group = |set: &&WeightSet| (set.name.format, set.kind);
+        let first = self.sets.iter().map(|set| group(&set)).min()?;
+        let sets: Vec<_> = self.sets.iter().filter(|set| group(set) == first).collect();
+        let folder = self.common_folder(&sets);
         let rank = |set: &WeightSet| rank(&set.name, &folder, self.has_modules);
-        let first = self.sets.iter().map(rank).min()?;
-        let candidates = self.sets.iter().filter(|set| rank(set) == first);
-        let main = candidates.clone().min_by_key(|set| set.preference())?;
+        let first = sets.iter().map(|set| rank(set)).min()?;
+        let candidates = sets.iter().copied().filter(|set| rank(set) == first);
+        let main =
+            candidates.clone().min_by(|one, other| one.preference().cmp(&other.preference()))?;
         let is_rival = |set: &&WeightSet| {
+            let is_other_variant = set.name.variant != main.name.variant && !main.name.is_quantized;
             !set.name.is_same_model(&main.name)
                 || set.preference() == main.preference()
-                || !main.name.variant.is_empty() && set.name.variant != main.name.variant
+                || !main.name.variant.is_empty() && is_other_variant
         };
         let is_alone = candidates.filter(is_rival).count() == 1;
         let has_usual_name = first < ONLY_AT_TOP;
-        let is_disputed = || self.sets.iter().any(|set| set.is_alternative_to(main));
+        let is_disputed = || sets.iter().any(|set| set.is_alternative_to(main));
         (is_alone && !(has_usual_name && is_disputed())).then_some(main)
     }
 
     /// Returns the folder that holds all sets, without the name of a component. It is searched like a repository:
     /// a pipeline is often in a folder of its own.
-    fn common_folder(&self) -> String {
-        let mut folders = self.sets.iter().map(|set| set.name.folder.as_str());
+    fn common_folder(&self, sets: &[&WeightSet]) -> String {
+        let mut folders = sets.iter().map(|set| set.name.folder.as_str());
         let mut common: Vec<_> = folders.next().unwrap_or_default().split('/').collect();
         for folder in folders {
             let same =
@@ -188,8 +216,9 @@ impl Layout {
     /// Returns the shards of the models of `named` that are not in `named`.
     pub(crate) fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
-        let models =
-            named.iter().filter_map(|path| Some(WeightsName::parse(path)?.0.without_form()));
+        let models = named
+            .iter()
+            .filter_map(|path| Some(WeightsName::parse(&FORMATS, path)?.0.without_form()));
         let models: BTreeSet<_> = models.collect();
         let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().without_form()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
@@ -200,6 +229,9 @@ impl Layout {
 
 /// The rank of a set that has no usual name, at the top.
 const ONLY_AT_TOP: usize = 8;
+
+/// The quantization that most people use, which is read first.
+const USUAL_QUANTIZATION: &str = "Q4_K_M";
 
 /// The name of adapters that `diffusers` writes.
 const LORA: &str = "pytorch_lora_weights";
@@ -231,7 +263,8 @@ fn is_first_module(folder: &str) -> bool {
 
 /// Returns the common path of shards, with a `*` in place of the shard number; `None` if their names have none.
 pub(crate) fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
-    let mut paths = shards.iter().map(|shard| WeightsName::parse(shard).map(|(_, path, _)| path));
+    let mut paths =
+        shards.iter().map(|shard| WeightsName::parse(&FORMATS, shard).map(|(_, path, _)| path));
     let first = paths.next()??;
     paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
 }

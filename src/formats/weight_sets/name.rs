@@ -1,8 +1,8 @@
 //! The names of weights.
 
 use super::shard_name::NumberedName;
-use crate::formats::RepoPath;
-use crate::formats::safetensors::{EXTENSION, split_index};
+use crate::formats::safetensors::{Safetensors, split_index};
+use crate::formats::{FORMATS, Format, Formats, NameParts, RepoPath, WeightsKind};
 
 /// The distribution of weights over files. If a model has several forms, the first of this order is used, as
 /// by loaders.
@@ -27,7 +27,12 @@ pub(super) struct WeightsName {
     pub(super) step: Option<u64>,
     /// The variant, such as `fp16`; empty if there is none.
     pub(super) variant: String,
+    /// True if the variant is a quantization.
+    pub(super) is_quantized: bool,
+    pub(super) kind: WeightsKind,
     pub(super) form: Form,
+    /// The position of the format in the list of formats.
+    pub(super) format: usize,
 }
 
 /// The number of a shard, and the number of shards.
@@ -37,37 +42,44 @@ pub(super) struct ShardNumber {
     pub(super) total: u32,
 }
 
-/// The names that libraries give to weights. Only after one of them is a suffix such as `.fp16` a variant; in
-/// other names it may be part of a version such as `1.0`.
-const STEMS: [&str; 5] =
-    ["model", "diffusion_pytorch_model", "consolidated", "adapter_model", "pytorch_lora_weights"];
-
 impl WeightsName {
     /// Returns the name of the set that a file belongs to, the common path of the set, and the number of the
     /// shard. `None` if the file is neither weights nor an index.
-    pub(super) fn parse(path: &RepoPath) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
+    pub(super) fn parse(
+        formats: &Formats,
+        path: &RepoPath,
+    ) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
         let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
-        let name = |form, text: &str| {
-            let (text, variant) = split_variant(text);
-            let (name, step) = split_step(&text);
-            Self { folder: folder.to_owned(), stem: name.to_owned(), step, variant, form }
-        };
-        if let Some(text) = split_index(file) {
-            return Some((name(Form::Index, &text), path.clone(), None));
+        if let (Some(position), Some(text)) = (formats.safetensors(), split_index(file)) {
+            let name = Self::new(folder, Safetensors.split_name(&text), Form::Index, position);
+            return Some((name, path.clone(), None));
         }
-        let text = file.strip_suffix(EXTENSION)?;
+        let (position, format) = formats.find(file)?;
+        let extension = format.extension();
+        let text = file.strip_suffix(extension)?;
+        let name = |form, text: &str| Self::new(folder, format.split_name(text), form, position);
         let Some((parts, shard)) = find_shard(text) else {
             return Some((name(Form::File, text), path.clone(), None));
         };
         let NumberedName { stem, total, end, .. } = parts;
-        let common = RepoPath::new_unchecked(&format!("{stem}*-of-{total}{end}{EXTENSION}"));
+        let common = RepoPath::new_unchecked(&format!("{stem}*-of-{total}{end}{extension}"));
         let text = format!("{}{end}", &stem[..stem.len() - 1]);
         Some((name(Form::Shards, &text), path.sibling(&common), Some(shard)))
     }
 
-    /// Returns folder, stem, step and variant, which are equal in all forms of a model.
-    pub(super) fn without_form(self) -> (String, String, Option<u64>, String) {
-        (self.folder, self.stem, self.step, self.variant)
+    fn new(folder: &str, parts: NameParts, form: Form, format: usize) -> Self {
+        let NameParts { model, variant, is_quantized, kind } = parts;
+        let (name, step) = split_step(&model);
+        // Large variants have a folder each.
+        let has_own_folder = is_quantized && is_of_variant(folder, &variant);
+        let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
+        let folder = if has_own_folder { above } else { folder }.to_owned();
+        Self { folder, stem: name.to_owned(), step, variant, is_quantized, kind, form, format }
+    }
+
+    /// Returns format, folder, stem, step and variant, which are equal in all forms of a model.
+    pub(super) fn without_form(self) -> (usize, String, String, Option<u64>, String) {
+        (self.format, self.folder, self.stem, self.step, self.variant)
     }
 
     /// Returns whether both names belong to one model, in any form and variant and at any step.
@@ -76,22 +88,20 @@ impl WeightsName {
     }
 }
 
+/// Returns whether the last folder of a path is that of a variant.
+fn is_of_variant(folder: &str, variant: &str) -> bool {
+    let last = folder.rsplit('/').next().unwrap_or_default();
+    last.to_ascii_lowercase().contains(&variant.to_ascii_lowercase())
+}
+
 /// Returns whether the name of a file has a shard number.
 pub(crate) fn names_shard(path: &RepoPath) -> bool {
-    WeightsName::parse(path).is_some_and(|(.., shard)| shard.is_some())
+    WeightsName::parse(&FORMATS, path).is_some_and(|(.., shard)| shard.is_some())
 }
 
 /// Returns whether a path is the common path of shards without an index, with a `*` in place of the number.
-pub(crate) fn names_shards(path: &RepoPath) -> bool {
-    path.as_str().contains("*-of-") && path.is_safetensors()
-}
-
-/// Splits a name without extension into the name of the model and the variant.
-fn split_variant(text: &str) -> (String, String) {
-    let variant = |stem: &str| text.strip_prefix(stem)?.strip_prefix('.');
-    let found = STEMS.iter().find_map(|stem| Some((*stem, variant(stem)?)));
-    let (stem, variant) = found.unwrap_or((text, ""));
-    (stem.to_owned(), variant.to_owned())
+pub(crate) fn names_shards(formats: &Formats, path: &RepoPath) -> bool {
+    path.as_str().contains("*-of-") && formats.find(path.as_str()).is_some()
 }
 
 /// Splits the name of a model into the name of its training run and the step, as in `0000100_adapters` (MLX),
@@ -133,10 +143,10 @@ mod tests {
     /// Describes a name in a line: path of the set, folder, stem, variant, form, shard.
     fn described(path: &str) -> String {
         let path = path.parse().unwrap();
-        WeightsName::parse(&path).map_or_else(String::new, |(name, path, shard)| {
+        WeightsName::parse(&FORMATS, &path).map_or_else(String::new, |(name, path, shard)| {
             let shard = shard
                 .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
-            let WeightsName { folder, stem, step: at, variant, form } = name;
+            let WeightsName { folder, stem, step: at, variant, form, .. } = name;
             let at = at.map_or_else(String::new, |step| format!(" step {step}"));
             format!("{path} = [{folder}] [{stem}]{at} [{variant}] {form:?}{shard}")
         })

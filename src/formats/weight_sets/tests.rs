@@ -3,7 +3,7 @@ use super::*;
 fn layout(root: &str, paths: &[&str]) -> Layout {
     let file = |path: &&str| ListedFile { path: path.parse().unwrap(), size: 10 };
     let files: Vec<_> = paths.iter().map(file).collect();
-    Layout::new(root.parse().ok().as_ref(), &files)
+    Layout::new(&FORMATS, root.parse().ok().as_ref(), &files)
 }
 
 /// Returns the path of the model; `-` if there is none or the names are ambiguous.

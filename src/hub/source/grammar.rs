@@ -4,7 +4,8 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{Source, SourceError};
-use crate::formats::safetensors::{is_index_name, is_weights_name};
+use crate::formats::FORMATS;
+use crate::formats::safetensors::is_index_name;
 use crate::hub::Endpoint;
 
 /// The hosts of the public Hub. Their URLs are repositories with every endpoint, so that an address copied
@@ -112,7 +113,7 @@ fn parse_page(page: &str) -> Result<Source, SourceError> {
 }
 
 fn is_weights(path: &str) -> bool {
-    is_weights_name(path) || is_index_name(path)
+    FORMATS.find(path).is_some() || is_index_name(path)
 }
 
 /// Returns the number of segments before the name of a repository: 1 for datasets and spaces, else 0.

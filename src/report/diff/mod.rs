@@ -8,10 +8,9 @@ use serde::Serialize;
 
 pub use self::group::ChangeGroup;
 use crate::count::ParameterCount;
-use crate::formats::safetensors::SafetensorsFileHeader;
 use crate::formats::{Dtype, RepoPath, TensorInfo};
 use crate::hub::CommitSha;
-use crate::report::SafetensorsParseFromRepo;
+use crate::report::Weights;
 
 /// The differences between two checkpoints in the names, dtypes, shapes and shards of their tensors.
 /// Values are not compared, because only headers are read.
@@ -22,8 +21,8 @@ use crate::report::SafetensorsParseFromRepo;
 /// use hf_meta::report::diff::{ChangeKind, Diff};
 ///
 /// let client = hf_meta::Client::builder().build()?;
-/// let before = client.model("org/name").revision("v1").parse_safetensors_metadata().await?;
-/// let after = client.model("org/name").parse_safetensors_metadata().await?;
+/// let before = client.model("org/name").revision("v1").inspect().await?;
+/// let after = client.model("org/name").inspect().await?;
 /// let diff = Diff::new(&before, &after);
 /// println!("{} tensors were added", diff.count(ChangeKind::Added));
 /// for change in &diff.changes {
@@ -104,7 +103,7 @@ pub struct TensorVersion {
 impl Diff {
     /// Compares two checkpoints.
     #[must_use]
-    pub fn new(before: &SafetensorsParseFromRepo, after: &SafetensorsParseFromRepo) -> Self {
+    pub fn new(before: &Weights, after: &Weights) -> Self {
         let has_shards = before.report().sharded || after.report().sharded;
         let mut tensors = BTreeMap::<_, (Option<TensorVersion>, Option<TensorVersion>)>::new();
         for (name, version) in versions(before) {
@@ -144,30 +143,19 @@ impl Diff {
 }
 
 impl DiffSide {
-    fn new(parsed: &SafetensorsParseFromRepo) -> Self {
-        let facts = parsed.report();
+    fn new(weights: &Weights) -> Self {
+        let report = weights.report();
         Self {
-            source: facts.source.clone(),
-            commit: facts.commit.clone(),
-            files: headers(parsed).count(),
-            parameter_count: facts.parameter_count.clone(),
+            source: report.source.clone(),
+            commit: report.commit.clone(),
+            files: weights.named_headers().count(),
+            parameter_count: report.parameter_count.clone(),
         }
     }
 }
 
-/// Returns every file with its path relative to the index, and its header.
-fn headers(
-    parsed: &SafetensorsParseFromRepo,
-) -> impl Iterator<Item = (&RepoPath, &SafetensorsFileHeader)> {
-    let (single, shards) = match parsed {
-        SafetensorsParseFromRepo::Single(file) => (Some((&file.path, &file.header)), &[][..]),
-        SafetensorsParseFromRepo::Sharded(shards) => (None, &shards.headers[..]),
-    };
-    single.into_iter().chain(shards.iter().map(|(path, header)| (path, header)))
-}
-
-fn versions(parsed: &SafetensorsParseFromRepo) -> impl Iterator<Item = (&str, TensorVersion)> {
-    headers(parsed).flat_map(|(file, header)| {
+fn versions(weights: &Weights) -> impl Iterator<Item = (&str, TensorVersion)> {
+    weights.named_headers().flat_map(|(file, header)| {
         header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
             (name, TensorVersion { dtype, shape, file: file.clone() })
         })

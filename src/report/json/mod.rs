@@ -13,10 +13,10 @@ use crate::count::{
 };
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
-use crate::formats::{Dtype, RepoPath};
+use crate::formats::{Dtype, FileHeader, ModelDescription, RepoPath, TensorTable};
 use crate::hub::CommitSha;
 use crate::report::{
-    CountReport, FetchStats, Finding, Plan, SafetensorsParseFromRepo, SafetensorsShards,
+    CountReport, FetchStats, Finding, Plan, SafetensorsParseFromRepo, SafetensorsShards, Weights,
 };
 
 impl Serialize for CountReport {
@@ -36,6 +36,59 @@ impl Serialize for SafetensorsParseFromRepo {
                 ShardedDocument { report, index, headers: Headers(headers) }.serialize(serializer)
             }
         }
+    }
+}
+
+impl Serialize for Weights {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Safetensors(parsed) => parsed.serialize(serializer),
+            Self::Gguf(files) | Self::Other(files) => {
+                let headers = FileHeaders(&files.headers);
+                FilesDocument { report: (&files.report).into(), headers }.serialize(serializer)
+            }
+        }
+    }
+}
+
+/// Weights in another format than safetensors.
+#[derive(Serialize)]
+struct FilesDocument<'a> {
+    #[serde(flatten)]
+    report: ReportDocument<'a>,
+    headers: FileHeaders<'a>,
+}
+
+/// Headers by the names of their files.
+struct FileHeaders<'a>(&'a [(RepoPath, FileHeader)]);
+
+impl Serialize for FileHeaders<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let headers = self.0.iter().map(|(file, header)| {
+            (
+                file,
+                HeaderDocument {
+                    metadata: header.metadata(),
+                    tensors: TensorMap(header.tensors()),
+                },
+            )
+        });
+        serializer.collect_map(headers)
+    }
+}
+
+#[derive(Serialize)]
+struct HeaderDocument<'a> {
+    metadata: Option<&'a BTreeMap<String, String>>,
+    tensors: TensorMap<'a>,
+}
+
+/// Tensors by their names, in the order of the file.
+struct TensorMap<'a>(&'a TensorTable);
+
+impl Serialize for TensorMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0)
     }
 }
 
@@ -60,6 +113,9 @@ struct ReportDocument<'a> {
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'a CommitSha>,
+    format: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a ModelDescription>,
     sharded: bool,
     parameter_count: &'a ParameterCount,
     parameter_total: u64,
@@ -92,6 +148,8 @@ impl<'a> From<&'a CountReport> for ReportDocument<'a> {
         Self {
             source: &report.source,
             commit: report.commit.as_ref(),
+            format: report.format,
+            model: report.model.as_ref(),
             sharded: report.sharded,
             parameter_count: count,
             parameter_total: count.total(),

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::formats::Dtype;
-use crate::formats::safetensors::SafetensorsFileHeader;
-use crate::report::SafetensorsParseFromRepo;
+use crate::formats::{Dtype, FileHeader};
+use crate::report::Weights;
 use crate::report::{compare_parts, number, parts, ranges};
 
 /// The most names of folded modules that are listed in braces.
@@ -74,14 +73,16 @@ pub enum TreeContent {
 impl Tree {
     /// Builds the tree of a checkpoint.
     #[must_use]
-    pub fn new(parsed: &SafetensorsParseFromRepo) -> Self {
-        Self::from_headers(parsed.files().map(|(_, header)| header))
+    pub fn new(weights: &Weights) -> Self {
+        Self::from_headers(weights.named_headers().map(|(_, header)| header))
     }
 
     /// Builds the tree of all tensors in some headers.
     #[must_use]
-    pub fn from_headers<'a>(headers: impl IntoIterator<Item = &'a SafetensorsFileHeader>) -> Self {
-        let tensors = headers.into_iter().flat_map(|header| header.tensors());
+    pub fn from_headers<'a, H: AsRef<FileHeader> + 'a>(
+        headers: impl IntoIterator<Item = &'a H>,
+    ) -> Self {
+        let tensors = headers.into_iter().flat_map(|header| header.as_ref().tensors());
         let leaves = tensors.map(|(name, tensor)| Leaf {
             parts: parts(name),
             elements: if tensor.is_scalar() { 0 } else { tensor.elements().unwrap_or(u64::MAX) },

@@ -2,7 +2,8 @@
 
 use super::modules::largest;
 use super::rows::{TableRow, TableRows, TensorRow};
-use crate::report::SafetensorsParseFromRepo;
+use crate::formats::FileHeader;
+use crate::report::Weights;
 use crate::report::tree::Tree;
 
 /// The maximum number of tensors in a checkpoint whose details are shown. A tree of modules takes a few hundred
@@ -34,12 +35,13 @@ pub(crate) enum ShownDetails<'a> {
 }
 
 impl WeightsDetails {
-    pub(crate) fn from_parsed(parsed: &SafetensorsParseFromRepo) -> Self {
-        let files = parsed.files().map(|(path, header)| TableRow::from_file(path.as_str(), header));
-        let headers = parsed.files().map(|(_, header)| header);
-        let tensors = headers.flat_map(|header| header.tensors());
+    pub(crate) fn from_weights(weights: &Weights) -> Self {
+        let files =
+            weights.files().map(|(path, header)| TableRow::from_file(path.as_str(), header));
+        let headers = weights.files().map(|(_, header)| header);
+        let tensors = headers.flat_map(FileHeader::tensors);
         Self {
-            modules: TableRows::from_rows(largest(Tree::new(parsed)).into_iter()),
+            modules: TableRows::from_rows(largest(Tree::new(weights)).into_iter()),
             files: TableRows::from_rows(files),
             tensors: TableRows::from_rows(
                 tensors.map(|(name, tensor)| TensorRow::new(name, &tensor)),

@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn largest_rows(modules: Vec<TreeModule>) -> Vec<(String, u64)> {
-        let mut tree = Tree::from_headers([]);
+        let mut tree = Tree::from_headers::<crate::formats::FileHeader>([]);
         tree.modules = modules;
         largest(tree).into_iter().map(|row| (row.name, row.bytes)).collect()
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::count::DtypeCount;
-use crate::formats::safetensors::SafetensorsFileHeader;
+use crate::formats::FileHeader;
 use crate::formats::{Dtype, TensorInfo, clip};
 use crate::report::text::thousands;
 use crate::report::tree::TreeModule;
@@ -73,7 +73,7 @@ impl TableRow {
         Self { name: clip(&module.name), count: module.elements, bytes: module.bytes }
     }
 
-    pub(super) fn from_file(path: &str, header: &SafetensorsFileHeader) -> Self {
+    pub(super) fn from_file(path: &str, header: &FileHeader) -> Self {
         let mut elements = 0_u64;
         header.tensors().for_each(|_, tensor| {
             if !tensor.is_scalar() {

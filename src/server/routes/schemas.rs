@@ -95,6 +95,11 @@ pub(super) struct CountReportSchema {
     source: String,
     /// The commit that was read.
     commit: Option<String>,
+    /// The name of the format, such as `safetensors`.
+    format: String,
+    /// The description of the model in the header of a GGUF file.
+    #[schema(value_type = Option<Object>)]
+    model: Option<()>,
     /// Set if the weights are in several files.
     sharded: bool,
     /// The number of parameters of each dtype, before quantization.
@@ -151,4 +156,10 @@ pub(in crate::server) struct WeightSetSchema {
     files: u64,
     /// The size of all files, in bytes.
     bytes: u64,
+    /// The name of the format.
+    format: String,
+    /// The quantization by the name of the file.
+    quantization: Option<String>,
+    /// The kind of the weights by the name of the file, such as `model` or `adapter`.
+    kind: String,
 }

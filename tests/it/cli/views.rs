@@ -119,7 +119,7 @@ fn other_sets_of_weights_are_listed() {
         .repo(pipeline.iter().fold(Repo::new("org/pipeline"), |repo, path| weights(repo, path)))
         .repo(several.iter().fold(Repo::new("org/several"), |repo, path| weights(repo, path)))
         .repo(support::sharded("org/model"))
-        .repo(Repo::new("org/other").file("a.gguf", File::from_bytes("GGUF")))
+        .repo(Repo::new("org/other").file("a.onnx", File::from_bytes("GGUF")))
         .start()
         .unwrap();
     insta::assert_snapshot!("other_sets", without_seconds(&run(&hub, &["org/pipeline"]).data()));
@@ -139,5 +139,5 @@ fn other_sets_of_weights_are_listed() {
     assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
     let other = run(&hub, &["org/other"]);
     assert_eq!(other.code, 1);
-    assert!(other.stderr.contains("exists, but GGUF (.gguf), 1 file"), "{}", other.stderr);
+    assert!(other.stderr.contains("exists, but ONNX (.onnx), 1 file"), "{}", other.stderr);
 }

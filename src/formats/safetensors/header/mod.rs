@@ -41,9 +41,9 @@ impl SafetensorsFileHeader {
     ///
     /// Returns the first broken rule, with the tensor that breaks it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
-        let ParsedHeader { tensors, metadata, data_length } = parse::parse(json)?;
+        let ParsedHeader { tensors, metadata } = parse::parse(json)?;
         let header_range = PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(json.len() as u64);
-        let header = FileHeader::new(tensors, metadata, header_range, data_length);
+        let header = FileHeader::new(tensors, header_range).with_metadata(metadata);
         Ok(Self(header.begins_with_space(json.first() != Some(&b'{'))))
     }
 
@@ -79,6 +79,12 @@ impl SafetensorsFileHeader {
     pub fn length(&self) -> u64 {
         let Range { start, end } = self.header_range();
         end - start
+    }
+}
+
+impl AsRef<FileHeader> for SafetensorsFileHeader {
+    fn as_ref(&self) -> &FileHeader {
+        &self.0
     }
 }
 

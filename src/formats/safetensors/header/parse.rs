@@ -17,8 +17,6 @@ use crate::formats::{TensorInfo, TensorTable, clip};
 pub(super) struct ParsedHeader {
     pub(super) tensors: TensorTable,
     pub(super) metadata: Option<BTreeMap<String, String>>,
-    /// The length of the tensors' data, in bytes.
-    pub(super) data_length: u64,
 }
 
 /// Parses the JSON of a header, and checks every rule.
@@ -50,8 +48,7 @@ pub(super) fn parse(json: &[u8]) -> Result<ParsedHeader, HeaderError> {
     if !reader.rest().is_empty() {
         return Err(invalid(reader.invalid("expected nothing after the header")));
     }
-    let (tensors, data_length) = builder.finish()?;
-    Ok(ParsedHeader { tensors, metadata: metadata.flatten(), data_length })
+    Ok(ParsedHeader { tensors: builder.finish()?, metadata: metadata.flatten() })
 }
 
 /// Returns the header as text. Checks for mistakes that a JSON parser would only call unexpected bytes.

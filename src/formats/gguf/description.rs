@@ -1,0 +1,32 @@
+//! The description of a model by the keys of its header.
+
+use std::collections::BTreeMap;
+
+use super::types;
+use crate::formats::ModelDescription;
+
+/// Returns the description of a model; `None` if the keys describe none, as in all files of a split model but the first.
+/// `vocabulary` is the length of the list of tokens.
+pub(super) fn describe(
+    metadata: &BTreeMap<String, String>,
+    vocabulary: Option<u64>,
+) -> Option<ModelDescription> {
+    let text = |key: &str| metadata.get(key).cloned();
+    let number = |key: &str| metadata.get(key)?.parse::<u64>().ok();
+    let architecture = text("general.architecture")?;
+    let of_model = |key: &str| number(&format!("{architecture}.{key}"));
+    Some(ModelDescription {
+        kind: text("general.type"),
+        file_type: number("general.file_type").and_then(types::file_type).map(str::to_owned),
+        context_length: of_model("context_length"),
+        layers: of_model("block_count"),
+        draft_layers: of_model("nextn_predict_layers").filter(|layers| *layers > 0),
+        experts: of_model("expert_count").filter(|experts| *experts > 0),
+        experts_per_token: of_model("expert_used_count").filter(|experts| *experts > 0),
+        tokenizer: text("tokenizer.ggml.model"),
+        vocabulary,
+        files: number("split.count").filter(|files| *files > 1),
+        tensors: number("split.tensors.count"),
+        architecture: Some(architecture),
+    })
+}

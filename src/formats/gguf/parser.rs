@@ -1,0 +1,219 @@
+//! The parser of a header, which may arrive in pieces.
+
+use std::ops::Range;
+
+use super::cursor::{Bounds, Cursor, Stop};
+use super::error::GgufError;
+use super::estimate::Vocabulary;
+use super::input::Input;
+use super::keys::Keys;
+use super::tensors::TensorEntries;
+use super::{description, estimate};
+use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step};
+
+/// A parser of one header. It drops bytes as soon as they are parsed.
+#[derive(Debug)]
+pub(super) struct GgufParser {
+    first_range: u64,
+    header_limit: u64,
+    input: Input,
+    content: Option<Content>,
+}
+
+/// The content of a header after its first bytes.
+#[derive(Debug)]
+struct Content {
+    is_big_endian: bool,
+    keys: Keys,
+    tensors: TensorEntries,
+    vocabulary: Option<Vocabulary>,
+}
+
+impl GgufParser {
+    pub(super) fn new(first_range: u64, header_limit: u64) -> Self {
+        Self { first_range, header_limit, input: Input::default(), content: None }
+    }
+
+    /// Parses until bytes are missing or the header is complete.
+    fn parse(&mut self, bounds: Bounds) -> Result<(), Stop> {
+        let Self { input, content, .. } = self;
+        let content = if let Some(content) = content {
+            content
+        } else {
+            let mut cursor = Cursor::new(input.rest(), 0, bounds, false);
+            let started = Content::start(&mut cursor)?;
+            let read = cursor.read as u64;
+            input.skip(read);
+            content.insert(started)
+        };
+        while !content.is_complete() {
+            let (start, is_big_endian) = (input.position(), content.is_big_endian);
+            let mut cursor = Cursor::new(input.rest(), start, bounds, is_big_endian);
+            let mut read = 0;
+            let parsed = content.read_items(&mut cursor, &mut read);
+            input.skip(read);
+            parsed?;
+            content.skip_numbers(input, bounds)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the next range: at least up to `end`, and as much as the header is expected to have.
+    fn next_range(&self, end: u64, bounds: Bounds) -> Range<u64> {
+        let rest = self.content.as_ref().map_or(0, Content::rest);
+        let expected = self.input.position().saturating_add(rest).max(end);
+        let expected = expected.max(self.first_range);
+        let limit = bounds.file_size.map_or(bounds.limit, |size| size.min(bounds.limit));
+        self.input.end()..expected.min(limit.max(end))
+    }
+
+    fn finish(&mut self, file_size: Option<u64>) -> Result<FileHeader, HeaderError> {
+        let end = self.input.position();
+        let Some(Content { keys, tensors, vocabulary, .. }) = self.content.take() else {
+            return Err(HeaderError::Empty);
+        };
+        let has_data = tensors.total > 0;
+        let data_start =
+            if has_data { end.checked_next_multiple_of(keys.alignment) } else { Some(end) };
+        let data_start = data_start.unwrap_or(u64::MAX);
+        let data_size = file_size.map(|size| size.saturating_sub(data_start));
+        let model = description::describe(&keys.metadata, vocabulary.map(|found| found.tokens));
+        let header = FileHeader::new(tensors.finish(data_size)?, 0..data_start);
+        // Programs ignore bytes after the data, which at least pad it.
+        let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
+        let header = header.with_file_size(file_size).with_metadata(Some(keys.metadata));
+        Ok(header.with_model(model).self_describing())
+    }
+}
+
+impl HeaderParser for GgufParser {
+    fn first_range(&self) -> Range<u64> {
+        0..self.first_range
+    }
+
+    fn advance(
+        &mut self,
+        start: u64,
+        bytes: Vec<u8>,
+        file_size: Option<u64>,
+    ) -> Result<Step, HeaderError> {
+        let is_empty = bytes.is_empty() && start == self.input.end();
+        self.input.append(start, bytes);
+        let found = self.input.arrived();
+        let bounds = Bounds { limit: self.header_limit, file_size };
+        match self.parse(bounds) {
+            Ok(()) => {
+                let header = self.finish(file_size)?;
+                file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
+                Ok(Step::Done(header))
+            }
+            Err(Stop::Invalid(error)) => Err(error),
+            Err(Stop::Missing(end)) if is_empty || file_size.is_some_and(|size| size <= found) => {
+                Err(HeaderError::Truncated { expected: end, found })
+            }
+            Err(Stop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
+        }
+    }
+}
+
+impl Content {
+    /// Reads the magic bytes, the version and the numbers of tensors and keys.
+    fn start(cursor: &mut Cursor<'_>) -> Result<Self, Stop> {
+        let magic = cursor.array()?;
+        if magic != *b"GGUF" {
+            return Err(wrong_format(cursor, magic));
+        }
+        let version = cursor.u32()?;
+        // The specification does not mark the byte order. Versions are small.
+        let is_big_endian = version.trailing_zeros() >= 16;
+        let version = if is_big_endian { version.swap_bytes() } else { version };
+        if !matches!(version, 2 | 3) {
+            return Err(GgufError::Version { version }.into());
+        }
+        let [tensors, keys] = [cursor.u64()?, cursor.u64()?];
+        let [tensors, keys] =
+            [tensors, keys].map(|n| if is_big_endian { n.swap_bytes() } else { n });
+        let smallest = tensors.saturating_mul(TensorEntries::SMALLEST_SIZE);
+        cursor.check(smallest.saturating_add(keys.saturating_mul(Keys::SMALLEST_SIZE)))?;
+        let keys = Keys::new(keys)?;
+        let tensors = TensorEntries::new(tensors, keys.alignment);
+        Ok(Self { is_big_endian, keys, tensors, vocabulary: None })
+    }
+
+    fn is_complete(&self) -> bool {
+        self.keys.left == 0 && self.keys.list.is_none() && self.tensors.left == 0
+    }
+
+    /// Reads items until bytes are missing, or until numbers can be skipped. `read` counts the bytes of complete items.
+    fn read_items(&mut self, cursor: &mut Cursor<'_>, read: &mut u64) -> Result<(), Stop> {
+        while !self.is_complete() && self.skippable().is_none() {
+            let item = self.read_item(cursor);
+            *read = cursor.read as u64;
+            item?;
+        }
+        Ok(())
+    }
+
+    /// Reads the next elements of a list, a key or a tensor. `cursor` does not move if bytes are missing.
+    fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        if let Some(list) = &mut self.keys.list {
+            list.read_elements(cursor)?;
+            if list.left == 0 {
+                self.end_list();
+            }
+            return Ok(());
+        }
+        let mut ahead = cursor.clone();
+        if self.keys.left > 0 {
+            self.keys.read(&mut ahead)?;
+            if self.keys.left == 0 {
+                self.tensors.set_alignment(self.keys.alignment);
+            }
+        } else {
+            self.tensors.read(&mut ahead)?;
+        }
+        *cursor = ahead;
+        Ok(())
+    }
+
+    /// Returns the bytes of the numbers that can be skipped.
+    fn skippable(&self) -> Option<u64> {
+        self.keys.list.as_ref()?.skippable()
+    }
+
+    /// Skips the rest of a list of numbers.
+    fn skip_numbers(&mut self, input: &mut Input, bounds: Bounds) -> Result<(), HeaderError> {
+        if let Some(bytes) = self.skippable() {
+            bounds.check(input.position().saturating_add(bytes))?;
+            input.skip(bytes);
+            self.end_list();
+        }
+        Ok(())
+    }
+
+    fn end_list(&mut self) {
+        let found = self.keys.list.as_ref().and_then(Vocabulary::from_list);
+        self.vocabulary = found.or(self.vocabulary);
+        self.keys.finish_list();
+    }
+
+    /// Estimates the rest of the header in bytes.
+    fn rest(&self) -> u64 {
+        estimate::rest(&self.keys, &self.tensors, self.vocabulary)
+    }
+}
+
+/// Returns the error of a file in another format, by its first bytes.
+fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> Stop {
+    let start = cursor.all();
+    match DetectedFormat::recognize(start) {
+        Some(detected) => HeaderError::WrongFormat { expected: "a GGUF file", detected }.into(),
+        None if start.len() < DETECTED_BY && DetectedFormat::is_possible(start) => {
+            Stop::Missing(DETECTED_BY as u64)
+        }
+        None => GgufError::Magic { found }.into(),
+    }
+}
+
+/// The number of bytes by which other formats are detected.
+const DETECTED_BY: usize = 8;

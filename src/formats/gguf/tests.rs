@@ -1,0 +1,439 @@
+//! Tests of the parser, by headers that are written here.
+
+use std::ops::Range;
+
+use super::{Gguf, GgufError};
+use crate::formats::{DetectedFormat, Dtype, FileHeader, Format, HeaderError, Step};
+
+/// A header under construction.
+#[derive(Clone, Debug)]
+struct Writer {
+    is_big_endian: bool,
+    version: u32,
+    tensors: u64,
+    keys: u64,
+    bytes: Vec<u8>,
+    entries: Vec<u8>,
+}
+
+impl Writer {
+    fn new() -> Self {
+        Self {
+            is_big_endian: false,
+            version: 3,
+            tensors: 0,
+            keys: 0,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    fn number(&self, number: u64, size: usize) -> Vec<u8> {
+        let mut bytes = number.to_le_bytes()[..size].to_vec();
+        if self.is_big_endian {
+            bytes.reverse();
+        }
+        bytes
+    }
+
+    fn text(&self, text: &[u8]) -> Vec<u8> {
+        [&self.number(text.len() as u64, 8), text].concat()
+    }
+
+    /// Adds a key with the number of the type of its value and the bytes of the value.
+    fn key(mut self, key: &str, value_type: u64, value: &[u8]) -> Self {
+        let head = [self.text(key.as_bytes()), self.number(value_type, 4)].concat();
+        self.bytes.extend([&head, value].concat());
+        self.keys += 1;
+        self
+    }
+
+    fn text_key(self, key: &str, text: &str) -> Self {
+        let value = self.text(text.as_bytes());
+        self.key(key, 8, &value)
+    }
+
+    fn u32_key(self, key: &str, number: u32) -> Self {
+        let value = self.number(number.into(), 4);
+        self.key(key, 4, &value)
+    }
+
+    fn list(self, key: &str, element_type: u64, length: u64, elements: &[u8]) -> Self {
+        let value = [&self.number(element_type, 4), &self.number(length, 8), elements].concat();
+        self.key(key, 9, &value)
+    }
+
+    fn texts(self, key: &str, texts: &[&str]) -> Self {
+        let elements = texts.iter().flat_map(|text| self.text(text.as_bytes())).collect::<Vec<_>>();
+        self.list(key, 8, texts.len() as u64, &elements)
+    }
+
+    /// Adds a tensor with its dimensions in the order of the file.
+    fn tensor(mut self, name: &str, dimensions: &[u64], tensor_type: u64, offset: u64) -> Self {
+        let mut entry =
+            [self.text(name.as_bytes()), self.number(dimensions.len() as u64, 4)].concat();
+        entry.extend(dimensions.iter().flat_map(|length| self.number(*length, 8)));
+        entry.extend(self.number(tensor_type, 4));
+        entry.extend(self.number(offset, 8));
+        self.entries.extend(entry);
+        self.tensors += 1;
+        self
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let numbers = [self.number(self.version.into(), 4), self.number(self.tensors, 8)].concat();
+        [b"GGUF", &numbers[..], &self.number(self.keys, 8), &self.bytes, &self.entries].concat()
+    }
+
+    /// Writes the header, its padding and `data` bytes of data.
+    fn file(&self, alignment: usize, data: usize) -> Vec<u8> {
+        let mut file = self.write();
+        file.resize(file.len().next_multiple_of(alignment) + data, 0);
+        file
+    }
+}
+
+const LIMIT: u64 = 100_000_000;
+
+/// Reads a header in pieces of at most `most` bytes; returns the requested ranges.
+fn read(
+    file: &[u8],
+    size: Option<u64>,
+    most: usize,
+) -> (Vec<Range<u64>>, Result<FileHeader, HeaderError>) {
+    let mut parser = Gguf.parser(&"model.gguf".parse().unwrap(), LIMIT);
+    let (mut range, mut ranges) = (parser.first_range(), Vec::new());
+    loop {
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
+        let (start, end) = (at(range.start), at(range.end));
+        let bytes = file[start..end.min(start.saturating_add(most))].to_vec();
+        ranges.push(range.clone());
+        match parser.advance(range.start, bytes, size) {
+            Ok(Step::Read(next)) => {
+                assert!(next.start < next.end, "{next:?}");
+                range = next;
+            }
+            Ok(Step::Done(header)) => return (ranges, Ok(header)),
+            Err(error) => return (ranges, Err(error)),
+        }
+    }
+}
+
+fn parse(file: &[u8]) -> Result<FileHeader, HeaderError> {
+    read(file, Some(file.len() as u64), usize::MAX).1
+}
+
+fn error(file: &[u8]) -> HeaderError {
+    parse(file).unwrap_err()
+}
+
+/// A header with a value of each kind.
+fn example() -> Writer {
+    let template = "x".repeat(2_000);
+    let tokens: Vec<_> = (0..100).map(|token| format!("token {token}")).collect();
+    let tokens: Vec<_> = tokens.iter().map(String::as_str).collect();
+    let types: Vec<_> = (0..100).flat_map(|_| Writer::new().number(1, 4)).collect();
+    Writer::new()
+        .text_key("general.architecture", "llama")
+        .u32_key("general.file_type", 15)
+        .u32_key("llama.context_length", 4_096)
+        .u32_key("llama.expert_count", 8)
+        .u32_key("llama.expert_used_count", 2)
+        .text_key("tokenizer.ggml.model", "gpt2")
+        .texts("tokenizer.ggml.tokens", &tokens)
+        .list("tokenizer.ggml.token_type", 5, 100, &types)
+        .texts("general.languages", &["de", "en"])
+        .list("numbers", 4, 2, &[1, 0, 0, 0, 2, 0, 0, 0])
+        .list("nothing", 6, 0, &[])
+        .text_key("tokenizer.chat_template", &template)
+        .key("flag", 7, &[1])
+        .key("negative", 11, &(-5_i64).to_le_bytes())
+        .key("float", 6, &1.5_f32.to_le_bytes())
+        .tensor("token_embd.weight", &[64, 3], 0, 0)
+        .tensor("blk.0.ffn_down.weight", &[256, 2], 12, 768)
+        .tensor("blk.0.ffn_norm.weight", &[5], 1, 1_056)
+        .tensor("scalar", &[], 24, 1_088)
+}
+
+#[test]
+fn keys_and_tensors_are_read() {
+    let header = parse(&example().file(32, 1_089)).unwrap();
+    let metadata = header.metadata().unwrap();
+    let expected = [
+        ("tokenizer.ggml.tokens", "(100 texts)"),
+        ("tokenizer.ggml.token_type", "(100 numbers)"),
+        ("general.languages", "[de, en]"),
+        ("numbers", "[1, 2]"),
+        ("nothing", "[]"),
+        ("tokenizer.chat_template", "(2000 bytes)"),
+        ("flag", "true"),
+        ("negative", "-5"),
+        ("float", "1.5"),
+        ("llama.context_length", "4096"),
+    ];
+    for (key, value) in expected {
+        assert_eq!(metadata[key], value, "{key}");
+    }
+    let model = header.model().unwrap();
+    assert_eq!(model.architecture.as_deref(), Some("llama"));
+    assert_eq!(model.file_type.as_deref(), Some("Q4_K_M"));
+    assert_eq!((model.experts, model.experts_per_token), (Some(8), Some(2)));
+    assert_eq!((model.context_length, model.vocabulary), (Some(4_096), Some(100)));
+    let tensors: Vec<_> = header.tensors().iter().collect();
+    assert_eq!(tensors[1].0, "blk.0.ffn_down.weight");
+    assert_eq!((&tensors[1].1.dtype, &tensors[1].1.shape[..]), (&Dtype::Q4_K, &[2, 256][..]));
+    assert_eq!(tensors[1].1.data_offsets, (768, 1_056));
+    assert_eq!(tensors[2].1.data_offsets, (1_056, 1_066));
+    assert!(tensors[3].1.is_scalar());
+    assert_eq!((header.data_length(), header.header_range().end % 32), (1_089, 0));
+}
+
+#[test]
+fn all_versions_and_byte_orders_are_read_alike() {
+    let of = |version, is_big_endian| {
+        let writer = Writer { is_big_endian, version, ..Writer::new() };
+        let writer = writer.text_key("a", "b").u32_key("general.alignment", 64);
+        let writer = writer.tensor("x", &[32], 2, 0).tensor("y", &[7], 0, 64);
+        parse(&writer.file(64, 64 + 28)).unwrap()
+    };
+    let header = of(3, false);
+    assert_eq!(header.tensors().get("y").unwrap().data_offsets, (64, 92));
+    for (version, is_big_endian) in [(2, false), (2, true), (3, true)] {
+        assert_eq!(of(version, is_big_endian), header);
+    }
+}
+
+#[test]
+fn pieces_of_any_length_give_the_same_header() {
+    let file = example().file(32, 1_089);
+    let header = parse(&file).unwrap();
+    for size in [None, Some(file.len() as u64)] {
+        for most in (1..70).chain([500, 1_000, 2_500]) {
+            let (_, pieces) = read(&file, size, most);
+            let pieces = pieces.unwrap().with_file_size(file.len() as u64);
+            assert_eq!(pieces, header, "{most} at a time");
+        }
+    }
+}
+
+#[test]
+fn a_header_that_is_cut_anywhere_is_refused() {
+    let file = example().file(32, 1_089);
+    let end = example().write().len();
+    for cut in 0..file.len() {
+        for size in [None, Some(cut as u64)] {
+            let result = read(&file[..cut], size, usize::MAX).1;
+            match result {
+                Ok(_) => assert!(cut >= end && size.is_none(), "cut at {cut}"),
+                Err(HeaderError::FileSize { .. }) => assert!(cut >= end),
+                Err(HeaderError::Truncated { found, .. }) => assert_eq!(found, cut as u64),
+                Err(HeaderError::PastEndOfFile { file_size, .. }) => {
+                    assert_eq!(file_size, cut as u64);
+                }
+                Err(error) => panic!("cut at {cut}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_after_the_data_are_ignored() {
+    let header = parse(&example().file(32, 5_000)).unwrap();
+    assert_eq!(header.data_length(), 1_089);
+    assert_eq!(header.file_size(), header.header_range().end + 5_000);
+}
+
+#[test]
+fn an_unknown_type_is_stored_by_its_number() {
+    let writer = Writer::new().tensor("a", &[64], 31, 0).tensor("b", &[8], 0, 64);
+    let writer = writer.tensor("c", &[32], 99, 96);
+    let header = parse(&writer.file(32, 96 + 20)).unwrap();
+    let tensor = |name| header.tensors().get(name).unwrap();
+    assert_eq!((tensor("a").dtype.as_str(), tensor("a").data_offsets), ("GGML type 31", (0, 64)));
+    assert_eq!((tensor("c").dtype.as_str(), tensor("c").data_offsets), ("GGML type 99", (96, 116)));
+    let tiny = Writer::new().tensor("a", &[1 << 20], 31, 0).tensor("b", &[8], 0, 64);
+    assert!(matches!(error(&tiny.file(32, 96)), HeaderError::Implausible { .. }));
+    let unaligned = Writer::new().tensor("a", &[64], 31, 0).tensor("b", &[8], 0, 65);
+    assert!(matches!(error(&unaligned.file(32, 200)), HeaderError::Overlap { .. }));
+}
+
+#[test]
+fn broken_rules_of_keys_are_errors() {
+    let long = "k".repeat(65_536);
+    let cases = [
+        (Writer::new().u32_key("", 1), "key 0 has a name of 0 bytes; it must have 1 to 65535"),
+        (
+            Writer::new().u32_key(&long, 1),
+            "key 0 has a name of 65536 bytes; it must have 1 to 65535",
+        ),
+        (Writer::new().u32_key("a", 1).u32_key("a", 1), "key `a` occurs twice"),
+        (Writer::new().key("a", 13, &[0; 16]), "key `a` has a value of the unknown type 13"),
+        (Writer::new().list("a", 13, 1, &[0; 16]), "key `a` has a value of the unknown type 13"),
+        (Writer::new().list("a", 9, 1, &[0; 16]), "key `a` has a list of lists"),
+        (
+            Writer::new().u32_key("general.alignment", 24),
+            "`general.alignment` is `24`; it must be a power of two, of 32 bits",
+        ),
+        (
+            Writer::new().u32_key("general.alignment", 0),
+            "`general.alignment` is `0`; it must be a power of two, of 32 bits",
+        ),
+        (
+            Writer::new().text_key("general.alignment", "32"),
+            "`general.alignment` is `32`; it must be a power of two, of 32 bits",
+        ),
+        (
+            Writer { keys: 10_001, ..Writer::new() },
+            "the header has 10001 keys, over the limit of 10000",
+        ),
+        (
+            Writer { version: 1, ..Writer::new() },
+            "version 1 of GGUF is not supported, only 2 and 3",
+        ),
+        (
+            Writer { version: 4, ..Writer::new() },
+            "version 4 of GGUF is not supported, only 2 and 3",
+        ),
+    ];
+    for (writer, message) in cases {
+        assert_eq!(error(&writer.file(32, 200_000)).to_string(), message);
+    }
+    let mut file = Writer::new().u32_key("ab", 1).file(32, 0);
+    file[32] = 0xff;
+    assert_eq!(error(&file).to_string(), "the name of key 0 is not UTF-8");
+}
+
+#[test]
+fn broken_rules_of_tensors_are_errors() {
+    let of = |name: &str, dimensions: &[u64], tensor_type, offset| {
+        Writer::new().tensor(name, dimensions, tensor_type, offset)
+    };
+    let long = "t".repeat(64);
+    let cases = [
+        (of(&long, &[1], 0, 0), "tensor 0 has a name of 64 bytes; it must have 1 to 63"),
+        (of("", &[1], 0, 0), "tensor 0 has a name of 0 bytes; it must have 1 to 63"),
+        (of("x", &[1; 5], 0, 0), "tensor `x` has 5 dimensions; at most 4 are possible"),
+        (
+            of("x", &[48], 2, 0),
+            "tensor `x` has rows of 48 elements, which are no multiple of its blocks of 32",
+        ),
+        (
+            of("x", &[], 2, 0),
+            "tensor `x` has rows of 1 elements, which are no multiple of its blocks of 32",
+        ),
+        (of("x", &[1 << 63], 24, 0), "tensor `x` is larger than 64 bits can count"),
+        (of("x", &[1 << 62, 4], 24, 0), "tensor `x` is larger than 64 bits can count"),
+        (of("x", &[1 << 62], 28, 0), "tensor `x` is larger than 64 bits can count"),
+        (
+            of("x", &[8], 0, 32),
+            "tensor `x` begins at byte 32 of the data; the bytes from 0 on belong to no tensor",
+        ),
+        (
+            of("x", &[8], 0, 0).tensor("y", &[8], 0, 64),
+            "tensor `y` begins at byte 64 of the data; the bytes from 32 on belong to no tensor",
+        ),
+        (
+            of("x", &[9], 0, 0).tensor("y", &[8], 0, 32),
+            "tensor `y` begins at byte 32 of the data, inside a tensor that ends at 64",
+        ),
+        (of("x", &[8], 0, 0).tensor("x", &[8], 0, 32), "tensor `x` occurs twice in the header"),
+    ];
+    for (writer, message) in cases {
+        assert_eq!(error(&writer.file(32, 1_000)).to_string(), message);
+    }
+    let beyond = of("x", &[8], 0, 0).file(32, 31);
+    let size = beyond.len() as u64;
+    let expected =
+        HeaderError::FileSize { tensor: Some("x".to_owned()), expected: size + 1, found: size };
+    assert_eq!(error(&beyond), expected);
+}
+
+#[test]
+fn claims_that_the_file_cannot_hold_are_refused_at_once() {
+    let claims = [
+        Writer { tensors: 1 << 63, ..Writer::new() },
+        Writer { keys: 1 << 63, ..Writer::new() },
+        Writer { tensors: u64::MAX, keys: u64::MAX, ..Writer::new() },
+        Writer::new().list("a", 4, 1 << 63, &[]),
+        Writer::new().list("a", 8, u64::MAX, &[]),
+        Writer::new().key("a", 8, &u64::MAX.to_le_bytes()),
+    ];
+    for writer in claims {
+        let file = writer.write();
+        let over = |error| matches!(error, HeaderError::OverLimit { limit: LIMIT, .. });
+        assert!(over(read(&file, None, usize::MAX).1.unwrap_err()), "{writer:?}");
+        assert!(over(read(&file, Some(u64::MAX), usize::MAX).1.unwrap_err()), "{writer:?}");
+    }
+    let file = Writer::new().list("a", 4, 1_000, &[]).write();
+    let size = file.len() as u64;
+    let expected = HeaderError::PastEndOfFile { length: size + 4_000, file_size: size };
+    assert_eq!(error(&file), expected);
+}
+
+#[test]
+fn other_formats_are_recognized() {
+    let wrong = |detected| HeaderError::WrongFormat { expected: "a GGUF file", detected };
+    let cases: [(&[u8], _); 4] = [
+        (b"version https://git-lfs.github.com/spec/v1", wrong(DetectedFormat::GitLfsPointer)),
+        (b"<!doctype html>", wrong(DetectedFormat::Markup)),
+        (b"PK\x03\x04 and more", wrong(DetectedFormat::Zip)),
+        (b"nothing known", GgufError::Magic { found: *b"noth" }.into()),
+    ];
+    for (file, expected) in cases {
+        for most in [1, 4, 100] {
+            assert_eq!(read(file, None, most).1, Err(expected.clone()), "{file:?}");
+        }
+    }
+    assert_eq!(error(b""), HeaderError::PastEndOfFile { length: 4, file_size: 0 });
+}
+
+/// Writes a header with a vocabulary of this many tokens, by byte pair encoding or by scores, in front of 400 tensors.
+fn with_vocabulary(tokens: usize, tokenizer: &str) -> Vec<u8> {
+    let texts: Vec<_> = (0..tokens).map(|token| format!("tok{token:x}")).collect();
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    let four = vec![0; 4 * tokens];
+    let length = tokens as u64;
+    let writer = Writer::new().text_key("general.architecture", "llama");
+    let writer = writer.text_key("tokenizer.ggml.model", tokenizer);
+    let writer = writer.texts("tokenizer.ggml.tokens", &texts);
+    let writer = if tokenizer == "gpt2" {
+        let merges: Vec<_> = texts.iter().map(|text| format!("{text} x")).collect();
+        let merges: Vec<_> = merges.iter().map(String::as_str).collect();
+        let writer = writer.list("tokenizer.ggml.token_type", 5, length, &four);
+        writer.texts("tokenizer.ggml.merges", &merges)
+    } else {
+        let writer = writer.list("tokenizer.ggml.scores", 6, length, &four);
+        writer.list("tokenizer.ggml.token_type", 5, length, &four)
+    };
+    let writer = writer.text_key("tokenizer.chat_template", &"t".repeat(10_000));
+    let tensors = (0..400).fold(writer, |writer, at| {
+        writer.tensor(&format!("blk.{at}.attn_output.weight"), &[32, 4], 0, at * 512)
+    });
+    tensors.file(32, 400 * 512)
+}
+
+#[test]
+fn a_header_takes_one_range_and_a_large_one_at_most_three() {
+    for (tokens, tokenizer, most) in [
+        (100, "gpt2", 1),
+        (10_000, "gpt2", 1),
+        (32_000, "llama", 2),
+        (32_000, "gpt2", 2),
+        (128_000, "llama", 2),
+        (200_000, "gpt2", 2),
+    ] {
+        let file = with_vocabulary(tokens, tokenizer);
+        let (ranges, header) = read(&file, Some(file.len() as u64), usize::MAX);
+        assert_eq!(header.unwrap().model().unwrap().vocabulary, Some(tokens as u64));
+        assert!(ranges.len() <= most, "{tokens} {tokenizer}: {ranges:?} of {}", file.len());
+        assert_eq!(ranges[0], 0..512 << 10);
+    }
+}
+
+#[test]
+fn later_files_of_a_split_model_take_a_shorter_range() {
+    let first = |path: &str| Gguf.parser(&path.parse().unwrap(), LIMIT).first_range().end;
+    assert_eq!(first("a-00001-of-00003.gguf"), 512 << 10);
+    assert_eq!(first("a-00002-of-00003.gguf"), 64 << 10);
+    assert_eq!(first("Q4_0/a.gguf"), 512 << 10);
+}

@@ -1,0 +1,269 @@
+//! Repositories with GGUF files: the choice of a file, its requests, and its figures on every path.
+
+use std::fs::File as DiskFile;
+
+use hf_meta::formats::{HeaderError, WeightsKind};
+use hf_meta::report::{Finding, Severity};
+use hf_meta::{Client, CountReport, DiskCache, Dtype, Error, Model, Source, Weights};
+
+use crate::hub::{File, Host, LocalHub, Repo};
+use crate::support;
+
+const REPO: &str = "example/Llama-3.2-1B-GGUF";
+
+/// The parameters of Llama 3.2 1B.
+const PARAMETERS: u64 = 1_235_814_400;
+
+fn model(hub: &LocalHub) -> Model {
+    support::client(hub).model(REPO)
+}
+
+fn cdn_requests(hub: &LocalHub) -> usize {
+    hub.log().iter().filter(|entry| entry.host == Host::Cdn).count()
+}
+
+async fn gguf(model: &Model) -> CountReport {
+    match model.inspect().await.unwrap() {
+        Weights::Gguf(files) => files.report,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_usual_quantization_is_read_in_one_range() {
+    let hub = support::fixtures_hub();
+    let report = gguf(&model(&hub)).await;
+    assert_eq!(report.filepaths[0].as_str(), "Llama-3.2-1B-Q4_K_M.gguf");
+    assert_eq!((report.format, report.parameter_count.total()), ("gguf", PARAMETERS));
+    assert!(report.breakdown.is_exact() && report.findings.is_empty(), "{:?}", report.findings);
+    assert_eq!(cdn_requests(&hub), 1);
+    // Two usual names, the listing, the file, and its redirect.
+    assert_eq!(report.fetch.requests, 5);
+    let described = report.model.unwrap();
+    assert_eq!(described.file_type.as_deref(), Some("Q4_K_M"));
+    assert_eq!((described.context_length, described.vocabulary), (Some(131_072), Some(500)));
+    let sets = report.other_sets.unwrap();
+    let sets: Vec<_> =
+        sets.iter().map(|set| (set.path.as_str(), set.quantization.as_deref(), set.kind)).collect();
+    let expected = [
+        ("BF16/Llama-3.2-1B-BF16-*-of-00002.gguf", Some("BF16"), WeightsKind::Model),
+        ("Llama-3.2-1B-Q2_K.gguf", Some("Q2_K"), WeightsKind::Model),
+        ("Llama-3.2-1B-Q8_0.gguf", Some("Q8_0"), WeightsKind::Model),
+        ("mmproj-F16.gguf", Some("F16"), WeightsKind::Projector),
+    ];
+    assert_eq!(sets, expected);
+}
+
+#[tokio::test]
+async fn a_chosen_format_needs_no_request_for_the_usual_names() {
+    let hub = support::fixtures_hub();
+    let report = gguf(&model(&hub).format("gguf")).await;
+    assert_eq!((report.fetch.requests, report.parameter_count.total()), (3, PARAMETERS));
+    let error = model(&hub).format("onnx").inspect().await.unwrap_err();
+    assert!(matches!(error, Error::UnknownFormat { .. }) && error.is_usage(), "{error:?}");
+    let error = support::client(&hub).model("gpt2").format("gguf").count().await.unwrap_err();
+    assert!(matches!(error, Error::FileNotFound { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_path_selects_a_quantization_or_a_file() {
+    let hub = support::fixtures_hub();
+    for (path, file) in [
+        ("q8_0", "Llama-3.2-1B-Q8_0.gguf"),
+        ("Q2_K", "Llama-3.2-1B-Q2_K.gguf"),
+        ("Llama-3.2-1B-Q2_K.gguf", "Llama-3.2-1B-Q2_K.gguf"),
+        ("bf16", "BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf"),
+        ("BF16/Llama-3.2-1B-BF16-*-of-00002.gguf", "BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf"),
+    ] {
+        let report = gguf(&model(&hub).path(path)).await;
+        assert_eq!(report.filepaths[0].as_str(), file);
+        assert_eq!(report.parameter_count.total(), PARAMETERS, "{path}");
+    }
+    let error = model(&hub).path("q3_k_s").inspect().await.unwrap_err();
+    assert!(matches!(error, Error::FileNotFound { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_files_of_a_split_model_are_merged() {
+    let hub = support::fixtures_hub();
+    let weights = model(&hub).path("bf16").inspect().await.unwrap();
+    let names: Vec<_> = weights.files().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(
+        names,
+        [
+            "BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf",
+            "BF16/Llama-3.2-1B-BF16-00002-of-00002.gguf"
+        ]
+    );
+    let report = weights.report();
+    assert_eq!(report.parameter_count.totals().tensors, 146);
+    assert_eq!(report.model.as_ref().unwrap().files, Some(2));
+    assert_eq!(report.parameter_count.get(&Dtype::BF16), PARAMETERS - 33 * 2_048);
+    assert!(report.sharded);
+}
+
+#[tokio::test]
+async fn safetensors_calls_read_safetensors_only() {
+    let hub = support::fixtures_hub();
+    let error = model(&hub).parse_safetensors_metadata().await.unwrap_err();
+    let Error::NoSafetensors { instead, .. } = error else { panic!("{error:?}") };
+    assert_eq!((instead[0].format, instead[0].files), ("GGUF (.gguf)", 6));
+    let file = model(&hub).path("Llama-3.2-1B-Q2_K.gguf");
+    assert!(file.parse_safetensors_metadata().await.is_err());
+}
+
+#[tokio::test]
+async fn safetensors_come_first_where_both_are_there() {
+    let header = fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
+    let repo = Repo::new("org/both")
+        .file("model.safetensors", support::weights(&["x"]))
+        .file("model-Q8_0.gguf", File::padded(header, 1_321_083_008));
+    let hub = support::fixtures_hub_with(repo);
+    let model = support::client(&hub).model("org/both").other_sets(true);
+    let weights = model.inspect().await.unwrap();
+    assert!(matches!(weights, Weights::Safetensors(_)));
+    let sets = weights.report().other_sets.clone().unwrap();
+    assert_eq!((sets[0].path.as_str(), sets[0].format), ("model-Q8_0.gguf", "gguf"));
+    assert_eq!(gguf(&model.format("gguf")).await.parameter_count.total(), PARAMETERS);
+}
+
+#[tokio::test]
+async fn several_models_are_offered_for_a_choice() {
+    let file = || File::padded(fixture("gguf/blocks.gguf"), 10_000);
+    let repo = Repo::new("org/two").file("a-Q4_0.gguf", file()).file("b-Q4_0.gguf", file());
+    let hub = support::fixtures_hub_with(repo);
+    let error = support::client(&hub).model("org/two").count().await.unwrap_err();
+    assert!(matches!(&error, Error::SeveralSets { sets, .. } if sets.len() == 2), "{error:?}");
+}
+
+#[tokio::test]
+async fn experts_are_counted_by_the_header() {
+    let hub = support::fixtures_hub();
+    let model = support::client(&hub).model("gguf").path("experts.gguf");
+    let report = model.count().await.unwrap();
+    let moe = report.breakdown.moe.unwrap();
+    assert_eq!((moe.experts, moe.experts_per_token), (8, 2));
+    let expert = 3 * 512 * 256 * 2;
+    assert_eq!((moe.per_expert, moe.routed), (Some(expert), 8 * expert));
+    assert_eq!(moe.active(), report.parameter_count.total() - 6 * expert);
+    assert_eq!(report.fetch.requests, 2);
+}
+
+#[tokio::test]
+async fn every_fixture_has_as_many_parameters_as_elements() {
+    let hub = support::fixtures_hub();
+    for (name, figures) in super::oracle().files {
+        let model = support::client(&hub).model("gguf").path(&name);
+        let report = model.count().await.unwrap();
+        let elements = figures.tensors.iter().filter(|tensor| !tensor.shape.is_empty());
+        let elements: u64 = elements.map(|tensor| tensor.elements).sum();
+        assert_eq!(report.parameter_count.total(), elements, "{name}");
+        assert!(report.breakdown.is_exact(), "{name}");
+        assert_eq!(report.fetch.bytes_total, figures.size, "{name}");
+        let bytes: u64 = figures.tensors.iter().map(|tensor| tensor.bytes).sum();
+        assert_eq!(report.parameter_count.totals().bytes, bytes, "{name}");
+    }
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+    std::fs::read(std::path::Path::new(folder).join(name)).unwrap()
+}
+
+/// A header with a vocabulary of this many tokens with scores, in front of one tensor.
+fn with_vocabulary(tokens: usize) -> Vec<u8> {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let list = |key: &str, kind: u32, elements: Vec<u8>| {
+        let head = [text(key), 9_u32.to_le_bytes().to_vec(), kind.to_le_bytes().to_vec()].concat();
+        [head, (tokens as u64).to_le_bytes().to_vec(), elements].concat()
+    };
+    let words = (0..tokens).flat_map(|token| text(&format!("token {token}"))).collect();
+    [
+        b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0".to_vec(),
+        text("general.architecture"),
+        8_u32.to_le_bytes().to_vec(),
+        text("llama"),
+        text("tokenizer.ggml.model"),
+        8_u32.to_le_bytes().to_vec(),
+        text("llama"),
+        list("tokenizer.ggml.tokens", 8, words),
+        list("tokenizer.ggml.scores", 6, vec![7; 4 * tokens]),
+        list("tokenizer.ggml.token_type", 5, vec![7; 4 * tokens]),
+        text("x"),
+        1_u32.to_le_bytes().to_vec(),
+        64_u64.to_le_bytes().to_vec(),
+        vec![0; 4 + 8],
+    ]
+    .concat()
+}
+
+/// The first range ends in the vocabulary, or in the scores behind it, which are skipped.
+#[tokio::test]
+async fn a_large_header_takes_two_ranges_and_is_cached() {
+    for tokens in [25_000, 27_000, 100_000] {
+        let header = with_vocabulary(tokens);
+        let size = header.len() as u64 + 31 + 256;
+        let repo = Repo::new("org/large").file("x-Q4_0.gguf", File::padded(header, size));
+        let hub = LocalHub::start([repo]).unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let client = Client::builder().endpoint(hub.endpoint());
+        let client = client.header_cache(DiskCache::new(cache.path())).build().unwrap();
+        let fresh = client.model("org/large").count().await.unwrap();
+        assert_eq!(cdn_requests(&hub), 2, "{tokens} tokens");
+        assert_eq!(fresh.model.as_ref().unwrap().vocabulary, Some(tokens as u64));
+        let cached = client.model("org/large").count().await.unwrap();
+        assert_eq!((cached.fetch.requests, cdn_requests(&hub)), (1, 2));
+        assert_eq!((cached.model, cached.parameter_count), (fresh.model, fresh.parameter_count));
+    }
+}
+
+#[tokio::test]
+async fn a_local_file_and_a_url_have_the_figures_of_the_repository() {
+    let hub = support::fixtures_hub();
+    let expected = gguf(&model(&hub)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("Llama-3.2-1B-Q4_K_M.gguf");
+    std::fs::copy(
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/fixtures/example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q4_K_M.gguf"
+        ),
+        &path,
+    )
+    .unwrap();
+    let file = DiskFile::options().write(true).open(&path).unwrap();
+    file.set_len(expected.fetch.bytes_total).unwrap();
+    let url = format!("{}/{REPO}/resolve/main/Llama-3.2-1B-Q4_K_M.gguf", hub.endpoint());
+    let client = support::client(&hub);
+    for source in [
+        Source::Local(path),
+        Source::Local(folder.path().to_owned()),
+        Source::Url(url.parse().unwrap()),
+        Source::parse(&url, client.endpoint()).unwrap(),
+    ] {
+        let report = gguf(&client.source(source)).await;
+        assert_eq!(report.parameter_count, expected.parameter_count);
+        assert_eq!(report.model, expected.model);
+    }
+}
+
+#[tokio::test]
+async fn verify_finds_tensors_beyond_the_end() {
+    let hub = support::fixtures_hub();
+    for path in ["q4_k_m", "bf16", "mmproj-F16.gguf"] {
+        let report = model(&hub).path(path).verify().await.unwrap();
+        assert!(report.is_valid(), "{path}: {:?}", report.findings);
+        assert_eq!(report.findings, [], "{path}");
+    }
+    let header = fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
+    let repo = Repo::new("org/cut").file("x-Q8_0.gguf", File::padded(header, 1_000_000));
+    let hub = LocalHub::start([repo]).unwrap();
+    let report = support::client(&hub).model("org/cut").verify().await.unwrap();
+    let [Finding::MalformedHeader { reason, .. }] = &report.findings[..] else {
+        panic!("{:?}", report.findings)
+    };
+    assert!(matches!(reason, HeaderError::FileSize { found: 1_000_000, .. }), "{reason}");
+    assert_eq!(report.findings[0].severity(), Severity::Error);
+    let error = support::client(&hub).model("org/cut").count().await.unwrap_err();
+    assert_eq!(error.to_string(), "`org/cut/x-Q8_0.gguf` is not a valid gguf file");
+}
