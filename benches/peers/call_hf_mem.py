@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-import hf_mem.run
+import hf_mem
 import httpx2
 
 
@@ -19,6 +19,6 @@ class Client(httpx2.AsyncClient):
 
 httpx2.AsyncClient = Client
 started = time.perf_counter()
-result = hf_mem.run.run(sys.argv[1])
+result = hf_mem.run(sys.argv[1])
 seconds = time.perf_counter() - started
 print(json.dumps({"seconds": seconds, "memory": str(result.memory)}))

@@ -1,10 +1,13 @@
 //! CPU-bound work, kept off the async worker threads.
 
+use std::future::pending;
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, spawn_blocking};
 
 /// The maximum number of bytes parsed on the async worker threads. Moving smaller work to another thread
 /// costs more time than it saves.
@@ -24,28 +27,41 @@ pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
     if bytes <= MAX_INLINE_BYTES {
         return work();
     }
-    // The semaphore is never closed.
-    let permit = THREADS.acquire().await;
-    let work = move || {
-        let done = work();
-        drop(permit);
-        done
-    };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
+    // A task of its own: a future that gets a permit and is not polled would keep it from the work that it waits for.
+    let mut task = JoinSet::new();
+    task.spawn(async {
+        // The semaphore is never closed.
+        let permit = THREADS.acquire().await;
+        let work = move || {
+            let done = work();
+            drop(permit);
+            done
+        };
+        spawn_blocking(work).await
+    });
+    match task.join_next().await.map(|done| done.and_then(|done| done)) {
+        Some(Ok(done)) => done,
+        Some(Err(error)) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
             // The task was cancelled: the runtime is shutting down and drops this future next.
-            Err(_) => std::future::pending().await,
+            Err(_) => pending().await,
         },
+        None => pending().await,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::thread::current;
+    use std::time::Duration;
+
+    use futures::future::FutureExt;
+    use tokio::time::timeout;
 
     use super::*;
+
+    /// Far more time than the work needs.
+    const HANG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
     async fn long_work_leaves_the_async_worker() {
@@ -53,5 +69,17 @@ mod tests {
             let thread = spawn_blocking_if_large(bytes, || current().id()).await;
             assert_eq!(thread != current().id(), is_moved, "{bytes} bytes");
         }
+    }
+
+    /// A call may wait for one of its results without polling the others.
+    #[tokio::test]
+    async fn work_that_is_not_polled_does_not_delay_other_work() {
+        let mut waiting: Vec<_> =
+            (0..100).map(|n| Box::pin(spawn_blocking_if_large(1 << 20, move || n))).collect();
+        for work in &mut waiting {
+            assert_eq!(work.now_or_never(), None);
+        }
+        let last = waiting.pop().unwrap();
+        assert_eq!(timeout(HANG, last).await, Ok(99));
     }
 }

@@ -29,6 +29,9 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(60);
 /// The part of the remaining quota that may be in flight.
 const IN_FLIGHT_DIVISOR: u64 = 4;
 
+/// The number of requests in flight while it is not known whether a server has quotas. The smallest quota of the Hub is 500.
+const MAX_IN_FLIGHT_AT_FIRST: u64 = 256;
+
 /// The longest delay after the end of a wait. It keeps processes that share a quota from sending at once.
 const MAX_JITTER: Duration = Duration::from_secs(5);
 
@@ -66,6 +69,8 @@ struct GateState {
     in_flight: u64,
     /// The remaining quota and the time of its reset; `None` if unknown.
     remaining: Option<(u64, Instant)>,
+    /// True if the last response named no quota.
+    is_unlimited: bool,
     hold: Option<Hold>,
     /// Wakes one waiting request after each response, and all of them at the start of a hold.
     changed: Arc<Notify>,
@@ -108,7 +113,8 @@ impl GateState {
         }
         let limit = match self.remaining {
             Some((remaining, reset)) if reset > now => (remaining / IN_FLIGHT_DIVISOR).max(1),
-            _ => max_in_flight,
+            _ if self.is_unlimited => max_in_flight,
+            _ => MAX_IN_FLIGHT_AT_FIRST,
         };
         if self.in_flight >= limit.min(max_in_flight) {
             return Admission::Full;
@@ -246,6 +252,7 @@ impl GatePass<'_> {
         let wait = rate_limit::wait(status, headers, key.bucket);
         gate.with_state(key, |state| {
             state.remaining = None;
+            state.is_unlimited = quotas.is_empty();
             match wait {
                 Some(wait) => state.hold(wait),
                 None if *is_probe && !rate_limit::is_retryable(status) => state.hold = None,
