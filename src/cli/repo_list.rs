@@ -55,13 +55,19 @@ impl RepoListArgs {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
     let read = if path == Path::new("-") {
-        io::stdin().lock().take(MAX_LIST).read_to_string(&mut text)
+        read_bounded(io::stdin().lock(), MAX_LIST)
     } else {
-        File::open(path).and_then(|file| file.take(MAX_LIST).read_to_string(&mut text))
+        File::open(path).and_then(|file| read_bounded(file, MAX_LIST))
     };
-    read.map_err(failed_to(format!("read `{}`", path.display())))?;
+    read.map_err(failed_to(format!("read `{}`", path.display())))
+}
+
+fn read_bounded(list: impl Read, limit: u64) -> io::Result<String> {
+    let mut text = String::new();
+    if list.take(limit + 1).read_to_string(&mut text)? as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the list is too long"));
+    }
     Ok(text)
 }
 
@@ -96,6 +102,12 @@ mod tests {
     fn comments_and_empty_lines_are_no_repositories() {
         let text = "gpt2\r\n\n  # a comment\n roberta-base \n";
         assert_eq!(lines(text).collect::<Vec<_>>(), ["gpt2", "roberta-base"]);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_refused() {
+        assert_eq!(read_bounded(&b"gpt2"[..], 4).unwrap(), "gpt2");
+        assert!(read_bounded(&b"gpt2\n"[..], 4).is_err());
     }
 
     #[test]
