@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::ops::Range;
 use std::process::Command;
 
@@ -128,6 +129,14 @@ pub(crate) fn run_in_own_process(test: &str, env: &[(&str, &OsStr)]) {
 /// Returns true in a process started by [`run_in_own_process`].
 pub(crate) fn is_own_process() -> bool {
     std::env::var_os(OWN_PROCESS).is_some()
+}
+
+/// Says that a program is missing, so that something is not tested. Panics if `CI` is set.
+pub(crate) fn program_is_missing(program: &str, untested: &str) {
+    let message = format!("NOT TESTED: install {program} to test {untested}");
+    assert!(std::env::var_os("CI").is_none(), "{message}");
+    // Not by a macro, because the test harness hides its output if the test passes.
+    let _ = writeln!(std::io::stderr(), "{message}");
 }
 
 /// Formats an error and its causes as one line.
