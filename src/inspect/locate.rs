@@ -173,9 +173,14 @@ impl Inspection {
         }
     }
 
-    /// Finds a quantization, or a folder of its name.
+    /// Finds a quantization, or else the weights in a folder of this name, such as `fp16`.
     async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
         let listed = self.backend.list(None).await?;
+        let files = listed.as_ref().map_or(&[][..], |listing| &listing.files);
+        let layout = Layout::new(&self.formats, None, files);
+        if layout.of_quantization(name.as_str()).sets.is_empty() {
+            return self.search(Some(name)).await;
+        }
         self.find_main(None, listed, |layout| layout.of_quantization(name.as_str())).await
     }
 

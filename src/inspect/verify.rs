@@ -115,6 +115,7 @@ impl Reader {
         }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
+        findings.extend(assembled.split_findings().filter(|_| is_complete));
         let mut parameters = ParameterFigures { declared, ..ParameterFigures::default() };
         match &assembled.counted {
             Ok((count, breakdown)) => {
@@ -127,8 +128,8 @@ impl Reader {
                         config.json.as_deref(),
                         &mut findings,
                     );
-                    // The Hub's figure is of the weights at the root.
-                    if path.segments().count() == 1 {
+                    // The Hub's figure is of the safetensors at the root.
+                    if path.segments().count() == 1 && assembled.model.is_none() {
                         parameters.hub = self.check_hub((count, breakdown), &mut findings).await;
                     }
                 }

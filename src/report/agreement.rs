@@ -10,7 +10,7 @@ use super::verify::arithmetic::ExpectedParameters;
 use super::{Finding, bounded};
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::{NameList, RepoPath, TensorTable, clip};
+use crate::formats::{ModelDescription, NameList, RepoPath, TensorTable, clip};
 
 /// A comparison of an index with the headers of its shards, which may come in any order.
 ///
@@ -249,6 +249,20 @@ pub(crate) fn check_config(
         findings.push(Finding::ConfigSizeMismatch { expected: expected.total, found });
     }
     Some(expected.total)
+}
+
+/// Compares the files and tensors of a split model with the numbers in its header.
+pub(crate) fn check_split(
+    model: Option<&ModelDescription>,
+    files: u64,
+    tensors: u64,
+) -> impl Iterator<Item = Finding> {
+    let declared = model.map_or([None; 2], |model| [model.files, model.tensors]);
+    let found = [("files", files), ("tensors", tensors)];
+    declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
+        let declared = declared.filter(|declared| *declared != found)?;
+        Some(Finding::SplitMismatch { unit, declared, found })
+    })
 }
 
 #[cfg(test)]

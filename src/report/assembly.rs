@@ -175,6 +175,7 @@ impl Assembled {
             }
         };
         let mut findings = self.findings.clone();
+        findings.extend(self.split_findings());
         let counted = (&parameter_count, &breakdown);
         findings.extend(agreement::check_count(counted, self.declared_total));
         let bytes_total = self.totals.file_bytes;
@@ -193,6 +194,12 @@ impl Assembled {
             fetch: FetchStats { bytes_total, ..FetchStats::default() },
             plan: Plan::Exact,
         })
+    }
+
+    /// Returns the disagreements of a split model with the numbers in its header.
+    pub(crate) fn split_findings(&self) -> impl Iterator<Item = Finding> {
+        let Totals { files, tensors, .. } = self.totals;
+        agreement::check_split(self.model.as_ref(), files as u64, tensors)
     }
 
     /// Returns the result in any format with its headers, which were kept.

@@ -112,6 +112,16 @@ pub enum Finding {
         /// The total of all tensors, in bytes.
         found: u64,
     },
+    /// The header of a split model declares another number of files or tensors than there are.
+    #[error("the model is split into {declared} {unit} by its header, but there are {found}")]
+    SplitMismatch {
+        /// The unit of the numbers: `files` or `tensors`.
+        unit: &'static str,
+        /// The declared number.
+        declared: u64,
+        /// The number that was found.
+        found: u64,
+    },
     /// `total_parameters` of the index, or of the metadata of a single file, is wrong.
     #[error("the file declares {declared} parameters in total, but the tensors have {found}")]
     TotalParametersMismatch {
@@ -354,6 +364,7 @@ impl Finding {
             | Self::Unreadable { .. }
             | Self::DuplicateTensor { .. }
             | Self::MissingTensor { .. }
+            | Self::SplitMismatch { .. }
             | Self::CountOverflow => Severity::Error,
             Self::UnindexedTensor { .. }
             | Self::WrongShard { .. }

@@ -80,7 +80,11 @@ async fn a_path_selects_a_quantization_or_a_file() {
         assert_eq!(report.parameter_count.total(), PARAMETERS, "{path}");
     }
     let error = model(&hub).path("q3_k_s").inspect().await.unwrap_err();
-    assert!(matches!(error, Error::FileNotFound { .. }), "{error:?}");
+    assert!(matches!(error, Error::NoSafetensors { .. }), "{error:?}");
+    let fp16 = Repo::new("org/fp16").file("fp16/model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([fp16]).unwrap();
+    let weights = support::client(&hub).model("org/fp16").path("fp16").inspect().await.unwrap();
+    assert_eq!(weights.report().filepaths[0].as_str(), "fp16/model.safetensors");
 }
 
 #[tokio::test]
@@ -255,6 +259,12 @@ async fn verify_finds_tensors_beyond_the_end() {
         assert!(report.is_valid(), "{path}: {:?}", report.findings);
         assert_eq!(report.findings, [], "{path}");
     }
+    let one = model(&hub).path("BF16/Llama-3.2-1B-BF16-00001-of-00002.gguf");
+    let report = one.verify().await.unwrap();
+    let mismatch = |unit, declared, found| Finding::SplitMismatch { unit, declared, found };
+    let expected = [mismatch("files", 2, 1), mismatch("tensors", 146, 74)];
+    assert_eq!((report.is_valid(), &report.findings[..]), (false, &expected[..]));
+    assert_eq!(one.count().await.unwrap().findings, expected);
     let header = fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
     let repo = Repo::new("org/cut").file("x-Q8_0.gguf", File::padded(header, 1_000_000));
     let hub = LocalHub::start([repo]).unwrap();

@@ -75,5 +75,6 @@ fn check_counts(header: &FileHeader) {
     let Ok((count, breakdown)) = counted else { return };
     assert!(breakdown.is_exact());
     assert_eq!(count.total(), count.totals().elements);
-    assert_eq!(count.totals().bytes, header.tensors().iter().map(|(_, t)| t.byte_length()).sum());
+    let bytes: u64 = header.tensors().iter().map(|(_, tensor)| tensor.byte_length()).sum();
+    assert_eq!(count.totals().bytes, bytes);
 }
