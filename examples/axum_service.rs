@@ -39,13 +39,10 @@ impl IntoResponse for Failure {
     }
 }
 
-/// A type of content.
-type Typed = [(HeaderName, &'static str); 1];
-
 async fn count(
     State(client): State<Client>,
     Path(repo): Path<String>,
-) -> Result<(Typed, Body), Failure> {
+) -> Result<([(HeaderName, &'static str); 1], Body), Failure> {
     let report = client.model(repo).prefetch(true).count().await.map_err(Failure)?;
     let json = serde_json::to_vec(&report.parameter_count).unwrap_or_default();
     Ok(([(header::CONTENT_TYPE, "application/json")], json.into()))

@@ -38,7 +38,7 @@
 //! | read with the tokens of several users | [`Client::with_token`] |
 //! | report requests, bytes and waits | [`Client::stats`] |
 //! | read URLs and local files | [`Client::source`] |
-//! | store headers between calls | [`DiskCache`], or your own [`Cache`] |
+//! | store headers between calls | [`DiskCache`], [`MemoryCache`], or your own [`Cache`] |
 //! | parse a header from other storage | [`SafetensorsFileHeader`], [`formats`] and [`count`], without I/O |
 //! | draw a badge | `badge` |
 //! | serve badges | `server` |
@@ -148,7 +148,7 @@ pub use report::{
 pub use self::cache::{RedisCache, RedisCacheError};
 #[cfg(feature = "_http")]
 pub use self::{
-    cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease},
+    cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease, MemoryCache},
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
     error::{Error, SnapshotError},
     http::{
@@ -161,6 +161,14 @@ pub use self::{
     },
     inspect::Progress,
 };
+
+/// The types of other crates in the interface of this one.
+#[cfg(feature = "_http")]
+pub use {futures::future::BoxFuture, url::Url};
+
+/// The HTTP library of [`ClientBuilder::reqwest_hook`].
+#[cfg(feature = "reqwest-hook")]
+pub use reqwest;
 
 /// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
 ///

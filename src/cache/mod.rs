@@ -12,6 +12,7 @@ mod disk;
 mod entry;
 mod headers;
 mod key;
+mod memory;
 #[cfg(feature = "server")]
 mod shared;
 
@@ -26,10 +27,11 @@ pub(crate) use entry::{decode, encode};
 pub(crate) use headers::{CachedFile, CachedHeaders, RecordedHeaders};
 pub use key::CacheKey;
 pub(crate) use key::{CacheIdentity, CacheKeys};
+pub use memory::MemoryCache;
 #[cfg(feature = "server")]
 pub use shared::{RedisCache, RedisCacheError};
 
-/// A store of cache entries, such as [`DiskCache`]; see
+/// A store of cache entries, such as [`DiskCache`] and [`MemoryCache`]; see
 /// [`ClientBuilder::header_cache`](crate::ClientBuilder::header_cache).
 ///
 /// A cache may lose entries, and may even return other bytes than it was given: every entry has a checksum.
@@ -43,9 +45,9 @@ pub use shared::{RedisCache, RedisCacheError};
 /// use hf_meta::{Cache, CacheKey};
 ///
 /// #[derive(Debug, Default)]
-/// struct MemoryCache(Mutex<HashMap<CacheKey, Vec<u8>>>);
+/// struct MapCache(Mutex<HashMap<CacheKey, Vec<u8>>>);
 ///
-/// impl Cache for MemoryCache {
+/// impl Cache for MapCache {
 ///     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
 ///         ready(self.0.lock().ok().and_then(|entries| entries.get(key).cloned())).boxed()
 ///     }
@@ -59,7 +61,7 @@ pub use shared::{RedisCache, RedisCacheError};
 /// }
 ///
 /// # fn main() -> Result<(), hf_meta::Error> {
-/// let client = hf_meta::Client::builder().header_cache(MemoryCache::default()).build()?;
+/// let client = hf_meta::Client::builder().header_cache(MapCache::default()).build()?;
 /// # Ok(())
 /// # }
 /// ```

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::formats::Dtype;
 
 /// The sums over the tensors of one dtype.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DtypeCount {
     /// The number of tensors, including scalars.
@@ -108,6 +108,16 @@ impl ParameterCount {
     #[must_use]
     pub fn totals(&self) -> &DtypeCount {
         &self.total
+    }
+}
+
+impl<'a> IntoIterator for &'a ParameterCount {
+    type Item = (&'a Dtype, u64);
+    type IntoIter = Box<dyn Iterator<Item = Self::Item> + 'a>;
+
+    /// Returns the items of [`ParameterCount::iter`].
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
     }
 }
 

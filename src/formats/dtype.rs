@@ -232,6 +232,12 @@ impl fmt::Display for Dtype {
     }
 }
 
+impl AsRef<str> for Dtype {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
 impl FromStr for Dtype {
     type Err = Infallible;
 

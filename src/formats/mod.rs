@@ -40,4 +40,4 @@ pub use tensor::TensorInfo;
 pub(crate) use format::{FORMATS, Formats};
 pub(crate) use names::NameList;
 pub(crate) use records::{PackedReader, PackedTensors};
-pub(crate) use text::{chain, clip};
+pub(crate) use text::{chain, clip, serde_as_text};

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
 use thiserror::Error;
 
 use super::clip;
@@ -24,8 +23,7 @@ use super::safetensors::{is_index_name, is_weights_name};
 /// assert!("../other/model.safetensors".parse::<RepoPath>().is_err());
 /// # Ok::<(), hf_meta::formats::PathError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoPath(Box<str>);
 
 /// The error of a text that is not a [`RepoPath`].
@@ -95,6 +93,14 @@ impl RepoPath {
         is_index_name(&self.0)
     }
 }
+
+impl AsRef<str> for RepoPath {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+super::serde_as_text!(RepoPath);
 
 impl FromStr for RepoPath {
     type Err = PathError;

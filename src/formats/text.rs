@@ -24,6 +24,26 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// Implements `Serialize` as text, and `Deserialize` with the checks of `FromStr`.
+macro_rules! serde_as_text {
+    ($($type:ty),+) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_ref())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
+pub(crate) use serde_as_text;
+
 #[cfg(test)]
 mod tests {
     use super::*;

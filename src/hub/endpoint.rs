@@ -24,7 +24,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// assert_eq!(Endpoint::default().to_string(), Endpoint::HUGGING_FACE);
 /// # Ok::<(), hf_meta::EndpointError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint(Url);
 
 /// An error parsing an [`Endpoint`]. It does not contain the text, which may contain a password.

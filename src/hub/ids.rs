@@ -3,13 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
 use thiserror::Error;
 
-use crate::formats::clip;
+use crate::formats::{clip, serde_as_text};
 
 /// The kind of a repository. Each kind has its own path on the Hub.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RepoKind {
     /// A model, `org/name`.
@@ -56,7 +55,7 @@ impl RepoKind {
 /// assert!("org/name/".parse::<RepoId>().is_err());
 /// # Ok::<(), hf_meta::IdError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoId {
     kind: RepoKind,
     /// The name with the prefix of its kind.
@@ -145,7 +144,7 @@ impl AsRef<str> for RepoId {
 }
 
 /// A branch, a tag, a reference such as `refs/pr/1`, or a commit. The default is `main`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(Box<str>);
 
 impl Revision {
@@ -203,8 +202,7 @@ impl fmt::Display for Revision {
 }
 
 /// The full hash of a commit: 40 lower-case hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitSha(Box<str>);
 
 impl CommitSha {
@@ -243,6 +241,8 @@ impl fmt::Display for CommitSha {
         f.pad(&self.0)
     }
 }
+
+serde_as_text!(RepoId, Revision, CommitSha);
 
 #[cfg(test)]
 mod tests {
@@ -305,5 +305,17 @@ mod tests {
         for text in ["", "main", &sha[1..], &sha.to_uppercase()] {
             assert!(text.parse::<CommitSha>().is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn names_are_checked_when_they_are_deserialized() {
+        let json = r#"["datasets/org/name","gpt2"]"#;
+        let repos: Vec<RepoId> = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::to_string(&repos).unwrap(), json);
+        assert!(repos[1] < repos[0], "models come before datasets");
+        let error = serde_json::from_str::<RepoId>(r#""a--b""#).unwrap_err().to_string();
+        assert!(error.contains("a--b"), "{error}");
+        assert!(serde_json::from_str::<CommitSha>(r#""main""#).is_err());
+        assert!(serde_json::from_str::<Revision>("5").is_err());
     }
 }

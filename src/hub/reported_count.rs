@@ -10,7 +10,7 @@ use crate::formats::Dtype;
 ///
 /// It is not compared with the files, and the Hub's rules for it have changed more than once. Prefer a count
 /// from the headers; this one is useful for repositories whose files cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HubReportedCount {
     /// The number of parameters of each dtype, sorted by the name of the dtype.

@@ -6,13 +6,16 @@ pub mod diff;
 mod finding;
 pub(crate) mod json;
 mod name_parts;
+/// For the command only; it may change in any version.
+#[doc(hidden)]
 pub mod text;
 pub mod tree;
 pub mod verify;
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use finding::{Finding, Severity};
 
@@ -222,7 +225,7 @@ impl CountReport {
 }
 
 /// The requests, bytes and time that a call took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FetchStats {
@@ -233,12 +236,17 @@ pub struct FetchStats {
     /// Size in bytes of all files of weights together.
     pub bytes_total: u64,
     /// Time from the start of the call to its result. Serializes as `seconds`.
-    #[serde(rename = "seconds", serialize_with = "as_seconds")]
+    #[serde(rename = "seconds", serialize_with = "as_seconds", deserialize_with = "from_seconds")]
     pub elapsed: Duration,
 }
 
 fn as_seconds<S: Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(elapsed.as_secs_f64())
+}
+
+fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
 }
 
 impl SafetensorsParseFromRepo {

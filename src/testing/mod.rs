@@ -69,6 +69,8 @@ pub use errors::{ERROR_CODES, error, hub_error};
 pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 pub use folder::load_folder;
+/// The types of other crates in [`LoggedRequest`].
+pub use hyper::{HeaderMap, Method};
 pub use link::ByteStream;
 use link::Link;
 pub use log::{BytesSent, Host, LoggedRequest};

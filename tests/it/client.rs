@@ -111,6 +111,8 @@ async fn statistics_are_the_sums_of_all_calls() {
     assert_eq!(stats.requests, first.fetch.requests + second.fetch.requests);
     assert_eq!(stats.bytes_read, first.fetch.bytes_read + second.fetch.bytes_read);
     assert_eq!(stats.waited, Duration::ZERO);
+    let json = serde_json::to_string(&first.fetch).unwrap();
+    assert_eq!(serde_json::from_str::<hf_meta::FetchStats>(&json).unwrap(), first.fetch);
     client.with_token("").unwrap().model("org/none").count().await.unwrap_err();
     let later = client.stats();
     assert_eq!((later.calls, later.cache_misses), (3, 2));

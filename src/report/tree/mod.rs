@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use crate::formats::{Dtype, FileHeader};
 use crate::report::Weights;
 use crate::report::{compare_parts, number, parts, ranges};
@@ -32,7 +34,7 @@ const MAX_LISTED_NAMES: usize = 4;
 /// assert!(matches!(&layers.content, TreeContent::Tensor { shape, .. } if *shape == [2, 3]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tree {
     /// The modules at the top level, sorted by name, with numbers sorted by value.
@@ -40,7 +42,7 @@ pub struct Tree {
 }
 
 /// A module or a tensor, or several identical ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TreeModule {
     /// The name relative to the enclosing module. Brackets and braces list the names of folded modules;
@@ -57,7 +59,8 @@ pub struct TreeModule {
 }
 
 /// The content of a [`TreeModule`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum TreeContent {
     /// A tensor, or several identical ones.
     Tensor {
