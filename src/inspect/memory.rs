@@ -1,10 +1,13 @@
 //! The memory of headers that are being read and not counted yet.
 //!
 //! A permit is taken before a header is requested, and returned once it is counted. Each call has a limit, and
-//! so have all calls of a client together.
+//! so have all calls of a client together. Above that, each call still reads one header at a time: a call that waits for
+//! a rate limit, or for a service, must not stop the others.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The limit of a call in bytes. No header is counted before the index is complete, and the parsed headers of
@@ -29,32 +32,41 @@ impl Default for ClientMemory {
 pub(super) struct CallMemory {
     call: Arc<Semaphore>,
     client: Arc<Semaphore>,
+    /// The permit for one header without a part of the client's memory.
+    one: Arc<Semaphore>,
 }
 
 impl CallMemory {
     pub(super) fn new(client: &ClientMemory) -> Self {
         let call = Arc::new(Semaphore::new(CALL_LIMIT as usize));
-        Self { call, client: Arc::clone(&client.0) }
+        Self { call, client: Arc::clone(&client.0), one: Arc::new(Semaphore::new(1)) }
     }
 
     /// Waits until memory is left for a number of bytes. More than the limit of a call count as the limit.
     pub(super) async fn acquire(&self, bytes: u64) -> MemoryPermit {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(CALL_LIMIT);
-        // The semaphores are never closed. The order is the same everywhere, so no two requests wait for each other.
-        let call = Arc::clone(&self.call).acquire_many_owned(bytes).await;
-        let client = Arc::clone(&self.client).acquire_many_owned(bytes).await;
-        MemoryPermit([call.ok(), client.ok()])
+        // The semaphores are never closed.
+        let call = Arc::clone(&self.call).acquire_many_owned(bytes).await.ok();
+        let client = pin!(Arc::clone(&self.client).acquire_many_owned(bytes));
+        let one = pin!(Arc::clone(&self.one).acquire_owned());
+        match select(client, one).await {
+            Either::Left((client, _)) => MemoryPermit { bytes: [call, client.ok()], _one: None },
+            Either::Right((one, _)) => MemoryPermit { bytes: [call, None], _one: one.ok() },
+        }
     }
 }
 
 /// A permit for the memory of a header, for its call and for its client.
 #[derive(Debug, Default)]
-pub(super) struct MemoryPermit([Option<OwnedSemaphorePermit>; 2]);
+pub(super) struct MemoryPermit {
+    bytes: [Option<OwnedSemaphorePermit>; 2],
+    _one: Option<OwnedSemaphorePermit>,
+}
 
 impl MemoryPermit {
     /// Returns the permits for all but a number of bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
-        for permit in self.0.iter_mut().flatten() {
+        for permit in self.bytes.iter_mut().flatten() {
             let excess = permit.num_permits().saturating_sub(bytes);
             drop(permit.split(excess));
         }
@@ -74,10 +86,15 @@ mod tests {
         let acquire = |call: usize, bytes| calls[call].acquire(bytes).now_or_never();
         let mut permits: Vec<_> = (0..5).map(|call| acquire(call, u64::MAX).unwrap()).collect();
         assert!(acquire(0, 1).is_none(), "the limit of a call");
-        assert!(acquire(5, CALL_LIMIT.into()).is_none(), "the limit of the client");
+        let large = u64::from(CALL_LIMIT) / 2;
+        let one = acquire(5, large).expect("one header of each call is read");
+        assert!(acquire(5, large).is_none(), "the limit of the client");
         assert!(acquire(5, 1_000).is_some(), "a small header fits");
+        drop(one);
+        let one = acquire(5, large).unwrap();
         permits[0].shrink_to(1_000);
-        assert!(acquire(5, CALL_LIMIT.into()).is_some());
+        assert!(acquire(5, large).is_some());
+        drop(one);
         permits.clear();
         assert_eq!(client.0.available_permits(), CLIENT_LIMIT);
     }
