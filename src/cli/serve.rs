@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hf_meta::server::{IpNet, Service, ServiceConfig, Url};
+use hf_meta::server::{IpNet, Service, ServiceConfig, Url, WebhookSecret};
 use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RedisCache, RetryPolicy};
 use tokio::net::TcpListener;
 
@@ -133,7 +133,7 @@ pub(crate) struct ServeArgs {
 
     /// Secret of a webhook of the Hub, which refreshes badges at `/webhook` [default: no webhook]
     #[arg(long, value_name = "SECRET", env = "HF_META_WEBHOOK_SECRET", hide_env_values = true)]
-    webhook_secret: Option<String>,
+    webhook_secret: Option<WebhookSecret>,
 
     /// Another address for `/metrics`, which is then not served to clients
     #[arg(long, value_name = "ADDRESS", env = "HF_META_METRICS_LISTEN")]

@@ -1,8 +1,8 @@
 //! The memory of headers that are being read and not counted yet.
 //!
-//! A permit is taken before a header is requested, and returned once it is counted. Each call has a limit, and
-//! so have all calls of a client together. Above that, each call still reads one header at a time: a call that waits for
-//! a rate limit, or for a service, must not stop the others.
+//! A permit is taken before a header is requested, and returned once the header is counted. One limit applies to each
+//! call, and one to all calls of a client together. Each call may read one header above the second limit: a call that
+//! waits for a rate limit must not stop the others.
 
 use std::pin::pin;
 use std::sync::Arc;

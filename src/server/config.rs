@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{IpNet, Url};
+use super::{IpNet, Url, WebhookSecret};
 
 /// The configuration of a [`Service`](super::Service).
 ///
@@ -66,7 +66,7 @@ pub struct ServiceConfig {
     pub frame_ancestors: Option<String>,
     /// The secret of a webhook of the Hub. With it, the router has the route `/webhook`, which refreshes the results
     /// of a changed repository at once.
-    pub webhook_secret: Option<String>,
+    pub webhook_secret: Option<WebhookSecret>,
     /// `true` if the router has the route `/metrics`. [`Service::metrics_router`](super::Service::metrics_router)
     /// has it alone, for a port that only the operator reaches.
     pub serves_metrics: bool,

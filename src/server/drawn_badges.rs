@@ -1,6 +1,7 @@
 //! Drawn badges in memory: the responses to requests that were answered before.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::http::header::{HOST, HeaderMap, IF_NONE_MATCH};
@@ -28,11 +29,17 @@ pub(super) struct DrawnBadge {
 
 /// Responses with badges, by path and query. Most requests are for a few badges, which are drawn once until the
 /// count expires.
-pub(super) struct DrawnBadges(MemoryCache<Box<str>, Arc<BadgeResponse>, BadgeSize>);
+pub(super) struct DrawnBadges {
+    responses: MemoryCache<Box<str>, Arc<BadgeResponse>, BadgeSize>,
+    /// The number of times that all badges were forgotten.
+    generation: AtomicU64,
+}
 
 struct BadgeResponse {
     headers: HeaderMap,
     badge: DrawnBadge,
+    /// The generation before the badge was drawn.
+    generation: u64,
 }
 
 #[derive(Clone)]
@@ -50,7 +57,8 @@ impl Weighter<Box<str>, Arc<BadgeResponse>> for BadgeSize {
 impl DrawnBadges {
     pub(super) fn new() -> Self {
         let estimate = usize::try_from(MEMORY_LIMIT / TYPICAL_BADGE_BYTES).unwrap_or(usize::MAX);
-        Self(MemoryCache::with_weighter(estimate, MEMORY_LIMIT, BadgeSize))
+        let responses = MemoryCache::with_weighter(estimate, MEMORY_LIMIT, BadgeSize);
+        Self { responses, generation: AtomicU64::new(0) }
     }
 
     /// Returns the path and query of a plain request for a badge. Requests with conditions, or with anything that
@@ -68,8 +76,8 @@ impl DrawnBadges {
 
     /// Returns the response to a request with this target, while it is current.
     pub(super) fn get(&self, target: &str) -> Option<Response<Body>> {
-        let drawn = self.0.get(target)?;
-        if drawn.badge.fresh_until <= Instant::now() {
+        let drawn = self.responses.get(target)?;
+        if drawn.badge.fresh_until <= Instant::now() || drawn.generation != self.generation() {
             return None;
         }
         let mut response = Response::new(Body::from(drawn.badge.body.clone()));
@@ -77,16 +85,22 @@ impl DrawnBadges {
         Some(response)
     }
 
-    /// Forgets all badges, because a count has changed before it expired.
-    pub(super) fn clear(&self) {
-        self.0.clear();
+    /// Forgets all badges, also those that are being drawn, because a count has changed before it expired.
+    pub(super) fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the generation, which has to be known before a badge is drawn.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Keeps a response if it has a badge that stays the same for a while.
-    pub(super) fn keep(&self, target: &str, response: &mut Response<Body>) {
+    pub(super) fn keep(&self, target: &str, generation: u64, response: &mut Response<Body>) {
         if let Some(badge) = response.extensions_mut().remove::<DrawnBadge>() {
-            let response = BadgeResponse { headers: response.headers().clone(), badge };
-            self.0.insert(target.into(), Arc::new(response));
+            let headers = response.headers().clone();
+            let response = BadgeResponse { headers, badge, generation };
+            self.responses.insert(target.into(), Arc::new(response));
         }
     }
 }
@@ -107,11 +121,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_badge_is_kept_until_its_count_expires() {
         let badges = DrawnBadges::new();
-        badges.keep("/badge/a.svg", &mut response(10));
-        badges.keep("/badge/b.svg", &mut Response::new(Body::empty()));
+        badges.keep("/badge/a.svg", 0, &mut response(10));
+        badges.keep("/badge/b.svg", 0, &mut Response::new(Body::empty()));
         assert!(badges.get("/badge/a.svg").is_some() && badges.get("/badge/b.svg").is_none());
         tokio::time::advance(Duration::from_secs(10)).await;
         assert!(badges.get("/badge/a.svg").is_none());
+    }
+
+    #[test]
+    fn a_badge_that_was_drawn_before_a_change_is_forgotten() {
+        let badges = DrawnBadges::new();
+        let before = badges.generation();
+        badges.keep("/badge/a.svg", before, &mut response(10));
+        badges.forget();
+        badges.keep("/badge/b.svg", before, &mut response(10));
+        assert!(badges.get("/badge/a.svg").is_none() && badges.get("/badge/b.svg").is_none());
+        badges.keep("/badge/a.svg", badges.generation(), &mut response(10));
+        assert!(badges.get("/badge/a.svg").is_some());
     }
 
     #[test]
@@ -138,8 +164,8 @@ mod tests {
     fn the_memory_is_limited() {
         let badges = DrawnBadges::new();
         for n in 0..20_000 {
-            badges.keep(&format!("/badge/{n}.svg"), &mut response(10));
+            badges.keep(&format!("/badge/{n}.svg"), 0, &mut response(10));
         }
-        assert!(badges.0.weight() <= MEMORY_LIMIT && badges.0.len() > 1_000);
+        assert!(badges.responses.weight() <= MEMORY_LIMIT && badges.responses.len() > 1_000);
     }
 }

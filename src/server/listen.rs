@@ -128,9 +128,9 @@ async fn answer(
         state.metrics.request(RouteGroup::Badge, response.status().as_u16(), started.elapsed());
         return Ok(response);
     }
-    let target = target.to_owned();
+    let (target, generation) = (target.to_owned(), state.drawn_badges.generation());
     let mut response = routes.call(request).await?;
-    state.drawn_badges.keep(&target, &mut response);
+    state.drawn_badges.keep(&target, generation, &mut response);
     Ok(response)
 }
 

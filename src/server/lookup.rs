@@ -252,7 +252,7 @@ impl Lookups {
         }
         let stored = self.store(&query, result);
         if matches!(cause, LookupCause::Webhook) {
-            self.drawn_badges.clear();
+            self.drawn_badges.forget();
         }
         drop(guard);
         LookupOutcome::Ready(stored)

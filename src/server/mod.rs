@@ -44,6 +44,8 @@ mod request_budgets;
 mod routes;
 mod state;
 mod timed_io;
+
+mod webhook_secret;
 mod weights_query;
 
 use std::sync::Arc;
@@ -53,6 +55,7 @@ use axum::Router;
 pub use config::ServiceConfig;
 pub use ipnet::IpNet;
 pub use url::Url;
+pub use webhook_secret::{EmptyWebhookSecret, WebhookSecret};
 
 use self::state::ServiceState;
 use crate::client::Client;

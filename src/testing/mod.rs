@@ -31,8 +31,8 @@
 //! first response, signed URLs for one range, error codes, pinned commits. Every request is logged, and a [`Fault`] can
 //! be injected into any response.
 //!
-//! A response depends only on the [`LoggedRequest`], the repositories and the faults. No request can stop the server. A body is never held in memory beyond the bytes that were
-//! stored.
+//! A response depends only on the [`LoggedRequest`], the repositories and the faults. No request can stop the server.
+//! Zeros that pad a file are never held in memory.
 
 mod cdn;
 mod connection;

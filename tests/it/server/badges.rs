@@ -123,7 +123,7 @@ async fn the_api_returns_the_json_of_the_command() {
 async fn every_documented_endpoint_is_served() {
     let hub = support::fixtures_hub();
     let mut config = config();
-    config.webhook_secret = Some("s3cr3t".to_owned());
+    config.webhook_secret = Some("s3cr3t".parse().unwrap());
     let router = router(&hub, config);
     let document = get(&router, "/openapi.json").await.json();
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));

@@ -123,6 +123,7 @@ fn invalid_options_are_usage_errors() {
         &["--trusted-proxy", "x"],
         &["--ttl", "-1"],
         &["--endpoint", "x"],
+        &["--webhook-secret", ""],
     ] {
         let output = command(&hub).arg("serve").args(args).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
