@@ -1,12 +1,15 @@
 //! Serves a folder as a Hub: `cargo run --example local_hub -- [FOLDER] [--port N] [--tls] [--rtt 50ms]`.
 //!
 //! Prints one line to stdout that can be put before a command, `HF_ENDPOINT=http://…`. Enter prints the number of
-//! requests, bytes and connections since the last Enter as JSON. Ctrl-C stops the server.
+//! requests, bytes and connections since the last Enter as JSON, and `push` changes one percent of the generated models.
+//! Ctrl-C stops the server.
 //!
 //! With `--tls`, the Hub and its CDN serve HTTPS on two addresses, and the line also sets the variables that make clients trust
-//! their certificate. `--rtt` simulates a round-trip time; `src/testing/link.rs` documents the simulation.
+//! their certificate. `--rtt` simulates a round-trip time; `src/testing/link.rs` documents the simulation. `--computed`
+//! adds generated models, and `--quota` enforces a rate limit.
 
 mod duration;
+mod generated;
 mod tls;
 
 use std::io::{self, BufRead, Write};
@@ -14,7 +17,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use hf_meta::testing::{Host, Hub, load_folder};
+use generated::GeneratedModels;
+use hf_meta::testing::{Host, Hub, RequestCounts, load_folder};
 use serde_json::json;
 use tls::Tls;
 
@@ -39,6 +43,21 @@ struct Args {
     /// Bandwidth of all responses together, in megabits per second.
     #[arg(long, value_name = "MBIT")]
     bandwidth: Option<u64>,
+    /// Number of generated models, in addition to the folder.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    computed: u64,
+    /// Seed of the generated models.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Requests per window of each kind of request, such as `500/300s`.
+    #[arg(long, value_name = "REQUESTS/DURATION", value_parser = parse_quota)]
+    quota: Option<(u64, Duration)>,
+}
+
+fn parse_quota(text: &str) -> Result<(u64, Duration), &'static str> {
+    let (requests, window) = text.split_once('/').ok_or("expected requests/duration")?;
+    let requests = requests.parse().map_err(|_| "the requests are not a number")?;
+    Ok((requests, duration::parse_duration(window)?))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -48,7 +67,13 @@ async fn main() -> io::Result<()> {
     for repo in &repos {
         writeln!(io::stderr(), "{}", repo.id())?;
     }
+    let models = GeneratedModels::new(args.computed, args.seed);
     let hub = Hub::builder().repos(repos).port(args.port).round_trip(args.rtt);
+    let hub = hub.computed(models.clone()).without_log();
+    let hub = match args.quota {
+        Some((requests, window)) => hub.quota(requests, window),
+        None => hub,
+    };
     let hub = match args.bandwidth {
         Some(megabits) => hub.bandwidth(megabits.saturating_mul(1_000_000)),
         None => hub,
@@ -68,23 +93,28 @@ async fn main() -> io::Result<()> {
     }
     writeln!(io::stdout())?;
     io::stdout().flush()?;
-    std::thread::spawn(move || report_requests(&hub));
+    std::thread::spawn(move || report_requests(&hub, &models));
     tokio::signal::ctrl_c().await
 }
 
 /// Prints the requests since the last report for every line on stdin.
-fn report_requests(hub: &Hub) -> io::Result<()> {
+fn report_requests(hub: &Hub, models: &GeneratedModels) -> io::Result<()> {
     let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections_made(host));
-    let mut before = made();
-    for _ in io::stdin().lock().lines() {
-        let (log, now) = (hub.log(), made());
-        hub.clear_log();
+    let (mut before, mut counted) = (made(), RequestCounts::default());
+    for line in io::stdin().lock().lines() {
+        if line? == "push" {
+            models.push();
+        }
+        let (counts, now) = (hub.counts(), made());
         let report = json!({
-            "requests": log.len(),
-            "bytes": log.iter().map(|request| request.sent.bytes()).sum::<u64>(),
+            "requests": counts.total() - counted.total(),
+            "api": counts.api - counted.api,
+            "resolvers": counts.resolvers - counted.resolvers,
+            "refused": counts.refused - counted.refused,
+            "bytes": counts.bytes - counted.bytes,
             "connections": { "hub": now[0] - before[0], "cdn": now[1] - before[1] },
         });
-        before = now;
+        (before, counted) = (now, counts);
         writeln!(io::stdout(), "{report}")?;
     }
     // The Hub continues after the end of stdin.

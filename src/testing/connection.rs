@@ -129,7 +129,8 @@ fn respond<B>(
     let spec = state.respond(&logged);
     let delivery = spec.header_delivery;
     logged.status = if delivery == HeaderDelivery::Immediate { spec.status.as_u16() } else { 0 };
-    let response = spec.into_response(request.method(), logged.sent.clone());
+    let response =
+        spec.into_response(request.method(), [logged.sent.clone(), state.quotas.sent.clone()]);
     state.log.push(logged);
     delivery.deliver(response)
 }

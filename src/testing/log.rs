@@ -86,12 +86,21 @@ impl LoggedRequest {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Log(Mutex<Vec<LoggedRequest>>);
+/// The requests in order of arrival.
+pub(super) struct Log {
+    entries: Mutex<Vec<LoggedRequest>>,
+    is_enabled: bool,
+}
 
 impl Log {
+    pub(super) fn new(is_enabled: bool) -> Self {
+        Self { entries: Mutex::default(), is_enabled }
+    }
+
     pub(super) fn push(&self, logged: LoggedRequest) {
-        self.lock().push(logged);
+        if self.is_enabled {
+            self.lock().push(logged);
+        }
     }
 
     pub(super) fn entries(&self) -> Vec<LoggedRequest> {
@@ -103,6 +112,6 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -28,13 +28,14 @@
 //! # Behavior
 //!
 //! It behaves like the real Hub where that matters to a client that reads ranges: redirects with the metadata on the
-//! first response, signed URLs for one range, error codes, pinned commits. Every request is logged, and a [`Fault`] can
-//! be injected into any response.
+//! first response, signed URLs for one range, error codes, pinned commits, and the list of models with its pages. Every
+//! request is logged, and a [`Fault`] can be injected into any response.
 //!
-//! A response depends only on the [`LoggedRequest`], the repositories and the faults. No request can stop the server.
-//! Zeros that pad a file are never held in memory.
+//! A response depends only on the [`LoggedRequest`], the repositories, the quotas and the faults. No request can stop the
+//! server. Zeros that pad a file are never held in memory, and [`ComputedRepos`] are made when they are requested.
 
 mod cdn;
+mod computed;
 mod connection;
 mod delivery;
 mod digest;
@@ -46,6 +47,8 @@ mod folder;
 mod header_names;
 mod link;
 mod log;
+mod model_list;
+mod quota;
 mod repo;
 mod response;
 mod route;
@@ -63,6 +66,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
+pub use computed::ComputedRepos;
 pub use connection::Encryption;
 use connection::Transport;
 pub use errors::{ERROR_CODES, error, hub_error};
@@ -74,6 +78,8 @@ pub use hyper::{HeaderMap, Method};
 pub use link::ByteStream;
 use link::Link;
 pub use log::{BytesSent, Host, LoggedRequest};
+use quota::QuotaLimit;
+pub use quota::RequestCounts;
 pub use repo::Repo;
 use state::{Caller, HubState};
 
@@ -124,6 +130,11 @@ impl Hub {
     /// Removes all requests from the log.
     pub fn clear_log(&self) {
         self.state.log.clear();
+    }
+
+    /// Returns the numbers of requests since the start, which do not need the log.
+    pub fn counts(&self) -> RequestCounts {
+        self.state.quotas.counts()
     }
 
     /// Injects faults into responses from now on, and replaces the previous rule.
@@ -185,6 +196,9 @@ pub struct HubBuilder {
     encryption: Option<Encryption>,
     round_trip: Duration,
     bandwidth: Option<u64>,
+    quota: Option<QuotaLimit>,
+    computed: Option<Box<dyn ComputedRepos>>,
+    is_without_log: bool,
 }
 
 impl HubBuilder {
@@ -199,6 +213,27 @@ impl HubBuilder {
     pub fn repos(mut self, repos: impl IntoIterator<Item = Repo>) -> Self {
         self.repos.extend(repos.into_iter().map(|repo| (repo.id().to_owned(), repo)));
         self
+    }
+
+    /// Adds models that are made on request.
+    #[must_use]
+    pub fn computed(self, repos: impl ComputedRepos + 'static) -> Self {
+        Self { computed: Some(Box::new(repos)), ..self }
+    }
+
+    /// Enforces quotas: a number of requests per window, for each caller and each of the kinds `api`, `resolvers` and
+    /// `pages`. Further requests get status 429. [`RequestCounts::refused`] counts them.
+    ///
+    /// Without this call, the Hub names a quota that it does not enforce.
+    #[must_use]
+    pub fn quota(self, requests: u64, window: Duration) -> Self {
+        Self { quota: Some(QuotaLimit { requests, window }), ..self }
+    }
+
+    /// Keeps no log, for tests with more requests than fit into memory. [`Hub::counts`] counts them.
+    #[must_use]
+    pub fn without_log(self) -> Self {
+        Self { is_without_log: true, ..self }
     }
 
     /// Adds a token with access to all repositories, including private and gated ones.

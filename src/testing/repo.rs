@@ -24,6 +24,8 @@ pub struct Repo {
     former_ids: Vec<String>,
     visibility: Visibility,
     reported_counts: Vec<(String, u64)>,
+    /// Properties that the list of models shows, by their names there.
+    listed: Map<String, Value>,
     /// The answer to a request for all headers; `None` for a true one.
     claimed_headers: Option<String>,
     /// The commit to which [`Repo::file`] adds files.
@@ -47,6 +49,7 @@ impl Repo {
             former_ids: Vec::new(),
             visibility: Visibility::Public,
             reported_counts: Vec::new(),
+            listed: Map::new(),
             claimed_headers: None,
             current: String::new(),
             references: HashMap::new(),
@@ -124,6 +127,33 @@ impl Repo {
         self
     }
 
+    /// Sets a property that the list of models shows, such as `downloads`, `createdAt`, `lastModified`, `pipeline_tag`,
+    /// `library_name`, or `tags` with the license and the base model. The rest comes from the files.
+    #[must_use]
+    pub fn listed(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.listed.insert(name.to_owned(), value.into());
+        self
+    }
+
+    pub(super) fn listed_properties(&self) -> &Map<String, Value> {
+        &self.listed
+    }
+
+    /// Returns the tags of a model: those that were set, and the formats of its files.
+    pub(super) fn tags(&self, commit: &str) -> Vec<String> {
+        let set = self.listed.get("tags").and_then(Value::as_array);
+        let set = set.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+        let has =
+            |format: &&str| self.paths(commit).any(|path| path.ends_with(&format!(".{format}")));
+        set.chain(
+            ["safetensors", "gguf"]
+                .iter()
+                .filter(|format| has(format))
+                .map(|format| (*format).to_owned()),
+        )
+        .collect()
+    }
+
     /// Returns the parameter counts that the Hub reports, by dtype.
     pub(super) fn reported_counts(&self) -> &[(String, u64)] {
         &self.reported_counts
@@ -164,6 +194,15 @@ impl Repo {
 
     pub(super) fn is_private(&self) -> bool {
         self.visibility == Visibility::Private
+    }
+
+    /// Returns the name in front of the slash.
+    pub(super) fn author(&self) -> Option<&str> {
+        self.id.split_once('/').map(|(author, _)| author)
+    }
+
+    pub(super) fn is_disabled(&self) -> bool {
+        self.visibility == Visibility::Disabled
     }
 
     pub(super) fn is_gated(&self) -> bool {

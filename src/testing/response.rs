@@ -74,13 +74,16 @@ impl ResponseSpec {
     }
 
     /// Creates the HTTP response. The response to `HEAD` has the same headers and no body.
-    pub(super) fn into_response(self, method: &Method, counter: BytesSent) -> Response<Body> {
+    pub(super) fn into_response(self, method: &Method, counters: [BytesSent; 2]) -> Response<Body> {
         let Range { start, end } = self.range;
         let sent = if method == Method::HEAD { start..start } else { start..end };
         let delivery =
             if method == Method::HEAD { BodyDelivery::Complete } else { self.body_delivery };
-        let bytes =
-            delivery.read(self.file, sent).inspect_ok(move |bytes| counter.add(bytes.len()));
+        let bytes = delivery.read(self.file, sent).inspect_ok(move |bytes| {
+            for counter in &counters {
+                counter.add(bytes.len());
+            }
+        });
         let mut response = Response::new(StreamBody::new(bytes.map_ok(Frame::data)).boxed_unsync());
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;

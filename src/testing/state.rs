@@ -2,22 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{CONTENT_TYPE, ETAG, LINK, LOCATION};
 use hyper::{Method, StatusCode};
-use serde_json::json;
+use serde_json::Value;
 
 use super::HubBuilder;
 use super::cdn::Cdn;
+use super::computed::ComputedRepos;
 use super::connection::Connections;
 use super::error_response::ErrorResponse;
 use super::fault::FaultInjector;
 use super::file::File;
-use super::header_names::{
-    RATELIMIT, RATELIMIT_POLICY, X_LINKED_ETAG, X_LINKED_SIZE, X_REPO_COMMIT, X_REQUEST_ID,
-};
+use super::header_names::{X_LINKED_ETAG, X_LINKED_SIZE, X_REPO_COMMIT, X_REQUEST_ID};
 use super::log::{Host, Log, LoggedRequest};
+use super::model_list;
+use super::quota::Quotas;
 use super::repo::Repo;
 use super::response::ResponseSpec;
 use super::route::{self, Action, Route};
@@ -25,9 +26,6 @@ use super::tree;
 
 /// The number of entries on one page of a listing.
 const TREE_PAGE_SIZE: usize = 1000;
-
-/// The number of requests in one window of the rate limit.
-const QUOTA: u64 = 3000;
 
 /// The sender of a request, identified by its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +42,14 @@ pub(super) struct HubState {
     pub cdn: Cdn,
     pub log: Log,
     pub faults: FaultInjector,
+    pub quotas: Quotas,
+    pub computed: Option<Box<dyn ComputedRepos>>,
     connections: [Connections; 2],
-    repos: Mutex<HashMap<String, Repo>>,
+    repos: Mutex<HashMap<String, Arc<Repo>>>,
     callers: HashMap<String, Caller>,
     origin: String,
     base_path: String,
-    tree_page: usize,
+    pub tree_page: usize,
     is_mirror: bool,
     request_count: AtomicU64,
 }
@@ -58,10 +58,14 @@ impl HubState {
     pub(super) fn new(builder: HubBuilder, origin: String, cdn_origin: String) -> Self {
         Self {
             cdn: Cdn::new(cdn_origin),
-            log: Log::default(),
+            log: Log::new(!builder.is_without_log),
             faults: FaultInjector::default(),
+            quotas: Quotas::new(builder.quota),
+            computed: builder.computed,
             connections: Default::default(),
-            repos: Mutex::new(builder.repos),
+            repos: Mutex::new(
+                builder.repos.into_iter().map(|(id, repo)| (id, Arc::new(repo))).collect(),
+            ),
             callers: builder.callers,
             origin,
             base_path: builder.base_path,
@@ -79,16 +83,16 @@ impl HubState {
     pub(super) fn move_branch(&self, repo: &str, branch: &str, commit: &str) -> bool {
         let mut repos = self.repos();
         let repo = repos.get_mut(repo);
-        repo.map(|repo| repo.set_reference(branch, commit)).is_some()
+        repo.map(|repo| Arc::make_mut(repo).set_reference(branch, commit)).is_some()
     }
 
     /// Returns the response to a request, to either server. Mirror behaviour and faults are applied here.
     pub(super) fn respond(&self, request: &LoggedRequest) -> ResponseSpec {
         let number = self.request_count.fetch_add(1, Ordering::Relaxed);
-        let response = match request.host {
-            Host::Hub => with_rate_limit(self.respond_as_hub(request), number),
+        let response = self.quotas.respond(request, || match request.host {
+            Host::Hub => self.respond_as_hub(request),
             Host::Cdn => self.respond_as_cdn(request),
-        };
+        });
         let response = if self.is_mirror { move_metadata(response, request) } else { response };
         let response = match self.faults.next(request) {
             Some(fault) => fault.apply(response, request),
@@ -99,12 +103,28 @@ impl HubState {
 
     /// Returns a stored file. Access has been checked before.
     pub(super) fn stored(&self, route: &Route) -> Option<File> {
-        self.repos().get(&route.repo)?.find_file(&route.revision, &route.path).cloned()
+        self.find_repo(&route.repo)?.find_file(&route.revision, &route.path).cloned()
+    }
+
+    /// Returns the repositories that are not computed.
+    pub(super) fn stored_repos(&self) -> Vec<Arc<Repo>> {
+        self.repos().values().cloned().collect()
+    }
+
+    fn find_repo(&self, id: &str) -> Option<Arc<Repo>> {
+        let stored = self.repos().get(id).cloned();
+        stored.or_else(|| {
+            let computed = self.computed.as_ref()?;
+            Some(Arc::new(computed.repo(computed.index_of(id)?)))
+        })
     }
 
     fn respond_as_hub(&self, request: &LoggedRequest) -> ResponseSpec {
-        let route = request.path.strip_prefix(&self.base_path).and_then(Route::parse);
-        match route {
+        let path = request.path.strip_prefix(&self.base_path);
+        if path == Some("/api/models") && request.method == Method::GET {
+            return self.list_models(request).unwrap_or_else(ErrorResponse::into_json);
+        }
+        match path.and_then(Route::parse) {
             Some(route) if matches!(request.method, Method::GET | Method::HEAD) => {
                 self.serve(request, &route).unwrap_or_else(|error| {
                     if matches!(route.action, Action::Info | Action::Tree | Action::Headers) {
@@ -121,11 +141,11 @@ impl HubState {
     /// Checks the token, then the repository, then its contents. The order decides which error wins if several apply.
     fn serve(&self, request: &LoggedRequest, route: &Route) -> Result<ResponseSpec, ErrorResponse> {
         let caller = self.caller(request)?;
-        let repos = self.repos();
-        let visible = || repos.values().filter(|repo| repo.is_visible_to(caller));
-        let named = repos.get(&route.repo).filter(|repo| repo.is_visible_to(caller));
+        let named = self.find_repo(&route.repo).filter(|repo| repo.is_visible_to(caller));
         let Some(repo) = named else {
-            let renamed = visible().find(|repo| repo.has_alias(&route.repo));
+            let is_alias =
+                |repo: &&Arc<Repo>| repo.is_visible_to(caller) && repo.has_alias(&route.repo);
+            let renamed = self.repos().values().find(is_alias).cloned();
             let renamed = renamed.ok_or(ErrorResponse::RepoNotFound { caller })?;
             let path = request.path.replacen(&route.repo, renamed.id(), 1);
             let query = request.query.as_ref().map(|query| format!("?{query}"));
@@ -141,8 +161,10 @@ impl HubState {
         let missing = || ErrorResponse::EntryNotFound { commit: commit.to_owned() };
         let file = || repo.find_file(commit, path).ok_or_else(missing);
         let response = match route.action {
-            Action::Info => info(repo, commit),
-            Action::Tree => self.tree(request, repo, commit, path).ok_or_else(missing)?,
+            Action::Info => {
+                json_text(Value::from(model_list::properties(&repo, commit)).to_string())
+            }
+            Action::Tree => self.tree(request, &repo, commit, path).ok_or_else(missing)?,
             Action::Headers => json_text(repo.headers(commit, path).ok_or_else(missing)?),
             Action::Raw => raw(file()?, path),
             Action::StoredFile => small(file()?, request),
@@ -151,7 +173,7 @@ impl HubState {
         Ok(response.with(X_REPO_COMMIT, commit))
     }
 
-    fn caller(&self, request: &LoggedRequest) -> Result<Caller, ErrorResponse> {
+    pub(super) fn caller(&self, request: &LoggedRequest) -> Result<Caller, ErrorResponse> {
         let Some(authorization) = &request.authorization else {
             return Ok(Caller::Anonymous);
         };
@@ -190,17 +212,25 @@ impl HubState {
     ) -> Option<ResponseSpec> {
         let query = request.query.as_deref().unwrap_or_default();
         let page = tree::page(repo, commit, folder, query, self.tree_page)?;
-        let origin = if self.is_mirror { "https://huggingface.co" } else { &self.origin };
-        let link = |query| format!("<{origin}{}?{query}>; rel=\"next\"", request.path);
-        let response = ResponseSpec::text(StatusCode::OK, page.json)
-            .with(CONTENT_TYPE, "application/json; charset=utf-8");
-        Some(match page.next.map(link) {
-            Some(link) => response.with(LINK, link),
-            None => response,
-        })
+        Some(self.with_next_page(json_text(page.json), request, page.next))
     }
 
-    fn repos(&self) -> MutexGuard<'_, HashMap<String, Repo>> {
+    /// Adds the link to the next page, by its query.
+    pub(super) fn with_next_page(
+        &self,
+        response: ResponseSpec,
+        request: &LoggedRequest,
+        next: Option<String>,
+    ) -> ResponseSpec {
+        let origin = if self.is_mirror { "https://huggingface.co" } else { &self.origin };
+        let link = |query| format!("<{origin}{}?{query}>; rel=\"next\"", request.path);
+        match next.map(link) {
+            Some(link) => response.with(LINK, link),
+            None => response,
+        }
+    }
+
+    fn repos(&self) -> MutexGuard<'_, HashMap<String, Arc<Repo>>> {
         self.repos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -219,14 +249,6 @@ fn move_metadata(mut response: ResponseSpec, request: &LoggedRequest) -> Respons
         },
         Host::Hub => response,
     }
-}
-
-/// Adds the rate limit headers. The limit is not enforced, and the remaining quota never reaches 0.
-fn with_rate_limit(response: ResponseSpec, number: u64) -> ResponseSpec {
-    let remaining = QUOTA - number % QUOTA;
-    let policy = format!(r#""fixed window";"resolvers";q={QUOTA};w=300"#);
-    let state = format!(r#""resolvers";r={remaining};t=300"#);
-    response.with(RATELIMIT_POLICY, policy).with(RATELIMIT, state)
 }
 
 /// Returns whether a file is stored outside git and served by the CDN: weights, and all zero-padded files.
@@ -258,23 +280,6 @@ fn raw(file: &File, path: &str) -> ResponseSpec {
     ResponseSpec::text(StatusCode::OK, pointer)
 }
 
-fn json_text(json: String) -> ResponseSpec {
+pub(super) fn json_text(json: String) -> ResponseSpec {
     ResponseSpec::text(StatusCode::OK, json).with(CONTENT_TYPE, "application/json; charset=utf-8")
-}
-
-fn info(repo: &Repo, commit: &str) -> ResponseSpec {
-    let siblings: Vec<_> = repo.paths(commit).map(|path| json!({ "rfilename": path })).collect();
-    let mut body = json!({
-        "id": repo.id(),
-        "sha": commit,
-        "private": repo.is_private(),
-        "gated": repo.is_gated(),
-        "siblings": siblings,
-    });
-    if !repo.reported_counts().is_empty() {
-        let total: u64 = repo.reported_counts().iter().map(|(_, parameters)| parameters).sum();
-        let parameters: HashMap<_, _> = repo.reported_counts().iter().cloned().collect();
-        body["safetensors"] = json!({ "parameters": parameters, "total": total });
-    }
-    json_text(body.to_string())
 }

@@ -34,15 +34,22 @@ pub(super) fn page(
     }
     let limit =
         value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(max_entries).min(max_entries);
-    let start = value("cursor").and_then(position).unwrap_or(0).min(entries.len());
+    let start = value("cursor")
+        .and_then(|cursor| position(&cursor.replace("%3D", "=")))
+        .unwrap_or(0)
+        .min(entries.len());
     let end = entries.len().min(start + limit);
     let listed: Vec<_> = entries.into_values().collect();
-    let others = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
-    let next = others.chain([&*cursor(end)]).collect::<Vec<_>>().join("&");
     Some(Page {
         json: Value::from(&listed[start..end]).to_string(),
-        next: (end < listed.len()).then_some(next),
+        next: (end < listed.len()).then(|| next_query(query, end)),
     })
+}
+
+/// Returns the query of the page that begins at a position.
+pub(super) fn next_query(query: &str, at: usize) -> String {
+    let others = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
+    others.chain([&*cursor(at)]).collect::<Vec<_>>().join("&")
 }
 
 /// Returns the opaque cursor of a position. It contains a character that must be encoded in URLs.
@@ -50,8 +57,9 @@ fn cursor(at: usize) -> String {
     format!("cursor=at{at}%3D")
 }
 
-fn position(cursor: &str) -> Option<usize> {
-    cursor.strip_prefix("at")?.strip_suffix("%3D")?.parse().ok()
+/// Returns the position of a cursor without percent-encoding.
+pub(super) fn position(cursor: &str) -> Option<usize> {
+    cursor.strip_prefix("at")?.strip_suffix('=')?.parse().ok()
 }
 
 /// Returns the files and folders in a folder, by path; with `is_recursive`, in all its subfolders.

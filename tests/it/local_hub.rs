@@ -3,6 +3,9 @@
 mod errors;
 mod faults;
 mod files;
+mod generated;
+mod model_list;
+mod quotas;
 mod repos;
 
 use std::time::Duration;

@@ -5,11 +5,14 @@
 /// The local Hub.
 mod hub {
     pub(crate) use hf_meta::testing::{
-        ContentRangeFault, Fault, File, Host, Hub as LocalHub, LoggedRequest, Repo, load_folder,
+        ComputedRepos, ContentRangeFault, Fault, File, Host, Hub as LocalHub, LoggedRequest, Repo,
+        load_folder,
     };
 }
 #[path = "../../examples/local_hub/duration.rs"]
 mod duration;
+#[path = "../../examples/local_hub/generated/mod.rs"]
+mod generated;
 #[path = "../../examples/local_hub/tls.rs"]
 mod hub_tls;
 #[path = "../../examples/make_fixtures/models/mod.rs"]

@@ -77,7 +77,7 @@ async fn the_api_shows_gated_repositories_and_sends_errors_as_json() {
 async fn invalid_paths_get_an_error_response() {
     let hub = hub();
     for path in
-        ["", "/", "//", "/resolve/main", "/a/resolve", "/api", "/api/models", "/%ff/raw/%/%"]
+        ["", "/", "//", "/resolve/main", "/a/resolve", "/api", "/api/models/", "/%ff/raw/%/%"]
     {
         assert!(get_from(&hub, path, &[]).await.status >= 400, "{path}");
     }
