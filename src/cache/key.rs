@@ -21,9 +21,9 @@ impl CacheKey {
         &self.0
     }
 
-    /// Returns the key of the origin that a Hub redirects to.
-    pub(crate) fn redirect_origin(endpoint: &Endpoint) -> Self {
-        let parts = [VERSION, b"redirect origin", endpoint.url().as_str().as_bytes()];
+    /// Returns the key of the servers of a Hub.
+    pub(crate) fn known_servers(endpoint: &Endpoint) -> Self {
+        let parts = [VERSION, b"known servers", endpoint.url().as_str().as_bytes()];
         Self(parts.into_iter().fold(Sha256::new(), add).finalize().into())
     }
 }
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn each_endpoint_has_its_own_redirect_origin() {
-        let key = |url: &str| CacheKey::redirect_origin(&Endpoint::parse(url).unwrap());
+    fn each_endpoint_has_its_own_servers() {
+        let key = |url: &str| CacheKey::known_servers(&Endpoint::parse(url).unwrap());
         let hub = key(Endpoint::HUGGING_FACE);
-        assert_eq!(hub, CacheKey::redirect_origin(&Endpoint::default()));
+        assert_eq!(hub, CacheKey::known_servers(&Endpoint::default()));
         assert_ne!(hub, key("https://hub.example"));
         assert_ne!(key("https://hub.example"), key("https://hub.example/path"));
     }

@@ -227,7 +227,7 @@ impl ClientBuilder {
                 stale_if_error,
             }),
             offline: offline.transpose()?,
-            redirect_origin_loaded: Arc::default(),
+            known_servers_loaded: Arc::default(),
         };
         Ok(Client { context: Arc::new(context) })
     }

@@ -4,9 +4,9 @@ mod builder;
 mod call_timeout;
 mod env;
 mod http_options;
+mod known_servers;
 mod many;
 mod model;
-mod redirect_origin;
 
 use std::sync::Arc;
 

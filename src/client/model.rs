@@ -42,8 +42,8 @@ pub(crate) struct ClientContext {
     pub(crate) header_cache: Option<HeaderCache>,
     /// The cache folder of an offline client.
     pub(crate) offline: Option<PathBuf>,
-    /// Set once the origin that the Hub redirects to was read from the cache.
-    pub(crate) redirect_origin_loaded: Arc<OnceCell<()>>,
+    /// Set once the servers of the Hub were read from the cache.
+    pub(crate) known_servers_loaded: Arc<OnceCell<()>>,
 }
 
 impl ClientContext {
@@ -76,7 +76,7 @@ impl ClientContext {
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
         let hub = HubRepo { http, endpoint, repo, canonical, revision, warnings, meter };
         let Some(cache) = &self.offline else {
-            self.load_redirect_origin().await;
+            self.load_known_servers().await;
             return Arc::new(hub);
         };
         let (repo, meter) = (hub.repo.clone(), hub.meter.clone());
@@ -320,7 +320,7 @@ impl Model {
             let span = tracing::info_span!("call", source);
             let call = async {
                 let result = read(model.inspection(meter.clone()).await?).await;
-                model.context.save_redirect_origin().await;
+                model.context.save_known_servers().await;
                 result
             };
             let call = within_timeout(limit, &meter, call.instrument(span));

@@ -122,6 +122,16 @@ impl HttpClients {
         failure
     }
 
+    /// Sets that a server does not speak HTTP/2. It is offered both versions, so a server that has changed is no error.
+    pub(super) fn expect_http1(&self, url: &Url) {
+        self.record(&url.origin(), NegotiatedHttp::Http1);
+    }
+
+    /// Returns whether an HTTPS server has responded over HTTP/1.1.
+    pub(super) fn is_http1(&self, url: &Url) -> bool {
+        url.scheme() == "https" && self.negotiated(&url.origin()) == Some(NegotiatedHttp::Http1)
+    }
+
     fn negotiated(&self, origin: &Origin) -> Option<NegotiatedHttp> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner).get(origin).copied()
     }

@@ -7,11 +7,13 @@
 //! The connection is opened by a `HEAD` request for `/`, whose response is ignored. It is sent like any other request,
 //! so the address policy, the proxies and the rule for tokens apply to it. A wrong guess costs one idle connection.
 
+use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::url::Url;
 use reqwest::{Method, Response};
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
@@ -23,9 +25,24 @@ use crate::http::transfer::RequestMeter;
 /// were idle for 90 s.
 const OPEN_TIME: Duration = Duration::from_secs(60);
 
+/// The servers of an endpoint, for other processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownServers {
+    /// The origin that the endpoint redirects to; empty if it is not known.
+    redirect_origin: String,
+    /// True if the endpoint does not speak HTTP/2.
+    endpoint_is_http1: bool,
+    /// True if the server that the endpoint redirects to does not speak HTTP/2.
+    redirect_is_http1: bool,
+}
+
 /// The origin that the endpoint last redirected a range request to.
 #[derive(Debug, Default)]
-pub(super) struct RedirectOrigin(Mutex<Option<KnownOrigin>>);
+pub(super) struct RedirectOrigin {
+    known: Mutex<Option<KnownOrigin>>,
+    /// The servers as another process knows them.
+    saved: Mutex<KnownServers>,
+}
 
 #[derive(Clone, Debug)]
 struct KnownOrigin {
@@ -33,13 +50,6 @@ struct KnownOrigin {
     url: Url,
     /// The time of the last response; `None` for an origin that another process has seen.
     used: Option<Instant>,
-    is_saved: bool,
-}
-
-impl KnownOrigin {
-    fn serialized(&self) -> String {
-        self.url.origin().ascii_serialization()
-    }
 }
 
 impl RedirectOrigin {
@@ -51,7 +61,7 @@ impl RedirectOrigin {
             Some(known) if known.url.origin() == url.origin() => known.used = used,
             known => {
                 if let Some(url) = parse(&url.origin().ascii_serialization()) {
-                    *known = Some(KnownOrigin { url, used, is_saved: false });
+                    *known = Some(KnownOrigin { url, used });
                 }
             }
         }
@@ -67,8 +77,12 @@ impl RedirectOrigin {
     }
 
     fn known(&self) -> MutexGuard<'_, Option<KnownOrigin>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Parses the origin of an `https` URL. A text with more than an origin is none.
@@ -78,20 +92,31 @@ fn parse(origin: &str) -> Option<Url> {
 }
 
 impl Http {
-    /// Sets the origin that an earlier process was redirected to. The text may be wrong or hostile.
-    pub(crate) fn expect_redirects_to(&self, origin: &str) {
-        if let Some(url) = parse(origin) {
-            let saved = KnownOrigin { url, used: None, is_saved: true };
-            self.redirect_origin.known().get_or_insert(saved);
+    /// Sets the servers that an earlier process has found. The origin may be wrong or hostile.
+    pub(crate) fn expect_servers(&self, servers: KnownServers) {
+        if servers.endpoint_is_http1 {
+            self.clients.expect_http1(&self.settings.endpoint);
         }
+        if let Some(url) = parse(&servers.redirect_origin) {
+            if servers.redirect_is_http1 {
+                self.clients.expect_http1(&url);
+            }
+            self.redirect_origin.known().get_or_insert(KnownOrigin { url, used: None });
+        }
+        *lock(&self.redirect_origin.saved) = servers;
     }
 
-    /// Returns the origin that the endpoint redirects to, if it was not returned before.
-    pub(crate) fn take_new_redirect_origin(&self) -> Option<String> {
-        let mut known = self.redirect_origin.known();
-        let known = known.as_mut().filter(|known| !known.is_saved)?;
-        known.is_saved = true;
-        Some(known.serialized())
+    /// Returns the servers, if they are not those that were set or returned before.
+    pub(crate) fn take_new_servers(&self) -> Option<KnownServers> {
+        let redirect = self.redirect_origin.known().as_ref().map(|known| known.url.clone());
+        let origin = redirect.as_ref().map(|url| url.origin().ascii_serialization());
+        let servers = KnownServers {
+            redirect_origin: origin.unwrap_or_default(),
+            endpoint_is_http1: self.clients.is_http1(&self.settings.endpoint),
+            redirect_is_http1: redirect.is_some_and(|url| self.clients.is_http1(&url)),
+        };
+        let before = replace(&mut *lock(&self.redirect_origin.saved), servers.clone());
+        (before != servers).then_some(servers)
     }
 
     /// Opens a connection to the known origin in the background, if a request for `url` may be redirected there.
@@ -143,14 +168,18 @@ mod tests {
         Http::new(HttpSettings { addresses: AddressPolicy::Public, concurrency: 2, ..settings })
     }
 
+    fn redirecting_to(origin: &str) -> KnownServers {
+        KnownServers { redirect_origin: origin.to_owned(), ..KnownServers::default() }
+    }
+
     #[test]
     fn only_the_origin_of_an_https_url_is_taken_from_another_process() {
         for origin in ["https://cdn.example", "https://cdn.example:8443", "https://[2001:db8::1]"] {
             let http = http();
-            http.expect_redirects_to(origin);
+            http.expect_servers(redirecting_to(origin));
             let expected = url(&format!("{origin}/"));
             assert_eq!(http.redirect_origin.take_due(), Some(expected));
-            assert_eq!(http.take_new_redirect_origin(), None, "it is saved already");
+            assert_eq!(http.take_new_servers(), None, "they are saved already");
         }
         for text in [
             "",
@@ -165,7 +194,7 @@ mod tests {
             "https://0x7f.1",
         ] {
             let http = http();
-            http.expect_redirects_to(text);
+            http.expect_servers(redirecting_to(text));
             assert_eq!(http.redirect_origin.take_due(), None, "{text}");
         }
     }
@@ -194,15 +223,30 @@ mod tests {
     #[test]
     fn an_origin_is_saved_once_and_without_the_signature_of_its_url() {
         let http = http();
-        assert_eq!(http.take_new_redirect_origin(), None);
+        assert_eq!(http.take_new_servers(), None);
         http.redirect_origin.record(&url("https://user@cdn.example/x?signature=y"));
-        assert_eq!(http.take_new_redirect_origin().as_deref(), Some("https://cdn.example"));
-        assert_eq!(http.take_new_redirect_origin(), None);
+        assert_eq!(http.take_new_servers(), Some(redirecting_to("https://cdn.example")));
+        assert_eq!(http.take_new_servers(), None);
         http.redirect_origin.record(&url("https://cdn.example/z"));
-        assert_eq!(http.take_new_redirect_origin(), None);
-        http.expect_redirects_to("https://other.example");
+        assert_eq!(http.take_new_servers(), None);
+        http.expect_servers(redirecting_to("https://other.example"));
         http.redirect_origin.record(&url("https://new.example/z"));
-        assert_eq!(http.take_new_redirect_origin().as_deref(), Some("https://new.example"));
+        assert_eq!(http.take_new_servers(), Some(redirecting_to("https://new.example")));
+    }
+
+    #[test]
+    fn servers_without_http2_are_known_to_later_processes() {
+        let (first, second) = (http(), http());
+        let (endpoint, cdn) = (url("https://hub.example/x"), url("https://cdn.example/y"));
+        first.redirect_origin.record(&cdn);
+        first.clients.expect_http1(&endpoint);
+        first.clients.expect_http1(&cdn);
+        let servers = first.take_new_servers().unwrap();
+        assert!(servers.endpoint_is_http1 && servers.redirect_is_http1);
+        second.expect_servers(servers);
+        assert!(second.clients.is_http1(&endpoint) && second.clients.is_http1(&cdn));
+        assert!(!second.clients.is_http1(&url("https://other.example")));
+        assert_eq!(second.take_new_servers(), None);
     }
 
     /// The address policy forbids the connection before a packet is sent.
@@ -210,7 +254,7 @@ mod tests {
     async fn the_address_policy_applies_to_an_origin_of_another_process() {
         for host in ["127.0.0.1:1", "169.254.169.254", "[::1]:1", "localhost:1"] {
             let http = http();
-            http.expect_redirects_to(&format!("https://{host}"));
+            http.expect_servers(redirecting_to(&format!("https://{host}")));
             let url = http.redirect_origin.take_due().unwrap();
             let error = http.connect(url).await.unwrap_err();
             assert!(matches!(error, HttpError::PrivateAddress { .. }), "{error:?}");
@@ -220,7 +264,7 @@ mod tests {
     #[tokio::test]
     async fn no_connection_is_opened_for_other_servers_or_without_a_free_permit() {
         let (http, file) = (http(), url("https://hub.example/x"));
-        http.expect_redirects_to("https://127.0.0.1:1");
+        http.expect_servers(redirecting_to("https://127.0.0.1:1"));
         let is_opened = || http.redirect_origin.known().as_ref().unwrap().used.is_some();
         http.connect_ahead(&url("https://other.example/x"));
         assert!(!is_opened());

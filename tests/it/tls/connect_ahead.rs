@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hf_meta::testing::{ByteStream, Encryption};
+
 use super::{proxy, repo, run_with};
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
 use crate::hub_tls::Tls;
@@ -70,6 +72,36 @@ async fn a_later_process_connects_to_the_cdn_before_the_first_redirect() {
         let without = read(&hub, cache, &["--no-cache", "org/y"]).await;
         assert_eq!(heads(&without), 0, "nothing is read from the cache");
     }
+}
+
+/// Counts the connections that fail because they offer HTTP/2 alone.
+fn counting_refusals(refused: &Arc<AtomicUsize>) -> Encryption {
+    let (Tls { acceptor, authority, .. }, refused) =
+        (Tls::new(&["http/1.1"]).unwrap(), Arc::clone(refused));
+    let accept = move |stream| {
+        let (handshake, refused) = (acceptor.accept(stream), Arc::clone(&refused));
+        async move {
+            let stream = handshake.await;
+            refused.fetch_add(usize::from(stream.is_err()), Ordering::SeqCst);
+            Ok(Box::new(stream?) as Box<dyn ByteStream>)
+        }
+    };
+    Encryption::new(accept, authority)
+}
+
+#[tokio::test]
+async fn a_later_process_does_not_offer_http2_to_servers_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().to_str().unwrap();
+    let refused = Arc::default();
+    let repos =
+        ["org/x", "org/y"].map(|name| Repo::new(name).file("model.safetensors", weights(&["b"])));
+    let hub = LocalHub::builder().repos(repos).token("hf_good").https(counting_refusals(&refused));
+    let hub = hub.round_trip(ROUND_TRIP).start().unwrap();
+    read(&hub, cache, &[]).await;
+    assert_eq!(refused.swap(0, Ordering::SeqCst), 2, "the Hub and the CDN");
+    read(&hub, cache, &["org/y"]).await;
+    assert_eq!(refused.load(Ordering::SeqCst), 0);
 }
 
 /// The stored origin is the one of a server that has stopped since.
