@@ -1,6 +1,7 @@
 //! Numbers of parameters per dtype.
 
 use std::collections::BTreeMap;
+use std::iter::Sum;
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -121,6 +122,48 @@ impl<'a> IntoIterator for &'a ParameterCount {
     }
 }
 
+/// Adds the counts of several models. A sum that does not fit in 64 bits is [`u64::MAX`].
+///
+/// ```
+/// use hf_meta::ParameterCount;
+///
+/// let counts: [ParameterCount; 2] = Default::default();
+/// let sum: ParameterCount = counts.iter().sum();
+/// assert_eq!(sum.total(), 0);
+/// ```
+impl<'a> Sum<&'a Self> for ParameterCount {
+    fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |mut sum, count| {
+            for (dtype, row) in &count.by_dtype {
+                let sum = sum.by_dtype.entry(dtype.clone()).or_default();
+                *sum = sum.saturating_add(row);
+            }
+            Self { total: sum.total.saturating_add(&count.total), ..sum }
+        })
+    }
+}
+
+/// Adds counts by value, like those by reference.
+impl Sum for ParameterCount {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| [sum, count].iter().sum())
+    }
+}
+
+/// Adds every field. A sum that does not fit in 64 bits is [`u64::MAX`].
+impl<'a> Sum<&'a Self> for DtypeCount {
+    fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| sum.saturating_add(count))
+    }
+}
+
+/// Adds counts by value, like those by reference.
+impl Sum for DtypeCount {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| sum.saturating_add(&count))
+    }
+}
+
 impl Serialize for ParameterCount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
@@ -164,6 +207,21 @@ mod tests {
     fn an_empty_tensor_is_listed_with_no_parameters() {
         let found = count(&[("F32", &[0, 5], 0)]).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [(&Dtype::F32, 0)]);
+    }
+
+    #[test]
+    fn counts_of_several_models_are_added_by_dtype() {
+        let one = count(&[("F16", &[3, 4], 24), ("F32", &[], 4)]).unwrap();
+        let other = count(&[("F16", &[1 << 40], 2), ("BF16", &[5], 10)]).unwrap();
+        let sum: ParameterCount = [&one, &other].into_iter().sum();
+        let parameters: Vec<_> = sum.iter().map(|(dtype, found)| (dtype.as_str(), found)).collect();
+        assert_eq!(parameters, [("F16", 12 + (1 << 40)), ("BF16", 5)]);
+        let rows: DtypeCount = sum.rows().map(|(_, row)| row).sum();
+        assert_eq!((rows, rows.scalars), (*sum.totals(), 1));
+        assert_eq!([one, other].into_iter().sum::<ParameterCount>(), sum);
+        let large = count(&[("?", &[u64::MAX], 0)]).unwrap();
+        let sum: ParameterCount = [&large, &large].into_iter().sum();
+        assert_eq!((sum.total(), sum.get(&"?".into())), (u64::MAX, u64::MAX));
     }
 
     #[test]

@@ -30,7 +30,7 @@ const MAX_LISTED_NAMES: usize = 4;
 /// let tree = Tree::from_headers([&header]);
 /// let layers = &tree.modules[0];
 /// assert_eq!(layers.name, "layers.[0-1].weight");
-/// assert_eq!((layers.tensors, layers.elements), (2, 12));
+/// assert_eq!((layers.repeats, layers.tensors, layers.elements), (2, 2, 12));
 /// assert!(matches!(&layers.content, TreeContent::Tensor { shape, .. } if *shape == [2, 3]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -48,6 +48,9 @@ pub struct TreeModule {
     /// The name relative to the enclosing module. Brackets and braces list the names of folded modules;
     /// the rest is unescaped text from the file.
     pub name: String,
+    /// The number of identical modules or tensors that are folded into this one, within one enclosing module; 1 for a
+    /// single one.
+    pub repeats: u64,
     /// The number of tensors in all folded modules together.
     pub tensors: u64,
     /// The number of their elements as stored, without scalars.
@@ -168,6 +171,7 @@ impl ContentNumbers {
         let number = self.number(ContentKey::Tensor(dtype.clone(), shape.clone()));
         let module = TreeModule {
             name: String::new(),
+            repeats: 1,
             tensors: 1,
             elements: leaf.elements,
             bytes: leaf.bytes,
@@ -197,7 +201,10 @@ fn merge(group: Vec<Sibling<'_>>) -> Option<(usize, TreeModule)> {
     let number = group.first()?.number;
     let mut modules = group.into_iter().map(|node| node.module);
     let mut merged = modules.next()?;
-    modules.for_each(|module| merged.add(&module));
+    for module in modules {
+        merged.repeats = merged.repeats.saturating_add(module.repeats);
+        merged.add(&module);
+    }
     merged.name.insert_str(0, &head);
     Some((number, merged))
 }
@@ -221,6 +228,7 @@ fn parent(modules: Vec<TreeModule>) -> TreeModule {
         |figure: fn(&TreeModule) -> u64| modules.iter().map(figure).fold(0, u64::saturating_add);
     TreeModule {
         name: String::new(),
+        repeats: 1,
         tensors: total(|module| module.tensors),
         elements: total(|module| module.elements),
         bytes: total(|module| module.bytes),

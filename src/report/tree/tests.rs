@@ -38,6 +38,29 @@ fn identical_layers_are_folded_into_one() {
     assert_eq!(shown(&tensors), lines);
 }
 
+/// Figures cover all layers, and the repeats are those within one layer.
+#[test]
+fn repeats_are_counted_within_one_module() {
+    let names: Vec<_> = (0..3)
+        .flat_map(|layer| (0..8).map(move |at| format!("h.{layer}.experts.{at}.w")))
+        .chain((0..3).map(|layer| format!("h.{layer}.norm")))
+        .collect();
+    let leaves = names.iter().map(|name| Leaf {
+        parts: parts(name),
+        elements: 1,
+        bytes: 1,
+        dtype: Dtype::U8,
+        shape: vec![1],
+    });
+    let tree = Tree::from_leaves(leaves.collect());
+    let [layers] = &tree.modules[..] else { panic!("{tree:?}") };
+    assert_eq!((&*layers.name, layers.repeats, layers.tensors), ("h.[0-2]", 3, 27));
+    let TreeContent::Modules(inner) = &layers.content else { panic!("{layers:?}") };
+    let inner: Vec<_> =
+        inner.iter().map(|part| (&*part.name, part.repeats, part.tensors)).collect();
+    assert_eq!(inner, [("experts.[0-7].w", 8, 24), ("norm", 1, 3)]);
+}
+
 #[test]
 fn layers_that_differ_are_not_folded() {
     let tensors: [(&str, &[u64]); 6] = [
