@@ -208,7 +208,7 @@ pub enum Error {
     Header {
         /// The file by its repository, URL or path.
         file: String,
-        /// The name of the format.
+        /// The name of the format as people write it, such as `GGUF`.
         format: &'static str,
         /// The violated rule.
         source: HeaderError,
@@ -311,6 +311,17 @@ pub struct SnapshotError {
     pub path: String,
     /// The reason why it cannot be used.
     pub reason: &'static str,
+}
+
+/// Weights have other quantizations than the one that a path names.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no weights have the quantization `{name}`")]
+#[non_exhaustive]
+pub struct MissingQuantization {
+    /// The name, shortened to 200 characters.
+    pub name: String,
+    /// The quantizations that there are, each once.
+    pub quantizations: Vec<String>,
 }
 
 /// Describes the attempts of a request, if there was more than one, as the end of a sentence.

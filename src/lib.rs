@@ -150,7 +150,7 @@ pub use self::cache::{RedisCache, RedisCacheError};
 pub use self::{
     cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease, MemoryCache},
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
-    error::{Error, SnapshotError},
+    error::{Error, MissingQuantization, SnapshotError},
     http::{
         AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, ResponseHeaders,
         RetryPolicy, SafeUrl, TransportKind,

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, IndexError};
 use hf_meta::{
-    Endpoint, Error, HttpError, RangeError, RepoId, SnapshotError, Source, TransportKind, WeightSet,
+    Endpoint, Error, HttpError, MissingQuantization, RangeError, RepoId, SnapshotError, Source,
+    TransportKind, WeightSet,
 };
 
 use super::repo_arg::RepoArg;
 
-/// The most sets of weights that a hint lists.
-const MAX_SETS: usize = 20;
+/// The most sets of weights or quantizations that a hint lists.
+const MAX_CHOICES: usize = 20;
 
 /// The hint for a rate limit.
 const RATE_LIMIT: &str =
@@ -73,6 +74,9 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
              of that account"
         ),
         Error::NotCached { repo, .. } => download(repo),
+        Error::FileNotFound { source: cause, .. } if cause.is::<MissingQuantization>() => {
+            quantizations(cause.downcast_ref()?)
+        }
         Error::NoSafetensors { instead, .. } if !instead.is_empty() => {
             other_format(source, endpoint)?
         }
@@ -147,13 +151,21 @@ fn download(repo: &RepoId) -> String {
 
 /// Lists the sets of weights to choose from.
 fn weight_sets(sets: &[WeightSet]) -> String {
-    let paths = sets.iter().take(MAX_SETS).map(|set| set.path.as_str());
-    let listed = paths.collect::<Vec<_>>().join(", ");
-    let more = match sets.len().saturating_sub(MAX_SETS) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    format!("set --path to one of them, or to its folder: {listed}{more}")
+    let paths = sets.iter().map(|set| set.path.as_str());
+    format!("set --path to one of them, or to its folder: {}", choices(paths))
+}
+
+/// Lists the quantizations to choose from.
+fn quantizations(missing: &MissingQuantization) -> String {
+    let names = missing.quantizations.iter().map(String::as_str);
+    format!("set --path to one of them: {}", choices(names))
+}
+
+/// Lists names up to a limit.
+fn choices<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(MAX_CHOICES);
+    let listed = names.take(MAX_CHOICES).collect::<Vec<_>>().join(", ");
+    if more == 0 { listed } else { format!("{listed}, and {more} more") }
 }
 
 /// Points to a local file of the same name: a bare name is always a repository.

@@ -399,12 +399,18 @@ fn file_of(url: &Url) -> RepoPath {
 async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, Target), Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = RepoPath::new_unchecked(&name);
+    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     let target = match tokio::fs::metadata(path).await {
         Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
         Err(_) if names_shards(formats, &name) => Target::Shards(name),
+        Err(_)
+            if formats.is_quantization(name.as_str())
+                && tokio::fs::metadata(&folder).await.is_ok() =>
+        {
+            Target::Quantization(name)
+        }
         Err(error) => return Err(Error::from_io(path.display().to_string(), error)),
         Ok(_) => Target::from_file(name),
     };
-    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok((folder, target))
 }

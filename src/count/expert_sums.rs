@@ -336,6 +336,33 @@ mod tests {
         assert_eq!(figures(&[("h.0.ffn.experts.mlp.w1", &[20, 6])]), Ok((1_060, 1_120)));
     }
 
+    /// Mixtral 8x7B in a GGUF file of before April 2024, with the figures of its authors.
+    #[test]
+    fn experts_of_older_gguf_files_are_counted() {
+        let (ffn, kv, hidden) = (&[14336, 4096][..], &[1024, 4096][..], &[4096, 4096][..]);
+        let parts = ["ffn_gate", "ffn_up", "ffn_down"];
+        let layer = |layer: usize| {
+            let experts = (0..8).flat_map(|expert| parts.map(|part| format!("{part}.{expert}")));
+            let experts = experts.map(|name| (name, ffn));
+            let attention = [("attn_q", hidden), ("attn_k", kv), ("attn_v", kv)];
+            let rest = [("attn_output", hidden), ("ffn_gate_inp", &[8, 4096]), ("norms", &[8192])];
+            let rest =
+                attention.into_iter().chain(rest).map(|(name, shape)| (name.to_owned(), shape));
+            experts
+                .chain(rest)
+                .map(move |(name, shape)| (format!("blk.{layer}.{name}.weight"), shape))
+        };
+        let embedding = &[32_000, 4096][..];
+        let outside = [("token_embd", embedding), ("output", embedding), ("output_norm", &[3096])];
+        let outside = outside.map(|(name, shape)| (format!("{name}.weight"), shape));
+        let named: Vec<_> = (0..32).flat_map(layer).chain(outside).collect();
+        let tensors: Vec<_> = named.iter().map(|(name, shape)| (&**name, *shape)).collect();
+        let config = r#"{"num_experts":8,"num_experts_per_tok":2}"#;
+        let moe = mixture(config, &tensors).unwrap().unwrap();
+        assert_eq!((moe.total(), moe.active()), (46_702_792_704, 12_879_925_248));
+        assert_eq!((moe.experts, moe.per_expert), (8, Some(32 * 3 * 14_336 * 4_096)));
+    }
+
     /// DeepSeek stores them in a layer after the last one, or under a name of their own. The layers of a vision tower are
     /// none.
     #[test]

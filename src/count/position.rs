@@ -103,7 +103,7 @@ impl<'a> TensorPosition<'a> {
             let component = &name[start..end];
             let previous = std::mem::replace(&mut kind, Component::new(component));
             match kind {
-                Component::Other | Component::Stack => {}
+                Component::Other | Component::Stack | Component::FeedForward => {}
                 Component::Router => is_router = true,
                 Component::Shared => is_shared = true,
                 Component::Draft => found.is_draft = true,
@@ -129,7 +129,12 @@ impl<'a> TensorPosition<'a> {
 
     /// Adds a component that is a number.
     fn add_number(&mut self, key: &'a str, number: u64, previous: Component) {
+        let is_in_gguf_layer = self.layer.is_some_and(|layer| layer.key.starts_with("blk."));
         match (previous, &mut self.expert) {
+            (Component::FeedForward, None) if is_in_gguf_layer => {
+                let (group, _) = key.rsplit_once('.').unwrap_or_default();
+                self.expert = Some(ExpertPosition { group, kind: ExpertKind::Numbered(number) });
+            }
             (Component::Experts, Some(expert)) => expert.kind = ExpertKind::Numbered(number),
             (Component::Stack, None) if self.layer.is_none() => {
                 self.layer = Some(LayerPosition { key, number });
@@ -182,6 +187,8 @@ enum Component {
     Block,
     /// A linear layer of Granite and `JetMoE`, which has three dimensions if it holds experts.
     Linear,
+    /// A linear layer of a feed-forward block in GGUF, which older files store once per expert.
+    FeedForward,
     Shared,
     Router,
     Draft,
@@ -195,6 +202,7 @@ impl Component {
             "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Stack,
             "experts" | "switch_mlp" | "switch_glu" => Self::Experts,
             "moe" => Self::Block,
+            "ffn_gate" | "ffn_up" | "ffn_down" => Self::FeedForward,
             "input_linear" | "output_linear" => Self::Linear,
             "gate" | "router" => Self::Router,
             "mtp" => Self::Draft,
@@ -248,7 +256,7 @@ mod tests {
         use ExpertPart::{Numbered, Rows, Stacked};
         type Case = (&'static str, &'static [u64], Option<(&'static str, ExpertPart)>);
 
-        let cases: [Case; 27] = [
+        let cases: [Case; 31] = [
             ("h.0.mlp.experts.3.w", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.3.gate.weight", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.ffn.experts.expert_3.w", &[2], Some(("h.0.ffn.experts", Numbered(3)))),
@@ -279,6 +287,10 @@ mod tests {
                 &[4, 2, 3],
                 Some(("h.0.mlp.text_moe.experts", Stacked(4))),
             ),
+            ("blk.0.ffn_gate.3.weight", &[2, 3], Some(("blk.0.ffn_gate", Numbered(3)))),
+            ("blk.0.ffn_gate.weight", &[2, 3], None),
+            ("h.0.ffn_gate.3.weight", &[2, 3], None),
+            ("ffn_gate.3.weight", &[2, 3], None),
             ("h.0.ffn.experts.mlp.w1", &[4, 2], Some(("h.0.ffn.experts", Rows))),
             ("h.0.moe.gate.weight", &[4, 2], None),
             ("h.0.moe.gate.weight", &[4, 2, 3], None),

@@ -13,6 +13,11 @@ pub trait Format: Debug + Send + Sync {
     /// Returns the name of the format, such as `safetensors`.
     fn name(&self) -> &'static str;
 
+    /// Returns the name of the format as people write it, such as `GGUF`. By default it is the [`name`](Self::name).
+    fn title(&self) -> &'static str {
+        self.name()
+    }
+
     /// Returns the extension of files in this format, with its dot.
     fn extension(&self) -> &'static str;
 

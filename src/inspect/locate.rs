@@ -7,10 +7,10 @@ use futures::future::{BoxFuture, Either, select};
 use super::reader::Reader;
 use super::{Inspection, Target};
 use crate::backends::{ByteStream, Fetched, FileListing, pinned, poll_alongside};
-use crate::error::{BoxError, Error};
-use crate::formats::RepoPath;
+use crate::error::{BoxError, Error, MissingQuantization};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
+use crate::formats::{RepoPath, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubError};
 use crate::report::Plan;
@@ -93,7 +93,8 @@ impl Inspection {
             Target::File(path) => self.find_file(path).await,
             Target::Index(path) => self.find_index(path).await,
             Target::Shards(path) => self.find_shards(path).await,
-            Target::Folder(folder) => self.search(folder.as_ref()).await,
+            Target::Folder(None) => self.search(None).await,
+            Target::Folder(Some(folder)) => self.find_folder(folder).await,
             Target::Quantization(name) => self.find_quantization(name).await,
         }
     }
@@ -179,9 +180,25 @@ impl Inspection {
         let files = listed.as_ref().map_or(&[][..], |listing| &listing.files);
         let layout = Layout::new(&self.formats, None, files);
         if layout.of_quantization(name.as_str()).sets.is_empty() {
-            return self.search(Some(name)).await;
+            return self.find_folder(name).await;
         }
         self.find_main(None, listed, |layout| layout.of_quantization(name.as_str())).await
+    }
+
+    /// Finds the weights in a folder. If there are none, the error names the quantizations that exist: the path may be
+    /// the misspelled name of one.
+    async fn find_folder(&self, path: &RepoPath) -> Result<Located, Error> {
+        let error = match self.search(Some(path)).await {
+            Err(error @ (Error::NoSafetensors { .. } | Error::FileNotFound { .. })) => error,
+            found => return found,
+        };
+        let Ok(Some(listed)) = self.backend.list(None).await else { return Err(error) };
+        let quantizations = Layout::new(&self.formats, None, &listed.files).quantizations();
+        if quantizations.is_empty() || listed.files.iter().any(|file| file.is_below(Some(path))) {
+            return Err(error);
+        }
+        let source = MissingQuantization { name: clip(path.as_str()), quantizations };
+        Err(Error::FileNotFound { file: self.backend.file_name(path), source: source.into() })
     }
 
     /// Finds the model among the listed sets that a function chooses. The other sets are those of the same format.

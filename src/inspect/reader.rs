@@ -252,7 +252,7 @@ impl Reader {
     }
 
     pub(super) fn header_error(&self, path: &RepoPath, source: HeaderError) -> Error {
-        let format = self.format(path).name();
+        let format = self.format(path).title();
         Error::Header { file: self.backend.file_name(path), format, source }
     }
 

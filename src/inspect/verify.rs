@@ -226,7 +226,9 @@ fn malformed_index(path: &RepoPath, reason: IndexError) -> Finding {
 fn file_finding(path: &RepoPath, error: Error) -> Finding {
     let file = clip(path.as_str());
     match error {
-        Error::Header { source, .. } => Finding::MalformedHeader { file, reason: source },
+        Error::Header { format, source, .. } => {
+            Finding::MalformedHeader { file, format, reason: source }
+        }
         Error::FileNotFound { .. } => Finding::MissingShard { file },
         error => Finding::Unreadable { file, reason: chain(&error) },
     }

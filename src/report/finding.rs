@@ -33,11 +33,13 @@ use crate::formats::safetensors::{HeaderError, IndexError};
 #[serde(remote = "Self", tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Finding {
-    /// A file breaks a rule of the safetensors format.
-    #[error("`{file}` is not a valid safetensors file: {}", chain(reason))]
+    /// A file breaks a rule of its format.
+    #[error("`{file}` is not a valid {format} file: {}", chain(reason))]
     MalformedHeader {
         /// The path of the file.
         file: String,
+        /// The name of the format as people write it, such as `GGUF`.
+        format: &'static str,
         /// The rule that the file breaks.
         #[serde(serialize_with = "as_text")]
         reason: HeaderError,

@@ -1,6 +1,7 @@
 //! GGUF files that the `gguf` package wrote, compared with the figures of its reader.
 //!
-//! `tests/oracles/gguf_files.py` writes the fixtures.
+//! `tests/oracles/gguf_files.py` writes the headers, and `tests/oracles/gguf_quantized.py` those of complete files, most of
+//! which `llama.cpp` quantized.
 
 mod reading;
 
@@ -46,6 +47,21 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/gguf")
 }
 
+/// The repository of complete files.
+const COMPLETE: &str = "example/Tiny-GGUF";
+
+/// Returns the folder of the complete files, and their figures.
+fn complete_files() -> (PathBuf, BTreeMap<String, FileFigures>) {
+    #[derive(Deserialize)]
+    struct Files {
+        files: BTreeMap<String, FileFigures>,
+    }
+
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(COMPLETE);
+    let json = fs::read(folder.join("oracle.json")).unwrap();
+    (folder, serde_json::from_slice::<Files>(&json).unwrap().files)
+}
+
 fn oracle() -> Oracle {
     serde_json::from_slice(&fs::read(folder().join("oracle.json")).unwrap()).unwrap()
 }
@@ -70,21 +86,41 @@ fn headers_have_the_figures_of_the_reference_reader() {
     let oracle = oracle();
     assert!(oracle.files.len() >= 50, "only {} files", oracle.files.len());
     for (name, expected) in oracle.files {
-        let file = fs::read(folder().join(&name)).unwrap();
-        let header = parse(&file, expected.size, usize::MAX).unwrap();
-        assert_eq!(parse(&file, expected.size, 100).unwrap(), header, "{name}");
-        assert_eq!(header.header_range(), 0..expected.data_start, "{name}");
-        assert_eq!(header.file_size(), expected.size, "{name}");
-        assert_eq!(header.metadata(), Some(&expected.keys), "{name}");
-        assert_eq!(header.tensors().len(), expected.tensors.len(), "{name}");
-        for ((found, tensor), expected) in header.tensors().iter().zip(&expected.tensors) {
-            assert_eq!((found, tensor.dtype.as_str()), (&*expected.name, &*expected.r#type));
-            assert_eq!(tensor.shape, expected.shape, "{name}: {found}");
-            assert_eq!(tensor.elements(), Some(expected.elements), "{name}: {found}");
-            let offsets = (expected.offset, expected.offset + expected.bytes);
-            assert_eq!(tensor.data_offsets, offsets, "{name}: {found}");
+        check(&folder(), &name, &expected);
+    }
+}
+
+#[test]
+fn files_that_llama_cpp_quantized_have_the_figures_of_the_reference_reader() {
+    let (folder, files) = complete_files();
+    assert!(files.len() >= 40, "only {} files", files.len());
+    for (name, expected) in files {
+        let header = check(&folder, &name, &expected);
+        let quantization = name.strip_prefix("Tiny-").and_then(|name| name.strip_suffix(".gguf"));
+        if let Some(written) = header.model().and_then(|model| model.file_type.as_deref()) {
+            let quantization = quantization.unwrap().trim_start_matches("MoE-");
+            assert_eq!(written.to_uppercase(), quantization, "{name}");
         }
     }
+}
+
+/// Compares the header of a file with the figures of the reader.
+fn check(folder: &Path, name: &str, expected: &FileFigures) -> FileHeader {
+    let file = fs::read(folder.join(name)).unwrap();
+    let header = parse(&file, expected.size, usize::MAX).unwrap();
+    assert_eq!(parse(&file, expected.size, 100).unwrap(), header, "{name}");
+    assert_eq!(header.header_range(), 0..expected.data_start, "{name}");
+    assert_eq!(header.file_size(), expected.size, "{name}");
+    assert_eq!(header.metadata(), Some(&expected.keys), "{name}");
+    assert_eq!(header.tensors().len(), expected.tensors.len(), "{name}");
+    for ((found, tensor), expected) in header.tensors().iter().zip(&expected.tensors) {
+        assert_eq!((found, tensor.dtype.as_str()), (&*expected.name, &*expected.r#type));
+        assert_eq!(tensor.shape, expected.shape, "{name}: {found}");
+        assert_eq!(tensor.elements(), Some(expected.elements), "{name}: {found}");
+        let offsets = (expected.offset, expected.offset + expected.bytes);
+        assert_eq!(tensor.data_offsets, offsets, "{name}: {found}");
+    }
+    header
 }
 
 #[test]

@@ -104,6 +104,20 @@ def experts(writer, generator):
     add(writer, "output.weight", [100, 256], Type.Q6_K)
 
 
+def numbered_experts(writer, generator):
+    """Experts as `llama.cpp` stored them until April 2024: one tensor for each."""
+    writer.add_block_count(2)
+    writer.add_expert_count(8)
+    writer.add_expert_used_count(2)
+    add(writer, "token_embd.weight", [100, 256], Type.Q8_0)
+    for layer in range(2):
+        add(writer, f"blk.{layer}.ffn_gate_inp.weight", [8, 256], Type.F16)
+        for expert in range(8):
+            for part, shape in {"gate": [512, 256], "down": [256, 512], "up": [512, 256]}.items():
+                add(writer, f"blk.{layer}.ffn_{part}.{expert}.weight", shape, Type.Q4_K)
+    add(writer, "output.weight", [100, 256], Type.Q6_K)
+
+
 def alignment(number):
     def write(writer, generator):
         writer.add_custom_alignment(number)
@@ -204,6 +218,8 @@ FILES = {
     "big-endian-values": all_values,
     "version-2": vocabulary("gpt2", 20),
     **{f"split-{at + 1:05}-of-00003": part(at, 3) for at in range(3)},
+    # New files come last: the position is the seed.
+    "experts-numbered": numbered_experts,
 }
 
 
@@ -242,8 +258,16 @@ def figures(path):
     header = path.stat().st_size
     reader, end = data_length(path)
     start = reader.data_offset if reader.tensors else header
-    found = {
-        "size": int(max(end, start)),
+    found = described(reader, max(end, start), start)
+    del reader
+    with open(path, "r+b") as file:
+        file.truncate(header)
+    return found
+
+
+def described(reader, size, start):
+    return {
+        "size": int(size),
         "dataStart": int(start),
         "tensors": [
             {
@@ -260,10 +284,6 @@ def figures(path):
             field.name: value(field) for field in reader.fields.values() if not field.name.startswith("GGUF.")
         },
     }
-    del reader
-    with open(path, "r+b") as file:
-        file.truncate(header)
-    return found
 
 
 def value(field):

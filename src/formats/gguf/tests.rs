@@ -426,14 +426,14 @@ fn a_header_takes_one_range_and_a_large_one_at_most_three() {
         let (ranges, header) = read(&file, Some(file.len() as u64), usize::MAX);
         assert_eq!(header.unwrap().model().unwrap().vocabulary, Some(tokens as u64));
         assert!(ranges.len() <= most, "{tokens} {tokenizer}: {ranges:?} of {}", file.len());
-        assert_eq!(ranges[0], 0..512 << 10);
+        assert_eq!(ranges[0], 0..1 << 20);
     }
 }
 
 #[test]
 fn later_files_of_a_split_model_take_a_shorter_range() {
     let first = |path: &str| Gguf.parser(&path.parse().unwrap(), LIMIT).first_range().end;
-    assert_eq!(first("a-00001-of-00003.gguf"), 512 << 10);
+    assert_eq!(first("a-00001-of-00003.gguf"), 1 << 20);
     assert_eq!(first("a-00002-of-00003.gguf"), 64 << 10);
-    assert_eq!(first("Q4_0/a.gguf"), 512 << 10);
+    assert_eq!(first("Q4_0/a.gguf"), 1 << 20);
 }

@@ -172,6 +172,13 @@ impl Layout {
         self
     }
 
+    /// Returns the names of the quantizations of models, each once.
+    pub(crate) fn quantizations(&self) -> Vec<String> {
+        let models = self.sets.iter().filter(|set| set.kind == WeightsKind::Model);
+        let names: BTreeSet<_> = models.filter_map(|set| set.quantization.as_ref()).collect();
+        names.into_iter().cloned().collect()
+    }
+
     /// Returns the set that is the model; `None` if there is none, or if several sets are equally likely.
     ///
     /// Safetensors is preferred to other formats, a model to its adapters, a set without a variant to its variants, and

@@ -163,6 +163,20 @@ fn errors_explain_what_to_do_next() {
 
 /// The author of a repository cannot mend a login page, an incomplete download or a rate limit.
 #[test]
+fn a_wrong_quantization_is_answered_with_those_that_exist() {
+    let hub = support::fixtures_hub();
+    for path in ["q3_k_s", "Q4KM"] {
+        let missing = run(&hub, &["example/Llama-3.2-1B-GGUF", "--path", path]);
+        let expected = format!(
+            "error: `example/Llama-3.2-1B-GGUF/{path}` not found\n  \
+             caused by: no weights have the quantization `{path}`\n  \
+             help: set --path to one of them: BF16, Q2_K, Q4_K_M, Q8_0\n"
+        );
+        assert_eq!((missing.code, missing.stderr), (1, expected));
+    }
+}
+
+#[test]
 fn the_hint_fits_the_cause() {
     let index = support::index(&[("x", "a.safetensors")]);
     let hub = LocalHub::builder()

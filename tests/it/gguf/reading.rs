@@ -4,8 +4,11 @@ use std::fs::File as DiskFile;
 
 use hf_meta::formats::{HeaderError, WeightsKind};
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Client, CountReport, DiskCache, Dtype, Error, Model, Source, Weights};
+use hf_meta::{
+    Client, CountReport, DiskCache, Dtype, Error, MissingQuantization, Model, Source, Weights,
+};
 
+use super::FileFigures;
 use crate::hub::{File, Host, LocalHub, Repo};
 use crate::support;
 
@@ -79,12 +82,48 @@ async fn a_path_selects_a_quantization_or_a_file() {
         assert_eq!(report.filepaths[0].as_str(), file);
         assert_eq!(report.parameter_count.total(), PARAMETERS, "{path}");
     }
-    let error = model(&hub).path("q3_k_s").inspect().await.unwrap_err();
-    assert!(matches!(error, Error::NoSafetensors { .. }), "{error:?}");
+    for path in ["q3_k_s", "Q4KM"] {
+        let error = model(&hub).path(path).inspect().await.unwrap_err();
+        assert_eq!(quantizations(&error), ["BF16", "Q2_K", "Q4_K_M", "Q8_0"], "{path}");
+        assert!(error.is_not_found(), "{error:?}");
+    }
+    let error = support::client(&hub).model("gpt2").path("q3_k_s").count().await.unwrap_err();
+    assert!(error.has_no_weights(), "{error:?}");
     let fp16 = Repo::new("org/fp16").file("fp16/model.safetensors", support::weights(&["x"]));
     let hub = LocalHub::start([fp16]).unwrap();
     let weights = support::client(&hub).model("org/fp16").path("fp16").inspect().await.unwrap();
     assert_eq!(weights.report().filepaths[0].as_str(), "fp16/model.safetensors");
+}
+
+/// Returns the quantizations that an error offers.
+fn quantizations(error: &Error) -> Vec<String> {
+    let Error::FileNotFound { source, .. } = error else { panic!("{error:?}") };
+    source.downcast_ref::<MissingQuantization>().unwrap().quantizations.clone()
+}
+
+#[tokio::test]
+async fn a_path_selects_a_quantization_in_a_local_folder() {
+    let hub = support::fixtures_hub();
+    let folder = tempfile::tempdir().unwrap();
+    for (quantization, size) in [("Q4_K_M", 799_892_128), ("Q8_0", 1_313_280_672)] {
+        let name = format!("Llama-3.2-1B-{quantization}.gguf");
+        let file = folder.path().join(&name);
+        std::fs::write(&file, fixture(&format!("{REPO}/{name}"))).unwrap();
+        DiskFile::options().append(true).open(&file).unwrap().set_len(size).unwrap();
+    }
+    let source = |path: &str| {
+        support::client(&hub).source(Source::Local(folder.path().to_owned())).path(path)
+    };
+    for (path, file) in [("q8_0", "Llama-3.2-1B-Q8_0.gguf"), ("Q4_K_M", "Llama-3.2-1B-Q4_K_M.gguf")]
+    {
+        let report = gguf(&source(path)).await;
+        assert_eq!(report.filepaths[0].as_str(), file);
+        assert_eq!(report.parameter_count.total(), PARAMETERS);
+    }
+    let error = source("q3_k_s").inspect().await.unwrap_err();
+    assert_eq!(quantizations(&error), ["Q4_K_M", "Q8_0"]);
+    let error = source("none/q8_0").inspect().await.unwrap_err();
+    assert!(matches!(error, Error::FileNotFound { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -143,14 +182,16 @@ async fn several_models_are_offered_for_a_choice() {
 #[tokio::test]
 async fn experts_are_counted_by_the_header() {
     let hub = support::fixtures_hub();
-    let model = support::client(&hub).model("gguf").path("experts.gguf");
-    let report = model.count().await.unwrap();
-    let moe = report.breakdown.moe.unwrap();
-    assert_eq!((moe.experts, moe.experts_per_token), (8, 2));
-    let expert = 3 * 512 * 256 * 2;
-    assert_eq!((moe.per_expert, moe.routed), (Some(expert), 8 * expert));
-    assert_eq!(moe.active(), report.parameter_count.total() - 6 * expert);
-    assert_eq!(report.fetch.requests, 2);
+    for file in ["experts.gguf", "experts-numbered.gguf"] {
+        let model = support::client(&hub).model("gguf").path(file);
+        let report = model.count().await.unwrap();
+        let moe = report.breakdown.moe.unwrap();
+        assert_eq!((moe.experts, moe.experts_per_token), (8, 2));
+        let expert = 3 * 512 * 256 * 2;
+        assert_eq!((moe.per_expert, moe.routed), (Some(expert), 8 * expert));
+        assert_eq!(moe.active(), report.parameter_count.total() - 6 * expert);
+        assert_eq!(report.fetch.requests, 2);
+    }
 }
 
 #[tokio::test]
@@ -167,6 +208,29 @@ async fn every_fixture_has_as_many_parameters_as_elements() {
         let bytes: u64 = figures.tensors.iter().map(|tensor| tensor.bytes).sum();
         assert_eq!(report.parameter_count.totals().bytes, bytes, "{name}");
     }
+}
+
+#[tokio::test]
+async fn complete_files_are_valid() {
+    let hub = support::fixtures_hub();
+    let model = |path: &str| support::client(&hub).model(super::COMPLETE).path(path);
+    let (_, files) = super::complete_files();
+    let (parts, files): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|(name, _)| name.contains("-of-"));
+    let elements =
+        |figures: &FileFigures| figures.tensors.iter().map(|tensor| tensor.elements).sum();
+    for (name, figures) in &files {
+        let report = model(name).verify().await.unwrap();
+        assert_eq!(report.findings, [], "{name}");
+        assert_eq!(report.parameters.counted, Some(elements(figures)), "{name}");
+        assert_eq!(report.fetch.bytes_total, figures.size, "{name}");
+    }
+    let report = model("Tiny-split-*-of-00003.gguf").verify().await.unwrap();
+    assert_eq!((report.findings, report.files), (Vec::new(), 3));
+    let sum: u64 = parts.iter().map(|(_, figures)| elements(figures)).sum();
+    assert_eq!(report.parameters.counted, Some(sum));
+    let moe = model("Tiny-MoE-Q4_K_M.gguf").count().await.unwrap().breakdown.moe.unwrap();
+    assert_eq!((moe.experts, moe.experts_per_token, moe.routed), (4, 2, 3 * 4 * 2 * 512 * 256));
 }
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -204,7 +268,7 @@ fn with_vocabulary(tokens: usize) -> Vec<u8> {
 /// The first range ends in the vocabulary, or in the scores behind it, which are skipped.
 #[tokio::test]
 async fn a_large_header_takes_two_ranges_and_is_cached() {
-    for tokens in [25_000, 27_000, 100_000] {
+    for tokens in [50_000, 60_000, 100_000] {
         let header = with_vocabulary(tokens);
         let size = header.len() as u64 + 31 + 256;
         let repo = Repo::new("org/large").file("x-Q4_0.gguf", File::padded(header, size));
@@ -275,5 +339,5 @@ async fn verify_finds_tensors_beyond_the_end() {
     assert!(matches!(reason, HeaderError::FileSize { found: 1_000_000, .. }), "{reason}");
     assert_eq!(report.findings[0].severity(), Severity::Error);
     let error = support::client(&hub).model("org/cut").count().await.unwrap_err();
-    assert_eq!(error.to_string(), "`org/cut/x-Q8_0.gguf` is not a valid gguf file");
+    assert_eq!(error.to_string(), "`org/cut/x-Q8_0.gguf` is not a valid GGUF file");
 }
