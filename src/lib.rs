@@ -90,7 +90,7 @@
 //! [How bytes are read](docs::reading) · [What is counted](docs::counting) · [What is valid](docs::validity) ·
 //! [Where weights are looked for](docs::layouts) · [GGUF](docs::gguf) · [Cache and offline use](docs::cache) ·
 //! [JSON](docs::json) · [Errors in a service](docs::errors) · [Installation](docs::install) ·
-//! [The command](docs::command) ·
+//! [The command](docs::command) · [Python](docs::python) ·
 //! [Badges and their service](docs::service) · [Speed](docs::speed) ·
 //! [Architecture](docs::architecture)
 

@@ -1,5 +1,6 @@
 //! The arguments of the command line.
 
+use std::ffi::OsString;
 use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
@@ -21,7 +22,7 @@ use super::verify::VerifyArgs;
 /// Prints the parameters per dtype of each REPO. Only the headers of the files are read, never the
 /// weights: kilobytes out of terabytes.
 #[derive(Debug, Parser)]
-#[command(version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
+#[command(name = "hf-meta", version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
 #[command(subcommand_negates_reqs = true, override_usage = USAGE)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -73,10 +74,11 @@ impl Args {
             .fold(command, |command, name| command.mut_subcommand(name, without_connection))
     }
 
-    /// Parses the arguments of the process. Exits if they are wrong or ask for help.
-    pub(crate) fn parse_or_exit() -> Self {
+    /// Parses the arguments of the process, of which the first is its name. Exits if they are wrong or ask for help.
+    pub(crate) fn parse_or_exit(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut command = Self::definition();
-        let matches = command.get_matches_mut();
+        let matches = command.try_get_matches_from_mut(arguments);
+        let matches = matches.unwrap_or_else(|error| error.exit());
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
         match args.and_then(|args| check_order(&mut command, &matches).map(|()| args)) {
             Ok(args) => args,

@@ -104,9 +104,3 @@ impl From<&CommandError> for ExitStatus {
         }
     }
 }
-
-impl From<ExitStatus> for std::process::ExitCode {
-    fn from(status: ExitStatus) -> Self {
-        Self::from(status as u8)
-    }
-}

@@ -31,8 +31,8 @@ mod terminal;
 mod verify;
 mod views;
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::process::ExitCode;
 
 use self::args::{Args, Command};
 use self::context::CommandContext;
@@ -40,17 +40,19 @@ use self::error_report::ErrorReport;
 use self::exit::{CommandError, ExitStatus, failed_to};
 use self::progress::ProgressBars;
 
-/// Runs the command and returns its exit code.
-pub(crate) fn main() -> ExitCode {
-    let args = Args::parse_or_exit();
+/// Runs the command with these arguments, of which the first is its name. Returns its exit code.
+pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let args = Args::parse_or_exit(arguments);
     match run(&args) {
-        Ok(status) => status.into(),
+        Ok(status) => status as u8,
         // The reader of stdout has closed it, as in `hf-meta … | head`.
-        Err(CommandError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(CommandError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => {
+            ExitStatus::Success as u8
+        }
         Err(error) => {
             let _ =
                 ErrorReport::for_command(&error, args.connection.token_source().as_deref()).print();
-            ExitStatus::from(&error).into()
+            ExitStatus::from(&error) as u8
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | [`json`] | the JSON of every command |
 //! | [`install`] | packages of the command: Cargo, wheel, container, `hf` extension, GitHub Action |
 //! | [`command`] | sources, options, environment and exit codes of `hf-meta` |
+//! | [`python`] | the Python module |
 //! | [`errors`] | errors in a service, and the status to answer with |
 //! | [`service`] | badges, their options, and `hf-meta serve` in production |
 //! | [`speed`] | measurements, with the commands that repeat them |
@@ -42,6 +43,9 @@ pub mod json {}
 
 #[doc = include_str!("layouts.md")]
 pub mod layouts {}
+
+#[doc = include_str!("python.md")]
+pub mod python {}
 
 #[doc = include_str!("reading.md")]
 pub mod reading {}

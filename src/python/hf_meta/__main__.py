@@ -1,13 +1,16 @@
-"""Runs the command: `python -m hf_meta`."""
+"""The command: `hf-meta`, or `python -m hf_meta`."""
 
-import os
-import subprocess
+import signal
 import sys
 
-from hf_meta import find_binary
+from hf_meta._native import run_command
+
+
+def main():
+    # Python would note Ctrl-C and wait until the command returns.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(run_command(["hf-meta", *sys.argv[1:]]))
+
 
 if __name__ == "__main__":
-    command = [find_binary(), *sys.argv[1:]]
-    if sys.platform == "win32":
-        sys.exit(subprocess.call(command))
-    os.execv(command[0], command)
+    main()
