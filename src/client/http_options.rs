@@ -27,6 +27,7 @@ pub(super) struct HttpOptions {
     root_certificates: Vec<Vec<u8>>,
     headers: Vec<(String, String)>,
     concurrency: usize,
+    quota_share: f64,
     http1_connections: usize,
     timeouts: HttpTimeouts,
     retry: RetryPolicy,
@@ -45,6 +46,7 @@ impl Default for HttpOptions {
             root_certificates: Vec::new(),
             headers: Vec::new(),
             concurrency: 256,
+            quota_share: 1.0,
             // macOS allows a process 256 open files by default.
             http1_connections: 64,
             timeouts: HttpTimeouts {
@@ -95,6 +97,7 @@ impl HttpOptions {
             timeouts: self.timeouts,
             retry: self.retry,
             concurrency: self.concurrency,
+            quota_share: self.quota_share,
             http1_connections: self.http1_connections,
         })
     }
@@ -157,6 +160,14 @@ impl ClientBuilder {
     /// connection to each HTTP/2 server.
     pub fn concurrency(mut self, requests: usize) -> Self {
         self.http.concurrency = requests.max(1);
+        self
+    }
+
+    /// Sets the part of each quota of a server that is used, from 0 to 1; 1 by default. The rest is left to other
+    /// programs with the same token or address. Each of several processes that share a quota gets an equal part with
+    /// 1 divided by their number.
+    pub fn quota_share(mut self, share: f64) -> Self {
+        self.http.quota_share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
         self
     }
 
@@ -254,6 +265,7 @@ impl fmt::Debug for HttpOptions {
             .field("system_certificates", &self.system_certificates)
             .field("headers", &headers)
             .field("concurrency", &self.concurrency)
+            .field("quota_share", &self.quota_share)
             .field("http1_connections", &self.http1_connections)
             .field("timeouts", &self.timeouts)
             .field("retry", &self.retry)

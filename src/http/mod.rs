@@ -117,6 +117,8 @@ pub(crate) struct HttpSettings {
     pub(crate) retry: RetryPolicy,
     /// The maximum number of requests in flight, of all calls together.
     pub(crate) concurrency: usize,
+    /// The part of each quota that is used, up to 1.
+    pub(crate) quota_share: f64,
     /// The maximum number of connections to all HTTP/1.1 servers together.
     pub(crate) http1_connections: usize,
 }
@@ -150,6 +152,7 @@ impl HttpSettings {
             timeouts: HttpTimeouts { connect: second, read: second, request: second },
             retry: RetryPolicy::default(),
             concurrency: 1,
+            quota_share: 1.0,
             http1_connections: 1,
         }
     }
@@ -172,7 +175,7 @@ impl Http {
         let guard = AddressGuard::new(settings.addresses, &settings.endpoint);
         let clients = Arc::new(HttpClients::new(settings.clone(), Arc::clone(&guard)));
         let in_flight = Arc::new(Semaphore::new(settings.concurrency.min(Semaphore::MAX_PERMITS)));
-        let gate = Arc::new(RateLimitGate::new(settings.concurrency));
+        let gate = Arc::new(RateLimitGate::new(settings.concurrency, settings.quota_share));
         let (redirect_origin, settings) = (Arc::default(), Arc::new(settings));
         Self { clients, guard, gate, in_flight, redirect_origin, settings }
     }

@@ -48,6 +48,8 @@ pub(super) struct RateLimitGate {
     token: Option<HeaderValue>,
     /// The number of requests in flight while a quota is unknown.
     max_in_flight: u64,
+    /// The part of each quota that is used, up to 1.
+    quota_share: f64,
 }
 
 /// The requests that share a rate limit.
@@ -69,6 +71,8 @@ struct GateState {
     in_flight: u64,
     /// The remaining quota and the time of its reset; `None` if unknown.
     remaining: Option<(u64, Instant)>,
+    /// The requests that are left of the share of this window, and the time of its end; `None` without a share.
+    budget: Option<(u64, Instant)>,
     /// True if the last response named no quota.
     is_unlimited: bool,
     hold: Option<Hold>,
@@ -83,6 +87,17 @@ struct Hold {
     /// The time of the next probe, if the server has asked for more than [`MAX_HOLD`].
     probe_at: Option<Instant>,
     has_warned: bool,
+}
+
+/// Returns a part of a number of requests, at least one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a quota is small, and the share is from 0 to 1"
+)]
+fn part(requests: u64, share: f64) -> u64 {
+    ((requests as f64 * share) as u64).max(1)
 }
 
 /// The answer of the gate to a request.
@@ -119,12 +134,21 @@ impl GateState {
         if self.in_flight >= limit.min(max_in_flight) {
             return Admission::Full;
         }
+        if let Some((left, end)) = &mut self.budget
+            && *end > now
+        {
+            if *left == 0 {
+                let wait = end.saturating_duration_since(now);
+                return Admission::Held(self.hold(wait));
+            }
+            *left -= 1;
+        }
         self.in_flight += 1;
         Admission::Admitted { is_probe: false }
     }
 
     /// Holds back requests for a while. A longer wait that already applies is kept.
-    fn hold(&mut self, wait: Duration) {
+    fn hold(&mut self, wait: Duration) -> Hold {
         let now = Instant::now();
         let until = now + wait.min(MAX_HOLD);
         let hold = self.hold.get_or_insert(Hold { until, probe_at: None, has_warned: false });
@@ -133,13 +157,19 @@ impl GateState {
             hold.probe_at.get_or_insert(now + PROBE_INTERVAL);
         }
         self.changed.notify_waiters();
+        *hold
     }
 
-    fn set_quota(&mut self, quota: Quota) {
+    fn set_quota(&mut self, quota: Quota, share: f64) {
+        let now = Instant::now();
+        let end = now + quota.reset.min(MAX_HOLD);
+        if share < 1.0 && self.budget.is_none_or(|(_, end)| end <= now) {
+            self.budget = Some((part(quota.remaining, share), end));
+        }
         if quota.remaining == 0 {
             self.hold(quota.reset);
         } else {
-            self.remaining = Some((quota.remaining, Instant::now() + quota.reset.min(MAX_HOLD)));
+            self.remaining = Some((quota.remaining, end));
         }
     }
 
@@ -149,23 +179,27 @@ impl GateState {
         self.in_flight > 0
             || Arc::strong_count(&self.changed) > 1
             || self.remaining.is_some_and(|(_, reset)| reset > now)
+            || self.budget.is_some_and(|(_, end)| end > now)
             || self.hold.is_some_and(|hold| hold.until > now)
     }
 }
 
 impl RateLimitGate {
-    pub(super) fn new(max_in_flight: usize) -> Self {
-        Self { states: Arc::default(), token: None, max_in_flight: max_in_flight as u64 }
+    pub(super) fn new(max_in_flight: usize, quota_share: f64) -> Self {
+        let max_in_flight = max_in_flight as u64;
+        Self { states: Arc::default(), token: None, max_in_flight, quota_share }
     }
 
     /// Returns the gate of the requests with another token.
     pub(super) fn for_token(&self, token: Option<HeaderValue>) -> Self {
-        Self { states: Arc::clone(&self.states), token, max_in_flight: self.max_in_flight }
+        Self { states: Arc::clone(&self.states), token, ..*self }
     }
 
     /// Holds back requests for a while.
     pub(super) fn hold(&self, key: &GateKey, wait: Duration) {
-        self.with_state(key, |state| state.hold(wait));
+        self.with_state(key, |state| {
+            state.hold(wait);
+        });
     }
 
     /// Waits until a request may be sent.
@@ -254,14 +288,16 @@ impl GatePass<'_> {
             state.remaining = None;
             state.is_unlimited = quotas.is_empty();
             match wait {
-                Some(wait) => state.hold(wait),
+                Some(wait) => {
+                    state.hold(wait);
+                }
                 None if *is_probe && !rate_limit::is_retryable(status) => state.hold = None,
                 None => {}
             }
         });
         for quota in quotas {
             let key = GateKey { bucket: quota.bucket(key.bucket), ..key.clone() };
-            gate.with_state(&key, |state| state.set_quota(quota));
+            gate.with_state(&key, |state| state.set_quota(quota, gate.quota_share));
         }
     }
 }

@@ -48,7 +48,7 @@ async fn is_open(gate: &RateLimitGate, key: GateKey) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn an_exhausted_quota_holds_back_its_own_bucket_alone() {
-    let gate = RateLimitGate::new(256);
+    let gate = RateLimitGate::new(256, 1.0);
     send(&gate, listing(), 200, &headers("ratelimit", r#""api";r=0;t=290"#)).await;
     assert!(is_open(&gate, file()).await);
     assert!(!is_open(&gate, listing()).await);
@@ -61,7 +61,7 @@ async fn an_exhausted_quota_holds_back_its_own_bucket_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quota_is_applied_to_the_bucket_that_it_names() {
-    let gate = RateLimitGate::new(256);
+    let gate = RateLimitGate::new(256, 1.0);
     send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=9;t=9, "api";r=0;t=290"#))
         .await;
     assert!(is_open(&gate, file()).await);
@@ -70,7 +70,7 @@ async fn a_quota_is_applied_to_the_bucket_that_it_names() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quarter_of_the_remaining_quota_is_in_flight() {
-    let (gate, meter) = (RateLimitGate::new(256), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
     for (remaining, expected) in [(400, 100), (8, 2), (3, 1)] {
         let quota = format!(r#""resolvers";r={remaining};t=100"#);
         send(&gate, file(), 200, &headers("ratelimit", &quota)).await;
@@ -85,7 +85,7 @@ async fn a_quarter_of_the_remaining_quota_is_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
-    let (gate, unavailable) = (RateLimitGate::new(256), headers("retry-after", "3600"));
+    let (gate, unavailable) = (RateLimitGate::new(256, 1.0), headers("retry-after", "3600"));
     let started = Instant::now();
     send(&gate, file(), 503, &unavailable).await;
     for minute in 1..=3 {
@@ -105,7 +105,7 @@ async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_does_not_fit_fails_at_once() {
-    let (gate, meter) = (RateLimitGate::new(256), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
     gate.hold(&file(), Duration::from_secs(20));
     let started = Instant::now();
     for limit in [0, 19] {
@@ -121,7 +121,7 @@ async fn a_wait_that_does_not_fit_fails_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn servers_without_limits_and_requests_are_forgotten() {
-    let gate = RateLimitGate::new(256);
+    let gate = RateLimitGate::new(256, 1.0);
     let limited = headers("ratelimit", r#""api";r=0;t=9"#);
     for server in 0..1_000 {
         send(&gate, key(&format!("https://{server}.example/x")), 200, &limited).await;
@@ -159,7 +159,7 @@ impl LimitedServer {
 #[tokio::test(start_paused = true)]
 async fn many_calls_stay_within_a_small_quota() {
     for concurrent in [256, 2_000] {
-        let (gate, server) = (RateLimitGate::new(concurrent), LimitedServer::default());
+        let (gate, server) = (RateLimitGate::new(concurrent, 1.0), LimitedServer::default());
         let (in_flight, refused) = (Arc::new(Semaphore::new(concurrent)), AtomicUsize::new(0));
         let started = Instant::now();
         let call = async || {
@@ -182,4 +182,23 @@ async fn many_calls_stay_within_a_small_quota() {
         assert!(elapsed < Duration::from_secs(60), "{concurrent}: {elapsed:?}");
         assert!(refused <= 2_000 * 2 / 100, "{concurrent}: {refused} refused");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_of_each_window_is_used() {
+    let (gate, meter) = (RateLimitGate::new(256, 0.5), RequestMeter::default());
+    let (mut remaining, mut pauses) = (100, Vec::new());
+    for request in 0..150 {
+        let started = Instant::now();
+        let pass = gate.pass(file(), &meter, LONG).await.unwrap();
+        if started.elapsed() > INSTANT {
+            pauses.push(request);
+            remaining = 100;
+        }
+        remaining -= 1;
+        let quota = format!(r#""resolvers";r={remaining};t=99"#);
+        pass.record(200, &headers("ratelimit", &quota));
+    }
+    // The first response leaves 99 requests of each window, of which 49 are sent.
+    assert_eq!(pauses, [50, 100]);
 }
