@@ -40,6 +40,7 @@
 //! | read URLs and local files | [`Client::source`] |
 //! | store headers between calls | [`DiskCache`], [`MemoryCache`], or your own [`Cache`] |
 //! | parse a header from other storage | [`SafetensorsFileHeader`], [`formats`] and [`count`], without I/O |
+//! | read many repositories into tables | `census` |
 //! | draw a badge | `badge` |
 //! | serve badges | `server` |
 //!
@@ -75,6 +76,7 @@
 //! | `rustls-no-provider` | the client with TLS by the `rustls` provider that the program installs, such as `ring` |
 //! | `reqwest-hook` | a hook for settings of the HTTP library that [`ClientBuilder`] lacks |
 //! | `badge` | badges as SVG and as shields.io JSON |
+//! | `census` | many repositories as Arrow record batches and Parquet files, here or in an object store |
 //! | `cli` (default) | the `hf-meta` command |
 //! | `server` | the badge service, and a cache in Redis |
 //!
@@ -90,7 +92,7 @@
 //! [How bytes are read](docs::reading) · [What is counted](docs::counting) · [What is valid](docs::validity) ·
 //! [Where weights are looked for](docs::layouts) · [GGUF](docs::gguf) · [Cache and offline use](docs::cache) ·
 //! [JSON](docs::json) · [Errors in a service](docs::errors) · [Installation](docs::install) ·
-//! [The command](docs::command) · [Python](docs::python) ·
+//! [The command](docs::command) · [Python](docs::python) · [The census](docs::census) ·
 //! [Badges and their service](docs::service) · [Speed](docs::speed) ·
 //! [Architecture](docs::architecture)
 
@@ -110,6 +112,8 @@ mod backends;
 pub mod badge;
 #[cfg(feature = "_http")]
 mod cache;
+#[cfg(feature = "census")]
+pub mod census;
 #[cfg(feature = "_http")]
 mod client;
 pub mod count;

@@ -1,5 +1,6 @@
 //! Our own header cache: a backend that serves a cached commit, and one that records another.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,7 @@ use tokio::task::yield_now;
 use super::{Backend, ByteStream, Fetch, Fetched, FileListing, ListFuture};
 use crate::cache::{CachedFile, CachedHeaders, Deflated, Deflater, RecordedHeaders};
 use crate::error::Error;
-use crate::formats::RepoPath;
+use crate::formats::{FileHeader, RepoPath};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::hub::CommitSha;
@@ -22,10 +23,10 @@ const PIECE: usize = 1 << 16;
 ///
 /// A range ends with the cached bytes: they end with the header.
 #[derive(Debug)]
-pub(super) struct CachedCommit {
-    pub(super) inner: Arc<dyn Backend>,
-    pub(super) commit: CommitSha,
-    pub(super) headers: CachedHeaders,
+pub(crate) struct CachedCommit {
+    pub(crate) inner: Arc<dyn Backend>,
+    pub(crate) commit: CommitSha,
+    pub(crate) headers: CachedHeaders,
 }
 
 impl CachedCommit {
@@ -49,7 +50,7 @@ impl CachedCommit {
         let commit = Some(self.commit.clone());
         let missing =
             || Error::FileNotFound { file: name(), source: "it is not in the cache".into() };
-        value.map(|value| Fetched { value, commit }).ok_or_else(missing)
+        value.map(|value| Fetched::new(value, commit)).ok_or_else(missing)
     }
 }
 
@@ -75,7 +76,7 @@ impl Backend for CachedCommit {
         let whole = self.headers.file(path).and_then(CachedFile::whole);
         let fetched = self.fetched(whole, || self.file_name(path));
         let name = self.file_name(path);
-        let stream = fetched.map(|Fetched { value, commit }| {
+        let stream = fetched.map(|Fetched { value, commit, .. }| {
             let start =
                 BodyEvent::Start { response: commit.clone(), content_length: Some(value.length()) };
             let pieces = stream::iter(value.pieces(PIECE)).then(move |piece| {
@@ -84,7 +85,7 @@ impl Backend for CachedCommit {
                 yield_now().map(|()| piece)
             });
             let events = stream::iter([Ok(start)]).chain(pieces).boxed();
-            Fetched { value: events, commit }
+            Fetched::new(events, commit)
         });
         ready(stream).boxed()
     }
@@ -92,7 +93,7 @@ impl Backend for CachedCommit {
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         let name = || format!("list of files of {}", self.name());
         let listed = self.fetched(self.headers.listing(folder), name);
-        let listing = |Fetched { value: (files, is_complete), commit }| {
+        let listing = |Fetched { value: (files, is_complete), commit, .. }| {
             Some(FileListing { files, commit, is_complete })
         };
         ready(listed.map(listing)).boxed()
@@ -122,9 +123,20 @@ impl Backend for CachedCommit {
 /// Another backend, whose header bytes are recorded for the cache. Clones, and the backend at a commit or
 /// without its token, record in one place.
 #[derive(Clone, Debug)]
-pub(super) struct CacheRecorder {
+pub(crate) struct CacheRecorder {
     inner: Arc<dyn Backend>,
     recorded: Arc<Mutex<Recorded>>,
+    on_header: Option<OnHeader>,
+}
+
+/// A function that is called with each header that was read.
+#[derive(Clone)]
+pub(crate) struct OnHeader(pub(crate) Arc<dyn Fn(&FileHeader) + Send + Sync>);
+
+impl fmt::Debug for OnHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnHeader")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -136,11 +148,17 @@ struct Recorded {
 
 impl CacheRecorder {
     pub(super) fn new(inner: Arc<dyn Backend>) -> Self {
-        Self { inner, recorded: Arc::default() }
+        Self { inner, recorded: Arc::default(), on_header: None }
+    }
+
+    /// Creates a recorder that calls a function with each header.
+    #[cfg(feature = "census")]
+    pub(crate) fn observed(inner: Arc<dyn Backend>, on_header: OnHeader) -> Self {
+        Self { on_header: Some(on_header), ..Self::new(inner) }
     }
 
     /// Takes what was recorded. Returns `None` if it is not to be cached, or its commit is not known.
-    pub(super) fn take(&self) -> Option<(CommitSha, CachedHeaders)> {
+    pub(crate) fn take(&self) -> Option<(CommitSha, CachedHeaders)> {
         let Recorded { headers, commit } = self.record(std::mem::take);
         Some((commit?, headers.finish(self.canonical_name())?))
     }
@@ -150,7 +168,7 @@ impl CacheRecorder {
     }
 
     fn around(&self, inner: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        Arc::new(Self { inner, recorded: Arc::clone(&self.recorded) })
+        Arc::new(Self { inner, ..self.clone() })
     }
 }
 
@@ -162,7 +180,7 @@ impl Backend for CacheRecorder {
             if let Ok(read) = read {
                 self.record(|to| {
                     to.headers.fill_gap(path, start);
-                    to.headers.add_range(path, start, &read.value);
+                    to.headers.add_range(path, start, &read.value, read.sha256.as_deref());
                 });
             }
         })
@@ -189,7 +207,7 @@ impl Backend for CacheRecorder {
     /// Records a streamed file once its end is reached.
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
         async move {
-            let Fetched { value, commit } = self.inner.stream(path, limit).await?;
+            let Fetched { value, commit, .. } = self.inner.stream(path, limit).await?;
             let (recorder, path, mut file) = (self.clone(), path.clone(), None);
             let events = value.map(Some).chain(stream::iter([None]));
             let events = events.filter_map(move |event| {
@@ -209,7 +227,7 @@ impl Backend for CacheRecorder {
                 }
                 ready(event)
             });
-            Ok(Fetched { value: events.boxed(), commit })
+            Ok(Fetched::new(events.boxed(), commit))
         }
         .boxed()
     }
@@ -229,8 +247,12 @@ impl Backend for CacheRecorder {
     }
 
     /// Compresses the header, so that the headers of a call are never all in memory.
-    fn header_end<'a>(&'a self, path: &'a RepoPath, end: u64) -> BoxFuture<'a, ()> {
+    fn header_read<'a>(&'a self, path: &'a RepoPath, header: &'a FileHeader) -> BoxFuture<'a, ()> {
         async move {
+            if let Some(OnHeader(on_header)) = &self.on_header {
+                on_header(header);
+            }
+            let end = header.header_range().end;
             let Some(start) = self.record(|to| to.headers.take_start(path, end)) else { return };
             let file = spawn_blocking_if_large(start.len(), move || start.compress()).await;
             self.record(|to| to.headers.add_start(path, file));

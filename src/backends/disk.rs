@@ -29,7 +29,7 @@ impl Backend for DiskFolder {
         async move {
             let chunk = read_range(&self.file(path), &range, &self.meter).await;
             let value = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
-            Ok(Fetched { value, commit: None })
+            Ok(Fetched::new(value, None))
         }
         .boxed()
     }
@@ -38,7 +38,7 @@ impl Backend for DiskFolder {
         async move {
             let value =
                 read_whole(&self.file(path), self.file_name(path), limit, &self.meter).await?;
-            Ok(Fetched { value, commit: None })
+            Ok(Fetched::new(value, None))
         }
         .boxed()
     }

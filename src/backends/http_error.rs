@@ -7,7 +7,7 @@ use crate::http::{HttpError, RequestFailure};
 use crate::hub::{HubError, HubErrorKind, RepoId, Revision};
 
 /// Returns the error of a call that could not read a file. Only a server with repositories has a `repo`.
-pub(super) fn explain(
+pub(crate) fn explain(
     file: String,
     failure: RequestFailure,
     repo: Option<(&RepoId, &Revision)>,

@@ -18,6 +18,9 @@ use crate::hub::{
     CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, listing,
 };
 
+/// The header in which a Hub sends the SHA-256 hash of a file that is stored outside git, with the redirect to it.
+const X_LINKED_ETAG: &str = "x-linked-etag";
+
 /// A revision of a repository on a Hub.
 #[derive(Clone, Debug)]
 pub(crate) struct HubRepo {
@@ -179,7 +182,8 @@ impl HubRepo {
         read: Result<(T, ResponseChain), RequestFailure>,
     ) -> Result<Fetched<T>, Error> {
         let (value, chain) = read.map_err(|failure| self.explain(name(), failure))?;
-        Ok(Fetched { value, commit: self.commit(&chain) })
+        let sha256 = chain.header(X_LINKED_ETAG).and_then(sha256);
+        Ok(Fetched { value, commit: self.commit(&chain), sha256 })
     }
 
     /// Returns the commit of a response, logs the Hub's notice in it, and keeps the name that it redirects to.
@@ -209,6 +213,13 @@ impl HubRepo {
             error => Err(error),
         }
     }
+}
+
+/// Returns the hash in the entity tag of a file that is stored outside git; `None` for other tags.
+fn sha256(etag: &str) -> Option<String> {
+    let hash = etag.trim_start_matches("W/").trim_matches('"');
+    let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then(|| hash.to_ascii_lowercase())
 }
 
 /// Returns whether the last response has status 500 or higher.

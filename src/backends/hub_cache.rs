@@ -70,7 +70,7 @@ impl HubCacheSnapshot {
     }
 
     fn fetched<T>(&self, value: T) -> Fetched<T> {
-        Fetched { value, commit: Some(self.commit.clone()) }
+        Fetched::new(value, Some(self.commit.clone()))
     }
 
     /// Returns the path of a file with all links followed.

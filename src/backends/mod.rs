@@ -29,9 +29,13 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
+#[cfg(feature = "census")]
+pub(crate) use self::cached::{CacheRecorder, CachedCommit, OnHeader};
 pub(crate) use self::disk::DiskFolder;
 pub(crate) use self::gate::CallGate;
 pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
+#[cfg(feature = "census")]
+pub(crate) use self::http_error::explain;
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::hub_cache::HubCacheSnapshot;
 pub(crate) use self::offline::OfflineRepo;
@@ -39,8 +43,8 @@ pub(crate) use self::stream::{ByteStream, poll_alongside};
 pub(crate) use self::web::WebFolder;
 use crate::cache::CacheIdentity;
 use crate::error::Error;
-use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
+use crate::formats::{FileHeader, RepoPath};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubReportedCount};
 
@@ -71,8 +75,12 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// or none for this reader.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a>;
 
-    /// Notes that the header of a file ends at an offset. Bytes that were read behind it are not cached.
-    fn header_end<'a>(&'a self, _path: &'a RepoPath, _end: u64) -> BoxFuture<'a, ()> {
+    /// Notes that the header of a file was read. Bytes that were read behind its end are not cached.
+    fn header_read<'a>(
+        &'a self,
+        _path: &'a RepoPath,
+        _header: &'a FileHeader,
+    ) -> BoxFuture<'a, ()> {
         ready(()).boxed()
     }
 
@@ -160,9 +168,18 @@ pub(crate) struct Fetched<T> {
     pub(crate) value: T,
     /// The commit of the file, if the server says so.
     pub(crate) commit: Option<CommitSha>,
+    /// The SHA-256 hash of the whole file in hexadecimal, if the server says so.
+    pub(crate) sha256: Option<String>,
+}
+
+impl<T> Fetched<T> {
+    pub(crate) fn new(value: T, commit: Option<CommitSha>) -> Self {
+        Self { value, commit, sha256: None }
+    }
 }
 
 /// The files of a backend, or of a folder in it.
+#[derive(Clone, Debug)]
 pub(crate) struct FileListing {
     pub(crate) files: Vec<ListedFile>,
     /// The commit of the files, if the server says so.

@@ -16,11 +16,11 @@ pub(crate) type ByteStream = BoxStream<'static, Result<BodyEvent<Option<CommitSh
 
 /// Returns the stream of a file that was read already.
 pub(super) fn from_bytes(file: Fetched<Vec<u8>>) -> Fetched<ByteStream> {
-    let Fetched { value, commit } = file;
+    let Fetched { value, commit, .. } = file;
     let start =
         BodyEvent::Start { response: commit.clone(), content_length: Some(value.len() as u64) };
     let pieces = stream::iter([Ok(start), Ok(BodyEvent::Bytes(value.into()))]).boxed();
-    Fetched { value: pieces, commit }
+    Fetched::new(pieces, commit)
 }
 
 /// Waits until a file that is read over HTTP begins to arrive, and returns its stream. `fetched` and
@@ -45,7 +45,7 @@ pub(super) async fn from_http(
         Some(Ok(BodyEvent::Start { response, .. })) => response.clone(),
         _ => None,
     };
-    Ok(Fetched { value: pieces, commit })
+    Ok(Fetched::new(pieces, commit))
 }
 
 /// Waits for another future while a file arrives. A stream that is open and not read would keep its

@@ -85,7 +85,7 @@ impl WebFolder {
         read: Result<(T, ResponseChain), RequestFailure>,
     ) -> Result<Fetched<T>, Error> {
         match read {
-            Ok((value, chain)) => Ok(Fetched { value, commit: commit(&chain) }),
+            Ok((value, chain)) => Ok(Fetched::new(value, commit(&chain))),
             Err(failure) => Err(http_error::explain(self.file_name(path), failure, None)),
         }
     }

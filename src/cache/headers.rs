@@ -30,6 +30,8 @@ pub(crate) struct CachedHeaders {
 pub(crate) struct CachedFile {
     pub(crate) start: Deflated,
     pub(crate) file_size: u64,
+    /// The SHA-256 hash of the whole file in hexadecimal, if the server has sent it.
+    pub(crate) sha256: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +45,27 @@ impl CachedHeaders {
     /// Returns a file; `None` if it is not cached.
     pub(crate) fn file(&self, path: &RepoPath) -> Option<CachedFile> {
         self.files.get(path.as_str()).cloned()
+    }
+
+    /// Returns every file with its path.
+    #[cfg(feature = "census")]
+    pub(crate) fn into_files(self) -> impl Iterator<Item = (String, CachedFile)> {
+        self.files.into_iter()
+    }
+
+    /// Creates the headers of a commit from its files. They are all files of its listing in a folder.
+    #[cfg(feature = "census")]
+    pub(crate) fn from_files(
+        files: impl IntoIterator<Item = (RepoPath, CachedFile)>,
+        folder: Option<&RepoPath>,
+    ) -> Self {
+        let (mut recorded, mut listed) = (RecordedHeaders::default(), Vec::new());
+        for (path, file) in files {
+            recorded.add_start(&path, file.clone());
+            listed.push(ListedFile { path, size: file.file_size });
+        }
+        recorded.add_listing(folder, &listed, true);
+        recorded.headers
     }
 
     /// Returns the listing of a folder, and whether it is complete.
@@ -87,6 +110,7 @@ pub(crate) struct RecordedHeaders {
 pub(crate) struct FileStart {
     bytes: Vec<u8>,
     file_size: u64,
+    sha256: Option<String>,
 }
 
 impl FileStart {
@@ -97,19 +121,26 @@ impl FileStart {
     pub(crate) fn compress(self) -> CachedFile {
         let mut deflater = Deflater::default();
         deflater.add(&self.bytes);
-        CachedFile { start: deflater.finish(), file_size: self.file_size }
+        CachedFile { start: deflater.finish(), file_size: self.file_size, sha256: self.sha256 }
     }
 }
 
 impl RecordedHeaders {
     /// Adds a range of a file, if it continues the start that is known.
-    pub(crate) fn add_range(&mut self, path: &RepoPath, start: u64, range: &RangeBytes) {
+    pub(crate) fn add_range(
+        &mut self,
+        path: &RepoPath,
+        start: u64,
+        range: &RangeBytes,
+        sha256: Option<&str>,
+    ) {
         let known = self.starts.get(path.as_str()).map_or(0, |file| file.bytes.len() as u64);
         let new = known.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
         let Some(new) = new.and_then(|skip| range.bytes.get(skip..)) else { return };
         if self.has_room_for(new.len() as u64) {
             let file = self.starts.entry(path.to_string()).or_default();
             file.file_size = range.file_size;
+            file.sha256 = sha256.map(str::to_owned).or_else(|| file.sha256.take());
             file.bytes.extend_from_slice(new);
         }
     }
@@ -147,7 +178,9 @@ impl RecordedHeaders {
     pub(crate) fn add_file(&mut self, path: &RepoPath, start: Deflated) {
         let file_size = start.length();
         if self.has_room_for(file_size) {
-            self.headers.files.insert(path.to_string(), CachedFile { start, file_size });
+            self.headers
+                .files
+                .insert(path.to_string(), CachedFile { start, file_size, sha256: None });
         }
     }
 
@@ -216,8 +249,8 @@ mod tests {
     fn recorded() -> RecordedHeaders {
         let (mut headers, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
         headers.add_file(&path("a/index.json"), Deflated::from_bytes(b"{}"));
-        headers.add_range(&file, 0, &range(b"12345678"));
-        headers.add_range(&file, 8, &range(b"header and data"));
+        headers.add_range(&file, 0, &range(b"12345678"), None);
+        headers.add_range(&file, 8, &range(b"header and data"), None);
         let start = headers.take_start(&file, 14).unwrap();
         headers.add_start(&file, start.compress());
         headers.add_listing(None, &[ListedFile { path: file, size: 1_000 }], true);
@@ -249,10 +282,10 @@ mod tests {
     #[test]
     fn bytes_that_do_not_continue_the_start_of_a_file_are_not_added() {
         let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
-        recorded.add_range(&file, 0, &range(b"12345678header"));
-        recorded.add_range(&file, 15, &range(b"gap"));
-        recorded.add_range(&file, 0, &range(b"87654321"));
-        recorded.add_range(&file, 4, &range(b"5678header+"));
+        recorded.add_range(&file, 0, &range(b"12345678header"), None);
+        recorded.add_range(&file, 15, &range(b"gap"), None);
+        recorded.add_range(&file, 0, &range(b"87654321"), None);
+        recorded.add_range(&file, 4, &range(b"5678header+"), None);
         let headers = recorded.finish(None).unwrap();
         assert_eq!(bytes(&headers, 0..500).unwrap(), b"12345678header+");
     }
@@ -261,12 +294,12 @@ mod tests {
     fn a_gap_that_is_skipped_is_filled_up_to_the_limit() {
         let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
         recorded.fill_gap(&file, 2);
-        recorded.add_range(&file, 0, &range(b"start"));
+        recorded.add_range(&file, 0, &range(b"start"), None);
         recorded.fill_gap(&file, 7);
-        recorded.add_range(&file, 7, &range(b"end"));
+        recorded.add_range(&file, 7, &range(b"end"), None);
         let start = recorded.take_start(&file, 10).unwrap();
         assert_eq!(start.bytes, b"start\0\0end");
-        recorded.add_range(&file, 0, &range(b"start"));
+        recorded.add_range(&file, 0, &range(b"start"), None);
         recorded.fill_gap(&file, LIMIT + 100);
         assert!(recorded.is_skipped());
     }
@@ -291,7 +324,7 @@ mod tests {
         assert!(recorded.is_skipped() && recorded.headers.files.is_empty());
         assert!(recorded.take_start(&path("a/b.safetensors"), 0).is_none());
         recorded.add_file(&path("x"), one_more.clone());
-        recorded.add_start(&path("x"), CachedFile { start: one_more, file_size: 1 });
+        recorded.add_start(&path("x"), CachedFile { start: one_more, file_size: 1, sha256: None });
         assert!(recorded.headers.files.is_empty() && recorded.finish(None).is_none());
     }
 

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
 
 /// A change of this text makes all earlier entries unreachable.
-const VERSION: &[u8] = b"hf-meta cache 4";
+const VERSION: &[u8] = b"hf-meta cache 5";
 
 /// The key of a cache entry: a SHA-256 hash of everything that identifies the entry, the token included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

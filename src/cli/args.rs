@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Badge(BadgeArgs),
     Verify(VerifyArgs),
     Diff(DiffArgs),
+    #[cfg(feature = "census")]
+    Census(super::census::CensusArgs),
     Cache(CacheArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

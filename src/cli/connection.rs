@@ -65,6 +65,15 @@ impl ConnectionArgs {
 
     /// Builds a client from the environment and these options.
     pub(crate) fn client(&self) -> Result<Client, Error> {
+        let mut builder = self.builder();
+        if let Some(cache) = DiskCache::from_env().filter(|_| !self.no_cache) {
+            builder = builder.header_cache(cache);
+        }
+        builder.build()
+    }
+
+    /// Returns the settings of a client without a cache of headers.
+    pub(crate) fn builder(&self) -> ClientBuilder {
         let mut builder = ClientBuilder::from_env();
         if let Some(endpoint) = &self.endpoint {
             builder = builder.endpoint(endpoint);
@@ -72,19 +81,23 @@ impl ConnectionArgs {
         if let Some(token) = &self.token {
             builder = builder.token(token);
         }
-        if let Some(retries) = self.retries {
-            builder = builder.retry(RetryPolicy::default().max_attempts(usize::from(retries) + 1));
-        }
+        builder = builder.retry(self.retry_policy());
         if let Some(timeout) = self.timeout {
             builder = builder.call_timeout(timeout);
-        }
-        if let Some(cache) = DiskCache::from_env().filter(|_| !self.no_cache) {
-            builder = builder.header_cache(cache);
         }
         if self.offline {
             builder = builder.offline(true);
         }
-        builder.build()
+        builder
+    }
+
+    /// Returns the retries of a request.
+    pub(crate) fn retry_policy(&self) -> RetryPolicy {
+        let policy = RetryPolicy::default();
+        match self.retries {
+            Some(retries) => policy.max_attempts(usize::from(retries) + 1),
+            None => policy,
+        }
     }
 }
 

@@ -57,6 +57,8 @@ impl ErrorReport {
             | CommandError::NoColumn { .. }
             | CommandError::TensorSort
             | CommandError::Io(_) => None,
+            #[cfg(feature = "census")]
+            CommandError::Census(_) => None,
         };
         Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
     }

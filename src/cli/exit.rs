@@ -3,6 +3,8 @@
 use std::io;
 
 use hf_meta::Error;
+#[cfg(feature = "census")]
+use hf_meta::census::CensusError;
 use thiserror::Error as ThisError;
 
 /// An error that ends the command before or between its sources.
@@ -33,6 +35,10 @@ pub(crate) enum CommandError {
     /// `--sort active` with `--tensors`.
     #[error("tensors are sorted by `name`, `parameters` or `bytes`")]
     TensorSort,
+    /// The census failed.
+    #[cfg(feature = "census")]
+    #[error(transparent)]
+    Census(#[from] CensusError),
     /// Local input or output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -100,6 +106,15 @@ impl From<&CommandError> for ExitStatus {
             | CommandError::EmptyList
             | CommandError::NoColumn { .. }
             | CommandError::TensorSort => Self::Usage,
+            #[cfg(feature = "census")]
+            CommandError::Census(error) => match error {
+                CensusError::Client(error) => Self::from(error),
+                CensusError::Listing { .. } => Self::Remote,
+                CensusError::Manifest { .. }
+                | CensusError::OtherManifest { .. }
+                | CensusError::NoCensus { .. } => Self::Usage,
+                _ => Self::LocalIo,
+            },
             CommandError::Io(_) => Self::LocalIo,
         }
     }

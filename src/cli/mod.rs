@@ -8,6 +8,8 @@
 mod args;
 mod badge;
 mod cache;
+#[cfg(feature = "census")]
+mod census;
 mod connection;
 mod context;
 mod diff;
@@ -74,6 +76,7 @@ async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, Command
         let token_source = args.connection.token_source();
         let is_quiet = args.output.quiet;
         let client = args.connection.client();
+        let bars = bars.clone();
         client.map(|client| CommandContext { client, bars, token_source, is_quiet })
     };
     match &args.command {
@@ -87,6 +90,11 @@ async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, Command
         Some(Command::Badge(badge)) => badge::run(badge, &context()?).await?,
         Some(Command::Verify(verify)) => verify::run(verify, &context()?).await?,
         Some(Command::Diff(diff)) => diff::run(diff, &context()?).await?,
+        #[cfg(feature = "census")]
+        Some(Command::Census(census)) => {
+            end_on_interrupt(bars.clone());
+            Box::pin(census::run(census, &args.connection, &bars)).await?
+        }
         Some(Command::Cache(cache)) => cache::run(cache).map_err(failed_to("write to stdout"))?,
         Some(Command::Completions(completions)) => {
             packaging::completions(completions, Args::definition())

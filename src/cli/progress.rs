@@ -116,6 +116,12 @@ impl ProgressBars {
         RepoBar(bar)
     }
 
+    /// Adds the bar of a census; `None` for a quiet command.
+    #[cfg(feature = "census")]
+    pub(crate) fn census_bar(&self) -> Option<ProgressBar> {
+        (!self.is_quiet).then(|| self.bars.add(ProgressBar::no_length()))
+    }
+
     /// Hides the bars while `print` writes to stdout.
     ///
     /// The reader of stdout may pause for any time. No lock is held meanwhile: reads that update their bars

@@ -7,6 +7,10 @@ mod http_options;
 mod known_servers;
 mod many;
 mod model;
+#[cfg(feature = "census")]
+mod models_page;
+#[cfg(feature = "census")]
+mod record;
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use crate::backends::{
 };
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
-use crate::formats::weight_sets::{Layout, WeightSet, names_shards};
+use crate::formats::weight_sets::{Layout, ListedFile, WeightSet, names_shards};
 use crate::formats::{Format, Formats, RepoPath, clip};
 use crate::http::transfer::RequestMeter;
 use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
@@ -114,6 +114,8 @@ pub struct Model {
     gate: Option<Arc<dyn CallGate>>,
     /// The meter of all calls; `None` if each call has its own.
     meter: Option<RequestMeter>,
+    /// The files of the repository, if they are known.
+    files: Option<Arc<Vec<RepoPath>>>,
 }
 
 impl Model {
@@ -129,6 +131,7 @@ impl Model {
             timeout: None,
             gate: None,
             meter: None,
+            files: None,
         }
     }
 
@@ -301,8 +304,15 @@ impl Model {
         })
     }
 
+    /// Sets the files of the repository, so that no name is probed and the other sets cost no request.
+    #[cfg(feature = "census")]
+    pub(crate) fn files(mut self, files: Vec<RepoPath>) -> Self {
+        self.files = Some(Arc::new(files));
+        self
+    }
+
     /// Makes a call within its timeout. Its future borrows nothing, so that it can be spawned.
-    fn call<T, Read, Call>(
+    pub(super) fn call<T, Read, Call>(
         &self,
         read: Read,
     ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Call>
@@ -337,6 +347,7 @@ impl Model {
     async fn inspection(&self, meter: RequestMeter) -> Result<Inspection, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
+        let files = self.files.as_deref().map(|files| Arc::new(known_files(&source, files)));
         let (backend, target): (Arc<dyn Backend>, _) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
@@ -366,6 +377,7 @@ impl Model {
             limits: self.context.limits,
             memory: self.context.memory.clone(),
             lists_sets: self.lists_sets,
+            files,
             on_progress: self.on_progress.clone(),
             started: Instant::now(),
             meter,
@@ -386,6 +398,18 @@ async fn list(
         }
         (listed, _) => listed,
     }
+}
+
+/// Returns the listing of files that are known. Their sizes are not.
+fn known_files(source: &Source, files: &[RepoPath]) -> FileListing {
+    let commit = match source {
+        Source::Repo { revision, .. } => {
+            revision.as_ref().and_then(|name| name.as_str().parse().ok())
+        }
+        Source::Url(_) | Source::Local(_) => None,
+    };
+    let files = files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
+    FileListing { files, commit, is_complete: true }
 }
 
 /// Returns the name of the file at a URL.

@@ -13,6 +13,7 @@
 //! | [`command`] | sources, options, environment and exit codes of `hf-meta` |
 //! | [`python`] | the Python module |
 //! | [`errors`] | errors in a service, and the status to answer with |
+//! | [`census`] | many repositories as tables, on one machine or many |
 //! | [`service`] | badges, their options, and `hf-meta serve` in production |
 //! | [`speed`] | measurements, with the commands that repeat them |
 //! | [`architecture`] | the code: the life of a request, its layers, where to add what |
@@ -22,6 +23,9 @@ pub mod architecture {}
 
 #[doc = include_str!("cache.md")]
 pub mod cache {}
+
+#[doc = include_str!("census.md")]
+pub mod census {}
 
 #[doc = include_str!("command.md")]
 pub mod command {}

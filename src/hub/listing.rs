@@ -51,7 +51,7 @@ pub(crate) enum ListFilesError {
 ///
 /// The `Link` header has an absolute URL, of which only the query is used. A mirror forwards the Hub's own
 /// address, and no server may choose the receiver of the token.
-fn next_page(page: &Url, chain: &ResponseChain) -> Option<Url> {
+pub(crate) fn next_page(page: &Url, chain: &ResponseChain) -> Option<Url> {
     let query = next_query(chain.header("link")?)?;
     let mut next = page.clone();
     next.set_query(Some(&query));

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | a file or a range of it | `{endpoint}/{repo}/resolve/{revision}/{path}` |
 //! | all files of a repository | `{endpoint}/api/models/{repo}/tree/{revision}?recursive=true` |
+//! | the models of the Hub | `{endpoint}/api/models?…` |
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
 //! The Hub explains itself in response headers. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
@@ -23,6 +24,8 @@ mod error;
 mod ids;
 #[cfg(feature = "_http")]
 pub(crate) mod listing;
+#[cfg(feature = "census")]
+mod models;
 #[cfg(feature = "_http")]
 mod reported_count;
 #[cfg(feature = "_http")]
@@ -41,3 +44,5 @@ pub use self::{
 #[cfg(feature = "_http")]
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+#[cfg(feature = "census")]
+pub(crate) use models::{ListedModel, MAX_MODELS_PAGE};

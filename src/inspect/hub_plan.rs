@@ -36,7 +36,7 @@ impl Inspection {
             Target::Index(path) => path.clone(),
             Target::File(_) | Target::Shards(_) | Target::Quantization(_) => return Ok(None),
         };
-        let Some(Fetched { value: json, commit }) =
+        let Some(Fetched { value: json, commit, .. }) =
             self.backend.hub_headers(&path, self.limits.index).await?
         else {
             return Ok(None);

@@ -100,13 +100,13 @@ impl Inspection {
     }
 
     async fn find_file(&self, path: &RepoPath) -> Result<Located, Error> {
-        let Fetched { value, commit } =
+        let Fetched { value, commit, .. } =
             self.backend.read_range(path, self.plan.first_range(&self.formats, path)).await?;
         Ok(Located::new(FoundWeights::File { path: path.clone(), start: value }, commit))
     }
 
     async fn find_index(&self, path: &RepoPath) -> Result<Located, Error> {
-        let Fetched { value, commit } = self.backend.stream(path, self.limits.index).await?;
+        let Fetched { value, commit, .. } = self.backend.stream(path, self.limits.index).await?;
         Ok(Located::new(FoundWeights::Index { path: path.clone(), stream: value }, commit))
     }
 
@@ -117,12 +117,41 @@ impl Inspection {
             let listed = self.backend.list(folder).await?;
             return self.find_main(folder, listed, |layout| layout).await;
         }
+        if let Some(listing) = &self.files {
+            return self.search_known(folder, &names, listing).await;
+        }
         match self.find_either(&names).await {
             Err(Error::FileNotFound { source, .. }) => {
                 self.search_listing(folder, &names, source).await
             }
             found => found,
         }
+    }
+
+    /// Finds the weights among files that are known, so that no name is probed.
+    async fn search_known(
+        &self,
+        folder: Option<&RepoPath>,
+        names: &[RepoPath; 2],
+        listing: &FileListing,
+    ) -> Result<Located, Error> {
+        let layout = Layout::new(&self.formats, folder, &listing.files);
+        let usual = names.iter().find_map(|name| layout.find(name));
+        let found = match usual.or_else(|| layout.main()) {
+            // The sizes decide between quantizations, and only a listing by the Hub has them.
+            Some(set) if set.quantization.is_some() => {
+                let listed = self.backend.list(folder).await?;
+                return self.find_main(folder, listed, |layout| layout).await;
+            }
+            Some(set) => self.find_set(set, listing.commit.clone()).await?,
+            None if layout.sets.is_empty() => {
+                return Err(self.no_safetensors(names, layout.others, "it is not listed".into()));
+            }
+            None => {
+                return Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets });
+            }
+        };
+        Ok(Located { other_sets: Some(layout.sets), ..found })
     }
 
     /// Requests both usual names concurrently: one after the other would cost every sharded repository a

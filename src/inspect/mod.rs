@@ -17,6 +17,8 @@ mod locate;
 mod memory;
 mod plan;
 mod reader;
+#[cfg(feature = "census")]
+mod record;
 mod shards;
 mod target;
 mod unindexed;
@@ -27,8 +29,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use self::memory::ClientMemory;
+#[cfg(feature = "census")]
+pub(crate) use self::record::{RecordedBytes, RecordedReport};
 pub(crate) use self::target::Target;
-use crate::backends::{Backend, CallGate, HeaderCache};
+use crate::backends::{Backend, CallGate, FileListing, HeaderCache};
 use crate::error::Error;
 use crate::formats::{Formats, RepoPath};
 use crate::http::transfer::RequestMeter;
@@ -84,6 +88,8 @@ pub(crate) struct Inspection {
     pub(crate) memory: ClientMemory,
     /// Lists the other sets of weights even if the weights have a usual name.
     pub(crate) lists_sets: bool,
+    /// The files of the backend, if they are known before the call.
+    pub(crate) files: Option<Arc<FileListing>>,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) started: Instant,
     pub(crate) meter: RequestMeter,

@@ -175,7 +175,7 @@ impl Reader {
                 Parsed::Complete { header, needs_config } => {
                     let checked = header.check_file_size(file_size);
                     checked.map_err(|source| self.header_error(path, source))?;
-                    self.backend.header_end(path, header.header_range().end).await;
+                    self.backend.header_read(path, &header).await;
                     if needs_config {
                         // The result is used once all headers are there.
                         let _ = self.config().await;

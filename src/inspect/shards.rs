@@ -170,7 +170,7 @@ impl Reader {
         while let Some(event) = stream.try_next().await? {
             match event {
                 BodyEvent::Start { response: commit, content_length } => {
-                    self.check_commit(path, Fetched { value: (), commit })?;
+                    self.check_commit(path, Fetched::new((), commit))?;
                     arrived = ArrivingIndex::default();
                     // A service decides about all shards at once.
                     is_early = self.gate.is_none() && self.plan.reads_shards_early(content_length);

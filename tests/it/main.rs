@@ -24,6 +24,8 @@ mod addresses;
 mod bad_input;
 mod badge;
 mod cache;
+#[cfg(feature = "census")]
+mod census;
 mod checkpoint;
 mod cli;
 mod client;

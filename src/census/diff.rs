@@ -1,0 +1,111 @@
+//! Differences between two censuses.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
+use super::CensusError;
+use super::part::CensusPart;
+use super::row::CensusRow;
+use super::storage::Storage;
+use super::table_file::each_row;
+
+/// The rows that are in memory while a file is read.
+const ROWS_AT_ONCE: usize = 256;
+
+/// A difference between two censuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CensusChange {
+    /// The repository is in the new census only.
+    Added {
+        /// The repository.
+        repo: String,
+    },
+    /// The repository is in the old census only.
+    Removed {
+        /// The repository.
+        repo: String,
+    },
+    /// A column has another value.
+    Changed {
+        /// The repository.
+        repo: String,
+        /// The column: `status`, `parameter_total`, `commit`, or `rules`.
+        column: &'static str,
+        /// The old value; empty if there is none.
+        before: String,
+        /// The new value; empty if there is none.
+        after: String,
+    },
+}
+
+/// The columns that are compared.
+const COLUMNS: [&str; 4] = ["status", "parameter_total", "commit", "rules"];
+
+/// The compared values of a row.
+fn values(row: &CensusRow) -> [String; 4] {
+    let total = row.parameter_total.map(|total| total.to_string());
+    [
+        row.status.clone(),
+        total.unwrap_or_default(),
+        row.commit.clone().unwrap_or_default(),
+        row.rules.clone(),
+    ]
+}
+
+/// Calls a function with each difference between two censuses. Each is a folder or URL, or a file by [`Census::pack`](super::Census::pack).
+///
+/// # Errors
+///
+/// If one of them cannot be read.
+pub async fn diff(
+    before: &str,
+    after: &str,
+    mut report: impl FnMut(CensusChange),
+) -> Result<(), CensusError> {
+    let mut old = HashMap::new();
+    for_each_row(before, |row| {
+        let values = values(&row);
+        old.insert(row.repo, values);
+    })
+    .await?;
+    for_each_row(after, |row| {
+        let repo = &row.repo;
+        match old.remove(repo) {
+            None => report(CensusChange::Added { repo: repo.clone() }),
+            Some(before) => {
+                for ((column, before), after) in COLUMNS.into_iter().zip(before).zip(values(&row)) {
+                    if before != after {
+                        report(CensusChange::Changed { repo: repo.clone(), column, before, after });
+                    }
+                }
+            }
+        }
+    })
+    .await?;
+    let mut removed: Vec<_> = old.into_keys().collect();
+    removed.sort_unstable();
+    for repo in removed {
+        report(CensusChange::Removed { repo });
+    }
+    Ok(())
+}
+
+async fn for_each_row(
+    census: &str,
+    mut function: impl FnMut(CensusRow),
+) -> Result<(), CensusError> {
+    if Path::new(census).is_file() {
+        let failed = |source| CensusError::File { action: "read", file: census.to_owned(), source };
+        for row in each_row(File::open(census).map_err(failed)?, ROWS_AT_ONCE)? {
+            function(row?);
+        }
+        return Ok(());
+    }
+    let storage = Storage::existing(census)?;
+    for part in CensusPart::list_existing(&storage).await? {
+        part.read(&storage).await?.into_iter().for_each(&mut function);
+    }
+    Ok(())
+}

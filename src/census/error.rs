@@ -1,0 +1,70 @@
+//! Errors of a census.
+
+use std::io;
+
+use thiserror::Error as ThisError;
+
+use crate::error::Error;
+
+/// The error that ends a census. A repository that cannot be read is a row, and no error.
+///
+/// No message repeats the message of its [source](std::error::Error::source): print the whole chain.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum CensusError {
+    /// The client cannot be set up, or the Hub does not answer a listing.
+    #[error(transparent)]
+    Client(#[from] Error),
+    /// The manifest cannot be used.
+    #[error("the manifest `{name}` {reason}")]
+    Manifest {
+        /// The file.
+        name: String,
+        /// The rule that it breaks, as the end of a sentence.
+        reason: String,
+    },
+    /// The target holds a census of another manifest.
+    #[error("`{target}` holds the census of another manifest; choose another target")]
+    OtherManifest {
+        /// The folder or URL.
+        target: String,
+    },
+    /// The folder or URL holds no census.
+    #[error("`{target}` holds no census")]
+    NoCensus {
+        /// The folder or URL.
+        target: String,
+    },
+    /// The target cannot be opened, read or written.
+    #[error("failed to {action} `{target}`")]
+    Storage {
+        /// The action, such as `write`.
+        action: &'static str,
+        /// The folder, URL or file.
+        target: String,
+        /// The reason.
+        source: object_store::Error,
+    },
+    /// A local file cannot be read or written.
+    #[error("failed to {action} `{file}`")]
+    File {
+        /// The action, such as `read`.
+        action: &'static str,
+        /// The file.
+        file: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A table has other columns, or is broken.
+    #[error("the table is not valid")]
+    Table(#[from] serde_arrow::Error),
+    /// A file is not a valid Parquet file, or cannot be written as one.
+    #[error("the Parquet file is not valid")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    /// A page of the Hub's listing is not valid.
+    #[error("the listing of the Hub is not valid: {reason}")]
+    Listing {
+        /// The reason.
+        reason: String,
+    },
+}

@@ -1,0 +1,269 @@
+//! Listings of the models of a Hub, as manifests.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use chrono::DateTime;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::row::now;
+use super::table_file::{TableWriter, read_footer, read_rows, write_rows};
+use super::{CensusError, ListedRepo};
+use crate::client::Client;
+use crate::hub::{ListedModel, MAX_MODELS_PAGE};
+
+/// The models after which the position is stored, so that an interrupted listing can continue.
+const STORED_AT_ONCE: usize = 5_000;
+
+/// The rows of a row group of a manifest: a part is read from one or two of them.
+const ROW_GROUP: usize = 10_000;
+
+/// The time before a watermark from which changes are listed again, because listings lag behind.
+const OVERLAP: i64 = 3_600_000;
+
+/// A listing of the models of a Hub: all of them, or those that were changed.
+///
+/// ```no_run
+/// use hf_meta::census::Listing;
+///
+/// # async fn example() -> Result<(), hf_meta::census::CensusError> {
+/// let client = hf_meta::Client::from_env()?;
+/// let listing = Listing::new().filter("safetensors").author("bigscience");
+/// let models = listing.write(&client, "repos.parquet".as_ref()).await?;
+/// println!("{models} models");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Listing {
+    conditions: Vec<(&'static str, String)>,
+    since: Option<i64>,
+}
+
+/// The description in the footer of a manifest.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListingFooter {
+    /// The first page.
+    url: String,
+    /// The next page; `None` at the end.
+    next: Option<String>,
+    /// The time at which the listing began, in milliseconds since 1970.
+    watermark: i64,
+}
+
+impl Listing {
+    /// Creates a listing of all models.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lists models with this tag only, such as `safetensors`.
+    pub fn filter(mut self, tag: impl Into<String>) -> Self {
+        self.conditions.push(("filter", tag.into()));
+        self
+    }
+
+    /// Lists models of this user or organization only.
+    pub fn author(mut self, author: impl Into<String>) -> Self {
+        self.conditions.push(("author", author.into()));
+        self
+    }
+
+    /// Lists models that were changed since a time only, in milliseconds since 1970. An hour before it is listed, too.
+    pub fn since(self, time: i64) -> Self {
+        Self { since: Some(time), ..self }
+    }
+
+    /// Returns the time at which an earlier listing began, from its file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or is not a listing.
+    pub fn watermark(file: &Path) -> Result<i64, CensusError> {
+        let opened = File::open(file).map_err(failed_to("read", file))?;
+        let footer = read_footer::<ListingFooter>(&opened);
+        let footer = footer.ok_or_else(|| CensusError::Manifest {
+            name: file.display().to_string(),
+            reason: "is not a listing by `census list`".to_owned(),
+        })?;
+        Ok(footer.watermark)
+    }
+
+    /// Requests the listing and writes it to a Parquet file. Returns the number of models.
+    ///
+    /// Pages are stored in a folder next to the file, so that an interrupted listing continues.
+    ///
+    /// # Errors
+    ///
+    /// If a request fails, a page is not valid, or the file cannot be written.
+    pub async fn write(&self, client: &Client, file: &Path) -> Result<usize, CensusError> {
+        let pages = StoredPages { folder: beside(file, ".pages") };
+        fs::create_dir_all(&pages.folder).map_err(failed_to("create", &pages.folder))?;
+        let conditions: Vec<_> =
+            self.conditions.iter().map(|(name, value)| (*name, &**value)).collect();
+        let sort = if self.since.is_some() { "lastModified" } else { "createdAt" };
+        let first = client.endpoint().models_url(sort, &conditions);
+        let (mut number, mut footer) = pages.resume(&first);
+        while let Some(next) = footer.next.take() {
+            let mut models = Vec::new();
+            footer.next = self.list(client, next, &mut models).await?;
+            pages.store(number, &models, &footer)?;
+            number += 1;
+        }
+        let models = pages.join(file, number, &footer)?;
+        fs::remove_dir_all(&pages.folder).map_err(failed_to("delete", &pages.folder))?;
+        Ok(models)
+    }
+
+    /// Requests some pages. Returns the URL of the next one; `None` at the end.
+    async fn list(
+        &self,
+        client: &Client,
+        mut page: String,
+        models: &mut Vec<ListedRepo>,
+    ) -> Result<Option<String>, CensusError> {
+        let invalid = |reason: String| CensusError::Listing { reason };
+        loop {
+            let url = Url::parse(&page).map_err(|error| invalid(error.to_string()))?;
+            let (json, next) = client.models_page(&url, MAX_MODELS_PAGE).await?;
+            let listed: Vec<ListedModel> =
+                serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
+            let since = self.since.map(|since| since.saturating_sub(OVERLAP));
+            let count = listed.len();
+            let listed = listed.into_iter().map(ListedRepo::from);
+            let is_changed = |repo: &ListedRepo| repo.last_modified >= since;
+            let changed: Vec<_> = listed.take_while(is_changed).collect();
+            let is_end = changed.len() < count;
+            models.extend(changed);
+            match next.filter(|_| !is_end) {
+                None => return Ok(None),
+                Some(next) if next == url => {
+                    return Err(invalid("a page leads to itself".to_owned()));
+                }
+                // An endless listing has pages without models.
+                Some(_) if count == 0 => return Err(invalid("a page has no models".to_owned())),
+                Some(next) => page = next.into(),
+            }
+            if models.len() >= STORED_AT_ONCE {
+                return Ok(Some(page));
+            }
+        }
+    }
+}
+
+/// The pages of a listing that is not complete.
+struct StoredPages {
+    folder: PathBuf,
+}
+
+impl StoredPages {
+    /// Returns the number of the next file, and the footer of the last one. Pages of another listing are ignored.
+    fn resume(&self, first: &Url) -> (usize, ListingFooter) {
+        let start = || ListingFooter {
+            url: first.to_string(),
+            next: Some(first.to_string()),
+            watermark: now(),
+        };
+        let mut last = None;
+        for number in 0.. {
+            let Ok(file) = File::open(self.file(number)) else { break };
+            match read_footer::<ListingFooter>(&file) {
+                Some(footer) if footer.url == first.as_str() => last = Some((number + 1, footer)),
+                _ => break,
+            }
+        }
+        last.unwrap_or_else(|| (0, start()))
+    }
+
+    fn store(
+        &self,
+        number: usize,
+        models: &[ListedRepo],
+        footer: &ListingFooter,
+    ) -> Result<(), CensusError> {
+        let file = self.file(number);
+        replace(&file, |temporary| {
+            fs::write(temporary, write_rows(models, footer)?).map_err(failed_to("write", &file))
+        })
+    }
+
+    /// Joins the pages to one file.
+    fn join(
+        &self,
+        file: &Path,
+        pages: usize,
+        footer: &ListingFooter,
+    ) -> Result<usize, CensusError> {
+        let mut models = 0;
+        replace(file, |temporary| {
+            let output = File::create(temporary).map_err(failed_to("write", file))?;
+            let mut writer = TableWriter::<_, ListedRepo>::new(output, footer, ROW_GROUP)?;
+            for number in 0..pages {
+                let page = self.file(number);
+                let page = File::open(&page).map_err(failed_to("read", &page))?;
+                for rows in read_rows(page, ROW_GROUP)? {
+                    for row in rows? {
+                        models += 1;
+                        writer.write(row)?;
+                    }
+                }
+            }
+            writer.finish()?.sync_all().map_err(failed_to("write", file))
+        })?;
+        Ok(models)
+    }
+
+    fn file(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("{number:06}.parquet"))
+    }
+}
+
+/// Writes a file under another name and renames it, so that it is never there in part.
+pub(super) fn replace(
+    file: &Path,
+    write: impl FnOnce(&Path) -> Result<(), CensusError>,
+) -> Result<(), CensusError> {
+    let temporary = beside(file, ".part");
+    write(&temporary)?;
+    fs::rename(&temporary, file).map_err(failed_to("write", file))
+}
+
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn failed_to(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> CensusError {
+    let file = file.display().to_string();
+    move |source| CensusError::File { action, file, source }
+}
+
+impl From<ListedModel> for ListedRepo {
+    fn from(model: ListedModel) -> Self {
+        let time = |text: &Option<String>| {
+            let time = DateTime::parse_from_rfc3339(text.as_deref()?).ok()?;
+            Some(time.timestamp_millis())
+        };
+        Self {
+            repo: model.id.clone(),
+            commit: model.sha.clone(),
+            author: model.author.clone(),
+            created_at: time(&model.created_at),
+            last_modified: time(&model.last_modified),
+            downloads: model.downloads,
+            gated: model.gate(),
+            hub_total: model.total(),
+            pipeline_tag: model.pipeline_tag.clone(),
+            library: model.library.clone(),
+            license: model.tag("license:"),
+            architecture: model.architecture(),
+            base_model: model.tag("base_model:"),
+            files: model.files(),
+        }
+    }
+}

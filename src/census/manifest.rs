@@ -1,0 +1,351 @@
+//! Manifests: the lists of repositories to read.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::Path;
+
+use arrow_array::Array;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use sha2::{Digest, Sha256};
+
+use super::arrow::ArrowRow;
+use super::layout_digest::{hexadecimal, short_hash};
+use super::listed_repo::{from_columns, text_column};
+use super::{CensusError, ListedRepo};
+
+/// The number of repositories of a part. A part takes a minute by the quota of an anonymous reader, and that is the
+/// most that is lost when the process is killed.
+pub(super) const PART: usize = 256;
+
+/// The first bytes of a Parquet file.
+const MAGIC: &[u8] = b"PAR1";
+
+/// The most bytes of a list of names.
+const MAX_LIST: u64 = 1 << 30;
+
+/// A list of repositories: a Parquet file, a CSV file, or one name per line.
+///
+/// Its order and its content are part of the names of the tables, so a census continues only with the same list.
+#[derive(Debug)]
+pub struct Manifest {
+    repos: Repos,
+    rows: usize,
+    digest: String,
+    /// The positions of names that occurred before.
+    duplicates: HashSet<usize>,
+}
+
+#[derive(Debug)]
+enum Repos {
+    Names(Vec<String>),
+    Parquet(ParquetTable),
+}
+
+/// A Parquet file with its column of names.
+#[derive(Debug)]
+struct ParquetTable {
+    file: File,
+    metadata: ArrowReaderMetadata,
+    column: String,
+}
+
+impl Manifest {
+    /// Opens a file, or stdin for the path `-`. The repositories are in the column `column`, or else in the column
+    /// `repo`, `id` or `modelId` of a table.
+    ///
+    /// A file that starts like a Parquet file is one, a file whose name ends with `.csv` is a CSV file with headings, and
+    /// every other one has a name per line; lines that start with `#` are comments.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, has no such column, or has no repository.
+    pub fn open(path: &Path, column: Option<&str>) -> Result<Self, CensusError> {
+        let name = path.display().to_string();
+        let cannot_read =
+            |source| CensusError::File { action: "read", file: path.display().to_string(), source };
+        if path == Path::new("-") {
+            let text = read_text(io::stdin().lock()).map_err(cannot_read)?;
+            return Self::from_text(name, &text, column.is_some(), column);
+        }
+        let mut file = File::open(path).map_err(cannot_read)?;
+        let mut start = Vec::new();
+        (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(cannot_read)?;
+        if start == MAGIC {
+            return Self::from_parquet(name, file, column);
+        }
+        let text = read_text(start.chain(file)).map_err(cannot_read)?;
+        let is_csv = column.is_some() || path.extension().is_some_and(|end| end == "csv");
+        Self::from_text(name, &text, is_csv, column)
+    }
+
+    /// Creates a manifest of names.
+    ///
+    /// # Errors
+    ///
+    /// If there are no names.
+    pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self, CensusError> {
+        Self::from_repos("-".to_owned(), names.into_iter().collect())
+    }
+
+    fn from_text(
+        name: String,
+        text: &str,
+        is_csv: bool,
+        column: Option<&str>,
+    ) -> Result<Self, CensusError> {
+        let text = text.trim_start_matches('\u{feff}');
+        let names = if is_csv {
+            csv_column(text, column)
+                .map_err(|reason| CensusError::Manifest { name: name.clone(), reason })?
+        } else {
+            let lines = text.lines().map(str::trim);
+            lines
+                .filter(|line| !line.is_empty() && !line.starts_with('#'))
+                .map(str::to_owned)
+                .collect()
+        };
+        Self::from_repos(name, names)
+    }
+
+    fn from_repos(name: String, names: Vec<String>) -> Result<Self, CensusError> {
+        let mut seen = Seen::default();
+        for name in &names {
+            seen.add(name, None);
+        }
+        let (rows, repos) = (names.len(), Repos::Names(names));
+        Self::new(name, repos, rows, seen)
+    }
+
+    fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default())?;
+        let names: Vec<&str> =
+            column.map_or_else(|| ListedRepo::NAME_COLUMNS.to_vec(), |column| vec![column]);
+        let found = names.iter().find(|name| metadata.schema().index_of(name).is_ok());
+        let missing = || format!("has no column `{}`", names.join("`, `"));
+        let column =
+            found.ok_or_else(|| CensusError::Manifest { name: name.clone(), reason: missing() })?;
+        let table = ParquetTable { file, metadata, column: (*column).to_owned() };
+        let (mut seen, mut rows) = (Seen::default(), 0);
+        for batch in table
+            .reader(|name| name == table.column || ListedRepo::COMMIT_COLUMNS.contains(&name))?
+            .build()?
+        {
+            let batch = batch.map_err(parquet::errors::ParquetError::from)?;
+            let repos =
+                text_column(&batch, &[&table.column]).ok_or_else(|| CensusError::Manifest {
+                    name: name.clone(),
+                    reason: format!("has no text in its column `{}`", table.column),
+                })?;
+            let commits = text_column(&batch, &ListedRepo::COMMIT_COLUMNS);
+            for (at, repo) in repos.iter().enumerate() {
+                let commit = commits.as_ref().filter(|commits| commits.is_valid(at));
+                seen.add(repo.unwrap_or_default(), commit.map(|commits| commits.value(at)));
+            }
+            rows += batch.num_rows();
+        }
+        Self::new(name, Repos::Parquet(table), rows, seen)
+    }
+
+    fn new(name: String, repos: Repos, rows: usize, seen: Seen) -> Result<Self, CensusError> {
+        if rows == 0 {
+            return Err(CensusError::Manifest {
+                name,
+                reason: "contains no repositories".to_owned(),
+            });
+        }
+        let digest = hexadecimal(&seen.digest.finalize()[..8]);
+        Ok(Self { repos, rows, digest, duplicates: seen.duplicates })
+    }
+
+    /// Returns the number of repositories without those that are repeated.
+    #[must_use]
+    pub fn repos(&self) -> usize {
+        self.rows - self.duplicates.len()
+    }
+
+    /// Returns the number of names that occurred before. They are read once.
+    #[must_use]
+    pub fn duplicates(&self) -> usize {
+        self.duplicates.len()
+    }
+
+    /// Returns the number of parts.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        self.rows.div_ceil(PART)
+    }
+
+    /// Returns the number of repositories of a part.
+    pub(super) fn part_len(&self, part: usize) -> usize {
+        let rows = part * PART..self.rows.min((part + 1) * PART);
+        rows.filter(|row| !self.duplicates.contains(row)).count()
+    }
+
+    /// Returns a short hash of names and commits.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns the repositories of a part.
+    pub(super) fn part(&self, part: usize) -> Result<Vec<ListedRepo>, CensusError> {
+        let rows = part * PART..self.rows.min((part + 1) * PART);
+        let repos = match &self.repos {
+            Repos::Names(names) => names[rows.clone()].iter().map(ListedRepo::new).collect(),
+            Repos::Parquet(table) => table.rows(&rows)?,
+        };
+        let repos = rows.zip(repos).filter(|(at, _)| !self.duplicates.contains(at));
+        Ok(repos.map(|(_, repo)| repo).collect())
+    }
+}
+
+impl ParquetTable {
+    /// Returns a reader of some columns.
+    fn reader(
+        &self,
+        is_read: impl Fn(&str) -> bool,
+    ) -> Result<ParquetRecordBatchReaderBuilder<File>, CensusError> {
+        let file = self.file.try_clone();
+        let file = file.map_err(|error| parquet::errors::ParquetError::External(error.into()))?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+        let columns = self.metadata.schema().fields().iter().enumerate();
+        let columns = columns.filter(|(_, field)| is_read(field.name())).map(|(at, _)| at);
+        let mask = ProjectionMask::roots(builder.parquet_schema(), columns);
+        Ok(builder.with_projection(mask))
+    }
+
+    /// Reads some rows. Row groups without them are skipped.
+    fn rows(&self, rows: &Range<usize>) -> Result<Vec<ListedRepo>, CensusError> {
+        let (mut start, mut groups, mut skipped) = (0, Vec::new(), 0);
+        for (at, group) in self.metadata.metadata().row_groups().iter().enumerate() {
+            let end = start + usize::try_from(group.num_rows()).unwrap_or_default();
+            if end <= rows.start {
+                skipped = end;
+            } else if start < rows.end {
+                groups.push(at);
+            }
+            start = end;
+        }
+        let is_known = |name: &str| {
+            let known = ListedRepo::fields().iter().any(|field| field.name() == name);
+            known || name == self.column || ListedRepo::COMMIT_COLUMNS.contains(&name)
+        };
+        let reader = self.reader(is_known)?.with_row_groups(groups);
+        let reader = reader.with_offset(rows.start - skipped).with_limit(rows.len());
+        let mut repos = Vec::new();
+        for batch in reader.with_batch_size(rows.len()).build()? {
+            let batch = batch.map_err(parquet::errors::ParquetError::from)?;
+            repos.append(&mut from_columns(&batch, &self.column)?);
+        }
+        Ok(repos)
+    }
+}
+
+/// The names and commits so far.
+#[derive(Default)]
+struct Seen {
+    /// The first 16 bytes of the hash of each name: a shorter hash could take two names for one.
+    names: HashSet<[u8; 16]>,
+    duplicates: HashSet<usize>,
+    digest: Sha256,
+    rows: usize,
+}
+
+impl Seen {
+    fn add(&mut self, name: &str, commit: Option<&str>) {
+        let hash = short_hash(name);
+        if !self.names.insert(hash) {
+            self.duplicates.insert(self.rows);
+        }
+        self.rows += 1;
+        self.digest.update(hash);
+        self.digest.update(commit.unwrap_or_default());
+        self.digest.update("\n");
+    }
+}
+
+fn read_text(text: impl Read) -> io::Result<String> {
+    let mut read = String::new();
+    if text.take(MAX_LIST + 1).read_to_string(&mut read)? as u64 > MAX_LIST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the list is too long"));
+    }
+    Ok(read)
+}
+
+/// Returns the values of a column that are not empty.
+fn csv_column(text: &str, column: Option<&str>) -> Result<Vec<String>, String> {
+    let invalid = |error: csv::Error| format!("is not a valid CSV file: {error}");
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let headings = reader.headers().map_err(invalid)?.clone();
+    let names: Vec<&str> =
+        column.map_or_else(|| ListedRepo::NAME_COLUMNS.to_vec(), |column| vec![column]);
+    let at =
+        names.iter().find_map(|name| headings.iter().position(|heading| heading.trim() == *name));
+    let at = at.ok_or_else(|| format!("has no column `{}`", names.join("`, `")))?;
+    let mut values = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(invalid)?;
+        let value = record.get(at).map(str::trim).filter(|value| !value.is_empty());
+        values.extend(value.map(str::to_owned));
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::census::table_file::write_rows;
+
+    fn names(manifest: &Manifest) -> Vec<String> {
+        let parts = (0..manifest.parts()).flat_map(|part| manifest.part(part).unwrap());
+        parts.map(|repo| repo.repo).collect()
+    }
+
+    fn open(name: &str, content: &[u8], column: Option<&str>) -> Result<Manifest, CensusError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        Manifest::open(&path, column)
+    }
+
+    #[test]
+    fn lines_and_columns_are_names() {
+        let lines = open("list.txt", b"gpt2\n# a comment\n\n a/b \ngpt2\n", None).unwrap();
+        assert_eq!(names(&lines), ["gpt2", "a/b"]);
+        assert_eq!((lines.repos(), lines.duplicates()), (2, 1));
+        let csv = b"likes,id\n1,gpt2\n2,a/b\n";
+        assert_eq!(names(&open("list.csv", csv, None).unwrap()), ["gpt2", "a/b"]);
+        assert_eq!(names(&open("list.txt", csv, Some("likes")).unwrap()), ["1", "2"]);
+        for (name, content, column) in
+            [("x.csv", &b"likes\n1\n"[..], None), ("x", b"", None), ("x", b"a\n1\n", Some("b"))]
+        {
+            let error = open(name, content, column).unwrap_err();
+            assert!(matches!(error, CensusError::Manifest { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_table_are_its_rows() {
+        let commit = Some("1".repeat(40));
+        let repos: Vec<_> = (0..700)
+            .map(|n| ListedRepo {
+                commit: commit.clone(),
+                files: Some(vec![n.to_string()]),
+                ..ListedRepo::new(format!("a/{n}"))
+            })
+            .collect();
+        let table = open("list", &write_rows(&repos, &()).unwrap(), None).unwrap();
+        assert_eq!((table.parts(), table.repos()), (3, 700));
+        let read: Vec<_> = (0..3).flat_map(|part| table.part(part).unwrap()).collect();
+        assert_eq!(read, repos);
+        let other = open("list", &write_rows(&repos[1..], &()).unwrap(), None).unwrap();
+        assert_ne!(other.digest(), table.digest());
+    }
+}

@@ -1,0 +1,101 @@
+//! All rows of a census as one file, sorted, for publication.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{BufWriter, Seek, Write};
+use std::path::Path;
+
+use super::CensusError;
+use super::listing::replace;
+use super::row::CensusRow;
+use super::run::Census;
+use super::storage::{temporary, temporary_failed};
+use super::table_file::{TableWriter, each_row};
+
+/// The rows that are sorted in memory: 30 MB.
+const SORTED_AT_ONCE: usize = 16_384;
+
+/// The rows of a run that are in memory while the runs are merged.
+const MERGED_AT_ONCE: usize = 256;
+
+/// The rows of a row group of the packed file.
+const ROW_GROUP: usize = 100_000;
+
+impl Census {
+    /// Writes all rows to one Parquet file, sorted by repository. Returns their number.
+    ///
+    /// The memory is independent of the number of rows: sorted runs are stored in temporary files and merged.
+    ///
+    /// # Errors
+    ///
+    /// If the target holds no census, or a file cannot be read or written.
+    pub async fn pack(&self, file: &Path) -> Result<usize, CensusError> {
+        let (mut runs, mut rows) = (Vec::new(), Vec::new());
+        for part in self.parts().await? {
+            rows.append(&mut part.read(self.storage()).await?);
+            if rows.len() >= SORTED_AT_ONCE {
+                runs.push(write_run(std::mem::take(&mut rows))?);
+            }
+        }
+        runs.push(write_run(rows)?);
+        let mut packed = 0;
+        replace(file, |temporary| {
+            let failed = |source| CensusError::File {
+                action: "write",
+                file: file.display().to_string(),
+                source,
+            };
+            let output = BufWriter::new(File::create(temporary).map_err(failed)?);
+            let mut writer = TableWriter::new(output, &(), ROW_GROUP)?;
+            for row in merge(runs)? {
+                packed += 1;
+                writer.write(row?)?;
+            }
+            let mut output = writer.finish()?;
+            output.flush().and_then(|()| output.get_ref().sync_all()).map_err(failed)
+        })?;
+        Ok(packed)
+    }
+}
+
+fn write_run(mut rows: Vec<CensusRow>) -> Result<File, CensusError> {
+    rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
+    let mut writer = TableWriter::new(temporary()?, &(), MERGED_AT_ONCE)?;
+    for row in rows {
+        writer.write(row)?;
+    }
+    let mut file = writer.finish()?;
+    file.rewind().map_err(temporary_failed)?;
+    Ok(file)
+}
+
+/// Returns the rows of sorted files in their common order.
+fn merge(
+    files: Vec<File>,
+) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {
+    let mut runs = Vec::new();
+    for file in files {
+        runs.push(each_row::<CensusRow>(file, MERGED_AT_ONCE)?);
+    }
+    let mut next: Vec<Option<CensusRow>> = Vec::new();
+    let mut order = BinaryHeap::new();
+    for (run, rows) in runs.iter_mut().enumerate() {
+        let first = rows.next().transpose()?;
+        order.extend(first.as_ref().map(|row| Reverse((row.repo.clone(), run))));
+        next.push(first);
+    }
+    Ok(std::iter::from_fn(move || {
+        let Reverse((_, run)) = order.pop()?;
+        let row = next.get_mut(run)?.take()?;
+        match runs.get_mut(run)?.next() {
+            Some(Ok(following)) => {
+                order.push(Reverse((following.repo.clone(), run)));
+                next[run] = Some(following);
+            }
+            Some(Err(error)) => return Some(Err(error)),
+            None => {}
+        }
+        Some(Ok(row))
+    }))
+}

@@ -1,0 +1,97 @@
+//! Rows of an earlier census, which are carried over.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::part::CensusPart;
+use super::row::{CensusRow, SCHEMA_VERSION};
+use super::storage::Storage;
+use super::table_file::HeaderWriter;
+use super::{CensusError, ListedRepo};
+use crate::count::RuleSet;
+
+/// The part and the position of each row of an earlier census.
+///
+/// The memory is 32 bytes for each row: repositories are found by the first 16 bytes of a hash of their name and commit.
+#[derive(Debug)]
+pub(super) struct PreviousCensus {
+    storage: Storage,
+    parts: Vec<CensusPart>,
+    rows: HashMap<[u8; 16], (u32, u32)>,
+}
+
+impl PreviousCensus {
+    /// Reads the names of all rows.
+    pub(super) async fn open(target: &str) -> Result<Self, CensusError> {
+        let storage = Storage::existing(target)?;
+        let parts = CensusPart::list_existing(&storage).await?;
+        let mut rows = HashMap::new();
+        for (part, name) in (0_u32..).zip(&parts) {
+            for (at, row) in (0_u32..).zip(name.read(&storage).await?) {
+                if let Some(key) = row_key(&row) {
+                    rows.insert(key, (part, at));
+                }
+            }
+        }
+        Ok(Self { storage, parts, rows })
+    }
+
+    /// Returns the rows of repositories whose commit is still the same, and copies their headers. The others remain in
+    /// `repos`.
+    pub(super) async fn carry_over(
+        &self,
+        repos: &mut Vec<(usize, ListedRepo)>,
+        headers: &mut HeaderWriter,
+    ) -> Result<Vec<(usize, CensusRow)>, CensusError> {
+        let mut by_part = BTreeMap::<u32, Vec<(u32, usize, ListedRepo)>>::new();
+        let mut others = Vec::new();
+        for (at, repo) in std::mem::take(repos) {
+            match repo_key(&repo).and_then(|key| self.rows.get(&key)) {
+                Some((part, row)) => by_part.entry(*part).or_default().push((*row, at, repo)),
+                None => others.push((at, repo)),
+            }
+        }
+        *repos = others;
+        let mut carried = Vec::new();
+        for (part, found) in by_part {
+            let Some(name) = self.parts.get(part as usize) else { continue };
+            let rows = name.read(&self.storage).await?;
+            let mut names = HashSet::new();
+            for (row, at, repo) in found {
+                match rows
+                    .get(row as usize)
+                    .filter(|row| row.repo == repo.repo && row.commit == repo.commit)
+                {
+                    Some(row) => {
+                        names.insert(repo.repo.clone());
+                        carried.push((at, row.with_listing(repo)));
+                    }
+                    None => repos.push((at, repo)),
+                }
+            }
+            for header in name.read_headers(&self.storage).await? {
+                let header = header?;
+                if names.contains(&header.repo) {
+                    headers.write(header)?;
+                }
+            }
+        }
+        Ok(carried)
+    }
+}
+
+/// Returns the key of a row that can be carried over: one that was read, or that will not change until a new commit.
+fn row_key(row: &CensusRow) -> Option<[u8; 16]> {
+    let is_final = matches!(&*row.status, "ok" | "no_weights" | "several_sets" | "malformed");
+    let is_current =
+        row.rules == RuleSet::CURRENT.to_string() && row.schema_version == SCHEMA_VERSION;
+    let commit = row.commit.as_deref().filter(|_| is_final && is_current)?;
+    Some(key(&row.repo, commit))
+}
+
+fn repo_key(repo: &ListedRepo) -> Option<[u8; 16]> {
+    Some(key(&repo.repo, repo.commit.as_deref()?))
+}
+
+fn key(repo: &str, commit: &str) -> [u8; 16] {
+    super::layout_digest::short_hash(&format!("{repo}\n{commit}"))
+}

@@ -1,0 +1,357 @@
+//! The rows of the census: one per repository.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::ListedRepo;
+use super::layout_digest::LayoutDigests;
+use crate::count::{MixtureOfExperts, RuleSet};
+use crate::error::Error;
+use crate::formats::weight_sets::WeightSet;
+use crate::formats::{chain, clip};
+use crate::report::{CountReport, Finding};
+
+/// The version of the columns. It grows with every change of a column.
+pub const SCHEMA_VERSION: i64 = 1;
+
+/// The result for one repository.
+///
+/// The fields are the columns of the table `models`. A repository without figures has the reason in
+/// [`status`](Self::status).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CensusRow {
+    /// The name of the repository in the manifest.
+    pub repo: String,
+    /// The name that the Hub redirects to, if it is another one.
+    pub canonical_repo: Option<String>,
+    /// The commit that was read.
+    pub commit: Option<String>,
+    /// The status: `ok`, `no_weights`, `several_sets`, `gated`, `denied`, `gone`, `malformed` or `failed`.
+    pub status: String,
+    /// The code of the error, such as `malformedHeader`; absent if the status is `ok`.
+    pub error_kind: Option<String>,
+    /// The error as a sentence.
+    pub error: Option<String>,
+    /// The path of the weights: a file, an index, or the common path of shards without an index.
+    pub path: Option<String>,
+    /// The format of the weights: `safetensors` or `gguf`.
+    pub format: Option<String>,
+    /// `true` if the weights are in several files.
+    pub sharded: Option<bool>,
+    /// The number of files of weights.
+    pub files: Option<i64>,
+    /// The number of tensors.
+    pub tensors: Option<i64>,
+    /// The number of parameters.
+    pub parameter_total: Option<i64>,
+    /// `true` if the number of parameters is certain.
+    pub parameter_exact: Option<bool>,
+    /// The number of stored elements, without scalars.
+    pub element_total: Option<i64>,
+    /// The number of bytes of all tensors.
+    pub byte_total: Option<i64>,
+    /// The number of parameters that the file or the index declares.
+    pub declared_total: Option<i64>,
+    /// The number of parameters that the Hub shows.
+    pub hub_total: Option<i64>,
+    /// The sums of each dtype.
+    pub dtypes: Vec<DtypeSums>,
+    /// The quantization method, such as `gptq`.
+    pub quant_method: Option<String>,
+    /// The active parameters of a mixture of experts.
+    pub moe: Option<ActiveParameters>,
+    /// The kinds of the findings, such as `totalSizeMismatch`.
+    pub findings: Vec<String>,
+    /// The other sets of weights, which are not counted.
+    pub other_sets: Vec<OtherSet>,
+    /// The SHA-256 hashes of the files of weights, in the order of their paths, where the Hub has sent them.
+    pub file_sha256: Vec<String>,
+    /// The hash of names, dtypes and shapes of all tensors, however they are spread over files.
+    pub layout_digest: Option<String>,
+    /// The hash of names and shapes of all tensors: the same for one architecture in several precisions.
+    pub shape_digest: Option<String>,
+    /// The user or the organization.
+    pub author: Option<String>,
+    /// The time of the first commit.
+    pub created_at: Option<i64>,
+    /// The time of the last commit.
+    pub last_modified: Option<i64>,
+    /// Downloads in the last 30 days, at the time of the listing.
+    pub downloads: Option<i64>,
+    /// The kind of gate: `auto` or `manual`.
+    pub gated: Option<String>,
+    /// The task, such as `text-generation`.
+    pub pipeline_tag: Option<String>,
+    /// The library, such as `transformers`.
+    pub library: Option<String>,
+    /// The license by its tag, such as `apache-2.0`.
+    pub license: Option<String>,
+    /// The architecture, such as `LlamaForCausalLM`.
+    pub architecture: Option<String>,
+    /// The repository that this model was made from, by its tag.
+    pub base_model: Option<String>,
+    /// The HTTP requests of this repository, with redirects.
+    pub requests: i64,
+    /// The bytes that were read.
+    pub bytes_read: i64,
+    /// The time of reading.
+    pub read_at: Option<i64>,
+    /// The rules of counting, such as `hf-meta 1`.
+    pub rules: String,
+    /// The program and its version.
+    pub tool: String,
+    /// The version of these columns.
+    pub schema_version: i64,
+}
+
+/// The sums over the tensors of one dtype.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DtypeSums {
+    /// The dtype, such as `BF16`.
+    pub dtype: String,
+    /// The number of tensors.
+    pub tensors: i64,
+    /// The number of elements, without scalars.
+    pub elements: i64,
+    /// The number of scalars.
+    pub scalars: i64,
+    /// The number of parameters.
+    pub parameters: i64,
+    /// The number of bytes.
+    pub bytes: i64,
+}
+
+/// The active parameters of a mixture of experts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ActiveParameters {
+    /// The number of routed experts in a layer.
+    pub num_experts: i64,
+    /// The number of experts that a token is routed to.
+    pub top_k: i64,
+    /// The parameters that are active for every token.
+    pub always_active: i64,
+    /// The parameters of the routed experts that are active for one token.
+    pub routed_active: i64,
+    /// The parameters that are active for one token.
+    pub active: i64,
+}
+
+/// A set of weights that is not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OtherSet {
+    /// The path of the file, the index, or the shards.
+    pub path: String,
+    /// The format.
+    pub format: String,
+    /// The number of files.
+    pub files: i64,
+    /// The bytes of these files; absent if they are not known.
+    pub bytes: Option<i64>,
+}
+
+impl CensusRow {
+    /// Creates the row of a repository that was not read yet.
+    pub(super) fn new(listed: ListedRepo) -> Self {
+        Self {
+            repo: listed.repo,
+            commit: listed.commit,
+            hub_total: listed.hub_total,
+            author: listed.author,
+            created_at: listed.created_at,
+            last_modified: listed.last_modified,
+            downloads: listed.downloads,
+            gated: listed.gated,
+            pipeline_tag: listed.pipeline_tag,
+            library: listed.library,
+            license: listed.license,
+            architecture: listed.architecture,
+            base_model: listed.base_model,
+            read_at: Some(now()),
+            rules: RuleSet::CURRENT.to_string(),
+            tool: TOOL.to_owned(),
+            schema_version: SCHEMA_VERSION,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the row of an unchanged repository with the columns of a new listing.
+    pub(super) fn with_listing(&self, listed: ListedRepo) -> Self {
+        let new = Self::new(listed);
+        Self {
+            hub_total: new.hub_total,
+            author: new.author,
+            created_at: new.created_at,
+            last_modified: new.last_modified,
+            downloads: new.downloads,
+            gated: new.gated,
+            pipeline_tag: new.pipeline_tag,
+            library: new.library,
+            license: new.license,
+            base_model: new.base_model,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the repository, to read it again.
+    pub(super) fn listing(&self) -> ListedRepo {
+        let row = self.clone();
+        ListedRepo {
+            repo: row.repo,
+            commit: row.commit,
+            files: None,
+            hub_total: row.hub_total,
+            author: row.author,
+            created_at: row.created_at,
+            last_modified: row.last_modified,
+            downloads: row.downloads,
+            gated: row.gated,
+            pipeline_tag: row.pipeline_tag,
+            library: row.library,
+            license: row.license,
+            architecture: row.architecture,
+            base_model: row.base_model,
+        }
+    }
+
+    /// Sets the status, and the figures if there are any.
+    pub(super) fn set_result(&mut self, result: Result<&CountReport, &Error>) {
+        match result {
+            Ok(report) => self.set_report(report),
+            Err(error) => self.set_error(error),
+        }
+    }
+
+    fn set_error(&mut self, error: &Error) {
+        status(error).clone_into(&mut self.status);
+        self.error_kind = Some(error.code().to_owned());
+        self.error = Some(clip(&chain(error)));
+        if let Error::SeveralSets { sets, .. } = error {
+            self.other_sets = sets.iter().map(OtherSet::from).collect();
+        }
+    }
+
+    fn set_report(&mut self, report: &CountReport) {
+        let sums = report.parameter_count.totals();
+        if [sums.parameters, sums.elements, sums.bytes]
+            .into_iter()
+            .any(|sum| i64::try_from(sum).is_err())
+        {
+            "malformed".clone_into(&mut self.status);
+            self.error_kind = Some("countOverflow".to_owned());
+            self.error = Some("the totals do not fit into 63 bits".to_owned());
+            return;
+        }
+        "ok".clone_into(&mut self.status);
+        (self.error_kind, self.error) = (None, None);
+        if let Some(commit) = &report.commit {
+            self.commit = Some(commit.to_string());
+        }
+        self.format = Some(report.format.to_owned());
+        self.sharded = Some(report.sharded);
+        self.files = Some(integer(report.files() as u64));
+        self.tensors = Some(integer(sums.tensors));
+        self.parameter_total = Some(integer(sums.parameters));
+        self.parameter_exact = Some(report.breakdown.is_exact());
+        self.element_total = Some(integer(sums.elements));
+        self.byte_total = Some(integer(sums.bytes));
+        self.declared_total = report.declared_total.and_then(|total| i64::try_from(total).ok());
+        self.dtypes = report.parameter_count.rows().map(DtypeSums::from).collect();
+        self.quant_method.clone_from(&report.breakdown.method);
+        self.moe = report.breakdown.moe.map(ActiveParameters::from);
+        self.findings = kinds(&report.findings);
+        if let Some(sets) = &report.other_sets {
+            self.other_sets = sets.iter().map(OtherSet::from).collect();
+        }
+        if let Some(model) = &report.model {
+            self.architecture = self.architecture.take().or_else(|| model.architecture.clone());
+        }
+    }
+
+    /// Sets the hashes of the layout; none for a repository without figures.
+    pub(super) fn set_digests(&mut self, digests: Option<LayoutDigests>) {
+        let digests = digests.filter(|_| self.status == "ok");
+        (self.layout_digest, self.shape_digest) =
+            digests.map(|digests| (digests.layout, digests.shape)).unzip();
+    }
+
+    /// Returns whether another attempt may read the repository.
+    pub(super) fn has_failed(&self) -> bool {
+        self.status == "failed"
+    }
+}
+
+/// The name and the version of this program.
+pub(super) const TOOL: &str = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
+
+/// Returns the status of a repository that could not be read.
+fn status(error: &Error) -> &'static str {
+    match error {
+        Error::Gated { .. } => "gated",
+        Error::SeveralSets { .. } => "several_sets",
+        Error::Source(_) => "malformed",
+        error if error.is_denied() => "denied",
+        error if error.has_no_weights() => "no_weights",
+        error if error.is_malformed() => "malformed",
+        error if error.is_not_found() => "gone",
+        _ => "failed",
+    }
+}
+
+/// Returns the kinds of findings, sorted.
+fn kinds(findings: &[Finding]) -> Vec<String> {
+    let kind = |finding| Some(serde_json::to_value(finding).ok()?["kind"].as_str()?.to_owned());
+    findings.iter().filter_map(kind).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Returns a number of which a larger one was checked before.
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns the time in milliseconds since 1970.
+pub(super) fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl From<(&crate::formats::Dtype, &crate::count::DtypeCount)> for DtypeSums {
+    fn from((dtype, sums): (&crate::formats::Dtype, &crate::count::DtypeCount)) -> Self {
+        Self {
+            dtype: dtype.to_string(),
+            tensors: integer(sums.tensors),
+            elements: integer(sums.elements),
+            scalars: integer(sums.scalars),
+            parameters: integer(sums.parameters),
+            bytes: integer(sums.bytes),
+        }
+    }
+}
+
+impl From<MixtureOfExperts> for ActiveParameters {
+    fn from(moe: MixtureOfExperts) -> Self {
+        Self {
+            num_experts: integer(moe.experts),
+            top_k: integer(moe.experts_per_token),
+            always_active: integer(moe.always_active),
+            routed_active: integer(moe.routed_active),
+            active: integer(moe.active()),
+        }
+    }
+}
+
+impl From<&WeightSet> for OtherSet {
+    fn from(set: &WeightSet) -> Self {
+        Self {
+            path: set.path.to_string(),
+            format: set.format.to_owned(),
+            files: integer(set.files as u64),
+            bytes: (set.bytes > 0).then(|| integer(set.bytes)),
+        }
+    }
+}

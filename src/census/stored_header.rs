@@ -1,0 +1,63 @@
+//! The bytes that figures are computed from, as rows.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::layout_digest::hexadecimal;
+use crate::cache::{CachedFile, CachedHeaders, Deflated};
+use crate::formats::RepoPath;
+
+/// The start of a file of a repository: a header, or the whole of a small file.
+///
+/// The fields are the columns of the table `headers`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StoredHeader {
+    /// The name of the repository in the manifest.
+    pub repo: String,
+    /// The commit.
+    pub commit: String,
+    /// The path of the file.
+    pub file: String,
+    /// The size of the whole file in bytes.
+    pub file_size: i64,
+    /// The SHA-256 hash of the whole file, if the Hub has sent it.
+    pub file_sha256: Option<String>,
+    /// The SHA-256 hash of the stored bytes.
+    pub sha256: String,
+    /// The first bytes of the file, up to the end of its header.
+    pub header: Bytes,
+}
+
+impl StoredHeader {
+    /// Decompresses the files of a commit, one after the other. A file whose bytes are broken is left out.
+    pub(super) fn all(
+        repo: &str,
+        commit: &str,
+        headers: CachedHeaders,
+    ) -> impl Iterator<Item = Self> {
+        let (repo, commit) = (repo.to_owned(), commit.to_owned());
+        headers.into_files().filter_map(move |(file, cached)| {
+            let header = cached.start.inflate()?;
+            Some(Self {
+                repo: repo.clone(),
+                commit: commit.clone(),
+                file,
+                file_size: i64::try_from(cached.file_size).ok()?,
+                file_sha256: cached.sha256,
+                sha256: hexadecimal(&Sha256::digest(&header)),
+                header: header.into(),
+            })
+        })
+    }
+
+    /// Returns the file as it was read; `None` if the row was changed.
+    pub(super) fn cached(&self) -> Option<(RepoPath, CachedFile)> {
+        let file_size = u64::try_from(self.file_size).ok()?;
+        let is_unchanged = hexadecimal(&Sha256::digest(&self.header)) == self.sha256;
+        let start = is_unchanged.then(|| Deflated::from_bytes(&self.header))?;
+        let sha256 = self.file_sha256.clone();
+        Some((self.file.parse().ok()?, CachedFile { start, file_size, sha256 }))
+    }
+}

@@ -1,0 +1,183 @@
+//! Tables as Parquet files.
+
+use std::fs::File;
+use std::io::{Seek, Write};
+
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{
+    CdcOptions, EnabledStatistics, WriterProperties, WriterPropertiesBuilder,
+};
+use parquet::file::reader::ChunkReader;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::arrow::{ArrowRow, from_batch, schema, to_batch};
+use super::storage::temporary_failed;
+use super::{CensusError, StoredHeader};
+
+/// The key of the footer's description.
+const KEY: &str = "hf-meta";
+
+/// The level of compression of `zstd`: headers become a tenth, and a higher level gains little.
+const LEVEL: i32 = 3;
+
+/// The rows that are in memory at once while a table is read.
+const ROWS_AT_ONCE: usize = 256;
+
+/// The bytes of headers that are in memory before they are written.
+const MAX_WAITING: usize = 4 << 20;
+
+/// The bytes of a row group that are in memory before they are written.
+const MAX_ROW_GROUP: usize = 16 << 20;
+
+fn properties() -> WriterPropertiesBuilder {
+    let level = ZstdLevel::try_new(LEVEL).unwrap_or_default();
+    WriterProperties::builder().set_compression(Compression::ZSTD(level))
+}
+
+fn description(footer: &impl Serialize) -> Vec<KeyValue> {
+    vec![KeyValue::new(KEY.to_owned(), serde_json::to_string(footer).ok())]
+}
+
+/// Returns rows as a file, with a description in its footer.
+pub(super) fn write_rows<Row: ArrowRow>(
+    rows: &[Row],
+    footer: &impl Serialize,
+) -> Result<Vec<u8>, CensusError> {
+    let properties = properties().set_key_value_metadata(Some(description(footer))).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema::<Row>(), Some(properties))?;
+    writer.write(&to_batch(rows)?)?;
+    Ok(writer.into_inner()?)
+}
+
+/// A table that is written row by row, for publication: with a page index, and in chunks that depend on the content, so
+/// that storage by chunks keeps what two versions have in common.
+pub(super) struct TableWriter<W: Write + Send, Row> {
+    writer: ArrowWriter<W>,
+    rows: Vec<Row>,
+}
+
+impl<W: Write + Send, Row: ArrowRow> TableWriter<W, Row> {
+    /// Starts a table with this number of rows in a row group.
+    pub(super) fn new(
+        output: W,
+        footer: &impl Serialize,
+        row_group: usize,
+    ) -> Result<Self, CensusError> {
+        let properties = properties()
+            .set_key_value_metadata(Some(description(footer)))
+            .set_max_row_group_row_count(Some(row_group))
+            .set_statistics_enabled(EnabledStatistics::Page)
+            .set_content_defined_chunking(Some(CdcOptions::default()))
+            .build();
+        let writer = ArrowWriter::try_new(output, schema::<Row>(), Some(properties))?;
+        Ok(Self { writer, rows: Vec::new() })
+    }
+
+    pub(super) fn write(&mut self, row: Row) -> Result<(), CensusError> {
+        self.rows.push(row);
+        if self.rows.len() >= ROWS_AT_ONCE { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), CensusError> {
+        self.writer.write(&to_batch(&self.rows)?)?;
+        self.rows.clear();
+        if self.writer.in_progress_size() > MAX_ROW_GROUP {
+            self.writer.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<W, CensusError> {
+        self.flush()?;
+        Ok(self.writer.into_inner()?)
+    }
+}
+
+/// A table of headers that is written to a temporary file: the headers of a part may be larger than the memory.
+pub(super) struct HeaderWriter {
+    writer: ArrowWriter<File>,
+    waiting: Vec<StoredHeader>,
+    bytes: usize,
+}
+
+impl HeaderWriter {
+    pub(super) fn new(file: File, footer: &impl Serialize) -> Result<Self, CensusError> {
+        let header = "header".into();
+        let properties = properties()
+            .set_key_value_metadata(Some(description(footer)))
+            // Each header is there once, and its first bytes are its length.
+            .set_column_dictionary_enabled(header, false)
+            .set_column_statistics_enabled("header".into(), EnabledStatistics::None)
+            .build();
+        let writer = ArrowWriter::try_new(file, schema::<StoredHeader>(), Some(properties))?;
+        Ok(Self { writer, waiting: Vec::new(), bytes: 0 })
+    }
+
+    pub(super) fn write(&mut self, header: StoredHeader) -> Result<(), CensusError> {
+        self.bytes += header.header.len();
+        self.waiting.push(header);
+        if self.bytes >= MAX_WAITING { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), CensusError> {
+        self.writer.write(&to_batch(&self.waiting)?)?;
+        self.waiting.clear();
+        self.bytes = 0;
+        if self.writer.in_progress_size() > MAX_ROW_GROUP {
+            self.writer.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<File, CensusError> {
+        self.flush()?;
+        let mut file = self.writer.into_inner()?;
+        file.rewind().map_err(temporary_failed)?;
+        Ok(file)
+    }
+}
+
+/// Returns the description in the footer of a file; `None` if it has none of this form.
+pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> Option<Footer> {
+    let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::default()).ok()?;
+    let pairs = metadata.metadata().file_metadata().key_value_metadata()?;
+    let text = pairs.iter().find(|pair| pair.key == KEY)?.value.as_ref()?;
+    serde_json::from_str(text).ok()
+}
+
+/// Reads a table, few rows at a time.
+pub(super) fn read_rows<Row: ArrowRow>(
+    file: impl ChunkReader + 'static,
+    rows_at_once: usize,
+) -> Result<impl Iterator<Item = Result<Vec<Row>, CensusError>>, CensusError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+    let batches = builder.with_batch_size(rows_at_once).build()?;
+    Ok(batches.map(|batch| from_batch(&batch.map_err(parquet::errors::ParquetError::from)?)))
+}
+
+/// Reads all rows of a table.
+pub(super) fn read_all_rows<Row: ArrowRow>(file: Bytes) -> Result<Vec<Row>, CensusError> {
+    let mut rows = Vec::new();
+    for batch in read_rows(file, ROWS_AT_ONCE)? {
+        rows.append(&mut batch?);
+    }
+    Ok(rows)
+}
+
+/// Returns the rows of a table one by one.
+pub(super) fn each_row<Row: ArrowRow>(
+    file: impl ChunkReader + 'static,
+    rows_at_once: usize,
+) -> Result<impl Iterator<Item = Result<Row, CensusError>>, CensusError> {
+    Ok(read_rows(file, rows_at_once)?.flat_map(|batch| match batch {
+        Ok(rows) => rows.into_iter().map(Ok).collect::<Vec<_>>(),
+        Err(error) => vec![Err(error)],
+    }))
+}

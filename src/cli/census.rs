@@ -1,0 +1,308 @@
+//! `hf-meta census`: many repositories as tables.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::DateTime;
+use clap::Subcommand;
+use futures::FutureExt;
+use hf_meta::Client;
+use hf_meta::census::{Census, CensusChange, CensusSummary, Listing, Manifest, diff};
+use hf_meta::report::text::{counted, escape, thousands};
+
+use super::connection::ConnectionArgs;
+use super::exit::{CommandError, ExitStatus, failed_to};
+use super::progress::ProgressBars;
+use super::table::Table;
+
+mod progress;
+
+use self::progress::CensusBar;
+
+/// The longest time that a repository waits for a quota, over all windows.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 3_600);
+
+/// The limit of the headers of a repository in bytes. The largest known ones have 120 MB.
+const HEADERS_LIMIT: u64 = 128 << 20;
+
+/// Read many repositories into tables: parameters, dtypes, quantization, headers
+///
+/// A census has one row for each repository, with its figures or with the reason why there are none, and the headers
+/// that the figures are computed from. Tables are Parquet files, in a folder or in an object store.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  hf-meta census list --filter safetensors -o repos.parquet
+  hf-meta census read repos.parquet -o census
+  hf-meta census pack census -o models.parquet
+  duckdb -c \"SELECT sum(parameter_total) FROM 'models.parquet'\"")]
+pub(crate) struct CensusArgs {
+    #[command(subcommand)]
+    command: CensusCommand,
+
+    /// Address or page that the User-Agent header names, so that the Hub can reach you
+    #[arg(long, value_name = "CONTACT", global = true)]
+    contact: Option<String>,
+
+    /// Part of the Hub's quota to use, from 0 to 1; the rest is left to other programs
+    #[arg(long, value_name = "SHARE", global = true, value_parser = share, default_value = "1")]
+    quota_share: f64,
+
+    /// Number of repositories that are read at once
+    #[arg(long, value_name = "COUNT", global = true, default_value = "32")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    jobs: u16,
+}
+
+#[derive(Debug, Subcommand)]
+enum CensusCommand {
+    /// List the models of the Hub in a Parquet file; continues where it was interrupted
+    List(ListArgs),
+    /// Read all repositories of a list; continues where it was interrupted
+    Read(ReadArgs),
+    /// Read the repositories again that failed
+    Retry(TargetArgs),
+    /// Count all stored headers anew, without a request
+    Count(TargetArgs),
+    /// Write all rows to one Parquet file, sorted by repository
+    Pack(PackArgs),
+    /// Print the differences between two censuses, as tab-separated values
+    Diff(CensusDiffArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// List models with this tag only, such as safetensors
+    #[arg(long, value_name = "TAG")]
+    filter: Option<String>,
+
+    /// List models of this user or organization only
+    #[arg(long, value_name = "NAME")]
+    author: Option<String>,
+
+    /// List models only that were changed since a time (2026-01-31T00:00:00Z), or since an earlier list (a file)
+    #[arg(long, value_name = "TIME|FILE")]
+    since: Option<String>,
+
+    /// File to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct ReadArgs {
+    /// List of repositories: a file by `census list`, another Parquet file, a CSV file, or one name per line; `-` for stdin
+    #[arg(value_name = "LIST")]
+    manifest: PathBuf,
+
+    /// Column of the names [default: repo, id or modelId]
+    #[arg(long, value_name = "NAME")]
+    column: Option<String>,
+
+    /// Folder or URL of the census: s3://, gs:// or az://, with the credentials of the environment
+    #[arg(long, short, value_name = "TARGET")]
+    output: String,
+
+    /// Read every N-th part of the list only, beginning with part K (from 0), such as 0/4
+    #[arg(long, value_name = "K/N", value_parser = slice, default_value = "0/1", hide_default_value = true)]
+    slice: (usize, usize),
+
+    /// Copy the rows of unchanged repositories from an earlier census
+    #[arg(long, value_name = "TARGET")]
+    previous: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct TargetArgs {
+    /// Folder or URL of the census
+    #[arg(value_name = "TARGET")]
+    target: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct PackArgs {
+    /// Folder or URL of the census
+    #[arg(value_name = "TARGET")]
+    target: String,
+
+    /// File to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct CensusDiffArgs {
+    /// Folder, URL or packed file of the old census
+    #[arg(value_name = "OLD")]
+    before: String,
+
+    /// Folder, URL or packed file of the new census
+    #[arg(value_name = "NEW")]
+    after: String,
+}
+
+pub(crate) async fn run(
+    args: &CensusArgs,
+    connection: &ConnectionArgs,
+    bars: &ProgressBars,
+) -> Result<ExitStatus, CommandError> {
+    let client = client(args, connection)?;
+    let jobs = usize::from(args.jobs);
+    match &args.command {
+        CensusCommand::List(list) => write_list(list, &client).await,
+        CensusCommand::Read(read) => read_manifest(read, client, jobs, bars).await,
+        CensusCommand::Retry(target) => {
+            print(&Census::open(client, &target.target)?.jobs(jobs).retry().await?)
+        }
+        CensusCommand::Count(target) => {
+            print(&Census::open(client, &target.target)?.count().await?)
+        }
+        CensusCommand::Pack(pack) => {
+            let rows = Census::open(client, &pack.target)?.pack(&pack.output).await?;
+            say(&format!("{} in {}", counted(rows as u64, "row"), shown(&pack.output)))
+        }
+        CensusCommand::Diff(compared) => print_changes(compared).await,
+    }
+}
+
+/// Builds a client that waits for quotas, names itself, and has no cache, because the census keeps the headers.
+fn client(args: &CensusArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
+    let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
+    let retry = connection.retry_policy().max_wait(MAX_WAIT);
+    let builder = connection.builder().user_agent(format!("census{contact}")).retry(retry);
+    Ok(builder.quota_share(args.quota_share).headers_limit(HEADERS_LIMIT).build()?)
+}
+
+async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, CommandError> {
+    let mut listing = Listing::new();
+    if let Some(tag) = &args.filter {
+        listing = listing.filter(tag);
+    }
+    if let Some(author) = &args.author {
+        listing = listing.author(author);
+    }
+    if let Some(since) = &args.since {
+        let time = match DateTime::parse_from_rfc3339(since) {
+            Ok(time) => time.timestamp_millis(),
+            Err(_) => Listing::watermark(Path::new(since))?,
+        };
+        listing = listing.since(time);
+    }
+    let models = listing.write(client, &args.output).await?;
+    say(&format!("{} in {}", counted(models as u64, "model"), shown(&args.output)))
+}
+
+async fn read_manifest(
+    args: &ReadArgs,
+    client: Client,
+    jobs: usize,
+    bars: &ProgressBars,
+) -> Result<ExitStatus, CommandError> {
+    let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
+    let bar = CensusBar::new(bars, &manifest, client.clone());
+    let (slice, slices) = args.slice;
+    let mut census = Census::create(client, &args.output)?.jobs(jobs).slice(slice, slices);
+    if let Some(previous) = &args.previous {
+        census = census.previous(previous);
+    }
+    let report = bar.clone();
+    let census = census.on_progress(move |progress| report.update(progress));
+    let summary = census.read(&manifest).boxed().await;
+    bar.finish();
+    print(&summary?)
+}
+
+/// Prints the number of rows of each status.
+fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
+    let rows: Vec<_> = summary.rows.iter().collect();
+    let table = Table::new()
+        .text("status", |((status, _), _): &(&(String, String), &usize)| status.clone())
+        .text("error", |((_, kind), _)| escape(kind))
+        .number("repositories", |(_, rows)| thousands(**rows as u64));
+    let mut stdout = anstream::stdout().lock();
+    let written = table.write(&mut stdout, || rows.iter().copied());
+    written.map_err(failed_to("write to stdout"))?;
+    Ok(if summary.failed() == 0 { ExitStatus::Success } else { ExitStatus::Remote })
+}
+
+async fn print_changes(args: &CensusDiffArgs) -> Result<ExitStatus, CommandError> {
+    let mut stdout = BufWriter::new(anstream::stdout());
+    let (mut written, mut status) = (Ok(()), ExitStatus::Success);
+    let mut print = |line: std::fmt::Arguments<'_>| {
+        if written.is_ok() {
+            written = writeln!(stdout, "{line}");
+        }
+    };
+    let heading = format_args!("change\trepo\tcolumn\tbefore\tafter");
+    diff(&args.before, &args.after, |change| {
+        if status == ExitStatus::Success {
+            print(heading);
+            status = ExitStatus::Negative;
+        }
+        match change {
+            CensusChange::Added { repo } => print(format_args!("added\t{}\t\t\t", escape(&repo))),
+            CensusChange::Removed { repo } => {
+                print(format_args!("removed\t{}\t\t\t", escape(&repo)));
+            }
+            CensusChange::Changed { repo, column, before, after } => {
+                let (repo, before, after) = (escape(&repo), escape(&before), escape(&after));
+                print(format_args!("changed\t{repo}\t{column}\t{before}\t{after}"));
+            }
+            _ => {}
+        }
+    })
+    .await?;
+    if status == ExitStatus::Success {
+        print(heading);
+    }
+    written.and_then(|()| stdout.flush()).map_err(failed_to("write to stdout"))?;
+    Ok(status)
+}
+
+fn say(text: &str) -> Result<ExitStatus, CommandError> {
+    writeln!(anstream::stdout(), "{text}").map_err(failed_to("write to stdout"))?;
+    Ok(ExitStatus::Success)
+}
+
+fn shown(path: &Path) -> String {
+    escape(&path.display().to_string())
+}
+
+/// Parses a number above 0 and up to 1.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("not a number above 0 and up to 1".to_owned()),
+    }
+}
+
+/// Parses a slice such as `0/4`.
+fn slice(text: &str) -> Result<(usize, usize), String> {
+    let parsed = text.split_once('/').and_then(|(slice, slices)| {
+        let (slice, slices) = (slice.parse().ok()?, slices.parse().ok()?);
+        (slice < slices).then_some((slice, slices))
+    });
+    parsed.ok_or_else(|| "not a slice such as 0/4, numbered from 0".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_has_a_number_below_the_number_of_slices() {
+        assert_eq!(slice("0/4"), Ok((0, 4)));
+        for text in ["", "1", "4/4", "0/0", "-1/4", "a/b"] {
+            assert!(slice(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_above_0_and_up_to_1() {
+        assert_eq!(share("0.5"), Ok(0.5));
+        for text in ["", "0", "-1", "1.1", "NaN", "x"] {
+            assert!(share(text).is_err(), "{text}");
+        }
+    }
+}

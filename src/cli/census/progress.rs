@@ -1,0 +1,110 @@
+//! The progress of a census on stderr: a bar on a terminal, else a line from time to time.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hf_meta::Client;
+use hf_meta::census::{CensusProgress, Manifest};
+use hf_meta::report::text::{counted, thousands};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::progress::ProgressBars;
+
+/// The time between two lines where there is no terminal.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// The progress of a census.
+#[derive(Clone)]
+pub(super) struct CensusBar {
+    /// `None` if the command is quiet.
+    bar: Option<ProgressBar>,
+    client: Client,
+    started: Instant,
+    last_line: Arc<Mutex<Instant>>,
+}
+
+impl CensusBar {
+    /// Prints the size of the manifest and starts the bar.
+    pub(super) fn new(bars: &ProgressBars, manifest: &Manifest, client: Client) -> Self {
+        let bar = bars.census_bar().map(|bar| {
+            let template = "{spinner} [{bar:24}] {pos}/{len} repositories, {msg}";
+            let style =
+                ProgressStyle::with_template(template).map(|style| style.progress_chars("=> "));
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        let now = Instant::now();
+        let progress = Self { bar, client, started: now, last_line: Arc::new(Mutex::new(now)) };
+        let repeated = match manifest.duplicates() as u64 {
+            0 => String::new(),
+            names => format!("; {} names are repeated and read once", thousands(names)),
+        };
+        let repos = thousands(manifest.repos() as u64);
+        let parts = counted(manifest.parts() as u64, "part");
+        let text = format!("{repos} repositories in {parts}{repeated}");
+        progress.print(&text);
+        progress
+    }
+
+    /// Shows the progress.
+    pub(super) fn update(&self, progress: CensusProgress) {
+        let Some(bar) = &self.bar else { return };
+        let text = self.describe(progress);
+        bar.set_length(progress.total as u64);
+        bar.set_position(progress.done as u64);
+        bar.set_message(text.clone());
+        if bar.is_hidden() {
+            let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.elapsed() >= INTERVAL {
+                *last = Instant::now();
+                let (done, total) =
+                    (thousands(progress.done as u64), thousands(progress.total as u64));
+                self.print(&format!("{done} of {total} repositories, {text}"));
+            }
+        }
+    }
+
+    /// Removes the bar.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn describe(&self, progress: CensusProgress) -> String {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let stats = self.client.stats();
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let rate = progress.done as f64 / seconds.max(0.001);
+        #[expect(clippy::cast_precision_loss, reason = "a time for people")]
+        let left = (progress.total - progress.done.min(progress.total)) as f64 / rate.max(0.001);
+        let (requests, left) = (thousands(stats.requests), duration(left));
+        let failed = match progress.failed as u64 {
+            0 => String::new(),
+            failed => format!(", {} failed", thousands(failed)),
+        };
+        let waited = if stats.waited > Duration::from_secs(1) {
+            format!(", waited {} for the rate limit", duration(stats.waited.as_secs_f64()))
+        } else {
+            String::new()
+        };
+        format!("{rate:.0}/s, {requests} requests, {left} left{failed}{waited}")
+    }
+
+    fn print(&self, text: &str) {
+        if self.bar.is_some() {
+            // The census does not depend on stderr.
+            let _ = writeln!(anstream::stderr(), "{text}");
+        }
+    }
+}
+
+/// Returns a duration for people.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3_600.0),
+    }
+}

@@ -1,0 +1,133 @@
+//! Listings of models, page by page.
+
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::Endpoint;
+
+/// The properties of models that a listing asks for. `expand` replaces the usual ones.
+const PROPERTIES: [&str; 12] = [
+    "author",
+    "config",
+    "createdAt",
+    "downloads",
+    "gated",
+    "lastModified",
+    "library_name",
+    "pipeline_tag",
+    "safetensors",
+    "sha",
+    "siblings",
+    "tags",
+];
+
+/// The models of a page. The Hub returns at most 1,000, and fewer if it has less.
+const PAGE: &str = "1000";
+
+/// The maximum size of one page in bytes. A model has some kilobytes of file names.
+pub(crate) const MAX_MODELS_PAGE: u64 = 128_000_000;
+
+/// A model of a listing.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListedModel {
+    pub(crate) id: String,
+    pub(crate) sha: Option<String>,
+    pub(crate) author: Option<String>,
+    pub(crate) created_at: Option<String>,
+    pub(crate) last_modified: Option<String>,
+    pub(crate) downloads: Option<i64>,
+    /// `false`, `"auto"` or `"manual"`.
+    #[serde(default)]
+    gated: Value,
+    #[serde(rename = "pipeline_tag")]
+    pub(crate) pipeline_tag: Option<String>,
+    #[serde(rename = "library_name")]
+    pub(crate) library: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    config: Value,
+    #[serde(default)]
+    safetensors: Value,
+    siblings: Option<Vec<ModelFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ModelFile {
+    rfilename: String,
+}
+
+impl ListedModel {
+    /// Returns the kind of gate; `None` if the repository is open.
+    pub(crate) fn gate(&self) -> Option<String> {
+        self.gated.as_str().map(str::to_owned)
+    }
+
+    /// Returns the first architecture.
+    pub(crate) fn architecture(&self) -> Option<String> {
+        self.config["architectures"][0].as_str().map(str::to_owned)
+    }
+
+    /// Returns the number of parameters that the Hub shows.
+    pub(crate) fn total(&self) -> Option<i64> {
+        self.safetensors["total"].as_i64()
+    }
+
+    /// Returns the value of the first tag with a prefix, such as `license:`.
+    pub(crate) fn tag(&self, prefix: &str) -> Option<String> {
+        self.tags.iter().find_map(|tag| tag.strip_prefix(prefix)).map(str::to_owned)
+    }
+
+    /// Returns the paths of all files.
+    pub(crate) fn files(self) -> Option<Vec<String>> {
+        Some(self.siblings?.into_iter().map(|file| file.rfilename).collect())
+    }
+}
+
+impl Endpoint {
+    /// Returns the URL of the first page of a listing of models: `{endpoint}/api/models?…`, the newest first by `sort`.
+    pub(crate) fn models_url(&self, sort: &str, conditions: &[(&str, &str)]) -> Url {
+        let mut url = self.url().clone();
+        url.set_path(&format!("{}/api/models", self.path()));
+        url.query_pairs_mut()
+            .extend_pairs(conditions)
+            .extend_pairs([("sort", sort), ("direction", "-1"), ("limit", PAGE)])
+            .extend_pairs(PROPERTIES.map(|property| ("expand[]", property)));
+        url
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_properties_of_a_model_are_read_from_a_listing() {
+        let json = r#"{"_id":"1","id":"a/b","sha":"0","gated":"manual","private":false,"downloads":7,"likes":1,
+            "tags":["license:mit","base_model:c/d","base_model:quantized:c/d"],"library_name":"transformers",
+            "config":{"architectures":["X"],"model_type":"x"},"safetensors":{"parameters":{"F32":5},"total":5},
+            "siblings":[{"rfilename":"config.json"}],"createdAt":"2024-01-02T03:04:05.000Z"}"#;
+        let model: ListedModel = serde_json::from_str(json).unwrap();
+        assert_eq!(model.gate().as_deref(), Some("manual"));
+        assert_eq!(model.architecture().as_deref(), Some("X"));
+        assert_eq!(model.tag("license:").as_deref(), Some("mit"));
+        assert_eq!(model.tag("base_model:").as_deref(), Some("c/d"));
+        assert_eq!((model.total(), model.downloads), (Some(5), Some(7)));
+        assert_eq!(model.files(), Some(vec!["config.json".to_owned()]));
+        let least: ListedModel =
+            serde_json::from_str(r#"{"id":"a/b","gated":false,"config":null}"#).unwrap();
+        assert_eq!((least.gate(), least.architecture(), least.total()), (None, None, None));
+        assert_eq!(least.files(), None);
+    }
+
+    #[test]
+    fn a_listing_is_asked_for_by_its_conditions() {
+        let endpoint = Endpoint::parse("https://hub.example/hf").unwrap();
+        let url = endpoint.models_url("createdAt", &[("filter", "safetensors"), ("author", "a&b")]);
+        assert!(url.as_str().starts_with(
+            "https://hub.example/hf/api/models?filter=safetensors&author=a%26b&sort=createdAt&direction=-1&limit=1000&expand%5B%5D=author"
+        ));
+    }
+}

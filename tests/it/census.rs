@@ -1,0 +1,244 @@
+//! The census, compared with the truth of generated models.
+
+mod command;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hf_meta::Client;
+use hf_meta::census::{self, Census, CensusRow, CensusSummary, Listing, Manifest};
+use hf_meta::testing::Fault;
+
+use crate::generated::{GeneratedModels, ModelKind, ModelTruth};
+use crate::hub::LocalHub;
+use crate::support;
+
+/// A Hub of generated models, and a folder.
+struct GeneratedHub {
+    models: GeneratedModels,
+    count: u64,
+    hub: LocalHub,
+    client: Client,
+    folder: tempfile::TempDir,
+}
+
+impl GeneratedHub {
+    fn new(count: u64) -> Self {
+        let models = GeneratedModels::new(count, 17);
+        let hub = LocalHub::builder().computed(models.clone()).start().unwrap();
+        let client = support::client(&hub);
+        Self { models, count, hub, client, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Lists all models in a file.
+    async fn list(&self, name: &str) -> Manifest {
+        let file = self.folder.path().join(name);
+        assert_eq!(Listing::new().write(&self.client, &file).await.unwrap(), self.count_usize());
+        Manifest::open(&file, None).unwrap()
+    }
+
+    async fn read(&self, manifest: &Manifest, target: &str) -> CensusSummary {
+        Census::create(self.client.clone(), &self.path(target))
+            .unwrap()
+            .read(manifest)
+            .await
+            .unwrap()
+    }
+
+    fn rows(&self, target: &str) -> BTreeMap<String, CensusRow> {
+        rows(&self.folder.path().join(target))
+    }
+
+    fn truths(&self) -> impl Iterator<Item = ModelTruth> {
+        (0..self.count).map(|index| self.models.truth(index))
+    }
+
+    fn count_usize(&self) -> usize {
+        usize::try_from(self.count).unwrap()
+    }
+}
+
+/// All rows of a census by repository. A repository has one row.
+fn rows(target: &Path) -> BTreeMap<String, CensusRow> {
+    let mut rows = BTreeMap::new();
+    for file in fs::read_dir(target.join("models")).unwrap() {
+        for row in census::model_rows(&file.unwrap().path()).unwrap() {
+            let row = row.unwrap();
+            assert_eq!(rows.insert(row.repo.clone(), row), None);
+        }
+    }
+    rows
+}
+
+/// Rows without what differs from run to run.
+fn without_cost(rows: BTreeMap<String, CensusRow>) -> Vec<CensusRow> {
+    let mut rows: Vec<_> = rows.into_values().collect();
+    for row in &mut rows {
+        (row.requests, row.bytes_read, row.read_at) = (0, 0, None);
+    }
+    rows
+}
+
+/// Asserts that each model has one row, which says what is true.
+fn assert_true(rows: &BTreeMap<String, CensusRow>, truths: impl Iterator<Item = ModelTruth>) {
+    let mut checked = 0;
+    for truth in truths {
+        let row = &rows[&truth.repo];
+        let found = match &row.error_kind {
+            None => Ok(u64::try_from(row.parameter_total.unwrap()).unwrap()),
+            Some(kind) => Err(&**kind),
+        };
+        assert_eq!(found, truth.parameters, "{row:?}");
+        assert_eq!(row.status == "ok", truth.parameters.is_ok(), "{row:?}");
+        assert_eq!(row.commit.as_deref(), Some(&*truth.commit), "{row:?}");
+        if row.status == "ok" {
+            assert_eq!(u64::try_from(row.files.unwrap()).unwrap(), truth.files, "{row:?}");
+            assert!(row.layout_digest.is_some() && row.parameter_exact == Some(true), "{row:?}");
+            assert_eq!(row.hub_total, row.parameter_total, "{row:?}");
+        }
+        checked += 1;
+    }
+    assert_eq!(rows.len(), checked);
+}
+
+/// The requests that a model needs if its files are known: one for each of them, and one for the answer of the CDN.
+/// `config.json` is read for packed weights and experts, an index for shards. GGUF files are listed with their sizes.
+fn needed_requests(truth: &ModelTruth) -> u64 {
+    match truth.kind {
+        ModelKind::Sharded => 2 + 2 * truth.files,
+        ModelKind::Gptq | ModelKind::Mxfp4 => 4,
+        ModelKind::GgufOnly => 3,
+        ModelKind::PickleOnly | ModelKind::SeveralSets => 0,
+        ModelKind::Gated => 1,
+        ModelKind::Single | ModelKind::Malformed | ModelKind::UnusualName => 2,
+        ModelKind::MissingShard => u64::MAX,
+    }
+}
+
+#[tokio::test]
+async fn each_model_has_one_true_row_and_one_request_for_each_file() {
+    let generated = GeneratedHub::new(1_500);
+    let manifest = generated.list("repos.parquet").await;
+    generated.hub.clear_log();
+    let summary = generated.read(&manifest, "census").await;
+    assert_eq!((summary.repos(), summary.failed(), summary.existing), (1_500, 0, 0));
+    let rows = generated.rows("census");
+    assert_true(&rows, generated.truths());
+    for truth in generated.truths().filter(|truth| truth.parameters.is_ok()) {
+        let requests = u64::try_from(rows[&truth.repo].requests).unwrap();
+        assert!(requests <= needed_requests(&truth), "{requests} requests: {truth:?}");
+    }
+    // A second run reads nothing.
+    generated.hub.clear_log();
+    let again = generated.read(&manifest, "census").await;
+    assert_eq!((again.repos(), again.existing), (1_500, 1_500));
+    assert!(generated.hub.log().is_empty());
+    assert_eq!(again.rows, summary.rows);
+}
+
+#[tokio::test]
+async fn stored_headers_give_the_same_figures_without_a_request() {
+    let generated = GeneratedHub::new(600);
+    let manifest = generated.list("repos.parquet").await;
+    generated.read(&manifest, "census").await;
+    let before = generated.rows("census");
+    generated.hub.clear_log();
+    let census = Census::open(generated.client.clone(), &generated.path("census")).unwrap();
+    census.count().await.unwrap();
+    assert!(generated.hub.log().is_empty());
+    assert_eq!(generated.rows("census"), before);
+}
+
+#[tokio::test]
+async fn slices_together_are_the_whole() {
+    let generated = GeneratedHub::new(600);
+    let manifest = generated.list("repos.parquet").await;
+    generated.read(&manifest, "whole").await;
+    for slice in 0..2 {
+        let census = Census::create(generated.client.clone(), &generated.path("slices")).unwrap();
+        census.slice(slice, 2).read(&manifest).await.unwrap();
+    }
+    assert_eq!(without_cost(generated.rows("slices")), without_cost(generated.rows("whole")));
+}
+
+#[tokio::test]
+async fn a_refresh_reads_changed_models_only() {
+    let generated = GeneratedHub::new(1_500);
+    let manifest = generated.list("repos.parquet").await;
+    generated.read(&manifest, "old").await;
+    generated.models.push();
+    let changed: Vec<_> =
+        (0..1_500).filter(|index| generated.models.last_push(*index) == 1).collect();
+    assert!((5..40).contains(&changed.len()), "{}", changed.len());
+    let manifest = generated.list("new.parquet").await;
+    generated.hub.clear_log();
+    let census = Census::create(generated.client.clone(), &generated.path("new")).unwrap();
+    let summary = census.previous(generated.path("old")).read(&manifest).await.unwrap();
+    let gated = generated.truths().filter(|truth| truth.kind == ModelKind::Gated).count();
+    assert!(summary.carried_over >= 1_500 - changed.len() - gated, "{summary:?}");
+    assert_true(&generated.rows("new"), generated.truths());
+    let names: Vec<_> = changed.iter().map(|index| generated.models.truth(*index)).collect();
+    for request in generated.hub.log() {
+        let is_of = |truth: &ModelTruth| request.path.contains(&format!("/{}/", truth.repo));
+        let is_known = names.iter().any(is_of)
+            || generated.truths().any(|truth| truth.kind == ModelKind::Gated && is_of(&truth));
+        assert!(is_known, "{}", request.path);
+    }
+    // Copied headers can be counted, too.
+    let before = generated.rows("new");
+    let census = Census::open(generated.client.clone(), &generated.path("new")).unwrap();
+    census.count().await.unwrap();
+    assert_eq!(generated.rows("new"), before);
+}
+
+#[tokio::test]
+async fn failed_models_are_read_again() {
+    let generated = GeneratedHub::new(300);
+    let manifest = generated.list("repos.parquet").await;
+    generated
+        .hub
+        .inject(|request, _| request.path.contains("/org7/").then(|| Fault::Status(503, vec![])));
+    let summary = generated.read(&manifest, "census").await;
+    assert!(summary.failed() > 0);
+    generated.hub.inject(|_, _| None);
+    let census = Census::open(generated.client.clone(), &generated.path("census")).unwrap();
+    let summary = census.retry().await.unwrap();
+    assert_eq!((summary.failed(), summary.repos()), (0, 300));
+    assert_true(&generated.rows("census"), generated.truths());
+}
+
+#[tokio::test]
+async fn a_listing_continues_and_names_what_was_changed() {
+    let generated = GeneratedHub::new(12_000);
+    let file = generated.folder.path().join("repos.parquet");
+    // The Hub fails after some pages.
+    let pages = AtomicUsize::new(0);
+    generated.hub.inject(move |_, _| {
+        let is_late = pages.fetch_add(1, Ordering::Relaxed) >= 8;
+        is_late.then(|| Fault::Status(500, vec![]))
+    });
+    assert!(Listing::new().write(&generated.client, &file).await.is_err() && !file.exists());
+    generated.hub.inject(|_, _| None);
+    generated.hub.clear_log();
+    assert_eq!(Listing::new().write(&generated.client, &file).await.unwrap(), 12_000);
+    assert!(generated.hub.log().len() < 12, "{}", generated.hub.log().len());
+    let listed: Vec<_> = census::listed_rows(&file).unwrap().map(Result::unwrap).collect();
+    let mut names: Vec<_> = listed.iter().map(|repo| repo.repo.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 12_000);
+    let last = listed.iter().filter_map(|repo| repo.last_modified).max().unwrap();
+    generated.models.push();
+    let changed = generated.folder.path().join("changed.parquet");
+    let listing = Listing::new().since(last + 3_600_000);
+    listing.write(&generated.client, &changed).await.unwrap();
+    let listed: Vec<_> = census::listed_rows(&changed).unwrap().map(Result::unwrap).collect();
+    assert!((50..300).contains(&listed.len()), "{}", listed.len());
+}

@@ -1,0 +1,71 @@
+//! `hf-meta census` as people use it.
+
+use std::fs;
+
+use super::{GeneratedHub, assert_true, without_cost};
+use crate::cli::run;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_lists_reads_packs_and_compares() {
+    let generated = GeneratedHub::new(300);
+    let hub = &generated.hub;
+    let (list, census, packed) =
+        (generated.path("repos.parquet"), generated.path("census"), generated.path("all.parquet"));
+    let listed = run(hub, &["census", "list", "-o", &list]).data();
+    assert!(listed.starts_with("300 models in "), "{listed}");
+    let read = run(hub, &["-q", "census", "read", &list, "-o", &census]).data();
+    assert!(read.starts_with("status ") && read.contains("\nok "), "{read}");
+    assert_true(&generated.rows("census"), generated.truths());
+    assert!(
+        run(hub, &["census", "pack", &census, "-o", &packed]).data().starts_with("300 rows in ")
+    );
+    let rows: Vec<_> =
+        hf_meta::census::model_rows(packed.as_ref()).unwrap().map(Result::unwrap).collect();
+    assert!(rows.is_sorted_by_key(|row| row.repo.clone()));
+    assert_eq!(
+        without_cost(rows.into_iter().map(|row| (row.repo.clone(), row)).collect()),
+        without_cost(generated.rows("census"))
+    );
+    let same = run(hub, &["census", "diff", &census, &packed]);
+    assert_eq!((same.code, same.stdout.lines().count()), (0, 1));
+    generated.models.push();
+    let names = generated.path("names.txt");
+    let all: Vec<_> = generated.truths().map(|truth| truth.repo).collect();
+    fs::write(&names, all[1..].join("\n")).unwrap();
+    let other = generated.path("other");
+    assert_eq!(run(hub, &["-q", "census", "read", &names, "-o", &other]).code, 0);
+    let changes = run(hub, &["census", "diff", &packed, &other]);
+    assert_eq!(changes.code, 1);
+    assert!(changes.stdout.contains(&format!("removed\t{}\t", all[0])), "{}", changes.stdout);
+    assert!(changes.stdout.contains("\tcommit\t"), "{}", changes.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_input_is_one_sentence() {
+    let generated = GeneratedHub::new(3);
+    let hub = &generated.hub;
+    let path = |name| generated.path(name);
+    fs::write(path("empty"), "# nothing\n").unwrap();
+    fs::write(path("names"), "org1/model-1\n").unwrap();
+    fs::write(path("others"), "org2/model-2\n").unwrap();
+    fs::write(path("table.csv"), "likes\n1\n").unwrap();
+    fs::write(path("broken"), "PAR1 and no more").unwrap();
+    assert_eq!(run(hub, &["-q", "census", "read", &path("names"), "-o", &path("census")]).code, 0);
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["read", &path("missing"), "-o", &path("x")], 4, "failed to read"),
+        (&["read", &path("empty"), "-o", &path("x")], 2, "contains no repositories"),
+        (&["read", &path("table.csv"), "-o", &path("x")], 2, "has no column `repo`"),
+        (&["read", &path("broken"), "-o", &path("x")], 4, "the Parquet file is not valid"),
+        (&["read", &path("others"), "-o", &path("census")], 2, "census of another manifest"),
+        (&["read", &path("names"), "-o", &path("names/below")], 4, "failed to create"),
+        (&["count", &path("none")], 2, "holds no census"),
+        (&["diff", &path("none"), &path("census")], 2, "holds no census"),
+    ];
+    for (args, code, message) in cases {
+        let args: Vec<_> = ["-q", "census"].into_iter().chain(args.iter().copied()).collect();
+        let output = run(hub, &args);
+        assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
+        assert_eq!(output.stdout, "", "{args:?}");
+    }
+}
