@@ -123,7 +123,7 @@ impl Names {
     }
 }
 
-/// A search for many names, which is fast if they come in sorted order.
+/// A search for many names, which is fast if they come in sorted order, with small gaps.
 #[derive(Debug)]
 pub(crate) struct NameFinder<'a> {
     names: &'a Names,
@@ -132,6 +132,10 @@ pub(crate) struct NameFinder<'a> {
 }
 
 impl<'a> NameFinder<'a> {
+    /// The number of ranks that are tried before all names are searched. A file has its tensors in the order of dtypes, so
+    /// the scale of a packed weight, which follows it by name, is elsewhere in the file.
+    const TRIED: usize = 3;
+
     pub(in crate::formats) fn new(names: &'a Names) -> Self {
         Self { names, next: 0 }
     }
@@ -139,11 +143,11 @@ impl<'a> NameFinder<'a> {
     /// Returns the position of a name in the order of the file.
     pub(crate) fn position(&mut self, name: &str) -> Option<u32> {
         let Names { list, by_name } = self.names;
-        let is_next = by_name.get(self.next).is_some_and(|&at| list.get(at as usize) == name);
-        let rank = if is_next {
-            self.next
-        } else {
-            by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?
+        let is_there =
+            |rank: &usize| by_name.get(*rank).is_some_and(|&at| list.get(at as usize) == name);
+        let rank = match (self.next..self.next + Self::TRIED).find(is_there) {
+            Some(rank) => rank,
+            None => by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?,
         };
         self.next = rank + 1;
         Some(by_name[rank])
@@ -171,6 +175,20 @@ mod tests {
             assert_eq!(names.position(name), Some(at));
         }
         assert_eq!(names.position("h.1"), None);
+    }
+
+    #[test]
+    fn names_are_found_in_any_order() {
+        let listed = ["a", "b", "c", "d", "e", "f", "g"];
+        let names = names(&listed).unwrap();
+        for order in [[0, 1, 2, 3, 4, 5, 6], [0, 3, 6, 1, 4, 2, 5], [6, 5, 4, 3, 3, 0, 6]] {
+            let mut finder = NameFinder::new(&names);
+            for at in order {
+                assert_eq!(finder.position("x"), None);
+                assert_eq!(finder.position(listed[at as usize]), Some(at), "{order:?}");
+            }
+        }
+        assert_eq!(NameFinder::new(&super::tests::names(&[]).unwrap()).position("a"), None);
     }
 
     #[test]
