@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, new_null_array};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, FieldRef, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::CensusError;
-use super::arrow::{ArrowRow, from_batch, schema};
+use super::arrow::{ArrowRow, from_batch};
 
 /// A repository to read. Everything but its name may be unknown.
 ///
@@ -66,7 +66,7 @@ pub(super) fn from_columns(
     batch: &RecordBatch,
     names: &str,
 ) -> Result<Vec<ListedRepo>, CensusError> {
-    let columns = ListedRepo::fields().iter().map(|field| -> ArrayRef {
+    let columns = ListedRepo::fields().iter().map(|field| -> (FieldRef, ArrayRef) {
         let text = match &**field.name() {
             // A repository without a name becomes a row that says so.
             "repo" => text_column(batch, &[names])
@@ -75,20 +75,36 @@ pub(super) fn from_columns(
             _ => None,
         };
         let same = || {
-            batch.column_by_name(field.name()).filter(|same| same.data_type() == field.data_type())
+            let column = batch.column_by_name(field.name());
+            column.filter(|column| is_similar(column.data_type(), field.data_type()))
         };
-        match text {
+        let column = match text {
             Some(text) => Arc::new(text),
             None => same()
                 .cloned()
                 .unwrap_or_else(|| new_null_array(field.data_type(), batch.num_rows())),
-        }
+        };
+        let found = Field::new(field.name(), column.data_type().clone(), field.is_nullable());
+        (Arc::new(found), column)
     });
-    let columns = columns.collect();
+    let (fields, columns): (Vec<_>, _) = columns.unzip();
     from_batch(
-        &RecordBatch::try_new(schema::<ListedRepo>(), columns)
+        &RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
             .map_err(parquet::errors::ParquetError::from)?,
     )
+}
+
+/// Returns whether a type has the same values as another one. Libraries differ in the types of text and of lists, and in
+/// the name of the items.
+fn is_similar(found: &DataType, expected: &DataType) -> bool {
+    use DataType::{LargeList, LargeUtf8, List, Utf8, Utf8View};
+    match (found, expected) {
+        (List(found) | LargeList(found), List(expected)) => {
+            is_similar(found.data_type(), expected.data_type())
+        }
+        (LargeUtf8 | Utf8View, Utf8) => true,
+        (found, expected) => found == expected,
+    }
 }
 
 /// Returns the first of some columns that has text.
@@ -99,5 +115,25 @@ pub(super) fn text_column(batch: &RecordBatch, names: &[&str]) -> Option<StringA
         DataType::LargeUtf8 => Some(column.as_string::<i64>().iter().collect()),
         DataType::Utf8View => Some(column.as_string_view().iter().collect()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::LargeStringArray;
+    use arrow_array::builder::{LargeListBuilder, StringViewBuilder};
+
+    use super::*;
+
+    #[test]
+    fn other_types_of_text_and_lists_are_read() {
+        let mut files = LargeListBuilder::new(StringViewBuilder::new());
+        files.values().append_value("a.safetensors");
+        files.append(true);
+        let names: ArrayRef = Arc::new(LargeStringArray::from(vec!["org/model"]));
+        let columns = [("id", names), ("files", Arc::new(files.finish()) as ArrayRef)];
+        let repos = from_columns(&RecordBatch::try_from_iter(columns).unwrap(), "id").unwrap();
+        let files = Some(vec!["a.safetensors".to_owned()]);
+        assert_eq!(repos, [ListedRepo { files, ..ListedRepo::new("org/model") }]);
     }
 }

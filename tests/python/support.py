@@ -5,6 +5,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -26,3 +27,19 @@ def silent_server():
     """Yields a listening socket and its endpoint. It accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server, f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def list_models(manifest):
+    """Lists the models of the Hub that have the tag `safetensors`."""
+    command = [sys.executable, "-m", "hf_meta", "census", "list", "--filter", "safetensors", "-o", manifest]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def tables(folder):
+    """Returns the rows of a census, without times and costs."""
+    import pyarrow
+    import pyarrow.parquet
+
+    files = sorted(pathlib.Path(folder, "models").glob("*.parquet"))
+    rows = pyarrow.concat_tables(pyarrow.parquet.read_table(file) for file in files).sort_by("repo")
+    return rows.drop_columns(["requests", "bytes_read", "read_at"])

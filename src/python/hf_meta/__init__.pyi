@@ -1,7 +1,10 @@
 import os
-from typing import Any, Literal, Optional, Union
+from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
-__all__ = ["HfMetaError", "inspect"]
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["HfMetaError", "inspect", "read"]
 
 class HfMetaError(Exception):
     code: str
@@ -26,4 +29,25 @@ def inspect(
     token: Optional[str] = None,
     timeout: Optional[float] = None,
     cache: bool = True,
+) -> dict[str, Any]: ...
+def read(
+    repos: Any,
+    *,
+    jobs: int = 32,
+    quota_share: float = 1.0,
+    endpoint: Optional[str] = None,
+    token: Optional[str] = None,
+    timeout: Optional[float] = None,
+) -> "pyarrow.RecordBatch": ...
+def census(
+    manifest: Union[str, "os.PathLike[str]"],
+    target: Union[str, "os.PathLike[str]"],
+    *,
+    slice: tuple[int, int] = (0, 1),
+    previous: Union[str, "os.PathLike[str]", None] = None,
+    jobs: int = 32,
+    quota_share: float = 1.0,
+    endpoint: Optional[str] = None,
+    token: Optional[str] = None,
+    timeout: Optional[float] = None,
 ) -> dict[str, Any]: ...

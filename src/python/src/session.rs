@@ -1,18 +1,31 @@
 //! Clients, each with its own threads.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use arrow_pyarrow::PyArrowType;
+use hf_meta::census::arrow_array::RecordBatch;
+use hf_meta::census::{Census, CensusSummary, Manifest, read_batch};
 use hf_meta::report::Plan;
-use hf_meta::{Client, ClientBuilder, DiskCache, Error, Source};
+use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, Source};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::exception;
+use crate::error::{census_exception, exception};
 
 /// The time between two checks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The longest time that a repository of many waits for a quota, over all windows.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 3_600);
+
+/// The limit of the headers of a repository of many in bytes. The largest known ones have 120 MB.
+const HEADERS_LIMIT: u64 = 128 << 20;
+
+/// The numbers of rows of a census: by status and kind of error, existing, and carried over.
+type CensusNumbers = (Vec<((String, String), usize)>, usize, usize);
 
 /// A client and its threads. It belongs to the process that made it, because a fork has none of the threads.
 #[pyclass(frozen)]
@@ -25,7 +38,8 @@ pub(crate) struct Session {
 
 #[pymethods]
 impl Session {
-    /// Creates a client with the settings of the environment and these.
+    /// Creates a client with the settings of the environment and these. With a share of the quota, it is a client for
+    /// many repositories.
     #[new]
     fn new(
         py: Python<'_>,
@@ -33,6 +47,7 @@ impl Session {
         token: Option<&str>,
         timeout: Option<f64>,
         cache: bool,
+        quota_share: Option<f64>,
     ) -> PyResult<Self> {
         let mut builder = ClientBuilder::from_env();
         if let Some(endpoint) = endpoint {
@@ -49,6 +64,11 @@ impl Session {
         }
         if let Some(cache) = DiskCache::from_env().filter(|_| cache) {
             builder = builder.header_cache(cache);
+        }
+        if let Some(share) = quota_share {
+            let retry = RetryPolicy::default().max_wait(MAX_WAIT);
+            let many = builder.quota_share(share).retry(retry);
+            builder = many.headers_limit(HEADERS_LIMIT).user_agent("census");
         }
         let client = builder.build().map_err(|error| exception(py, &error))?;
         let runtime = Builder::new_multi_thread().enable_all().build()?;
@@ -86,6 +106,47 @@ impl Session {
         })?;
         let json = json.map_err(|error| exception(py, &error))?;
         json.map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+
+    /// Reads the repositories of a record batch. Returns their rows in the same order.
+    fn read(
+        &self,
+        py: Python<'_>,
+        repos: PyArrowType<RecordBatch>,
+        jobs: usize,
+    ) -> PyResult<PyArrowType<RecordBatch>> {
+        let client = self.client.clone();
+        let rows = self.wait(py, async move { read_batch(&client, &repos.0, jobs).await })?;
+        rows.map(PyArrowType).map_err(|error| census_exception(py, &error))
+    }
+
+    /// Reads a slice of a manifest into a folder or an object store. Returns the number of rows by status and kind of
+    /// error, of rows that existed, and of rows that were carried over.
+    fn census(
+        &self,
+        py: Python<'_>,
+        manifest: PathBuf,
+        target: String,
+        slice: (usize, usize),
+        previous: Option<String>,
+        jobs: usize,
+    ) -> PyResult<CensusNumbers> {
+        if slice.0 >= slice.1 {
+            return Err(PyValueError::new_err("`slice` is not (k, n) with k from 0 to n - 1"));
+        }
+        let client = self.client.clone();
+        let summary = self.wait(py, async move {
+            let manifest = Manifest::open(&manifest, None)?;
+            let census = Census::create(client, &target)?.jobs(jobs).slice(slice.0, slice.1);
+            let census = match previous {
+                Some(previous) => census.previous(previous),
+                None => census,
+            };
+            census.read(&manifest).await
+        })?;
+        let CensusSummary { rows, existing, carried_over, .. } =
+            summary.map_err(|error| census_exception(py, &error))?;
+        Ok((rows.into_iter().collect(), existing, carried_over))
     }
 }
 
