@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::hub::{ListedModel, MAX_MODELS_PAGE};
 
 /// The models after which the position is stored, so that an interrupted listing can continue.
-const STORED_AT_ONCE: usize = 5_000;
+const STORED_AT_ONCE: usize = 2_000;
 
 /// The rows of a row group of a manifest: a part is read from one or two of them.
 const ROW_GROUP: usize = 10_000;

@@ -15,7 +15,7 @@ use crate::hub::LocalHub;
 use crate::support;
 
 /// The command with an empty environment and no cache.
-fn hf_meta(endpoint: &str) -> Command {
+pub(crate) fn hf_meta(endpoint: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hf-meta"));
     command.env_clear().env("HF_ENDPOINT", endpoint).env("HF_HOME", "/nonexistent");
     command.env("HF_META_CACHE", "off");

@@ -1,9 +1,11 @@
 //! `hf-meta census` as people use it.
 
 use std::fs;
+use std::process::Stdio;
+use std::sync::mpsc;
 
 use super::{GeneratedHub, assert_true, without_cost};
-use crate::cli::run;
+use crate::cli::{hf_meta, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_lists_reads_packs_and_compares() {
@@ -68,4 +70,45 @@ async fn wrong_input_is_one_sentence() {
         assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
         assert_eq!(output.stdout, "", "{args:?}");
     }
+}
+
+/// The command is killed at some request; 20 times with `HF_META_SOAK`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_census_that_is_killed_is_completed_by_the_next_run() {
+    let kills = if std::env::var_os("HF_META_SOAK").is_some() { 20 } else { 3 };
+    let generated = GeneratedHub::new(700);
+    let manifest = generated.list("repos.parquet").await;
+    generated.read(&manifest, "whole").await;
+    let (list, target) = (generated.path("repos.parquet"), generated.path("killed"));
+    let read = || {
+        let mut command = hf_meta(generated.hub.endpoint());
+        command.args(["-q", "census", "read", &list, "-o", &target]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    for kill in 0..kills {
+        let (sender, killed) = mpsc::channel();
+        let request = 100 + kill * 631 % 1_300;
+        let requests = std::sync::atomic::AtomicUsize::new(0);
+        generated.hub.inject(move |_, _| {
+            if requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == request {
+                let _ = sender.send(());
+            }
+            None
+        });
+        let mut process = read().spawn().unwrap();
+        // A run that ends before the request has dropped nothing: the sender remains with the Hub.
+        while process.try_wait().unwrap().is_none() {
+            if killed.recv_timeout(std::time::Duration::from_millis(20)).is_ok() {
+                process.kill().unwrap();
+            }
+        }
+        process.wait().unwrap();
+        // A part that is there is whole.
+        if fs::exists(format!("{target}/models")).unwrap() {
+            assert!(generated.rows("killed").len() <= 700);
+        }
+    }
+    assert!(read().status().unwrap().success());
+    assert_eq!(without_cost(generated.rows("killed")), without_cost(generated.rows("whole")));
 }
