@@ -40,6 +40,7 @@ pub(crate) fn completions(
 
 /// Prints the manual page of the command, or writes all pages.
 pub(crate) fn man(args: &ManArgs, command: clap::Command) -> io::Result<ExitStatus> {
+    let command = without_help(command);
     if let Some(folder) = &args.output {
         let write = std::fs::create_dir_all(folder)
             .and_then(|()| clap_mangen::generate_to(command, folder));
@@ -49,6 +50,14 @@ pub(crate) fn man(args: &ManArgs, command: clap::Command) -> io::Result<ExitStat
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;
     print(&page)
+}
+
+/// Hides the subcommands `help`, each of which would have a page for every other subcommand.
+fn without_help(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|command| match command.get_name() {
+        "help" => command.hide(true),
+        _ => without_help(command),
+    })
 }
 
 /// Prints bytes that are for other programs, so without changing them.

@@ -130,6 +130,9 @@ fn completions_and_manual_pages_are_complete() {
     assert!(page.contains(".TH hf-meta 1") && page.contains("\\-\\-prefetch"), "{page}");
     let folder = tempfile::tempdir().unwrap();
     run(&hub, &["man", "-o", folder.path().to_str().unwrap()]).data();
+    let pages: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|page| page.unwrap().file_name()).collect();
+    assert!(!pages.iter().any(|page| page.to_string_lossy().contains("help")), "{pages:?}");
     for name in ["hf-meta.1", "hf-meta-verify.1", "hf-meta-diff.1"] {
         assert!(folder.path().join(name).is_file(), "{name}");
     }
