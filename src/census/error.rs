@@ -35,6 +35,16 @@ pub enum CensusError {
         /// The folder or URL.
         target: String,
     },
+    /// Some parts of the census are missing.
+    #[error("{missing} of {parts} parts are missing in `{target}`; run `census read` again")]
+    Incomplete {
+        /// The folder or URL.
+        target: String,
+        /// The number of missing parts.
+        missing: usize,
+        /// The number of parts.
+        parts: usize,
+    },
     /// The target cannot be opened, read or written.
     #[error("failed to {action} `{target}`")]
     Storage {
@@ -56,10 +66,10 @@ pub enum CensusError {
         source: io::Error,
     },
     /// A table has other columns, or is broken.
-    #[error("the table is not valid")]
+    #[error("a table has other columns, or is broken")]
     Table(#[from] serde_arrow::Error),
-    /// A file is not a valid Parquet file, or cannot be written as one.
-    #[error("the Parquet file is not valid")]
+    /// A Parquet file cannot be read or written.
+    #[error("failed to read or write a Parquet file")]
     Parquet(#[from] parquet::errors::ParquetError),
     /// A page of the Hub's listing is not valid.
     #[error("the listing of the Hub is not valid: {reason}")]

@@ -1,5 +1,6 @@
 //! Listings of the models of a Hub, as manifests.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub struct Listing {
 struct ListingFooter {
     /// The first page.
     url: String,
+    /// The time since which models were changed.
+    since: Option<i64>,
     /// The next page; `None` at the end.
     next: Option<String>,
     /// The time at which the listing began, in milliseconds since 1970.
@@ -107,10 +110,11 @@ impl Listing {
             self.conditions.iter().map(|(name, value)| (*name, &**value)).collect();
         let sort = if self.since.is_some() { "lastModified" } else { "createdAt" };
         let first = client.endpoint().models_url(sort, &conditions);
-        let (mut number, mut footer) = pages.resume(&first);
+        let (mut number, mut footer) = pages.resume(&first, self.since);
+        let mut seen = HashSet::new();
         while let Some(next) = footer.next.take() {
             let mut models = Vec::new();
-            footer.next = self.list(client, next, &mut models).await?;
+            footer.next = self.list(client, next, &mut seen, &mut models).await?;
             pages.store(number, &models, &footer)?;
             number += 1;
         }
@@ -124,6 +128,7 @@ impl Listing {
         &self,
         client: &Client,
         mut page: String,
+        seen: &mut HashSet<String>,
         models: &mut Vec<ListedRepo>,
     ) -> Result<Option<String>, CensusError> {
         let invalid = |reason: String| CensusError::Listing { reason };
@@ -135,17 +140,18 @@ impl Listing {
             let since = self.since.map(|since| since.saturating_sub(OVERLAP));
             let count = listed.len();
             let listed = listed.into_iter().map(ListedRepo::from);
-            let is_changed = |repo: &ListedRepo| repo.last_modified >= since;
+            let is_changed =
+                |repo: &ListedRepo| repo.last_modified.is_none_or(|time| Some(time) >= since);
             let changed: Vec<_> = listed.take_while(is_changed).collect();
             let is_end = changed.len() < count;
             models.extend(changed);
             match next.filter(|_| !is_end) {
                 None => return Ok(None),
-                Some(next) if next == url => {
-                    return Err(invalid("a page leads to itself".to_owned()));
-                }
-                // An endless listing has pages without models.
+                // An endless listing has pages without models, or pages that lead back.
                 Some(_) if count == 0 => return Err(invalid("a page has no models".to_owned())),
+                Some(next) if !seen.insert(next.to_string()) => {
+                    return Err(invalid("its pages form a cycle".to_owned()));
+                }
                 Some(next) => page = next.into(),
             }
             if models.len() >= STORED_AT_ONCE {
@@ -162,21 +168,20 @@ struct StoredPages {
 
 impl StoredPages {
     /// Returns the number of the next file, and the footer of the last one. Pages of another listing are ignored.
-    fn resume(&self, first: &Url) -> (usize, ListingFooter) {
-        let start = || ListingFooter {
-            url: first.to_string(),
-            next: Some(first.to_string()),
-            watermark: now(),
-        };
-        let mut last = None;
+    fn resume(&self, first: &Url, since: Option<i64>) -> (usize, ListingFooter) {
+        let url = first.to_string();
+        let mut last =
+            (0, ListingFooter { url, since, next: Some(first.to_string()), watermark: now() });
         for number in 0.. {
             let Ok(file) = File::open(self.file(number)) else { break };
             match read_footer::<ListingFooter>(&file) {
-                Some(footer) if footer.url == first.as_str() => last = Some((number + 1, footer)),
+                Some(footer) if footer.url == last.1.url && footer.since == since => {
+                    last = (number + 1, footer);
+                }
                 _ => break,
             }
         }
-        last.unwrap_or_else(|| (0, start()))
+        last
     }
 
     fn store(

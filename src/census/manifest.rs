@@ -18,8 +18,8 @@ use super::layout_digest::{hexadecimal, short_hash};
 use super::listed_repo::{from_columns, text_column};
 use super::{CensusError, ListedRepo};
 
-/// The number of repositories of a part. A part takes a minute by the quota of an anonymous reader, and that is the
-/// most that is lost when the process is killed.
+/// The number of repositories of a part. Eight parts are read at once: by the quota of an anonymous reader they take four
+/// minutes, and that is the most that is lost when the process is killed.
 pub(super) const PART: usize = 256;
 
 /// The first bytes of a Parquet file.

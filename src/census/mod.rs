@@ -14,6 +14,7 @@
 //! A repository that cannot be read is a row with a [status](CensusRow::status): every repository of the manifest has
 //! exactly one row. The page [`docs::census`](crate::docs::census) describes the tables.
 
+mod again;
 mod arrow;
 mod diff;
 mod error;
@@ -52,6 +53,9 @@ pub use {arrow_array, arrow_schema};
 
 use crate::client::Client;
 
+/// The rows that are in memory while a table without headers is read.
+const ROWS_AT_ONCE: usize = 256;
+
 /// Returns the columns of the table `models`: the fields of [`CensusRow`].
 #[must_use]
 pub fn models_schema() -> SchemaRef {
@@ -78,7 +82,7 @@ pub fn manifest_schema() -> SchemaRef {
 pub fn model_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + use<>, CensusError> {
-    rows(file)
+    rows(file, ROWS_AT_ONCE)
 }
 
 /// Returns the rows of a Parquet file of the table `headers`.
@@ -89,7 +93,7 @@ pub fn model_rows(
 pub fn header_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
-    rows(file)
+    rows(file, 1)
 }
 
 /// Returns the rows of a Parquet file of a list of repositories by [`Listing::write`].
@@ -100,15 +104,16 @@ pub fn header_rows(
 pub fn listed_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>> + use<>, CensusError> {
-    rows(file)
+    rows(file, ROWS_AT_ONCE)
 }
 
 fn rows<Row: arrow::ArrowRow>(
     file: &Path,
+    rows_at_once: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
     let failed =
         |source| CensusError::File { action: "read", file: file.display().to_string(), source };
-    table_file::each_row(File::open(file).map_err(failed)?, 1)
+    table_file::each_row(File::open(file).map_err(failed)?, rows_at_once)
 }
 
 /// Reads the repositories of a record batch, and returns their rows in the same order.
@@ -124,15 +129,15 @@ pub async fn read_batch(
     repos: &RecordBatch,
     jobs: usize,
 ) -> Result<RecordBatch, CensusError> {
-    let is_there = |name: &&&str| listed_repo::text_column(repos, &[name]).is_some();
-    let names = ListedRepo::NAME_COLUMNS.iter().find(is_there);
+    let has_text = |name: &&&str| listed_repo::text_column(repos, &[name]).is_some();
+    let names = ListedRepo::NAME_COLUMNS.iter().find(has_text);
     let names = names.ok_or_else(|| CensusError::Manifest {
         name: "record batch".to_owned(),
         reason: format!("has no column `{}`", ListedRepo::NAME_COLUMNS.join("`, `")),
     })?;
     let repos = listed_repo::from_columns(repos, names)?.into_iter().enumerate().collect();
     let permits = Arc::new(Semaphore::new(jobs.max(1)));
-    let mut rows = run::read_rows(client, repos, &permits, jobs, None, |_| ()).await?;
+    let mut rows = run::read_rows(client, repos, &permits, jobs, None, false, |_| ()).await?;
     rows.sort_unstable_by_key(|(at, _)| *at);
     let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     arrow::to_batch(&rows)

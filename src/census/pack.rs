@@ -29,11 +29,17 @@ impl Census {
     ///
     /// # Errors
     ///
-    /// If the target holds no census, or a file cannot be read or written.
+    /// If the target holds no census or only some parts of it, or a file cannot be read or written.
     pub async fn pack(&self, file: &Path) -> Result<usize, CensusError> {
+        let found = self.parts().await?;
+        let parts = found[0].parts(&self.storage).await?;
+        if let missing @ 1.. = parts.saturating_sub(found.len()) {
+            let target = self.storage.name().to_owned();
+            return Err(CensusError::Incomplete { target, missing, parts });
+        }
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
-        for part in self.parts().await? {
-            rows.append(&mut part.read(self.storage()).await?);
+        for part in found {
+            rows.append(&mut part.read(&self.storage).await?);
             if rows.len() >= SORTED_AT_ONCE {
                 runs.push(write_run(std::mem::take(&mut rows))?);
             }

@@ -29,6 +29,8 @@ pub(super) struct PartFooter {
     rules: String,
     schema_version: i64,
     tool: String,
+    /// The number of parts of the census.
+    parts: usize,
 }
 
 impl CensusPart {
@@ -54,7 +56,7 @@ impl CensusPart {
         Ok(storage.list(MODELS).await?.iter().filter_map(|file| Self::parse(file)).collect())
     }
 
-    /// Lists the parts of a census, of which there is at least one.
+    /// Lists the parts of a census. Without any, there is no census.
     pub(super) async fn list_existing(storage: &Storage) -> Result<Vec<Self>, CensusError> {
         let parts = Self::list(storage).await?;
         if parts.is_empty() {
@@ -70,13 +72,13 @@ impl CensusPart {
     ) -> Result<Option<Vec<CensusRow>>, CensusError> {
         let Some(file) = storage.read(&self.models()).await? else { return Ok(None) };
         let footer = read_footer::<PartFooter>(&file);
-        if footer.is_some_and(|footer| {
-            footer == PartFooter { tool: footer.tool.clone(), ..PartFooter::new(self) }
-        }) {
-            read_all_rows(file).map(Some)
-        } else {
-            Ok(None)
-        }
+        let is_current =
+            footer.is_some_and(|PartFooter { part, rules, schema_version, .. }| {
+                part == self.0
+                    && rules == RuleSet::CURRENT.to_string()
+                    && schema_version == SCHEMA_VERSION
+            });
+        if is_current { read_all_rows(file).map(Some) } else { Ok(None) }
     }
 
     /// Reads the rows of the part.
@@ -85,7 +87,7 @@ impl CensusPart {
         read_all_rows(file.ok_or_else(|| no_census(storage))?)
     }
 
-    /// Calls a function with all headers of each repository of the part.
+    /// Returns all headers of the part. Those of a repository follow each other.
     pub(super) async fn read_headers(
         &self,
         storage: &Storage,
@@ -96,28 +98,47 @@ impl CensusPart {
 
     /// Starts the headers of the part.
     pub(super) fn start_headers(&self) -> Result<HeaderWriter, CensusError> {
-        HeaderWriter::new(temporary()?, &PartFooter::new(self))
+        HeaderWriter::new(temporary()?, &PartFooter::new(self, 0, &[]))
     }
 
-    /// Writes the part. It exists once its rows do, so they are written last.
-    pub(super) async fn commit(
+    /// Writes a new part. It exists once its rows do, so they are written last.
+    ///
+    /// If another process has read the part before, its files remain.
+    pub(super) async fn create(
+        &self,
+        storage: &Storage,
+        rows: &[CensusRow],
+        headers: HeaderWriter,
+        parts: usize,
+    ) -> Result<(), CensusError> {
+        if storage.exists(&self.models()).await? {
+            return Ok(());
+        }
+        storage.upload(&self.headers(), headers.finish()?).await?;
+        let rows = write_rows(rows, &PartFooter::new(self, parts, rows))?;
+        storage.create(&self.models(), rows).await?;
+        Ok(())
+    }
+
+    /// Writes a part in place of an earlier one.
+    pub(super) async fn replace(
         &self,
         storage: &Storage,
         rows: &[CensusRow],
         headers: Option<HeaderWriter>,
-        is_new: bool,
+        parts: usize,
     ) -> Result<(), CensusError> {
         if let Some(headers) = headers {
             storage.upload(&self.headers(), headers.finish()?).await?;
         }
-        let rows = write_rows(rows, &PartFooter::new(self))?;
-        if is_new {
-            // Another process may have read the same part. Its rows are as good as these.
-            storage.create(&self.models(), rows).await?;
-            Ok(())
-        } else {
-            storage.replace(&self.models(), rows).await
-        }
+        let rows = write_rows(rows, &PartFooter::new(self, parts, rows))?;
+        storage.replace(&self.models(), rows).await
+    }
+
+    /// Returns the number of parts of the census, as this part states it.
+    pub(super) async fn parts(&self, storage: &Storage) -> Result<usize, CensusError> {
+        let file = storage.read(&self.models()).await?.ok_or_else(|| no_census(storage))?;
+        Ok(read_footer::<PartFooter>(&file).map_or(0, |footer| footer.parts))
     }
 
     fn models(&self) -> String {
@@ -129,18 +150,22 @@ impl CensusPart {
     }
 }
 
-/// Returns the error of a target without a census.
+/// Returns the error of a target that has no census.
 fn no_census(storage: &Storage) -> CensusError {
     CensusError::NoCensus { target: storage.name().to_owned() }
 }
 
 impl PartFooter {
-    fn new(name: &CensusPart) -> Self {
+    /// Creates the footer of a part. It has the rules of its oldest row.
+    fn new(name: &CensusPart, parts: usize, rows: &[CensusRow]) -> Self {
+        let current = RuleSet::CURRENT.to_string();
+        let older = rows.iter().map(|row| &row.rules).find(|rules| **rules != current);
         Self {
             part: name.0.clone(),
-            rules: RuleSet::CURRENT.to_string(),
+            rules: older.cloned().unwrap_or(current),
             schema_version: SCHEMA_VERSION,
             tool: TOOL.to_owned(),
+            parts,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of an earlier census, which are carried over.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::part::CensusPart;
 use super::row::{CensusRow, SCHEMA_VERSION};
@@ -55,14 +55,14 @@ impl PreviousCensus {
         for (part, found) in by_part {
             let Some(name) = self.parts.get(part as usize) else { continue };
             let rows = name.read(&self.storage).await?;
-            let mut names = HashSet::new();
+            let mut commits = HashMap::new();
             for (row, at, repo) in found {
                 match rows
                     .get(row as usize)
                     .filter(|row| row.repo == repo.repo && row.commit == repo.commit)
                 {
                     Some(row) => {
-                        names.insert(repo.repo.clone());
+                        commits.insert(repo.repo.clone(), row.commit.clone().unwrap_or_default());
                         carried.push((at, row.with_listing(repo)));
                     }
                     None => repos.push((at, repo)),
@@ -70,7 +70,7 @@ impl PreviousCensus {
             }
             for header in name.read_headers(&self.storage).await? {
                 let header = header?;
-                if names.contains(&header.repo) {
+                if commits.get(&header.repo) == Some(&header.commit) {
                     headers.write(header)?;
                 }
             }

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layout_digest::LayoutHasher;
-use super::row::{CensusRow, TOOL};
+use super::row::CensusRow;
 use super::{ListedRepo, StoredHeader};
 use crate::backends::OnHeader;
 use crate::cache::CachedHeaders;
 use crate::client::{Client, Model};
+use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::inspect::RecordedReport;
+use crate::inspect::{RecordedCall, RecordedReport};
 use crate::report::{CountReport, Plan};
 
 /// The result for a repository.
@@ -20,26 +21,27 @@ pub(super) struct ReadRepo {
     pub(super) headers: Option<(String, CachedHeaders)>,
 }
 
-/// Reads a repository. An error becomes a row, too.
-pub(super) async fn read_repo(client: Client, listed: ListedRepo) -> ReadRepo {
-    let model = model(&client, &listed);
+/// Reads a repository. An error becomes a row, too. `lists_sets` asks for the other sets if the files are not known.
+pub(super) async fn read_repo(client: Client, listed: ListedRepo, lists_sets: bool) -> ReadRepo {
+    let model = model(&client, &listed, lists_sets);
     let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
     let hash = Arc::clone(&hasher);
     let on_header = OnHeader(Arc::new(move |header| {
         hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
     }));
-    let (result, recorded) = model.record(on_header).await;
+    let RecordedCall { result, bytes, requests, bytes_read } = model.record(on_header).await;
     let mut row = CensusRow::new(listed);
     row.set_result(result.as_ref().map(|read| &read.report));
+    row.requests = i64::try_from(requests).unwrap_or(i64::MAX);
+    row.bytes_read = i64::try_from(bytes_read).unwrap_or(i64::MAX);
     let digests = hasher.lock().unwrap_or_else(PoisonError::into_inner).finish();
     row.set_digests(digests);
-    let headers = recorded.map(|(commit, headers)| (commit.to_string(), headers));
+    let headers = bytes.map(|(commit, headers)| (commit.to_string(), headers));
     if let Some((commit, headers)) = &headers {
         row.commit = Some(commit.clone());
         row.canonical_repo.clone_from(&headers.canonical_name);
     }
     if let Ok(RecordedReport { path, report }) = &result {
-        (row.requests, row.bytes_read) = cost(report);
         row.path = Some(path.to_string());
         row.file_sha256 = hashes(report, headers.as_ref().map(|(_, headers)| headers));
     }
@@ -52,22 +54,25 @@ pub(super) async fn count_again(
     row: &CensusRow,
     headers: &[StoredHeader],
 ) -> Option<CensusRow> {
-    let path: RepoPath = row.path.as_ref()?.parse().ok()?;
-    let commit = row.commit.as_ref()?.parse().ok()?;
-    let files: Option<Vec<_>> = headers.iter().map(StoredHeader::cached).collect();
-    let headers = CachedHeaders::from_files(files?, path.folder().as_ref());
-    let model = client.model(&row.repo).revision(row.commit.as_ref()?).path(path);
-    let report = model.replay(commit, headers).await.ok()?;
-    let mut counted =
-        CensusRow { rules: crate::count::RuleSet::CURRENT.to_string(), ..row.clone() };
-    counted.set_result(Ok(&report));
-    TOOL.clone_into(&mut counted.tool);
-    Some(counted)
+    let commit = row.commit.as_ref()?;
+    if headers.iter().any(|header| header.commit != *commit) {
+        return None;
+    }
+    let files: Vec<_> = headers.iter().map(StoredHeader::cached).collect::<Option<_>>()?;
+    let model = client.model(&row.repo).revision(commit);
+    let (model, folder) = match &row.path {
+        Some(path) => (model.path(path), path.parse::<RepoPath>().ok()?.folder()),
+        None => (model.files(files.iter().map(|(path, _)| path.clone()).collect()), None),
+    };
+    let headers = CachedHeaders::from_files(files, folder.as_ref());
+    let result = model.replay(commit.parse().ok()?, headers).await;
+    let is_final = result.as_ref().err().is_none_or(Error::is_malformed);
+    is_final.then(|| row.counted_again(result.as_ref()))
 }
 
-fn model(client: &Client, listed: &ListedRepo) -> Model {
-    let mut model =
-        client.model(&listed.repo).plan(Plan::Prefetch).other_sets(listed.files.is_some());
+fn model(client: &Client, listed: &ListedRepo, lists_sets: bool) -> Model {
+    let lists_sets = lists_sets || listed.files.is_some();
+    let mut model = client.model(&listed.repo).plan(Plan::Prefetch).other_sets(lists_sets);
     if let Some(commit) = &listed.commit {
         model = model.revision(commit);
     }
@@ -76,11 +81,6 @@ fn model(client: &Client, listed: &ListedRepo) -> Model {
         Some(files) => model.files(files.iter().filter_map(|path| path.parse().ok()).collect()),
         None => model,
     }
-}
-
-fn cost(report: &CountReport) -> (i64, i64) {
-    let number = |number| i64::try_from(number).unwrap_or(i64::MAX);
-    (number(report.fetch.requests), number(report.fetch.bytes_read))
 }
 
 /// Returns the hashes of the files of weights that are known.

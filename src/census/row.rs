@@ -65,8 +65,8 @@ pub struct CensusRow {
     pub moe: Option<ActiveParameters>,
     /// The kinds of the findings, such as `totalSizeMismatch`.
     pub findings: Vec<String>,
-    /// The other sets of weights, which are not counted.
-    pub other_sets: Vec<OtherSet>,
+    /// The other sets of weights, which are not counted, at most 1,000; absent if they were not listed.
+    pub other_sets: Option<Vec<OtherSet>>,
     /// The SHA-256 hashes of the files of weights, in the order of their paths, where the Hub has sent them.
     pub file_sha256: Vec<String>,
     /// The hash of names, dtypes and shapes of all tensors, however they are spread over files.
@@ -194,6 +194,8 @@ impl CensusRow {
             library: new.library,
             license: new.license,
             base_model: new.base_model,
+            requests: 0,
+            bytes_read: 0,
             ..self.clone()
         }
     }
@@ -232,7 +234,7 @@ impl CensusRow {
         self.error_kind = Some(error.code().to_owned());
         self.error = Some(clip(&chain(error)));
         if let Error::SeveralSets { sets, .. } = error {
-            self.other_sets = sets.iter().map(OtherSet::from).collect();
+            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherSet::from).collect());
         }
     }
 
@@ -266,7 +268,7 @@ impl CensusRow {
         self.moe = report.breakdown.moe.map(ActiveParameters::from);
         self.findings = kinds(&report.findings);
         if let Some(sets) = &report.other_sets {
-            self.other_sets = sets.iter().map(OtherSet::from).collect();
+            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherSet::from).collect());
         }
         if let Some(model) = &report.model {
             self.architecture = self.architecture.take().or_else(|| model.architecture.clone());
@@ -280,6 +282,41 @@ impl CensusRow {
             digests.map(|digests| (digests.layout, digests.shape)).unzip();
     }
 
+    /// Returns the row with figures that were computed anew from the same bytes.
+    pub(super) fn counted_again(&self, result: Result<&CountReport, &Error>) -> Self {
+        let mut counted = Self::new(self.listing());
+        counted.set_result(result);
+        if counted.error_kind == self.error_kind {
+            counted.error.clone_from(&self.error);
+        }
+        let row = self.clone();
+        Self {
+            canonical_repo: row.canonical_repo,
+            commit: row.commit,
+            path: row.path,
+            other_sets: row.other_sets,
+            file_sha256: row.file_sha256,
+            layout_digest: row.layout_digest,
+            shape_digest: row.shape_digest,
+            gated: row.gated,
+            requests: row.requests,
+            bytes_read: row.bytes_read,
+            read_at: row.read_at,
+            ..counted
+        }
+    }
+
+    /// Returns whether the row would differ by other rules of counting.
+    pub(super) fn depends_on_headers(&self) -> bool {
+        matches!(&*self.status, "ok" | "malformed") && self.commit.is_some()
+    }
+
+    /// Marks a row that no rule of counting changes.
+    pub(super) fn set_current(&mut self) {
+        self.rules = RuleSet::CURRENT.to_string();
+        TOOL.clone_into(&mut self.tool);
+    }
+
     /// Returns whether another attempt may read the repository.
     pub(super) fn has_failed(&self) -> bool {
         self.status == "failed"
@@ -289,12 +326,17 @@ impl CensusRow {
 /// The name and the version of this program.
 pub(super) const TOOL: &str = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
 
+/// The largest number of other sets in a row: a repository may have 100,000 files.
+const MAX_SETS: usize = 1_000;
+
 /// Returns the status of a repository that could not be read.
 fn status(error: &Error) -> &'static str {
     match error {
         Error::Gated { .. } => "gated",
         Error::SeveralSets { .. } => "several_sets",
         Error::Source(_) => "malformed",
+        // The client is offline.
+        Error::NotCached { .. } => "failed",
         error if error.is_denied() => "denied",
         error if error.has_no_weights() => "no_weights",
         error if error.is_malformed() => "malformed",
@@ -309,7 +351,7 @@ fn kinds(findings: &[Finding]) -> Vec<String> {
     findings.iter().filter_map(kind).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Returns a number of which a larger one was checked before.
+/// Converts a number. The totals of a row were checked before, and no other number is larger.
 fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

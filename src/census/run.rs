@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::part::CensusPart;
 use super::previous::PreviousCensus;
-use super::read_repo::{count_again, read_repo};
+use super::read_repo::read_repo;
 use super::row::CensusRow;
 use super::storage::Storage;
 use super::table_file::HeaderWriter;
@@ -41,9 +41,9 @@ const CHECKS_AT_ONCE: usize = 32;
 #[derive(Debug)]
 #[must_use]
 pub struct Census {
-    client: Client,
-    storage: Storage,
-    jobs: usize,
+    pub(super) client: Client,
+    pub(super) storage: Storage,
+    pub(super) jobs: usize,
     slice: (usize, usize),
     previous: Option<String>,
     on_progress: Option<OnCensusProgress>,
@@ -80,6 +80,8 @@ pub struct CensusSummary {
     pub existing: usize,
     /// The rows that were carried over from an earlier census.
     pub carried_over: usize,
+    /// The rows that [`Census::count`] left as they were, because their headers are not stored.
+    pub not_counted: usize,
 }
 
 impl CensusSummary {
@@ -96,7 +98,7 @@ impl CensusSummary {
         failed.map(|(_, rows)| rows).sum()
     }
 
-    fn add(&mut self, rows: &[CensusRow]) {
+    pub(super) fn add(&mut self, rows: &[CensusRow]) {
         for row in rows {
             let kind = row.error_kind.clone().unwrap_or_default();
             *self.rows.entry((row.status.clone(), kind)).or_default() += 1;
@@ -109,6 +111,7 @@ impl CensusSummary {
         }
         self.existing += other.existing;
         self.carried_over += other.carried_over;
+        self.not_counted += other.not_counted;
     }
 }
 
@@ -210,90 +213,8 @@ impl Census {
         Ok(summary)
     }
 
-    /// Reads the rows with the status `failed` again.
-    ///
-    /// # Errors
-    ///
-    /// If the target holds no census, or fails.
-    pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
-        let mut summary = CensusSummary::default();
-        for part in self.parts().await? {
-            let mut rows = part.read(&self.storage).await?;
-            let failed: Vec<_> =
-                rows.iter().enumerate().filter(|(_, row)| row.has_failed()).collect();
-            let repos: Vec<_> = failed.into_iter().map(|(at, row)| (at, row.listing())).collect();
-            if !repos.is_empty() {
-                let names: Vec<_> = repos.iter().map(|(_, repo)| repo.repo.clone()).collect();
-                let mut headers = part.start_headers()?;
-                for header in part.read_headers(&self.storage).await? {
-                    let header = header?;
-                    if !names.contains(&header.repo) {
-                        headers.write(header)?;
-                    }
-                }
-                let jobs = Arc::new(Semaphore::new(self.jobs));
-                for (at, row) in
-                    read_rows(&self.client, repos, &jobs, self.jobs, Some(&mut headers), |_| ())
-                        .await?
-                {
-                    rows[at] = row;
-                }
-                part.commit(&self.storage, &rows, Some(headers), false).await?;
-            }
-            summary.add(&rows);
-        }
-        Ok(summary)
-    }
-
-    /// Counts all rows anew from the stored headers, by the rules of this version. Sends no request.
-    ///
-    /// # Errors
-    ///
-    /// If the target holds no census, or fails.
-    pub async fn count(&self) -> Result<CensusSummary, CensusError> {
-        let mut summary = CensusSummary::default();
-        for part in self.parts().await? {
-            let mut rows = part.read(&self.storage).await?;
-            let positions: BTreeMap<_, _> =
-                rows.iter().enumerate().map(|(at, row)| (row.repo.clone(), at)).collect();
-            let (mut of_repo, mut headers) =
-                (Vec::<StoredHeader>::new(), part.read_headers(&self.storage).await?);
-            loop {
-                let next = headers.next().transpose()?;
-                let is_same = |next: &StoredHeader| {
-                    of_repo.first().is_none_or(|first| first.repo == next.repo)
-                };
-                match next {
-                    Some(next) if is_same(&next) => of_repo.push(next),
-                    next => {
-                        let row = of_repo
-                            .first()
-                            .and_then(|first| positions.get(&first.repo))
-                            .map(|at| &mut rows[*at]);
-                        if let Some(row) = row
-                            && let Some(counted) = count_again(&self.client, row, &of_repo).await
-                        {
-                            *row = counted;
-                        }
-                        of_repo = next.into_iter().collect();
-                        if of_repo.is_empty() {
-                            break;
-                        }
-                    }
-                }
-            }
-            part.commit(&self.storage, &rows, None, false).await?;
-            summary.add(&rows);
-        }
-        Ok(summary)
-    }
-
     pub(super) async fn parts(&self) -> Result<Vec<CensusPart>, CensusError> {
         CensusPart::list_existing(&self.storage).await
-    }
-
-    pub(super) fn storage(&self) -> &Storage {
-        &self.storage
     }
 
     async fn run<'a>(
@@ -305,18 +226,17 @@ impl Census {
             Some(target) => Some(PreviousCensus::open(target).await?),
             None => None,
         };
-        let mut total = 0;
-        for (part, ..) in missing {
-            total += manifest.part_len(*part);
-        }
+        let total = missing.iter().map(|(part, ..)| manifest.part_len(*part)).sum();
         let progress = Mutex::new(CensusProgress { total, ..CensusProgress::default() });
-        Ok(CensusRun {
+        let run = CensusRun {
             census: self,
             manifest,
             previous,
             jobs: Arc::new(Semaphore::new(self.jobs)),
             progress,
-        })
+        };
+        run.report(0, 0);
+        Ok(run)
     }
 }
 
@@ -339,11 +259,17 @@ impl CensusRun<'_> {
         let Census { client, jobs, .. } = self.census;
         let report = |row: &CensusRow| self.report(1, usize::from(row.has_failed()));
         rows.append(
-            &mut read_rows(client, repos, &self.jobs, *jobs, Some(&mut headers), report).await?,
+            &mut read_rows(client, repos, &self.jobs, *jobs, Some(&mut headers), false, report)
+                .await?,
         );
         rows.sort_unstable_by_key(|(at, _)| *at);
         let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
-        name.commit(&self.census.storage, &rows, Some(headers), is_new).await?;
+        let (storage, parts) = (&self.census.storage, self.manifest.parts());
+        if is_new {
+            name.create(storage, &rows, headers, parts).await?;
+        } else {
+            name.replace(storage, &rows, Some(headers), parts).await?;
+        }
         summary.add(&rows);
         Ok(summary)
     }
@@ -358,27 +284,29 @@ impl CensusRun<'_> {
     }
 }
 
-/// Reads repositories, each with its position. The headers are written as they come.
+/// Reads repositories, each with its position. The headers are written as they come. `lists_sets` asks for the other sets
+/// of repositories whose files are not known.
 pub(super) async fn read_rows(
     client: &Client,
     repos: Vec<(usize, ListedRepo)>,
     permits: &Arc<Semaphore>,
     jobs: usize,
     mut headers: Option<&mut HeaderWriter>,
+    lists_sets: bool,
     on_row: impl Fn(&CensusRow),
 ) -> Result<Vec<(usize, CensusRow)>, CensusError> {
     let permits = Arc::clone(permits);
     let read = move |client, (at, repo): (usize, ListedRepo)| {
         let permits = Arc::clone(&permits);
         async move {
-            // The semaphore is never closed.
-            let _permit = permits.acquire_owned().await;
-            (at, read_repo(client, repo).await)
+            // The semaphore is never closed. The permit is kept until the headers are written: they take memory.
+            let permit = permits.acquire_owned().await;
+            (at, read_repo(client, repo, lists_sets).await, permit)
         }
     };
     let mut reads = client.read_many(stream::iter(repos), jobs, ResultOrder::Completion, read);
     let mut rows = Vec::new();
-    while let Some((at, read)) = reads.next().await {
+    while let Some((at, read, _permit)) = reads.next().await {
         if let (Some(writer), Some((commit, files))) = (&mut headers, read.headers) {
             for header in StoredHeader::all(&read.row.repo, &commit, files) {
                 writer.write(header)?;

@@ -1,5 +1,6 @@
 //! Folders of tables: on this machine, or in an object store.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Seek, Write};
 use std::path::Path as LocalPath;
@@ -33,7 +34,7 @@ impl Storage {
         match Url::parse(target) {
             // A drive of Windows looks like a scheme of one letter.
             Ok(url) if url.scheme().len() > 1 => {
-                let variables = std::env::vars().map(|(name, value)| (name.to_lowercase(), value));
+                let variables = std::env::vars_os().filter_map(credential);
                 let (objects, folder) =
                     parse_url_opts(&url, variables).map_err(failed_to("open", &name))?;
                 Ok(Self { objects: objects.into(), folder, name })
@@ -42,7 +43,7 @@ impl Storage {
         }
     }
 
-    /// Opens a local folder or a URL that must exist.
+    /// Opens a local folder that must exist, or a URL.
     pub(super) fn existing(target: &str) -> Result<Self, CensusError> {
         let is_url = Url::parse(target).is_ok_and(|url| url.scheme().len() > 1);
         if !is_url && !LocalPath::new(target).is_dir() {
@@ -85,6 +86,15 @@ impl Storage {
         match read.await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed_to("read", &self.shown(file))(error)),
+        }
+    }
+
+    /// Returns whether a file exists.
+    pub(super) async fn exists(&self, file: &str) -> Result<bool, CensusError> {
+        match self.objects.head(&self.path(file)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(failed_to("read", &self.shown(file))(error)),
         }
     }
@@ -144,6 +154,17 @@ impl Storage {
     fn shown(&self, file: &str) -> String {
         format!("{}/{file}", self.name.trim_end_matches('/'))
     }
+}
+
+/// The beginnings of the variables with credentials and settings of object stores. Others, such as `TOKEN`, are not meant
+/// for them.
+const CREDENTIALS: [&str; 3] = ["aws_", "azure_", "google_"];
+
+/// Returns a variable of the environment if it is a setting of an object store.
+fn credential((name, value): (OsString, OsString)) -> Option<(String, String)> {
+    let name = name.into_string().ok()?.to_lowercase();
+    let is_setting = CREDENTIALS.iter().any(|start| name.starts_with(start));
+    is_setting.then_some((name, value.into_string().ok()?))
 }
 
 /// Returns an empty file that is deleted when it is closed, even if the process is killed.

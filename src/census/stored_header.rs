@@ -26,7 +26,7 @@ pub struct StoredHeader {
     pub file_sha256: Option<String>,
     /// The SHA-256 hash of the stored bytes.
     pub sha256: String,
-    /// The first bytes of the file, up to the end of its header.
+    /// The first bytes of the file, up to the end of its header. Long arrays in GGUF that no figure needs are zeros.
     pub header: Bytes,
 }
 

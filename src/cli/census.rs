@@ -223,6 +223,10 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
     let mut stdout = anstream::stdout().lock();
     let written = table.write(&mut stdout, || rows.iter().copied());
     written.map_err(failed_to("write to stdout"))?;
+    if summary.not_counted > 0 {
+        let rows = counted(summary.not_counted as u64, "row");
+        writeln!(anstream::stderr(), "{rows} kept the earlier count: the headers are not stored")?;
+    }
     Ok(if summary.failed() == 0 { ExitStatus::Success } else { ExitStatus::Remote })
 }
 

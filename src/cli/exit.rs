@@ -110,6 +110,7 @@ impl From<&CommandError> for ExitStatus {
             CommandError::Census(error) => match error {
                 CensusError::Client(error) => Self::from(error),
                 CensusError::Listing { .. } => Self::Remote,
+                CensusError::Incomplete { .. } => Self::Negative,
                 CensusError::Manifest { .. }
                 | CensusError::OtherManifest { .. }
                 | CensusError::NoCensus { .. } => Self::Usage,

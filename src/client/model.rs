@@ -304,6 +304,13 @@ impl Model {
         })
     }
 
+    /// Returns this call with a meter of its own.
+    #[cfg(feature = "census")]
+    pub(super) fn metered(&self) -> (Self, RequestMeter) {
+        let meter = self.context.totals.start_call();
+        (Self { meter: Some(meter.clone()), ..self.clone() }, meter)
+    }
+
     /// Sets the files of the repository, so that no name is probed and the other sets cost no request.
     #[cfg(feature = "census")]
     pub(crate) fn files(mut self, files: Vec<RepoPath>) -> Self {

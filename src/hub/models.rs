@@ -26,7 +26,7 @@ const PROPERTIES: [&str; 12] = [
 const PAGE: &str = "1000";
 
 /// The maximum size of one page in bytes. A model has some kilobytes of file names.
-pub(crate) const MAX_MODELS_PAGE: u64 = 128_000_000;
+pub(crate) const MAX_MODELS_PAGE: u64 = 64_000_000;
 
 /// A model of a listing.
 #[derive(Debug, Deserialize)]

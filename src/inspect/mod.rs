@@ -30,7 +30,7 @@ use std::time::Instant;
 
 pub(crate) use self::memory::ClientMemory;
 #[cfg(feature = "census")]
-pub(crate) use self::record::{RecordedBytes, RecordedReport};
+pub(crate) use self::record::{RecordedCall, RecordedReport};
 pub(crate) use self::target::Target;
 use crate::backends::{Backend, CallGate, FileListing, HeaderCache};
 use crate::error::Error;

@@ -21,6 +21,15 @@ pub(crate) struct RecordedReport {
     pub(crate) report: CountReport,
 }
 
+/// A call and its cost.
+#[derive(Debug)]
+pub(crate) struct RecordedCall {
+    pub(crate) result: Result<RecordedReport, Error>,
+    pub(crate) bytes: RecordedBytes,
+    pub(crate) requests: u64,
+    pub(crate) bytes_read: u64,
+}
+
 impl Inspection {
     /// Reads all headers and returns their figures, and the bytes that were read, also those of a failed call.
     pub(crate) async fn record(

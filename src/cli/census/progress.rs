@@ -14,6 +14,10 @@ use crate::cli::progress::ProgressBars;
 /// The time between two lines where there is no terminal.
 const INTERVAL: Duration = Duration::from_secs(30);
 
+/// The requests for files that the Hub allows an anonymous reader in 5 minutes
+/// (<https://huggingface.co/docs/hub/rate-limits>).
+const QUOTA: f64 = 3_000.0;
+
 /// The progress of a census.
 #[derive(Clone)]
 pub(super) struct CensusBar {
@@ -22,10 +26,12 @@ pub(super) struct CensusBar {
     client: Client,
     started: Instant,
     last_line: Arc<Mutex<Instant>>,
+    /// The description of the manifest.
+    manifest: String,
 }
 
 impl CensusBar {
-    /// Prints the size of the manifest and starts the bar.
+    /// Creates the bar.
     pub(super) fn new(bars: &ProgressBars, manifest: &Manifest, client: Client) -> Self {
         let bar = bars.census_bar().map(|bar| {
             let template = "{spinner} [{bar:24}] {pos}/{len} repositories, {msg}";
@@ -35,21 +41,22 @@ impl CensusBar {
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
         let now = Instant::now();
-        let progress = Self { bar, client, started: now, last_line: Arc::new(Mutex::new(now)) };
         let repeated = match manifest.duplicates() as u64 {
             0 => String::new(),
             names => format!("; {} names are repeated and read once", thousands(names)),
         };
-        let repos = thousands(manifest.repos() as u64);
         let parts = counted(manifest.parts() as u64, "part");
-        let text = format!("{repos} repositories in {parts}{repeated}");
-        progress.print(&text);
-        progress
+        let manifest =
+            format!("{} repositories in {parts}{repeated}", thousands(manifest.repos() as u64));
+        Self { bar, client, started: now, last_line: Arc::new(Mutex::new(now)), manifest }
     }
 
     /// Shows the progress.
     pub(super) fn update(&self, progress: CensusProgress) {
         let Some(bar) = &self.bar else { return };
+        if progress.done == 0 {
+            self.print(&self.estimate(progress.total as u64));
+        }
         let text = self.describe(progress);
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
@@ -70,6 +77,20 @@ impl CensusBar {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+
+    /// Describes the work before it begins.
+    fn estimate(&self, repos: u64) -> String {
+        let manifest = &self.manifest;
+        if repos == 0 {
+            return format!("{manifest}; all of them were read before");
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a time for people")]
+        let seconds = repos as f64 / QUOTA * 300.0;
+        let (repos, time) = (thousands(repos), duration(seconds));
+        format!(
+            "{manifest}; {repos} to read, each by one request or more: at least {time} at 3,000 requests in 5 minutes"
+        )
     }
 
     fn describe(&self, progress: CensusProgress) -> String {
@@ -93,9 +114,11 @@ impl CensusBar {
     }
 
     fn print(&self, text: &str) {
-        if self.bar.is_some() {
+        match &self.bar {
+            Some(bar) if !bar.is_hidden() => bar.println(text),
             // The census does not depend on stderr.
-            let _ = writeln!(anstream::stderr(), "{text}");
+            Some(_) => drop(writeln!(anstream::stderr(), "{text}")),
+            None => {}
         }
     }
 }

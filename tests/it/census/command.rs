@@ -57,7 +57,7 @@ async fn wrong_input_is_one_sentence() {
         (&["read", &path("missing"), "-o", &path("x")], 4, "failed to read"),
         (&["read", &path("empty"), "-o", &path("x")], 2, "contains no repositories"),
         (&["read", &path("table.csv"), "-o", &path("x")], 2, "has no column `repo`"),
-        (&["read", &path("broken"), "-o", &path("x")], 4, "the Parquet file is not valid"),
+        (&["read", &path("broken"), "-o", &path("x")], 4, "failed to read or write a Parquet file"),
         (&["read", &path("others"), "-o", &path("census")], 2, "census of another manifest"),
         (&["read", &path("names"), "-o", &path("names/below")], 4, "failed to create"),
         (&["count", &path("none")], 2, "holds no census"),

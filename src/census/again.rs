@@ -1,0 +1,102 @@
+//! Rows that are read or counted again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::part::CensusPart;
+use super::read_repo::count_again;
+use super::run::{Census, CensusSummary, read_rows};
+use super::{CensusError, CensusRow};
+
+impl Census {
+    /// Reads the rows with the status `failed` again.
+    ///
+    /// # Errors
+    ///
+    /// If the target holds no census, or fails.
+    pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
+        let mut summary = CensusSummary::default();
+        for part in self.parts().await? {
+            let mut rows = part.read(&self.storage).await?;
+            if rows.iter().any(CensusRow::has_failed) {
+                self.retry_part(&part, &mut rows).await?;
+            }
+            summary.add(&rows);
+        }
+        Ok(summary)
+    }
+
+    async fn retry_part(
+        &self,
+        part: &CensusPart,
+        rows: &mut [CensusRow],
+    ) -> Result<(), CensusError> {
+        let failed = rows.iter().enumerate().filter(|(_, row)| row.has_failed());
+        let repos: Vec<_> = failed.map(|(at, row)| (at, row.listing())).collect();
+        let names: HashSet<_> = repos.iter().map(|(_, repo)| repo.repo.clone()).collect();
+        let mut headers = part.start_headers()?;
+        for header in part.read_headers(&self.storage).await? {
+            let header = header?;
+            if !names.contains(&header.repo) {
+                headers.write(header)?;
+            }
+        }
+        let (client, jobs) = (&self.client, self.jobs);
+        let permits = Arc::new(Semaphore::new(jobs));
+        let read = read_rows(client, repos, &permits, jobs, Some(&mut headers), true, |_| ());
+        for (at, row) in read.await? {
+            rows[at] = row;
+        }
+        let parts = part.parts(&self.storage).await?;
+        part.replace(&self.storage, rows, Some(headers), parts).await
+    }
+
+    /// Counts all rows anew from the stored headers, by the rules of this version. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// If the target holds no census, or fails.
+    pub async fn count(&self) -> Result<CensusSummary, CensusError> {
+        let mut summary = CensusSummary::default();
+        for part in self.parts().await? {
+            let mut rows = part.read(&self.storage).await?;
+            summary.not_counted += self.count_part(&part, &mut rows).await?;
+            let parts = part.parts(&self.storage).await?;
+            part.replace(&self.storage, &rows, None, parts).await?;
+            summary.add(&rows);
+        }
+        Ok(summary)
+    }
+
+    /// Counts the rows of a part. Returns the number of rows that stay as they were.
+    async fn count_part(
+        &self,
+        part: &CensusPart,
+        rows: &mut [CensusRow],
+    ) -> Result<usize, CensusError> {
+        let names = rows.iter().enumerate().filter(|(_, row)| row.depends_on_headers());
+        let mut waiting: HashMap<_, _> = names.map(|(at, row)| (row.repo.clone(), at)).collect();
+        rows.iter_mut().filter(|row| !row.depends_on_headers()).for_each(CensusRow::set_current);
+        let mut headers = part.read_headers(&self.storage).await?;
+        let (mut next, mut not_counted) = (headers.next().transpose()?, 0);
+        while let Some(first) = next.take() {
+            let mut of_repo = vec![first];
+            loop {
+                next = headers.next().transpose()?;
+                match next.take_if(|header| header.repo == of_repo[0].repo) {
+                    Some(header) => of_repo.push(header),
+                    None => break,
+                }
+            }
+            if let Some(at) = waiting.remove(&of_repo[0].repo) {
+                match count_again(&self.client, &rows[at], &of_repo).await {
+                    Some(counted) => rows[at] = counted,
+                    None => not_counted += 1,
+                }
+            }
+        }
+        Ok(waiting.len() + not_counted)
+    }
+}
