@@ -35,6 +35,7 @@ mod table_file;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -52,6 +53,14 @@ pub use self::stored_header::StoredHeader;
 pub use {arrow_array, arrow_schema};
 
 use crate::client::Client;
+
+/// The longest time that a repository of a census should wait for quotas, over all windows, for
+/// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
+pub const MAX_QUOTA_WAIT: Duration = Duration::from_secs(24 * 3_600);
+
+/// The limit in bytes of the headers of a repository of a census, for
+/// [`ClientBuilder::headers_limit`](crate::ClientBuilder::headers_limit). The largest known ones have 120 MB.
+pub const HEADERS_LIMIT: u64 = 128 << 20;
 
 /// The rows that are in memory while a table without headers is read.
 const ROWS_AT_ONCE: usize = 256;

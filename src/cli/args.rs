@@ -113,7 +113,11 @@ fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), 
 /// The version with the features of this build and the rules of counting. The commit is known to builds of releases,
 /// which set `HF_META_COMMIT`.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
-    let features = [("badge", cfg!(feature = "badge")), ("server", cfg!(feature = "server"))];
+    let features = [
+        ("badge", cfg!(feature = "badge")),
+        ("census", cfg!(feature = "census")),
+        ("server", cfg!(feature = "server")),
+    ];
     let features = features.into_iter().filter_map(|(name, is_on)| is_on.then_some(name));
     let features: Vec<_> = std::iter::once("cli").chain(features).collect();
     format!(

@@ -2,13 +2,14 @@
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use chrono::DateTime;
 use clap::Subcommand;
 use futures::FutureExt;
 use hf_meta::Client;
-use hf_meta::census::{Census, CensusChange, CensusSummary, Listing, Manifest, diff};
+use hf_meta::census::{
+    Census, CensusChange, CensusSummary, HEADERS_LIMIT, Listing, MAX_QUOTA_WAIT, Manifest, diff,
+};
 use hf_meta::report::text::{counted, escape, thousands};
 
 use super::connection::ConnectionArgs;
@@ -19,12 +20,6 @@ use super::table::Table;
 mod progress;
 
 use self::progress::CensusBar;
-
-/// The longest time that a repository waits for a quota, over all windows.
-const MAX_WAIT: Duration = Duration::from_secs(24 * 3_600);
-
-/// The limit of the headers of a repository in bytes. The largest known ones have 120 MB.
-const HEADERS_LIMIT: u64 = 128 << 20;
 
 /// Read many repositories into tables: parameters, dtypes, quantization, headers
 ///
@@ -169,7 +164,7 @@ pub(crate) async fn run(
 /// Builds a client that waits for quotas, names itself, and has no cache, because the census keeps the headers.
 fn client(args: &CensusArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
-    let retry = connection.retry_policy().max_wait(MAX_WAIT);
+    let retry = connection.retry_policy().max_wait(MAX_QUOTA_WAIT);
     let builder = connection.builder().user_agent(format!("census{contact}")).retry(retry);
     Ok(builder.quota_share(args.quota_share).headers_limit(HEADERS_LIMIT).build()?)
 }

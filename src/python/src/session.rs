@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
 use hf_meta::census::arrow_array::RecordBatch;
-use hf_meta::census::{Census, CensusSummary, Manifest, read_batch};
+use hf_meta::census::{Census, CensusSummary, HEADERS_LIMIT, MAX_QUOTA_WAIT, Manifest, read_batch};
 use hf_meta::report::Plan;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, Source};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -17,12 +17,6 @@ use crate::error::{census_exception, exception};
 
 /// The time between two checks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// The longest time that a repository of many waits for a quota, over all windows.
-const MAX_WAIT: Duration = Duration::from_secs(24 * 3_600);
-
-/// The limit of the headers of a repository of many in bytes. The largest known ones have 120 MB.
-const HEADERS_LIMIT: u64 = 128 << 20;
 
 /// The numbers of rows of a census: by status and kind of error, existing, and carried over.
 type CensusNumbers = (Vec<((String, String), usize)>, usize, usize);
@@ -66,7 +60,7 @@ impl Session {
             builder = builder.header_cache(cache);
         }
         if let Some(share) = quota_share {
-            let retry = RetryPolicy::default().max_wait(MAX_WAIT);
+            let retry = RetryPolicy::default().max_wait(MAX_QUOTA_WAIT);
             let many = builder.quota_share(share).retry(retry);
             builder = many.headers_limit(HEADERS_LIMIT).user_agent("census");
         }
