@@ -221,6 +221,10 @@ impl Inspection {
             Err(error @ (Error::NoSafetensors { .. } | Error::FileNotFound { .. })) => error,
             found => return found,
         };
+        // The names of quantizations have neither dots nor folders, and another path is worth no further request.
+        if path.as_str().contains(['/', '.']) {
+            return Err(error);
+        }
         let Ok(Some(listed)) = self.backend.list(None).await else { return Err(error) };
         let quantizations = Layout::new(&self.formats, None, &listed.files).quantizations();
         if quantizations.is_empty() || listed.files.iter().any(|file| file.is_below(Some(path))) {

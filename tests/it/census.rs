@@ -155,7 +155,7 @@ async fn each_model_has_one_true_row_and_one_request_for_each_file() {
 
 #[tokio::test]
 async fn stored_headers_give_the_same_figures_without_a_request() {
-    let generated = GeneratedHub::new(600);
+    let generated = GeneratedHub::new(400);
     let manifest = generated.list("repos.parquet").await;
     generated.read(&manifest, "census").await;
     let before = generated.rows("census");
@@ -168,7 +168,7 @@ async fn stored_headers_give_the_same_figures_without_a_request() {
 
 #[tokio::test]
 async fn slices_together_are_the_whole() {
-    let generated = GeneratedHub::new(600);
+    let generated = GeneratedHub::new(400);
     let manifest = generated.list("repos.parquet").await;
     generated.read(&manifest, "whole").await;
     for slice in 0..2 {
