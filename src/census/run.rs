@@ -255,7 +255,9 @@ impl CensusRun<'_> {
             None => Vec::new(),
         };
         summary.carried_over = rows.len();
-        self.report(rows.len(), 0);
+        if !rows.is_empty() {
+            self.report(rows.len(), 0);
+        }
         let Census { client, jobs, .. } = self.census;
         let report = |row: &CensusRow| self.report(1, usize::from(row.has_failed()));
         rows.append(
