@@ -320,7 +320,7 @@ pub struct SnapshotError {
 pub struct MissingQuantization {
     /// The name, shortened to 200 characters.
     pub name: String,
-    /// The quantizations that there are, each once.
+    /// The quantizations of the weights in the repository or folder, each once.
     pub quantizations: Vec<String>,
 }
 

@@ -127,6 +127,10 @@ mod http;
 mod hub;
 #[cfg(feature = "_http")]
 mod inspect;
+/// For the command and the census only; it may change in any version.
+#[cfg(any(feature = "census", feature = "cli"))]
+#[doc(hidden)]
+pub mod name_list;
 pub mod report;
 #[cfg(feature = "server")]
 pub mod server;

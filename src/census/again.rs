@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::part::CensusPart;
+use super::part::{CensusPart, PartRows};
 use super::read_repo::count_again;
 use super::run::{Census, CensusSummary, read_rows};
+use super::table_file::HeaderWriter;
 use super::{CensusError, CensusRow};
 
 impl Census {
@@ -19,20 +20,22 @@ impl Census {
     pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
         for part in self.parts().await? {
-            let mut rows = part.read(&self.storage).await?;
+            let PartRows { mut rows, parts } = part.read(&self.storage).await?;
             if rows.iter().any(CensusRow::has_failed) {
-                self.retry_part(&part, &mut rows).await?;
+                let headers = self.retry_part(&part, &mut rows).await?;
+                part.replace(&self.storage, &rows, Some(headers), parts).await?;
             }
             summary.add(&rows);
         }
         Ok(summary)
     }
 
+    /// Reads the failed rows of a part again. Returns the headers of all its rows.
     async fn retry_part(
         &self,
         part: &CensusPart,
         rows: &mut [CensusRow],
-    ) -> Result<(), CensusError> {
+    ) -> Result<HeaderWriter, CensusError> {
         let failed = rows.iter().enumerate().filter(|(_, row)| row.has_failed());
         let repos: Vec<_> = failed.map(|(at, row)| (at, row.listing())).collect();
         let names: HashSet<_> = repos.iter().map(|(_, repo)| repo.repo.clone()).collect();
@@ -49,8 +52,7 @@ impl Census {
         for (at, row) in read.await? {
             rows[at] = row;
         }
-        let parts = part.parts(&self.storage).await?;
-        part.replace(&self.storage, rows, Some(headers), parts).await
+        Ok(headers)
     }
 
     /// Counts all rows anew from the stored headers, by the rules of this version. Sends no request.
@@ -61,9 +63,8 @@ impl Census {
     pub async fn count(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
         for part in self.parts().await? {
-            let mut rows = part.read(&self.storage).await?;
+            let PartRows { mut rows, parts } = part.read(&self.storage).await?;
             summary.not_counted += self.count_part(&part, &mut rows).await?;
-            let parts = part.parts(&self.storage).await?;
             part.replace(&self.storage, &rows, None, parts).await?;
             summary.add(&rows);
         }

@@ -14,20 +14,35 @@ use super::{CensusError, CensusRow, ListedRepo, StoredHeader};
 pub(super) trait ArrowRow: Serialize + DeserializeOwned {
     /// Returns the columns.
     fn fields() -> &'static [FieldRef];
+
+    /// Returns about the number of bytes of the row in memory. Rows without headers have some kilobytes.
+    fn size(&self) -> usize {
+        16 << 10
+    }
 }
 
 macro_rules! arrow_rows {
-    ($($row:ty),*) => {
+    ($($row:ty { $($methods:tt)* })*) => {
         $(impl ArrowRow for $row {
             fn fields() -> &'static [FieldRef] {
                 static FIELDS: LazyLock<Vec<FieldRef>> = LazyLock::new(trace::<$row>);
                 &FIELDS
             }
+
+            $($methods)*
         })*
     };
 }
 
-arrow_rows!(CensusRow, ListedRepo, StoredHeader);
+arrow_rows! {
+    CensusRow {}
+    ListedRepo {}
+    StoredHeader {
+        fn size(&self) -> usize {
+            self.header.len()
+        }
+    }
+}
 
 /// Columns of times.
 const TIMES: [&str; 3] = ["created_at", "last_modified", "read_at"];

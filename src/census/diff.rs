@@ -8,10 +8,7 @@ use super::CensusError;
 use super::part::CensusPart;
 use super::row::CensusRow;
 use super::storage::Storage;
-use super::table_file::each_row;
-
-/// The rows that are in memory while a file is read.
-const ROWS_AT_ONCE: usize = 256;
+use super::table_file::{ROWS_AT_ONCE, each_row};
 
 /// A difference between two censuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +102,7 @@ async fn for_each_row(
     }
     let storage = Storage::existing(census)?;
     for part in CensusPart::list_existing(&storage).await? {
-        part.read(&storage).await?.into_iter().for_each(&mut function);
+        part.read(&storage).await?.rows.into_iter().for_each(&mut function);
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ impl ListedRepo {
     /// The names that the column of commits may have.
     pub(super) const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
 
-    /// Creates a repository of which nothing but the name is known.
+    /// Creates a repository with its name alone.
     #[must_use]
     pub fn new(repo: impl Into<String>) -> Self {
         Self { repo: repo.into(), ..Self::default() }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::row::now;
-use super::table_file::{TableWriter, read_footer, read_rows, write_rows};
+use super::table_file::{TableWriter, each_row, read_footer, write_rows};
 use super::{CensusError, ListedRepo};
 use crate::client::Client;
 use crate::hub::{ListedModel, MAX_MODELS_PAGE};
@@ -104,7 +104,7 @@ impl Listing {
     ///
     /// If a request fails, a page is not valid, or the file cannot be written.
     pub async fn write(&self, client: &Client, file: &Path) -> Result<usize, CensusError> {
-        let pages = StoredPages { folder: beside(file, ".pages") };
+        let pages = StoredPages { folder: sibling_of(file, ".pages") };
         fs::create_dir_all(&pages.folder).map_err(failed_to("create", &pages.folder))?;
         let conditions: Vec<_> =
             self.conditions.iter().map(|(name, value)| (*name, &**value)).collect();
@@ -206,15 +206,13 @@ impl StoredPages {
         let mut models = 0;
         replace(file, |temporary| {
             let output = File::create(temporary).map_err(failed_to("write", file))?;
-            let mut writer = TableWriter::<_, ListedRepo>::new(output, footer, ROW_GROUP)?;
+            let mut writer = TableWriter::<_, ListedRepo>::published(output, footer, ROW_GROUP)?;
             for number in 0..pages {
                 let page = self.file(number);
                 let page = File::open(&page).map_err(failed_to("read", &page))?;
-                for rows in read_rows(page, ROW_GROUP)? {
-                    for row in rows? {
-                        models += 1;
-                        writer.write(row)?;
-                    }
+                for row in each_row(page, ROW_GROUP)? {
+                    models += 1;
+                    writer.write(row?)?;
                 }
             }
             writer.finish()?.sync_all().map_err(failed_to("write", file))
@@ -227,17 +225,17 @@ impl StoredPages {
     }
 }
 
-/// Writes a file under another name and renames it, so that it is never there in part.
+/// Writes a file under another name and renames it, so that the file is never incomplete.
 pub(super) fn replace(
     file: &Path,
     write: impl FnOnce(&Path) -> Result<(), CensusError>,
 ) -> Result<(), CensusError> {
-    let temporary = beside(file, ".part");
+    let temporary = sibling_of(file, ".part");
     write(&temporary)?;
     fs::rename(&temporary, file).map_err(failed_to("write", file))
 }
 
-fn beside(file: &Path, suffix: &str) -> PathBuf {
+fn sibling_of(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -249,26 +247,29 @@ fn failed_to(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> Cen
 }
 
 impl From<ListedModel> for ListedRepo {
-    fn from(model: ListedModel) -> Self {
-        let time = |text: &Option<String>| {
-            let time = DateTime::parse_from_rfc3339(text.as_deref()?).ok()?;
-            Some(time.timestamp_millis())
+    fn from(mut model: ListedModel) -> Self {
+        let time = |text: Option<String>| {
+            Some(DateTime::parse_from_rfc3339(&text?).ok()?.timestamp_millis())
         };
+        let (files, gated, hub_total) = (model.take_files(), model.gate(), model.total());
+        let (license, base_model) = (model.tag("license:"), model.tag("base_model:"));
+        let architecture = model.architecture();
+        let ListedModel { id, sha, author, downloads, pipeline_tag, library, .. } = model;
         Self {
-            repo: model.id.clone(),
-            commit: model.sha.clone(),
-            author: model.author.clone(),
-            created_at: time(&model.created_at),
-            last_modified: time(&model.last_modified),
-            downloads: model.downloads,
-            gated: model.gate(),
-            hub_total: model.total(),
-            pipeline_tag: model.pipeline_tag.clone(),
-            library: model.library.clone(),
-            license: model.tag("license:"),
-            architecture: model.architecture(),
-            base_model: model.tag("base_model:"),
-            files: model.files(),
+            repo: id,
+            commit: sha,
+            files,
+            author,
+            created_at: time(model.created_at),
+            last_modified: time(model.last_modified),
+            downloads,
+            gated,
+            hub_total,
+            pipeline_tag,
+            library,
+            license,
+            architecture,
+            base_model,
         }
     }
 }

@@ -17,6 +17,7 @@ use super::arrow::ArrowRow;
 use super::layout_digest::{hexadecimal, short_hash};
 use super::listed_repo::{from_columns, text_column};
 use super::{CensusError, ListedRepo};
+use crate::name_list::{self, ColumnError};
 
 /// The number of repositories of a part. Eight parts are read at once: by the quota of an anonymous reader they take four
 /// minutes, and that is the most that is lost when the process is killed.
@@ -24,9 +25,6 @@ pub(super) const PART: usize = 256;
 
 /// The first bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
-
-/// The most bytes of a list of names.
-const MAX_LIST: u64 = 1 << 30;
 
 /// A list of repositories: a Parquet file, a CSV file, or one name per line.
 ///
@@ -69,7 +67,7 @@ impl Manifest {
         let cannot_read =
             |source| CensusError::File { action: "read", file: path.display().to_string(), source };
         if path == Path::new("-") {
-            let text = read_text(io::stdin().lock()).map_err(cannot_read)?;
+            let text = name_list::read(io::stdin().lock()).map_err(cannot_read)?;
             return Self::from_text(name, &text, column.is_some(), column);
         }
         let mut file = File::open(path).map_err(cannot_read)?;
@@ -78,7 +76,7 @@ impl Manifest {
         if start == MAGIC {
             return Self::from_parquet(name, file, column);
         }
-        let text = read_text(start.chain(file)).map_err(cannot_read)?;
+        let text = name_list::read(start.chain(file)).map_err(cannot_read)?;
         let is_csv = column.is_some() || path.extension().is_some_and(|end| end == "csv");
         Self::from_text(name, &text, is_csv, column)
     }
@@ -98,16 +96,17 @@ impl Manifest {
         is_csv: bool,
         column: Option<&str>,
     ) -> Result<Self, CensusError> {
-        let text = text.trim_start_matches('\u{feff}');
         let names = if is_csv {
-            csv_column(text, column)
-                .map_err(|reason| CensusError::Manifest { name: name.clone(), reason })?
+            let found = name_list::csv_column(text, &name_columns(column));
+            found.map_err(|error| {
+                let reason = match error {
+                    ColumnError::Csv(error) => format!("is not a valid CSV file: {error}"),
+                    error @ ColumnError::Missing { .. } => format!("has {error}"),
+                };
+                CensusError::Manifest { name: name.clone(), reason }
+            })?
         } else {
-            let lines = text.lines().map(str::trim);
-            lines
-                .filter(|line| !line.is_empty() && !line.starts_with('#'))
-                .map(str::to_owned)
-                .collect()
+            name_list::lines(text).collect()
         };
         Self::from_repos(name, names)
     }
@@ -123,8 +122,7 @@ impl Manifest {
 
     fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default())?;
-        let names: Vec<&str> =
-            column.map_or_else(|| ListedRepo::NAME_COLUMNS.to_vec(), |column| vec![column]);
+        let names = name_columns(column);
         let found = names.iter().find(|name| metadata.schema().index_of(name).is_ok());
         let missing = || format!("has no column `{}`", names.join("`, `"));
         let column =
@@ -269,31 +267,9 @@ impl Seen {
     }
 }
 
-fn read_text(text: impl Read) -> io::Result<String> {
-    let mut read = String::new();
-    if text.take(MAX_LIST + 1).read_to_string(&mut read)? as u64 > MAX_LIST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the list is too long"));
-    }
-    Ok(read)
-}
-
-/// Returns the values of a column that are not empty.
-fn csv_column(text: &str, column: Option<&str>) -> Result<Vec<String>, String> {
-    let invalid = |error: csv::Error| format!("is not a valid CSV file: {error}");
-    let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let headings = reader.headers().map_err(invalid)?.clone();
-    let names: Vec<&str> =
-        column.map_or_else(|| ListedRepo::NAME_COLUMNS.to_vec(), |column| vec![column]);
-    let at =
-        names.iter().find_map(|name| headings.iter().position(|heading| heading.trim() == *name));
-    let at = at.ok_or_else(|| format!("has no column `{}`", names.join("`, `")))?;
-    let mut values = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(invalid)?;
-        let value = record.get(at).map(str::trim).filter(|value| !value.is_empty());
-        values.extend(value.map(str::to_owned));
-    }
-    Ok(values)
+/// Returns the columns that may have the names: the chosen one, or else the usual ones.
+fn name_columns(chosen: Option<&str>) -> Vec<&str> {
+    chosen.map_or_else(|| ListedRepo::NAME_COLUMNS.to_vec(), |column| vec![column])
 }
 
 #[cfg(test)]

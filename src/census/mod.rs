@@ -52,6 +52,7 @@ pub use self::stored_header::StoredHeader;
 /// The types of other crates in the interface of this module.
 pub use {arrow_array, arrow_schema};
 
+use self::table_file::ROWS_AT_ONCE;
 use crate::client::Client;
 
 /// The longest time that a repository of a census should wait for quotas, over all windows, for
@@ -61,9 +62,6 @@ pub const MAX_QUOTA_WAIT: Duration = Duration::from_secs(24 * 3_600);
 /// The limit in bytes of the headers of a repository of a census, for
 /// [`ClientBuilder::headers_limit`](crate::ClientBuilder::headers_limit). The largest known ones have 120 MB.
 pub const HEADERS_LIMIT: u64 = 128 << 20;
-
-/// The rows that are in memory while a table without headers is read.
-const ROWS_AT_ONCE: usize = 256;
 
 /// Returns the columns of the table `models`: the fields of [`CensusRow`].
 #[must_use]

@@ -3,14 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{BufWriter, Seek, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use super::CensusError;
 use super::listing::replace;
+use super::part::PartRows;
 use super::row::CensusRow;
 use super::run::Census;
-use super::storage::{temporary, temporary_failed};
+use super::storage::temporary;
 use super::table_file::{TableWriter, each_row};
 
 /// The rows that are sorted in memory: 30 MB.
@@ -32,14 +33,15 @@ impl Census {
     /// If the target holds no census or only some parts of it, or a file cannot be read or written.
     pub async fn pack(&self, file: &Path) -> Result<usize, CensusError> {
         let found = self.parts().await?;
-        let parts = found[0].parts(&self.storage).await?;
-        if let missing @ 1.. = parts.saturating_sub(found.len()) {
-            let target = self.storage.name().to_owned();
-            return Err(CensusError::Incomplete { target, missing, parts });
-        }
+        let number = found.len();
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
         for part in found {
-            rows.append(&mut part.read(&self.storage).await?);
+            let PartRows { rows: mut more, parts } = part.read(&self.storage).await?;
+            if let missing @ 1.. = parts.saturating_sub(number) {
+                let target = self.storage.name().to_owned();
+                return Err(CensusError::Incomplete { target, missing, parts });
+            }
+            rows.append(&mut more);
             if rows.len() >= SORTED_AT_ONCE {
                 runs.push(write_run(std::mem::take(&mut rows))?);
             }
@@ -53,7 +55,7 @@ impl Census {
                 source,
             };
             let output = BufWriter::new(File::create(temporary).map_err(failed)?);
-            let mut writer = TableWriter::new(output, &(), ROW_GROUP)?;
+            let mut writer = TableWriter::published(output, &(), ROW_GROUP)?;
             for row in merge(runs)? {
                 packed += 1;
                 writer.write(row?)?;
@@ -67,13 +69,11 @@ impl Census {
 
 fn write_run(mut rows: Vec<CensusRow>) -> Result<File, CensusError> {
     rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
-    let mut writer = TableWriter::new(temporary()?, &(), MERGED_AT_ONCE)?;
+    let mut writer = TableWriter::published(temporary()?, &(), MERGED_AT_ONCE)?;
     for row in rows {
         writer.write(row)?;
     }
-    let mut file = writer.finish()?;
-    file.rewind().map_err(temporary_failed)?;
-    Ok(file)
+    writer.into_reader()
 }
 
 /// Returns the rows of sorted files in their common order.

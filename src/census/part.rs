@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::row::{CensusRow, SCHEMA_VERSION, TOOL};
-use super::storage::{Storage, temporary};
+use super::storage::Storage;
 use super::table_file::{HeaderWriter, each_row, read_all_rows, read_footer, write_rows};
 use super::{CensusError, Manifest, StoredHeader};
 use crate::count::RuleSet;
@@ -33,6 +33,13 @@ pub(super) struct PartFooter {
     parts: usize,
 }
 
+/// The rows of a part.
+pub(super) struct PartRows {
+    pub(super) rows: Vec<CensusRow>,
+    /// The number of parts of the census.
+    pub(super) parts: usize,
+}
+
 impl CensusPart {
     pub(super) fn new(manifest: &Manifest, part: usize) -> Self {
         Self(format!("{}-{part:06}", manifest.digest()))
@@ -59,10 +66,7 @@ impl CensusPart {
     /// Lists the parts of a census. Without any, there is no census.
     pub(super) async fn list_existing(storage: &Storage) -> Result<Vec<Self>, CensusError> {
         let parts = Self::list(storage).await?;
-        if parts.is_empty() {
-            return Err(CensusError::NoCensus { target: storage.name().to_owned() });
-        }
-        Ok(parts)
+        if parts.is_empty() { Err(no_census(storage)) } else { Ok(parts) }
     }
 
     /// Reads the rows of the part; `None` if the part does not exist, or was read by other rules.
@@ -81,10 +85,11 @@ impl CensusPart {
         if is_current { read_all_rows(file).map(Some) } else { Ok(None) }
     }
 
-    /// Reads the rows of the part.
-    pub(super) async fn read(&self, storage: &Storage) -> Result<Vec<CensusRow>, CensusError> {
-        let file = storage.read(&self.models()).await?;
-        read_all_rows(file.ok_or_else(|| no_census(storage))?)
+    /// Reads the part without its headers.
+    pub(super) async fn read(&self, storage: &Storage) -> Result<PartRows, CensusError> {
+        let file = storage.read(&self.models()).await?.ok_or_else(|| no_census(storage))?;
+        let parts = read_footer::<PartFooter>(&file).map_or(0, |footer| footer.parts);
+        Ok(PartRows { rows: read_all_rows(file)?, parts })
     }
 
     /// Returns all headers of the part. Those of a repository follow each other.
@@ -98,7 +103,7 @@ impl CensusPart {
 
     /// Starts the headers of the part.
     pub(super) fn start_headers(&self) -> Result<HeaderWriter, CensusError> {
-        HeaderWriter::new(temporary()?, &PartFooter::new(self, 0, &[]))
+        HeaderWriter::headers(&PartFooter::new(self, 0, &[]))
     }
 
     /// Writes a new part. It exists once its rows do, so they are written last.
@@ -114,7 +119,7 @@ impl CensusPart {
         if storage.exists(&self.models()).await? {
             return Ok(());
         }
-        storage.upload(&self.headers(), headers.finish()?).await?;
+        storage.upload(&self.headers(), headers.into_reader()?).await?;
         let rows = write_rows(rows, &PartFooter::new(self, parts, rows))?;
         storage.create(&self.models(), rows).await?;
         Ok(())
@@ -129,16 +134,10 @@ impl CensusPart {
         parts: usize,
     ) -> Result<(), CensusError> {
         if let Some(headers) = headers {
-            storage.upload(&self.headers(), headers.finish()?).await?;
+            storage.upload(&self.headers(), headers.into_reader()?).await?;
         }
         let rows = write_rows(rows, &PartFooter::new(self, parts, rows))?;
         storage.replace(&self.models(), rows).await
-    }
-
-    /// Returns the number of parts of the census, as this part states it.
-    pub(super) async fn parts(&self, storage: &Storage) -> Result<usize, CensusError> {
-        let file = storage.read(&self.models()).await?.ok_or_else(|| no_census(storage))?;
-        Ok(read_footer::<PartFooter>(&file).map_or(0, |footer| footer.parts))
     }
 
     fn models(&self) -> String {

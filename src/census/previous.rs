@@ -26,7 +26,7 @@ impl PreviousCensus {
         let parts = CensusPart::list_existing(&storage).await?;
         let mut rows = HashMap::new();
         for (part, name) in (0_u32..).zip(&parts) {
-            for (at, row) in (0_u32..).zip(name.read(&storage).await?) {
+            for (at, row) in (0_u32..).zip(name.read(&storage).await?.rows) {
                 if let Some(key) = row_key(&row) {
                     rows.insert(key, (part, at));
                 }
@@ -54,7 +54,7 @@ impl PreviousCensus {
         let mut carried = Vec::new();
         for (part, found) in by_part {
             let Some(name) = self.parts.get(part as usize) else { continue };
-            let rows = name.read(&self.storage).await?;
+            let rows = name.read(&self.storage).await?.rows;
             let mut commits = HashMap::new();
             for (row, at, repo) in found {
                 match rows
@@ -63,7 +63,7 @@ impl PreviousCensus {
                 {
                     Some(row) => {
                         commits.insert(repo.repo.clone(), row.commit.clone().unwrap_or_default());
-                        carried.push((at, row.with_listing(repo)));
+                        carried.push((at, row.carried_over(repo)));
                     }
                     None => repos.push((at, repo)),
                 }

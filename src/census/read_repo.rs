@@ -77,7 +77,7 @@ fn model(client: &Client, listed: &ListedRepo, lists_sets: bool) -> Model {
         model = model.revision(commit);
     }
     match &listed.files {
-        // A path that is not valid can not be requested, so it is none of the weights.
+        // An invalid path cannot be requested, so it is not a file of weights.
         Some(files) => model.files(files.iter().filter_map(|path| path.parse().ok()).collect()),
         None => model,
     }

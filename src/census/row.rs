@@ -133,11 +133,11 @@ pub struct ActiveParameters {
     pub num_experts: i64,
     /// The number of experts that a token is routed to.
     pub top_k: i64,
-    /// The parameters that are active for every token.
+    /// The number of parameters outside routed experts, which each token uses.
     pub always_active: i64,
-    /// The parameters of the routed experts that are active for one token.
+    /// The number of parameters of the routed experts that one token uses.
     pub routed_active: i64,
-    /// The parameters that are active for one token.
+    /// The number of parameters that one token uses: the sum of the two above.
     pub active: i64,
 }
 
@@ -159,65 +159,65 @@ impl CensusRow {
     /// Creates the row of a repository that was not read yet.
     pub(super) fn new(listed: ListedRepo) -> Self {
         Self {
-            repo: listed.repo,
-            commit: listed.commit,
-            hub_total: listed.hub_total,
-            author: listed.author,
-            created_at: listed.created_at,
-            last_modified: listed.last_modified,
-            downloads: listed.downloads,
-            gated: listed.gated,
-            pipeline_tag: listed.pipeline_tag,
-            library: listed.library,
-            license: listed.license,
-            architecture: listed.architecture,
-            base_model: listed.base_model,
             read_at: Some(now()),
             rules: RuleSet::CURRENT.to_string(),
             tool: TOOL.to_owned(),
             schema_version: SCHEMA_VERSION,
             ..Self::default()
         }
+        .with_listing(listed)
     }
 
-    /// Returns the row of an unchanged repository with the columns of a new listing.
-    pub(super) fn with_listing(&self, listed: ListedRepo) -> Self {
-        let new = Self::new(listed);
+    /// Returns the row with the columns of a listing. A listing without an architecture leaves the one of the weights.
+    fn with_listing(self, listed: ListedRepo) -> Self {
+        let ListedRepo { repo, commit, author, created_at, last_modified, downloads, .. } = listed;
+        let ListedRepo { gated, hub_total, pipeline_tag, library, license, base_model, .. } =
+            listed;
+        let architecture = listed.architecture.or(self.architecture);
         Self {
-            hub_total: new.hub_total,
-            author: new.author,
-            created_at: new.created_at,
-            last_modified: new.last_modified,
-            downloads: new.downloads,
-            gated: new.gated,
-            pipeline_tag: new.pipeline_tag,
-            library: new.library,
-            license: new.license,
-            base_model: new.base_model,
-            requests: 0,
-            bytes_read: 0,
-            ..self.clone()
+            repo,
+            commit,
+            hub_total,
+            author,
+            created_at,
+            last_modified,
+            downloads,
+            gated,
+            pipeline_tag,
+            library,
+            license,
+            architecture,
+            base_model,
+            ..self
         }
+    }
+
+    /// Returns the row of an unchanged repository with the columns of a new listing. It costs no request.
+    pub(super) fn carried_over(&self, listed: ListedRepo) -> Self {
+        Self { requests: 0, bytes_read: 0, ..self.clone().with_listing(listed) }
     }
 
     /// Returns the repository, to read it again.
     pub(super) fn listing(&self) -> ListedRepo {
         let row = self.clone();
+        let Self { repo, commit, author, created_at, last_modified, downloads, .. } = row;
+        let Self { gated, hub_total, pipeline_tag, library, license, base_model, .. } = row;
+        let architecture = row.architecture;
         ListedRepo {
-            repo: row.repo,
-            commit: row.commit,
+            repo,
+            commit,
             files: None,
-            hub_total: row.hub_total,
-            author: row.author,
-            created_at: row.created_at,
-            last_modified: row.last_modified,
-            downloads: row.downloads,
-            gated: row.gated,
-            pipeline_tag: row.pipeline_tag,
-            library: row.library,
-            license: row.license,
-            architecture: row.architecture,
-            base_model: row.base_model,
+            author,
+            created_at,
+            last_modified,
+            downloads,
+            gated,
+            hub_total,
+            pipeline_tag,
+            library,
+            license,
+            architecture,
+            base_model,
         }
     }
 
@@ -298,7 +298,6 @@ impl CensusRow {
             file_sha256: row.file_sha256,
             layout_digest: row.layout_digest,
             shape_digest: row.shape_digest,
-            gated: row.gated,
             requests: row.requests,
             bytes_read: row.bytes_read,
             read_at: row.read_at,

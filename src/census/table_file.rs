@@ -9,6 +9,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{
     CdcOptions, EnabledStatistics, WriterProperties, WriterPropertiesBuilder,
@@ -18,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::arrow::{ArrowRow, from_batch, schema, to_batch};
-use super::storage::temporary_failed;
+use super::storage::{temporary, temporary_failed};
 use super::{CensusError, StoredHeader};
 
 /// The key of the footer's description.
@@ -27,10 +28,10 @@ const KEY: &str = "hf-meta";
 /// The level of compression of `zstd`: headers become a tenth, and a higher level gains little.
 const LEVEL: i32 = 3;
 
-/// The rows that are in memory at once while a table is read.
-const ROWS_AT_ONCE: usize = 256;
+/// The rows that are in memory at once while a table without headers is read.
+pub(super) const ROWS_AT_ONCE: usize = 256;
 
-/// The bytes of headers that are in memory before they are written.
+/// The bytes of rows that are in memory before they are written.
 const MAX_WAITING: usize = 4 << 20;
 
 /// The bytes of a row group that are in memory before they are written.
@@ -56,73 +57,44 @@ pub(super) fn write_rows<Row: ArrowRow>(
     Ok(writer.into_inner()?)
 }
 
-/// A table that is written row by row, for publication: with a page index, and in chunks that depend on the content, so
-/// that storage by chunks keeps what two versions have in common.
+/// A table that is written row by row. At most some megabytes of it are in memory.
 pub(super) struct TableWriter<W: Write + Send, Row> {
     writer: ArrowWriter<W>,
-    rows: Vec<Row>,
+    waiting: Vec<Row>,
+    bytes: usize,
 }
 
+/// A table of headers in a temporary file: the headers of a part may be larger than the memory.
+pub(super) type HeaderWriter = TableWriter<File, StoredHeader>;
+
 impl<W: Write + Send, Row: ArrowRow> TableWriter<W, Row> {
-    /// Starts a table with this number of rows in a row group.
-    pub(super) fn new(
+    /// Starts a table for publication. It has a page index, and chunks that depend on the content, so that storage by
+    /// chunks keeps what two versions have in common.
+    pub(super) fn published(
         output: W,
         footer: &impl Serialize,
         row_group: usize,
     ) -> Result<Self, CensusError> {
         let properties = properties()
-            .set_key_value_metadata(Some(description(footer)))
             .set_max_row_group_row_count(Some(row_group))
             .set_statistics_enabled(EnabledStatistics::Page)
-            .set_content_defined_chunking(Some(CdcOptions::default()))
-            .build();
+            .set_content_defined_chunking(Some(CdcOptions::default()));
+        Self::new(output, footer, properties)
+    }
+
+    fn new(
+        output: W,
+        footer: &impl Serialize,
+        properties: WriterPropertiesBuilder,
+    ) -> Result<Self, CensusError> {
+        let properties = properties.set_key_value_metadata(Some(description(footer))).build();
         let writer = ArrowWriter::try_new(output, schema::<Row>(), Some(properties))?;
-        Ok(Self { writer, rows: Vec::new() })
-    }
-
-    pub(super) fn write(&mut self, row: Row) -> Result<(), CensusError> {
-        self.rows.push(row);
-        if self.rows.len() >= ROWS_AT_ONCE { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<(), CensusError> {
-        self.writer.write(&to_batch(&self.rows)?)?;
-        self.rows.clear();
-        if self.writer.in_progress_size() > MAX_ROW_GROUP {
-            self.writer.flush()?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn finish(mut self) -> Result<W, CensusError> {
-        self.flush()?;
-        Ok(self.writer.into_inner()?)
-    }
-}
-
-/// A table of headers that is written to a temporary file: the headers of a part may be larger than the memory.
-pub(super) struct HeaderWriter {
-    writer: ArrowWriter<File>,
-    waiting: Vec<StoredHeader>,
-    bytes: usize,
-}
-
-impl HeaderWriter {
-    pub(super) fn new(file: File, footer: &impl Serialize) -> Result<Self, CensusError> {
-        let header = "header".into();
-        let properties = properties()
-            .set_key_value_metadata(Some(description(footer)))
-            // Each header is there once, and its first bytes are its length.
-            .set_column_dictionary_enabled(header, false)
-            .set_column_statistics_enabled("header".into(), EnabledStatistics::None)
-            .build();
-        let writer = ArrowWriter::try_new(file, schema::<StoredHeader>(), Some(properties))?;
         Ok(Self { writer, waiting: Vec::new(), bytes: 0 })
     }
 
-    pub(super) fn write(&mut self, header: StoredHeader) -> Result<(), CensusError> {
-        self.bytes += header.header.len();
-        self.waiting.push(header);
+    pub(super) fn write(&mut self, row: Row) -> Result<(), CensusError> {
+        self.bytes += row.size();
+        self.waiting.push(row);
         if self.bytes >= MAX_WAITING { self.flush() } else { Ok(()) }
     }
 
@@ -136,9 +108,27 @@ impl HeaderWriter {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<File, CensusError> {
+    pub(super) fn finish(mut self) -> Result<W, CensusError> {
         self.flush()?;
-        let mut file = self.writer.into_inner()?;
+        Ok(self.writer.into_inner()?)
+    }
+}
+
+impl HeaderWriter {
+    /// Starts a table of headers.
+    pub(super) fn headers(footer: &impl Serialize) -> Result<Self, CensusError> {
+        // A header is not repeated, and its first bytes are its length.
+        let properties = properties()
+            .set_column_dictionary_enabled("header".into(), false)
+            .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
+        Self::new(temporary()?, footer, properties)
+    }
+}
+
+impl<Row: ArrowRow> TableWriter<File, Row> {
+    /// Returns the file, to read it from its start.
+    pub(super) fn into_reader(self) -> Result<File, CensusError> {
+        let mut file = self.finish()?;
         file.rewind().map_err(temporary_failed)?;
         Ok(file)
     }
@@ -152,31 +142,20 @@ pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> 
     serde_json::from_str(text).ok()
 }
 
-/// Reads a table, few rows at a time.
-pub(super) fn read_rows<Row: ArrowRow>(
-    file: impl ChunkReader + 'static,
-    rows_at_once: usize,
-) -> Result<impl Iterator<Item = Result<Vec<Row>, CensusError>>, CensusError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
-    let batches = builder.with_batch_size(rows_at_once).build()?;
-    Ok(batches.map(|batch| from_batch(&batch.map_err(parquet::errors::ParquetError::from)?)))
-}
-
 /// Reads all rows of a table.
 pub(super) fn read_all_rows<Row: ArrowRow>(file: Bytes) -> Result<Vec<Row>, CensusError> {
-    let mut rows = Vec::new();
-    for batch in read_rows(file, ROWS_AT_ONCE)? {
-        rows.append(&mut batch?);
-    }
-    Ok(rows)
+    each_row(file, ROWS_AT_ONCE)?.collect()
 }
 
-/// Returns the rows of a table one by one.
+/// Returns the rows of a table one by one. `rows_at_once` of them are in memory.
 pub(super) fn each_row<Row: ArrowRow>(
     file: impl ChunkReader + 'static,
     rows_at_once: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>>, CensusError> {
-    Ok(read_rows(file, rows_at_once)?.flat_map(|batch| match batch {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+    let batches = builder.with_batch_size(rows_at_once).build()?;
+    let rows = batches.map(|batch| from_batch(&batch.map_err(ParquetError::from)?));
+    Ok(rows.flat_map(|rows| match rows {
         Ok(rows) => rows.into_iter().map(Ok).collect::<Vec<_>>(),
         Err(error) => vec![Err(error)],
     }))

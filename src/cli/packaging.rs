@@ -52,7 +52,7 @@ pub(crate) fn man(args: &ManArgs, command: clap::Command) -> io::Result<ExitStat
     print(&page)
 }
 
-/// Hides the subcommands `help`, each of which would have a page for every other subcommand.
+/// Hides the `help` subcommands. Each of them would add one page per subcommand.
 fn without_help(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
         "help" => command.hide(true),

@@ -1,15 +1,13 @@
 //! The repositories of a subcommand: arguments, lines of a file or of stdin, or a column of a CSV file.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::NonEmptyStringValueParser;
+use hf_meta::name_list::{self, ColumnError, lines};
 
 use super::exit::{CommandError, failed_to};
-
-/// The most bytes of a list.
-const MAX_LIST: u64 = 1 << 30;
 
 /// The options that name repositories.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,65 +54,17 @@ impl RepoListArgs {
 
 fn read(path: &Path) -> io::Result<String> {
     let read = if path == Path::new("-") {
-        read_bounded(io::stdin().lock(), MAX_LIST)
+        name_list::read(io::stdin().lock())
     } else {
-        File::open(path).and_then(|file| read_bounded(file, MAX_LIST))
+        File::open(path).and_then(name_list::read)
     };
     read.map_err(failed_to(format!("read `{}`", path.display())))
 }
 
-fn read_bounded(list: impl Read, limit: u64) -> io::Result<String> {
-    let mut text = String::new();
-    if list.take(limit + 1).read_to_string(&mut text)? as u64 > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the list is too long"));
-    }
-    Ok(text)
-}
-
-/// Returns the lines that are neither empty nor comments.
-fn lines(text: &str) -> impl Iterator<Item = String> {
-    let lines = text.lines().map(str::trim);
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
-}
-
 /// Returns the values of a column that are not empty.
 fn csv_column(text: &str, column: &str) -> Result<Vec<String>, CommandError> {
-    let invalid = |error: csv::Error| failed_to("parse the CSV file")(io::Error::other(error));
-    let mut reader = csv::Reader::from_reader(text.trim_start_matches('\u{feff}').as_bytes());
-    let headings = reader.headers().map_err(invalid)?;
-    let at = headings.iter().position(|heading| heading.trim() == column);
-    let at = at.ok_or_else(|| CommandError::NoColumn { column: column.to_owned() })?;
-    let mut values = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(invalid)?;
-        values.extend(
-            record.get(at).map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned),
-        );
-    }
-    Ok(values)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn comments_and_empty_lines_are_no_repositories() {
-        let text = "gpt2\r\n\n  # a comment\n roberta-base \n";
-        assert_eq!(lines(text).collect::<Vec<_>>(), ["gpt2", "roberta-base"]);
-    }
-
-    #[test]
-    fn a_list_that_is_too_long_is_refused() {
-        assert_eq!(read_bounded(&b"gpt2"[..], 4).unwrap(), "gpt2");
-        assert!(read_bounded(&b"gpt2\n"[..], 4).is_err());
-    }
-
-    #[test]
-    fn a_column_is_found_by_its_heading() {
-        let text = "\u{feff}likes,id\n3,gpt2\n5,\"a,b\"\n7,\n";
-        assert_eq!(csv_column(text, "id").unwrap(), ["gpt2", "a,b"]);
-        assert!(matches!(csv_column(text, "name"), Err(CommandError::NoColumn { .. })));
-        assert!(matches!(csv_column("id,x\ngpt2\n", "id"), Err(CommandError::Io(_))));
-    }
+    name_list::csv_column(text, &[column]).map_err(|error| match error {
+        ColumnError::Missing { .. } => CommandError::NoColumn { column: column.to_owned() },
+        ColumnError::Csv(error) => failed_to("parse the CSV file")(io::Error::other(error)).into(),
+    })
 }

@@ -143,9 +143,9 @@ impl<'a> NameFinder<'a> {
     /// Returns the position of a name in the order of the file.
     pub(crate) fn position(&mut self, name: &str) -> Option<u32> {
         let Names { list, by_name } = self.names;
-        let is_there =
+        let has_name =
             |rank: &usize| by_name.get(*rank).is_some_and(|&at| list.get(at as usize) == name);
-        let rank = match (self.next..self.next + Self::TRIED).find(is_there) {
+        let rank = match (self.next..self.next + Self::TRIED).find(has_name) {
             Some(rank) => rank,
             None => by_name.binary_search_by(|&at| list.get(at as usize).cmp(name)).ok()?,
         };

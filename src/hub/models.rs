@@ -80,9 +80,9 @@ impl ListedModel {
         self.tags.iter().find_map(|tag| tag.strip_prefix(prefix)).map(str::to_owned)
     }
 
-    /// Returns the paths of all files.
-    pub(crate) fn files(self) -> Option<Vec<String>> {
-        Some(self.siblings?.into_iter().map(|file| file.rfilename).collect())
+    /// Takes the paths of all files.
+    pub(crate) fn take_files(&mut self) -> Option<Vec<String>> {
+        Some(self.siblings.take()?.into_iter().map(|file| file.rfilename).collect())
     }
 }
 
@@ -109,17 +109,17 @@ mod tests {
             "tags":["license:mit","base_model:c/d","base_model:quantized:c/d"],"library_name":"transformers",
             "config":{"architectures":["X"],"model_type":"x"},"safetensors":{"parameters":{"F32":5},"total":5},
             "siblings":[{"rfilename":"config.json"}],"createdAt":"2024-01-02T03:04:05.000Z"}"#;
-        let model: ListedModel = serde_json::from_str(json).unwrap();
+        let mut model: ListedModel = serde_json::from_str(json).unwrap();
         assert_eq!(model.gate().as_deref(), Some("manual"));
         assert_eq!(model.architecture().as_deref(), Some("X"));
         assert_eq!(model.tag("license:").as_deref(), Some("mit"));
         assert_eq!(model.tag("base_model:").as_deref(), Some("c/d"));
         assert_eq!((model.total(), model.downloads), (Some(5), Some(7)));
-        assert_eq!(model.files(), Some(vec!["config.json".to_owned()]));
-        let least: ListedModel =
+        assert_eq!(model.take_files(), Some(vec!["config.json".to_owned()]));
+        let mut least: ListedModel =
             serde_json::from_str(r#"{"id":"a/b","gated":false,"config":null}"#).unwrap();
         assert_eq!((least.gate(), least.architecture(), least.total()), (None, None, None));
-        assert_eq!(least.files(), None);
+        assert_eq!(least.take_files(), None);
     }
 
     #[test]

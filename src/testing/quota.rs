@@ -14,7 +14,8 @@ use super::response::ResponseSpec;
 /// The number of requests in one window of a quota that is not enforced.
 const DISPLAYED_QUOTA: u64 = 3000;
 
-/// A kind of requests that has a quota of its own.
+/// A kind of requests that has a quota of its own. The client has the same rule in `http/rate_limit.rs`. It is not shared,
+/// so that a mistake there does not agree with itself here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum QuotaKind {
     Api,

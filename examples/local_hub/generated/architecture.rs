@@ -184,8 +184,8 @@ fn size(dtype: &str, shape: &[u64]) -> u64 {
     bytes * shape.iter().product::<u64>()
 }
 
-/// Returns a file of zeros with a header. Text is faster to build than a JSON value, and the Hub builds it anew for every
-/// request.
+/// Returns a file of zeros with a safetensors header. The header is formatted as text: the Hub makes it for each request,
+/// and a JSON value takes longer.
 pub(super) fn safetensors(tensors: &[Tensor]) -> File {
     let mut end = 0;
     let entry = |(name, dtype, shape): &Tensor| {

@@ -1,0 +1,97 @@
+//! Lists of names: lines, or a column of a CSV file.
+
+use std::io::{self, Read};
+
+use thiserror::Error;
+
+/// The most bytes of a list.
+const MAX_LIST: u64 = 1 << 30;
+
+/// The error of a CSV file without the names.
+#[derive(Debug, Error)]
+pub enum ColumnError {
+    /// The file has none of the columns.
+    #[error("no column `{}`", columns.join("`, `"))]
+    Missing {
+        /// The headings that were searched.
+        columns: Vec<String>,
+    },
+    /// The file is not valid.
+    #[error(transparent)]
+    Csv(#[from] csv::Error),
+}
+
+/// Reads a list of at most 1 GiB.
+///
+/// # Errors
+///
+/// If the list cannot be read, is not UTF-8, or is longer.
+pub fn read(list: impl Read) -> io::Result<String> {
+    read_bounded(list, MAX_LIST)
+}
+
+fn read_bounded(list: impl Read, limit: u64) -> io::Result<String> {
+    let mut text = String::new();
+    if list.take(limit + 1).read_to_string(&mut text)? as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the list is too long"));
+    }
+    Ok(text)
+}
+
+/// Returns the lines that are neither empty nor comments.
+pub fn lines(text: &str) -> impl Iterator<Item = String> {
+    let lines = without_mark(text).lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
+}
+
+/// Returns the values of the first of some columns that are not empty.
+///
+/// # Errors
+///
+/// If there is no such column, or the file is not valid.
+pub fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<String>, ColumnError> {
+    let mut reader = csv::Reader::from_reader(without_mark(text).as_bytes());
+    let headings = reader.headers()?;
+    let position = |column: &&str| headings.iter().position(|heading| heading.trim() == *column);
+    let at = columns.iter().find_map(position).ok_or_else(|| ColumnError::Missing {
+        columns: columns.iter().copied().map(str::to_owned).collect(),
+    })?;
+    let mut values = Vec::new();
+    for record in reader.records() {
+        let record = record?;
+        let value = record.get(at).map(str::trim).filter(|value| !value.is_empty());
+        values.extend(value.map(str::to_owned));
+    }
+    Ok(values)
+}
+
+/// Returns a text without the byte order mark that some programs write.
+fn without_mark(text: &str) -> &str {
+    text.trim_start_matches('\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_empty_lines_are_no_names() {
+        let text = "\u{feff}gpt2\r\n\n  # a comment\n roberta-base \n";
+        assert_eq!(lines(text).collect::<Vec<_>>(), ["gpt2", "roberta-base"]);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_refused() {
+        assert_eq!(read_bounded(&b"gpt2"[..], 4).unwrap(), "gpt2");
+        assert!(read_bounded(&b"gpt2\n"[..], 4).is_err());
+    }
+
+    #[test]
+    fn a_column_is_found_by_its_heading() {
+        let text = "\u{feff}likes,id\n3,gpt2\n5,\"a,b\"\n7,\n";
+        assert_eq!(csv_column(text, &["id"]).unwrap(), ["gpt2", "a,b"]);
+        assert_eq!(csv_column(text, &["repo", "likes"]).unwrap(), ["3", "5", "7"]);
+        assert!(matches!(csv_column(text, &["name"]), Err(ColumnError::Missing { .. })));
+        assert!(matches!(csv_column("id,x\ngpt2\n", &["id"]), Err(ColumnError::Csv(_))));
+    }
+}
