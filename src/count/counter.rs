@@ -424,6 +424,111 @@ mod tests {
         assert_eq!(counter.finish().unwrap().0.total(), 10);
     }
 
+    /// The Hub counts a request for `config.json` as a download.
+    #[test]
+    fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
+        let cases: [(&str, Dtype, &[u64], bool); 21] = [
+            ("q.weight", Dtype::BF16, &[64, 64], false),
+            ("q.weight", Dtype::F8_E4M3, &[64, 64], false),
+            ("q.weight", Dtype::I8, &[64, 64], true),
+            // bitsandbytes packs into a column of any dtype.
+            ("q.weight", Dtype::BF16, &[64, 1], true),
+            ("q.weight", Dtype::BF16, &[1, 1], false),
+            ("q.weight", Dtype::F8_E4M3, &[64, 1], false),
+            ("q.qweight", Dtype::I32, &[8, 16], true),
+            ("q.qweight", Dtype::I32, &[], false),
+            ("q.absmax", Dtype::F32, &[2], true),
+            // A learned scale has the same name.
+            ("q.scale", Dtype::BF16, &[64], false),
+            ("q.scale", Dtype::U8, &[64], true),
+            // A name that no quantizer uses.
+            ("q.bias", Dtype::I32, &[64], false),
+            ("q.table", Dtype::I32, &[32, 32], true),
+            ("q.table", Dtype::I64, &[32, 32], false),
+            ("q.table", Dtype::F32, &[32, 32], false),
+            ("q.table", Dtype::F8_E5M2, &[32, 32], false),
+            ("embeddings.position_ids", Dtype::I32, &[1, 16], false),
+            ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[4], true),
+            ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[], false),
+            ("h.0.mlp.experts.norm", Dtype::BF16, &[4], false),
+            ("h.0.mlp.shared_experts.0.weight", Dtype::BF16, &[4, 4], false),
+        ];
+        for (name, dtype, shape, expected) in cases {
+            let tensor = TensorInfo::new(dtype, shape.to_vec(), (0, 0));
+            assert_eq!(needs_config(name, &tensor), expected, "{name} {tensor:?}");
+            let mut counter = Counter::new();
+            counter.add(name, &tensor).unwrap();
+            counter.add("norm.weight", &bf16(4)).unwrap();
+            assert_eq!(counter.needs_config(), expected, "{name} {tensor:?}");
+        }
+    }
+
+    /// Of two files that describe a model besides `config.json`, at most one is requested.
+    #[test]
+    fn another_configuration_is_needed_where_a_choice_is_left() {
+        let packed: Tensor<'_> = ("q.qweight", Dtype::I32, &[8, 16]);
+        let scales: Tensor<'_> = ("q.scales", Dtype::F16, &[2, 16]);
+        let zeros: Tensor<'_> = ("q.qzeros", Dtype::I32, &[2, 2]);
+        let expert: Tensor<'_> = ("h.0.mlp.experts.0.w", Dtype::BF16, &[4]);
+        let cases: [(&str, &[Tensor<'_>], Option<&str>); 7] = [
+            ("{}", &[packed.clone(), scales.clone()], Some("quantize_config.json")),
+            ("{}", &[packed.clone(), scales.clone(), expert.clone()], Some("quantize_config.json")),
+            ("{}", &[packed.clone(), scales.clone(), zeros], None),
+            (GPTQ, &[packed, scales], None),
+            ("{}", std::slice::from_ref(&expert), Some("params.json")),
+            (GPTQ, std::slice::from_ref(&expert), None),
+            ("{}", &[("norm.weight", Dtype::BF16, &[4])], None),
+        ];
+        for (config, tensors, expected) in cases {
+            let mut counter = Counter::new();
+            for (name, dtype, shape) in tensors {
+                let tensor = TensorInfo::new(dtype.clone(), shape.to_vec(), (0, 0));
+                counter.add(name, &tensor).unwrap();
+            }
+            let configs = Configs::from_config_json(config.as_bytes()).unwrap();
+            assert_eq!(counter.other_config_file(&configs), expected, "{config} {tensors:?}");
+        }
+    }
+
+    /// More groups than are searched one by one, in an order that leaves and returns to each.
+    #[test]
+    fn groups_of_many_dtypes_are_summed() {
+        let tensors: Vec<Tensor<'_>> =
+            Dtype::KNOWN.iter().map(|dtype| ("norm", dtype.clone(), &[3][..])).collect();
+        let (count, breakdown) = counting("{}", &[&tensors[..], &tensors].concat()).unwrap();
+        assert_eq!(breakdown.groups.len(), Dtype::KNOWN.len());
+        assert!(breakdown.groups.iter().all(|group| group.count.tensors == 2), "{breakdown:?}");
+        assert_eq!(count.rows().len(), Dtype::KNOWN.len());
+        assert_eq!(count.totals().elements, 6 * Dtype::KNOWN.len() as u64);
+    }
+
+    /// A hostile file must not cause millions of kinds of modules or of examples.
+    #[test]
+    fn kinds_and_examples_are_limited() {
+        let limits = |modules: usize, has_qweight: bool| {
+            let mut counter = Counter::new();
+            for at in 0..modules {
+                let qweight = TensorInfo::new(Dtype::I32, vec![8, 16], (0, 0));
+                let dtype = format!("NEW{at}").as_str().into();
+                let scales = TensorInfo::new(dtype, vec![2, 16], (0, 0));
+                if has_qweight {
+                    counter.add(&format!("m.{at}.qweight"), &qweight).unwrap();
+                }
+                counter.add(&format!("m.{at}.scales"), &scales).unwrap();
+                counter.add(&format!("x.{at}.qweight"), &qweight).unwrap();
+            }
+            counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
+            let (count, breakdown) = counter.finish().unwrap();
+            let examples = breakdown.unresolved[0].examples.len();
+            let is_known = breakdown.huggingface_js_total(count.total()).is_some();
+            (breakdown.module_kinds.len(), is_known, examples)
+        };
+        assert_eq!(limits(2, true), (2, true, 2));
+        assert_eq!(limits(199, true), (199, true, 10));
+        assert_eq!(limits(201, true), (200, false, 10));
+        assert_eq!(limits(2, false), (0, true, 2));
+    }
+
     /// A tenth of the experts of Kimi-K2.5, whose 208,550 tensors nearly all wait.
     #[test]
     fn twenty_thousand_waiting_tensors_take_less_than_a_megabyte() {

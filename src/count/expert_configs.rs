@@ -85,7 +85,7 @@ impl ExpertConfigs {
 
     pub(super) fn from_config(model: &JsonObject<'_>) -> Self {
         let mut configs = Self::default();
-        configs.add(model, &ExpertConfig::default(), None, 0);
+        configs.add(model, ExpertConfig::new(model, &ExpertConfig::default(), None), 0);
         configs.models.retain(|model| !model.top_k.is_empty());
         configs.models.truncate(Self::MOST_WITH_EXPERTS);
         configs.number_top_k();
@@ -98,15 +98,8 @@ impl ExpertConfigs {
     }
 
     /// Adds a model and those inside it, which inherit what they do not repeat.
-    fn add(
-        &mut self,
-        model: &JsonObject<'_>,
-        outer: &ExpertConfig,
-        key: Option<&str>,
-        depth: usize,
-    ) {
-        let config = ExpertConfig::new(model, outer, key);
-        let inherited = ExpertConfig { top_k: Vec::new(), ..config.clone() };
+    fn add(&mut self, model: &JsonObject<'_>, config: ExpertConfig, depth: usize) {
+        let at = self.models.len();
         self.models.push(config);
         let inner = model.entries().filter(|(key, _)| {
             depth < Self::MOST_DEPTH && (key.ends_with("_config") || BLOCKS.contains(key))
@@ -116,7 +109,8 @@ impl ExpertConfigs {
                 return;
             }
             if let Some(inner) = read::<JsonObject<'_>>(value) {
-                self.add(&inner, &inherited, Some(key), depth + 1);
+                let config = ExpertConfig::new(&inner, &self.models[at], Some(key));
+                self.add(&inner, config, depth + 1);
             }
         }
     }
@@ -350,6 +344,37 @@ mod tests {
         let sets = sets.map(|(experts, layer)| config.sets(experts, layer));
         assert_eq!(sets, [Some(vec![8]), None, Some(vec![4, 8])]);
         assert!(config.has_zero_experts);
+    }
+
+    /// The limits of depth and of layers that can be drafts.
+    #[test]
+    fn inner_models_are_read_to_a_depth_of_four() {
+        let nested = |depth: usize| {
+            let json = r#"{"a_config":"#.repeat(depth) + r#"{"moe_k":2}"# + &"}".repeat(depth);
+            configs(&json).find("a.layers.0").ok().and_then(|config| config.top_k(None))
+        };
+        assert_eq!([1, 4, 5].map(nested), [Some(2), Some(2), None]);
+    }
+
+    #[test]
+    fn experts_of_several_sets_are_routed_separately() {
+        let ernie = configs(r#"{"moe_k":2,"moe_num_experts":[64,32]}"#);
+        let one = configs(r#"{"moe_k":2,"num_experts":16}"#);
+        let none = configs(r#"{"moe_k":2}"#);
+        let cases = [
+            (&ernie, 96, Some(vec![64, 32])),
+            (&ernie, 64, Some(vec![64])),
+            (&ernie, 95, None),
+            (&one, 16, Some(vec![16])),
+            (&one, 48, Some(vec![16; 3])),
+            (&one, 8 * 16, Some(vec![16; 8])),
+            (&one, 9 * 16, None),
+            (&one, 24, None),
+            (&none, 24, Some(vec![24])),
+        ];
+        for (configs, experts, sets) in cases {
+            assert_eq!(configs.find("").unwrap().sets(experts, Some(0)), sets, "{experts}");
+        }
     }
 
     #[test]

@@ -378,6 +378,22 @@ mod tests {
         assert_eq!(figures(&tensors), Ok((1_000 + 20 + 5, 1_000 + 40 + 47 + 5 + 40 + 6)));
     }
 
+    /// ERNIE has experts for text and smaller ones for images. Experts of one size are not two sets.
+    #[test]
+    fn sets_of_experts_differ_in_size() {
+        let config = r#"{"moe_k":1,"moe_num_experts":[2,1]}"#;
+        let sizes = |sizes: [u64; 3]| {
+            let names = [0, 1, 2].map(|expert| format!("layers.1.mlp.experts.{expert}.w"));
+            let shapes = sizes.map(|size| [size]);
+            let tensors: Vec<_> =
+                names.iter().zip(&shapes).map(|(name, shape)| (&**name, &shape[..])).collect();
+            mixture(config, &tensors).map(|moe| moe.map(|moe| (moe.routed_active, moe.routed)))
+        };
+        assert_eq!(sizes([10, 10, 7]), Ok(Some((17, 27))));
+        assert_eq!(sizes([10, 10, 10]), Err(UnknownActive::ConflictingExpertCount));
+        assert_eq!(sizes([10, 7, 7]), Err(UnknownActive::UnequalExperts));
+    }
+
     #[test]
     fn layers_may_differ() {
         let config = r#"{"num_experts":[2,3],"moe_topk":[1,2]}"#;

@@ -39,6 +39,9 @@ enum Method {
     Other,
 }
 
+/// The fields by which a section without `quant_method` is one of MLX.
+const MLX_FIELDS: [&str; 3] = ["bits", "group_size", "mode"];
+
 /// Names of tensors that are skipped in any quantized model.
 const SKIPPED: [&str; 11] = [
     "weight_scale",
@@ -69,9 +72,7 @@ impl HuggingFaceJsRules {
     fn from_section(section: &JsonObject<'_>, model: &JsonObject<'_>) -> Self {
         let method = section.get::<String>("quant_method").map(|name| name.to_lowercase());
         let method = match method.as_deref() {
-            None if section.raw("group_size").is_some() || section.raw("mode").is_some() => {
-                Method::Mlx
-            }
+            None if MLX_FIELDS.iter().any(|key| section.raw(key).is_some()) => Method::Mlx,
             Some("mxfp4") => Method::Mxfp4,
             Some("gptq" | "awq") => Method::GptqOrAwq,
             Some("compressed-tensors") => compressed_tensors(section),
@@ -188,5 +189,177 @@ fn packed(dtype: &Dtype, bits: Option<u64>) -> (u64, u64) {
     match (container, bits) {
         (Some(container), Some(bits)) if (1..container).contains(&bits) => (container, bits),
         _ => (1, 1),
+    }
+}
+
+/// The figures that `parseSafetensorsMetadata` of `@huggingface/hub` 2.17.5 gives for one module.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::part::split;
+    use Dtype::{BF16, F8_E4M3, F8_E8M0, F16, F32, I8, I32, I64, U8, U32};
+
+    /// A part with its dtype and its elements.
+    type Part<'a> = (&'a str, Dtype, u64);
+    /// The section `quantization_config`, the parts of a module, and its count.
+    type Case<'a> = (&'a str, &'a [Part<'a>], Option<u64>);
+
+    const QWEIGHT: &[Part<'_>] =
+        &[("qweight", I32, 128), ("qzeros", I32, 2), ("scales", F16, 16), ("g_idx", I32, 64)];
+    const WORDS: &[Part<'_>] = &[
+        ("weight_packed", I32, 96),
+        ("weight_scale", BF16, 16),
+        ("weight_shape", I64, 2),
+        ("weight_zero_point", I32, 2),
+    ];
+    const BYTES: &[Part<'_>] = &[("weight", U8, 64)];
+    const SIGNED: &[Part<'_>] = &[("weight", I8, 64)];
+
+    fn count(config: &str, packing: Packing, parts: &[Part<'_>]) -> Option<u64> {
+        let rules = HuggingFaceJsRules::from_config(&serde_json::from_str(config).unwrap());
+        let elements: Vec<_> = parts.iter().map(|(.., elements)| *elements).collect();
+        let part = |(name, dtype, _): &Part<'_>| {
+            let module = if name.starts_with('_') { "m" } else { "m." };
+            (split(&format!("{module}{name}")).1, dtype.clone())
+        };
+        let parts: Vec<_> = parts.iter().map(part).collect();
+        rules.module_parameters(&packing, &parts, &elements)
+    }
+
+    fn check(cases: &[Case<'_>]) {
+        for (section, parts, expected) in cases {
+            let config = format!(r#"{{"quantization_config":{section}}}"#);
+            let found = count(&config, Packing::without_bits("any", "any"), parts);
+            assert_eq!(found, *expected, "{section} {parts:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_quantization_only_exponents_are_left_out() {
+        check(&[
+            ("null", QWEIGHT, Some(128 + 2 + 16 + 64)),
+            ("null", &[("weight", F8_E4M3, 8), ("weight_scale", F32, 4)], Some(12)),
+            ("null", &[("weight", U8, 8), ("weight_scale", F8_E8M0, 4)], Some(8)),
+            ("null", &[("weight", U8, u64::MAX), ("scales", F16, 1)], None),
+        ]);
+    }
+
+    /// As many whole weights as fit.
+    #[test]
+    fn a_word_of_gptq_has_whole_weights() {
+        check(&[
+            (r#"{"quant_method":"GPTQ","bits":4}"#, QWEIGHT, Some(1024)),
+            (r#"{"quant_method":"awq","bits":4}"#, QWEIGHT, Some(1024)),
+            (r#"{"quant_method":"gptq","bits":3}"#, QWEIGHT, Some(1280)),
+            (r#"{"quant_method":"gptq","bits":64}"#, QWEIGHT, Some(128)),
+            (r#"{"quant_method":"gptq","bits":0}"#, QWEIGHT, Some(1024)),
+            (r#"{"quant_method":"gptq"}"#, QWEIGHT, Some(1024)),
+            (r#"{"quant_method":"gptq","bits":4}"#, BYTES, Some(128)),
+            (r#"{"quant_method":"gptq","bits":2}"#, BYTES, Some(256)),
+            (r#"{"quant_method":"gptq","bits":8}"#, BYTES, Some(64)),
+            (r#"{"quant_method":"gptq","bits":4}"#, SIGNED, Some(64)),
+        ]);
+    }
+
+    #[test]
+    fn weights_cross_the_words_of_compressed_tensors() {
+        let section = |groups: &str| {
+            let method = r#""quant_method":"compressed-tensors","format":"pack-quantized""#;
+            format!(r#"{{{method},"config_groups":{{{groups}}}}}"#)
+        };
+        let bits = |bits: u64| section(&format!(r#""a":{{"weights":{{"num_bits":{bits}}}}}"#));
+        let format = |format: &str| section(&format!(r#""a":{{"format":"{format}"}}"#));
+        check(&[
+            (&bits(4), WORDS, Some(768)),
+            (&bits(3), WORDS, Some(1024)),
+            (&bits(32), WORDS, Some(96)),
+            (&bits(4), &[("weight_packed", I64, 8)], Some(8)),
+            (&section(r#""a":{}"#), WORDS, Some(768)),
+            (&format("mxfp4-pack-quantized"), BYTES, Some(128)),
+            (&format("int2-pack-quantized"), BYTES, Some(256)),
+            (&format("float-quantized"), BYTES, Some(64)),
+            // Names choose between the widths, and the count is over all names.
+            (
+                &section(r#""a":{"weights":{"num_bits":4}},"b":{"weights":{"num_bits":8}}"#),
+                WORDS,
+                None,
+            ),
+        ]);
+    }
+
+    #[test]
+    fn two_weights_are_in_a_byte_of_four_bit_formats() {
+        let fp8: &[Part<'_>] = &[("weight", F8_E4M3, 64), ("weight_scale_inv", F32, 4)];
+        let blocks: &[Part<'_>] = &[("_blocks", U8, 256), ("_scales", U8, 16)];
+        let learned: &[Part<'_>] = &[("_blocks", I8, 256), ("_scales", BF16, 16)];
+        check(&[
+            (r#"{"quant_method":"fp8","expert_dtype":"fp4"}"#, SIGNED, Some(128)),
+            (r#"{"quant_method":"fp8","store_dtype":"mxfp4"}"#, SIGNED, Some(128)),
+            (r#"{"quant_method":"fp8"}"#, SIGNED, Some(64)),
+            (r#"{"quant_method":"fp8","expert_dtype":"fp4"}"#, fp8, Some(64)),
+            (r#"{"quant_method":"mxfp4"}"#, blocks, Some(512)),
+            (r#"{"quant_method":"mxfp4"}"#, learned, Some(272)),
+            (r#"{"quant_method":"hqq","bits":4}"#, BYTES, Some(128)),
+            (r#"{"quant_method":"hqq","load_in_4bit":true}"#, BYTES, Some(128)),
+            (r#"{"quant_method":"hqq","bits":8}"#, BYTES, Some(64)),
+            (r#"{"quant_method":"hqq","bits":4}"#, SIGNED, Some(64)),
+            (r#"{"quant_method":"hqq","bits":4}"#, &[("weight", U8, 1 << 63)], None),
+        ]);
+    }
+
+    #[test]
+    fn the_state_of_bitsandbytes_is_left_out() {
+        let parts: &[Part<'_>] = &[
+            ("weight", U8, 64),
+            ("weight.absmax", F32, 2),
+            ("weight.quant_map", F32, 16),
+            ("weight.nested_absmax", F32, 1),
+            ("weight.nested_quant_map", F32, 256),
+            ("weight.quant_state.bitsandbytes__nf4", U8, 70),
+        ];
+        let four_bits = r#"{"quant_method":"bitsandbytes","load_in_4bit":true}"#;
+        check(&[
+            (four_bits, parts, Some(128)),
+            (four_bits, &[("weight", BF16, 64)], Some(64)),
+            (r#"{"quant_method":"bitsandbytes","load_in_8bit":true}"#, parts, Some(64)),
+        ]);
+    }
+
+    /// The configuration of MLX does not name its method, and a module may have a width of its own.
+    #[test]
+    fn modules_of_mlx_are_counted_by_their_width() {
+        let parts = [("weight", U32, 64), ("scales", BF16, 8), ("biases", BF16, 8)];
+        for field in [r#""bits":4"#, r#""group_size":64"#, r#""mode":"affine""#] {
+            let config = format!(r#"{{"quantization":{{{field}}}}}"#);
+            for (bits, expected) in [(4, 512), (8, 256)] {
+                let packing = Packing::new("mlx", bits, "any");
+                assert_eq!(count(&config, packing, &parts), Some(expected), "{config}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_section_is_found_in_each_place() {
+        let section = r#"{"quant_method":"hqq","bits":4}"#;
+        let cases = [
+            (format!(r#"{{"text_config":{{"quantization_config":{section}}}}}"#), BYTES, 128),
+            (
+                format!(
+                    r#"{{"quantization":{{"quant_method":"x"}},"quantization_config":{section}}}"#
+                ),
+                BYTES,
+                128,
+            ),
+            (
+                r#"{"quantization_config":{"quant_method":"fp8"},"expert_dtype":"fp4"}"#.to_owned(),
+                SIGNED,
+                128,
+            ),
+            (r#"{"quantization_config":{"bits":4}}"#.to_owned(), &[("weight", U32, 8)][..], 64),
+        ];
+        for (config, parts, expected) in cases {
+            let packing = Packing::new("any", 4, "any");
+            assert_eq!(count(&config, packing, parts), Some(expected), "{config}");
+        }
     }
 }

@@ -47,9 +47,13 @@ mod experts;
 mod hints;
 mod huggingface_js;
 mod json_object;
+#[cfg(test)]
+mod marked;
 mod metadata;
 mod methods;
 mod module;
+#[cfg(test)]
+mod oracles;
 mod parameter_count;
 mod part;
 mod pattern;

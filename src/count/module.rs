@@ -148,3 +148,53 @@ pub(super) fn container_bits(dtype: &Dtype) -> Option<u64> {
     );
     if is_container { dtype.bits() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::part::split;
+
+    #[test]
+    fn a_tensor_is_a_stack_of_matrices() {
+        let cases: [(&[u64], Option<[u64; 3]>); 7] = [
+            (&[4, 5], Some([1, 4, 5])),
+            (&[2, 3, 4, 5], Some([6, 4, 5])),
+            (&[5], None),
+            (&[0, 5], None),
+            (&[4, 0], None),
+            (&[0, 4, 5], None),
+            (&[1 << 63, 2, 4, 5], None),
+        ];
+        for (shape, expected) in cases {
+            let tensor = TensorInfo::new(Dtype::I32, shape.to_vec(), (0, 0));
+            let found = Matrix::new(&tensor);
+            let found = found.map(|Matrix { stacked, rows, columns, .. }| [stacked, rows, columns]);
+            assert_eq!(found, expected, "{shape:?}");
+        }
+    }
+
+    /// The densest packing in use is AQLM with a quarter of a bit per weight.
+    #[test]
+    fn a_byte_holds_at_most_32_weights() {
+        let part = split("m.weight").1;
+        let cases = [(Dtype::U8, 3, 96), (Dtype::I32, 3, 4 * 96), (Dtype::F4, 2, 32)];
+        for (dtype, elements, most) in cases {
+            let parts = [(part, TensorInfo::new(dtype, vec![elements], (0, 0)))];
+            let module = Module { name: "m", parts: &parts };
+            let packing = Packing::without_bits("any", "any");
+            let is_plausible = |parameters| {
+                let solved = Solved::new(&module, "weight", Some(parameters), packing);
+                solved.unwrap().unwrap().is_plausible(&module)
+            };
+            assert_eq!([most, most + 1].map(is_plausible), [true, false]);
+        }
+    }
+
+    #[test]
+    fn a_quotient_has_no_remainder() {
+        let cases = [(12, 4, Some(3)), (13, 4, None), (0, 4, Some(0)), (4, 0, None), (0, 0, None)];
+        for (number, divisor, quotient) in cases {
+            assert_eq!(divide(number, divisor), quotient, "{number} / {divisor}");
+        }
+    }
+}

@@ -201,6 +201,9 @@ mod tests {
             }
         );
         assert_eq!(found.rows().len(), 2);
+        assert_eq!(found.get(&Dtype::F32), 0);
+        assert_eq!((&found).into_iter().map(|(_, count)| count).sum::<u64>(), found.total());
+        assert_eq!(serde_json::to_string(&found).unwrap(), r#"{"F16":12}"#);
     }
 
     #[test]
@@ -229,5 +232,11 @@ mod tests {
         let half: (&str, &[u64], u64) = ("?", &[1 << 63], 0);
         assert_eq!(count(&[half, half]), None);
         assert!(count(&[half]).is_some());
+        // Scales hold no parameters, but their elements and bytes are added, too.
+        let scales: (&str, &[u64], u64) = ("F8_E8M0", &[1 << 63], 0);
+        assert_eq!(count(&[scales, scales]), None);
+        assert_eq!(count(&[scales]).map(|count| count.total()), Some(0));
+        let bytes: (&str, &[u64], u64) = ("?", &[1], 1 << 63);
+        assert_eq!(count(&[bytes, bytes]), None);
     }
 }

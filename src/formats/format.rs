@@ -171,3 +171,45 @@ impl Formats {
         self.0.iter().any(|format| is_one(format.split_name(text)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_extension_gives_the_format() {
+        let cases = [
+            ("model.safetensors", Some((0, "safetensors"))),
+            ("Q4_K_M/a-00001-of-00002.gguf", Some((1, "gguf"))),
+            ("model.gguf.safetensors", Some((0, "safetensors"))),
+            ("pytorch_model.bin", None),
+            ("gguf", None),
+        ];
+        for (path, expected) in cases {
+            let found = FORMATS.find(path).map(|(at, format)| (at, format.name()));
+            assert_eq!(found, expected, "{path}");
+            let name = FORMATS.find_or_safetensors(&path.parse().unwrap()).name();
+            assert_eq!(name, expected.map_or("safetensors", |(_, name)| name));
+            assert!(expected.is_none_or(|(at, name)| FORMATS.name(at) == name));
+        }
+        assert_eq!((FORMATS.safetensors(), FORMATS.name(2)), (Some(0), ""));
+        assert_eq!([gguf::Gguf.title(), safetensors::Safetensors.title()], ["GGUF", "safetensors"]);
+    }
+
+    #[test]
+    fn a_variant_may_name_a_quantization() {
+        let texts = ["Q4_K_M", "bf16", "fp16", "Llama-Q4_K_M", "model", ""];
+        let found = texts.map(|text| FORMATS.is_quantization(text));
+        assert_eq!(found, [true, true, true, false, false, false]);
+    }
+
+    #[cfg(feature = "_http")]
+    #[test]
+    fn one_format_can_be_read_alone() {
+        let gguf = FORMATS.only("gguf").unwrap();
+        assert_eq!((gguf.name(0), gguf.name(1), gguf.safetensors()), ("gguf", "", None));
+        assert!(FORMATS.only("onnx").is_none());
+        let added = gguf.with(Arc::new(safetensors::Safetensors));
+        assert_eq!((added.name(1), added.safetensors()), ("safetensors", Some(1)));
+    }
+}

@@ -37,10 +37,10 @@ impl NameList {
         self.ends.push(self.text.len() as u32);
     }
 
-    /// Returns whether a name can be added.
-    pub(super) fn has_room_for(&self, name: &str) -> bool {
+    /// Returns whether a name of `length` bytes can be added.
+    pub(super) fn has_room_for(&self, length: usize) -> bool {
         // Empty names are limited as well.
-        self.text.len() + self.len() + name.len() < LONGEST
+        self.text.len() + self.len() + length < LONGEST
     }
 
     pub(super) fn len(&self) -> usize {
@@ -189,6 +189,18 @@ mod tests {
             }
         }
         assert_eq!(NameFinder::new(&super::tests::names(&[]).unwrap()).position("a"), None);
+    }
+
+    /// Offsets have 32 bits. Each name takes at least one, even if it is empty.
+    #[test]
+    fn names_have_less_than_four_gibibytes() {
+        let mut list = NameList::default();
+        assert_eq!([LONGEST - 1, LONGEST].map(|length| list.has_room_for(length)), [true, false]);
+        for name in ["ab", "", "c"] {
+            list.push(name);
+        }
+        let rest = LONGEST - 3 - 3;
+        assert_eq!([rest - 1, rest].map(|length| list.has_room_for(length)), [true, false]);
     }
 
     #[test]

@@ -189,4 +189,15 @@ mod tests {
             assert_eq!(records.get(at), *tensor);
         }
     }
+
+    /// A header that is read from the cache later must not hold the memory that its parser reserved.
+    #[test]
+    fn records_take_no_more_memory_than_they_need() {
+        let mut records = Records::with_capacity(1_000, 100_000);
+        records.push(&TensorInfo::new(Dtype::BF16, vec![50_257, 768], (0, 77_194_752)));
+        // Dtype, rank, two dimensions of 3 and 2 bytes, begin and length of 1 and 4, and the position.
+        assert_eq!(records.memory(), 1 + 1 + 3 + 2 + 1 + 4 + 4);
+        records.shrink_to_fit();
+        assert!(records.starts.capacity() < 1_000 && records.packed.bytes.capacity() < 100_000);
+    }
 }

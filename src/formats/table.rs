@@ -211,7 +211,7 @@ impl TensorTableBuilder {
 
     /// Adds a tensor. An error of the tensor is returned by [`finish`](Self::finish).
     pub fn push(&mut self, name: &str, tensor: &TensorInfo) {
-        if !self.names.has_room_for(name) || !self.records.has_room() {
+        if !self.names.has_room_for(name.len()) || !self.records.has_room() {
             self.error.get_or_insert_with(|| HeaderError::overflow(name));
             return;
         }

@@ -315,3 +315,56 @@ impl SafetensorsParseFromRepo {
         assembled.into_parsed(path, report)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(tensor: &str, bytes: u64) -> SafetensorsFileHeader {
+        let entry = format!(r#""dtype":"U8","shape":[{bytes},1,1],"data_offsets":[0,{bytes}]"#);
+        let metadata = r#""__metadata__":{"total_parameters":"7"}"#;
+        let json = format!(r#"{{{metadata},"{tensor}":{{{entry}}}}}"#);
+        SafetensorsFileHeader::from_json(json.as_bytes()).unwrap()
+    }
+
+    fn parse(headers: &[(&str, &str, u64)]) -> SafetensorsParseFromRepo {
+        let header = |&(path, tensor, bytes): &(&str, &str, u64)| {
+            (path.parse().unwrap(), header(tensor, bytes))
+        };
+        let headers = headers.iter().map(header).collect();
+        SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default()).unwrap()
+    }
+
+    #[test]
+    fn one_file_is_a_model_without_shards() {
+        let parsed = parse(&[("a.safetensors", "w", 5)]);
+        assert!(matches!(parsed, SafetensorsParseFromRepo::Single(_)));
+        let report = parsed.report();
+        assert!(!report.sharded);
+        // The length before the header, the header, and the data.
+        let expected = 8 + header("w", 5).length() + 5;
+        assert_eq!(report.fetch.bytes_total, expected);
+        assert_eq!((report.parameter_count.total(), report.declared_total), (5, Some(7)));
+        assert_eq!(
+            report.filepaths.iter().map(RepoPath::as_str).collect::<Vec<_>>(),
+            ["a.safetensors"]
+        );
+    }
+
+    /// The metadata of one shard does not describe the model.
+    #[test]
+    fn files_without_an_index_are_shards() {
+        let names = ["m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"];
+        let parsed = parse(&[(names[1], "v", 2), (names[0], "w", 5)]);
+        let SafetensorsParseFromRepo::Sharded(shards) = &parsed else { panic!("{parsed:?}") };
+        assert_eq!(shards.path.as_str(), "m-*-of-00002.safetensors");
+        let report = parsed.report();
+        assert!(report.sharded);
+        assert_eq!(
+            report.fetch.bytes_total,
+            2 * 8 + header("v", 2).length() + header("w", 5).length() + 7
+        );
+        assert_eq!((report.parameter_count.total(), report.declared_total), (7, None));
+        assert_eq!(report.filepaths.iter().map(RepoPath::as_str).collect::<Vec<_>>(), names);
+    }
+}

@@ -46,11 +46,9 @@ mod layers;
 mod layouts;
 mod local_hub;
 mod many;
-mod marked;
 #[cfg(target_os = "linux")]
 mod memory;
 mod offline;
-mod oracles;
 mod own_format;
 mod properties;
 mod published;

@@ -179,6 +179,7 @@ fn keys_and_tensors_are_read() {
     assert_eq!(model.file_type.as_deref(), Some("Q4_K_M"));
     assert_eq!((model.experts, model.experts_per_token), (Some(8), Some(2)));
     assert_eq!((model.context_length, model.vocabulary), (Some(4_096), Some(100)));
+    assert!(header.is_self_describing(), "shapes are those of the weights");
     let tensors: Vec<_> = header.tensors().iter().collect();
     assert_eq!(tensors[1].0, "blk.0.ffn_down.weight");
     assert_eq!((&tensors[1].1.dtype, &tensors[1].1.shape[..]), (&Dtype::Q4_K, &[2, 256][..]));

@@ -177,3 +177,32 @@ fn kinds(
     ];
     kinds.into_iter().filter(|(_, is_so)| *is_so).map(|(kind, _)| kind).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_shards_are_moved() {
+        let version = |dtype: Dtype, shape: &[u64], file: &str| {
+            Some(TensorVersion { dtype, shape: shape.to_vec(), file: file.parse().unwrap() })
+        };
+        let before = version(Dtype::BF16, &[2, 3], "a.safetensors");
+        let moved = version(Dtype::BF16, &[2, 3], "b.safetensors");
+        let other = version(Dtype::F16, &[3, 2], "b.safetensors");
+        let all = vec![ChangeKind::Reshaped, ChangeKind::Retyped, ChangeKind::Moved];
+        let cases = [
+            (&before, &before, true, vec![]),
+            (&before, &moved, true, vec![ChangeKind::Moved]),
+            (&before, &moved, false, vec![]),
+            (&before, &other, true, all.clone()),
+            (&before, &other, false, all[..2].to_vec()),
+            (&before, &None, true, vec![ChangeKind::Removed]),
+            (&None, &before, true, vec![ChangeKind::Added]),
+        ];
+        for (before, after, has_shards, expected) in cases {
+            let found = kinds(before.as_ref(), after.as_ref(), has_shards);
+            assert_eq!(found, expected, "{before:?} {after:?} {has_shards}");
+        }
+    }
+}

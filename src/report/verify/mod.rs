@@ -78,3 +78,32 @@ impl VerifyReport {
         !self.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_without_a_file_is_not_complete() {
+        let unreadable = Finding::Unreadable { file: "a".to_owned(), reason: "timeout".to_owned() };
+        let cases = [
+            (vec![], true, true),
+            (vec![Finding::NotPinned], true, true),
+            (vec![Finding::CountOverflow], false, true),
+            (vec![Finding::CountOverflow, unreadable], false, false),
+        ];
+        for (findings, is_valid, is_complete) in cases {
+            let report = VerifyReport {
+                source: "org/name".to_owned(),
+                commit: None,
+                files: 1,
+                valid_files: 1,
+                tensors: 1,
+                parameters: ParameterFigures::default(),
+                findings,
+                fetch: FetchStats::default(),
+            };
+            assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
+        }
+    }
+}

@@ -141,6 +141,8 @@ fn white_space_around_the_header_is_accepted() {
         let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
         assert_eq!(header.tensors(), plain.tensors());
         assert_eq!(header.length(), json.len() as u64);
+        #[cfg(feature = "_http")]
+        assert_eq!([&header, &plain].map(|header| header.has_leading_space()), [true, false]);
     }
 }
 

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hf_meta::count::{Configs, CountBreakdown, Counter, MixtureOfExperts, UnknownActive};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::support::header;
+use super::{Configs, CountBreakdown, Counter, MixtureOfExperts, UnknownActive};
+use crate::formats::{FileHeader, TensorInfo, TensorTableBuilder};
 
 /// A checkpoint of known size.
 #[derive(Deserialize)]
@@ -43,9 +43,30 @@ impl StoredTensor {
     }
 }
 
+/// Creates the header of a file with some tensors, one after the other.
+pub(super) fn header<'a>(
+    tensors: impl IntoIterator<Item = (&'a str, &'a str, &'a [u64])>,
+    metadata: Option<BTreeMap<String, String>>,
+) -> FileHeader {
+    let (mut builder, mut end) = (TensorTableBuilder::new(), 0);
+    for (name, dtype, shape) in tensors {
+        let mut tensor = TensorInfo::new(dtype.into(), shape.to_vec(), (end, end));
+        let bits = tensor.elements().unwrap() * tensor.dtype.bits().unwrap();
+        end += bits.div_ceil(8);
+        tensor.data_offsets.1 = end;
+        builder.push(name, &tensor);
+    }
+    FileHeader::new(builder.finish().unwrap(), 0..0).with_metadata(metadata)
+}
+
 fn cases<T: DeserializeOwned>(folder: &str) -> Vec<T> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(folder);
-    let mut paths: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    // The published package has none.
+    if !fixtures.exists() {
+        return Vec::new();
+    }
+    let folder = fixtures.join(folder).read_dir().unwrap();
+    let mut paths: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let read = |path: std::path::PathBuf| {
         serde_json::from_slice(&std::fs::read(&path).unwrap())
@@ -54,14 +75,12 @@ fn cases<T: DeserializeOwned>(folder: &str) -> Vec<T> {
     paths.into_iter().map(read).collect()
 }
 
-/// The header of a file with some tensors, one after the other.
 impl QuantizedCase {
     fn count(&self) -> (u64, CountBreakdown) {
         let mut counter = Counter::new();
         for shard in self.shards.iter().chain([&self.tensors]) {
-            counter
-                .add_file(&header(shard.iter().map(StoredTensor::as_parts), self.metadata.as_ref()))
-                .unwrap();
+            let tensors = shard.iter().map(StoredTensor::as_parts);
+            counter.add_file(&header(tensors, self.metadata.clone())).unwrap();
         }
         let config = self.config.as_ref().map_or("{}", |config| config.get());
         let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();
@@ -162,7 +181,9 @@ impl MoeCase {
         let mut tensors: Vec<_> = self.patterns.iter().flat_map(Pattern::tensors).collect();
         tensors.extend_from_slice(&self.tensors);
         let mut counter = Counter::new();
-        counter.add_file(&header(tensors.iter().map(StoredTensor::as_parts), None)).unwrap();
+        for StoredTensor { name, dtype, shape } in tensors {
+            counter.add(&name, &TensorInfo::new(dtype.as_str().into(), shape, (0, 0))).unwrap();
+        }
         assert!(counter.needs_config(), "{}", self.name);
         let config = self.config.as_ref().map_or("{}", |config| config.get());
         let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();

@@ -1,9 +1,8 @@
 //! A count is either right or marked: layouts that look alike, contradicting parts, and names that few writers use.
 
-use hf_meta::count::{Configs, Counter};
-
 use self::Expected::{Exact, Marked};
-use crate::support::header;
+use super::oracles::header;
+use super::{Configs, Counter};
 
 /// The count of a case. One that is marked counts the packed tensors as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
