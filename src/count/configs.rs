@@ -238,6 +238,57 @@ mod tests {
         }
     }
 
+    /// The sides of weight matrices, which show the size of a padded weight.
+    #[test]
+    fn dimensions_are_collected_from_all_models() {
+        let outer = r#"{"vocab_size":512,"hidden_size":64,"text_config":{"vocab_size":7,"moe_intermediate_size":96,
+            "quantization_config":{"quant_method":"gptq"}}}"#;
+        let configs = Configs::from_config_json(outer.as_bytes()).unwrap();
+        assert_eq!(configs.method(), Some("gptq"));
+        assert_eq!(configs.quantization.vocabulary(), Some(512));
+        assert_eq!(Vec::from_iter(configs.quantization.dimensions()), [&7, &64, &96, &512]);
+        let cases: [(&str, &[u64]); 6] = [
+            // The outputs of the query, and of key and value.
+            (r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2}"#, &[24, 96]),
+            (
+                r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2,"head_dim":16}"#,
+                &[32, 96, 128],
+            ),
+            (r#"{"hidden_size":96,"num_attention_heads":0}"#, &[96]),
+            // The latent attention of DeepSeek.
+            (r#"{"q_lora_rank":48,"kv_lora_rank":32,"qk_rope_head_dim":8}"#, &[32, 40, 48]),
+            (r#"{"q_lora_rank":48,"qk_rope_head_dim":8}"#, &[48]),
+            (r#"{"hidden_dropout":1,"num_hidden_layers":2}"#, &[]),
+        ];
+        for (json, expected) in cases {
+            let configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            let found: Vec<_> = configs.quantization.dimensions().iter().copied().collect();
+            assert_eq!(found, expected, "{json}");
+        }
+    }
+
+    /// Mistral's own file describes only what `config.json` leaves open.
+    #[test]
+    fn a_second_file_fills_gaps() {
+        let params = br#"{"quantization":{"quant_method":"fp8"},"moe":{"num_experts_per_tok":2},"hidden_dim":96}"#;
+        let cases = [
+            (r#"{"vocab_size":7}"#, Some("fp8"), Some(2)),
+            (
+                r#"{"vocab_size":7,"quantization_config":{"quant_method":"gptq"}}"#,
+                Some("gptq"),
+                Some(2),
+            ),
+            (r#"{"vocab_size":7,"num_experts_per_tok":4}"#, Some("fp8"), Some(4)),
+        ];
+        for (json, method, top_k) in cases {
+            let mut configs = Configs::from_config_json(json.as_bytes()).unwrap();
+            configs.add_file("params.json", params).unwrap();
+            let found = configs.experts.find("layers.0").ok().and_then(|config| config.top_k(None));
+            assert_eq!((configs.method(), found), (method, top_k), "{json}");
+            assert_eq!(configs.quantization.vocabulary(), Some(7));
+        }
+    }
+
     #[test]
     fn invalid_json_is_an_error() {
         for json in ["", "[]", "null", "{", r#"{"a":NaN}"#, "<html>", "\u{feff}{}"] {

@@ -221,7 +221,7 @@ fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
 mod tests {
     use super::*;
     use crate::count::{DtypeCount, RuleSet};
-    use crate::formats::Dtype;
+    use crate::formats::{Dtype, ModelDescription, TensorTableBuilder};
 
     type Tensor<'a> = (&'a str, Dtype, &'a [u64]);
 
@@ -285,9 +285,26 @@ mod tests {
         assert_eq!(counted, [("F16", 3), ("BF16", 5), ("I32", 2048), ("F32", 16)]);
         assert_eq!((count.total(), counting.is_exact()), (2072, true));
         assert_eq!((counting.rules, counting.method.as_deref()), (RuleSet::CURRENT, Some("gptq")));
+        assert_eq!(
+            (counting.unknown_method, counting.rules.to_string()),
+            (None, "hf-meta 1".into())
+        );
         assert_eq!(counting.moe.map(|moe| moe.active()), Some(1_048));
         let kinds: Vec<_> = counting.module_kinds.iter().map(|kind| kind.modules).collect();
         assert_eq!(kinds, [2]);
+    }
+
+    /// Modules are counted by their parts, whatever the name of the method is.
+    #[test]
+    fn an_unknown_method_is_named() {
+        let config = r#"{"quantization_config":{"quant_method":"New-GPTQ","bits":4}}"#;
+        let (count, breakdown) = counting(config, &EXPERTS).unwrap();
+        assert_eq!((count.total(), breakdown.is_exact()), (2048, true));
+        assert_eq!(breakdown.unknown_method.as_deref(), Some("new-gptq"));
+        assert_eq!(breakdown.method, breakdown.unknown_method);
+        let (_, breakdown) = counting("{}", &EXPERTS).unwrap();
+        assert_eq!((breakdown.method.as_deref(), breakdown.unknown_method), (Some("gptq"), None));
+        assert_eq!(counting("{}", &[]).unwrap().1.method, None);
     }
 
     /// The reasons of all modules that are not certain, with the number of parameters.
@@ -422,6 +439,39 @@ mod tests {
         counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
         counter.add("qweight", &bf16(10)).unwrap();
         assert_eq!(counter.finish().unwrap().0.total(), 10);
+    }
+
+    /// GGUF has the shapes of the weights and the numbers of experts, so no configuration is needed.
+    #[test]
+    fn a_file_that_describes_itself_is_counted_by_its_elements() {
+        let mut model = ModelDescription::default();
+        (model.layers, model.draft_layers) = (Some(2), Some(1));
+        (model.experts, model.experts_per_token) = (Some(4), Some(2));
+        let tensors: [(_, _, &[u64]); 4] = [
+            ("blk.0.ffn_up_exps.weight", "Q8_0", &[4, 2, 32]),
+            ("blk.1.ffn_up_exps.weight", "Q8_0", &[4, 2, 32]),
+            ("blk.0.attn_q.qweight", "I32", &[8, 16]),
+            ("blk.0.attn.bias", "F32", &[1, 1, 4, 4]),
+        ];
+        let mut builder = TensorTableBuilder::new();
+        let mut end = 0;
+        for (name, dtype, shape) in tensors {
+            let (dtype, begin) = (Dtype::from(dtype), end);
+            let block = dtype.block().unwrap();
+            end += shape.iter().product::<u64>() / block.elements * block.bytes;
+            builder.push(name, &TensorInfo::new(dtype, shape.to_vec(), (begin, end)));
+        }
+        let header = FileHeader::new(builder.finish().unwrap(), 0..0);
+        let mut counter = Counter::new();
+        counter.add_file(&header.with_model(Some(model)).self_describing()).unwrap();
+        assert!(!counter.needs_config());
+        let (count, breakdown) = counter.finish().unwrap();
+        assert!(breakdown.is_exact());
+        assert_eq!(count.total(), 256 + 256 + 128 + 16);
+        let moe = breakdown.moe.unwrap();
+        assert_eq!((moe.experts, moe.routed_active, moe.draft), (4, 128, 256));
+        let buffers: Vec<_> = breakdown.groups.iter().filter_map(|group| group.buffer).collect();
+        assert_eq!(buffers, [Buffer::AttentionMask]);
     }
 
     /// The Hub counts a request for `config.json` as a download.

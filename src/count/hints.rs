@@ -36,6 +36,12 @@ impl<'a> Hints<'a> {
         self.steps_left.get() == 0
     }
 
+    /// Takes all steps.
+    #[cfg(test)]
+    pub(super) fn exhaust(&self) {
+        self.steps_left.set(0);
+    }
+
     /// Returns the bits of a module's weights, if the configuration gives them.
     pub(super) fn bits(&self, module: &str) -> Option<u64> {
         self.choose(module, |scheme| scheme.bits).ok().flatten()

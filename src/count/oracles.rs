@@ -120,6 +120,40 @@ fn quantized_checkpoints_have_their_true_parameters() {
     );
 }
 
+/// Returns the bits of a weight that the name of a checkpoint states, such as `gptq-3bit` or `quanto-int4`.
+fn stated_bits(name: &str) -> Option<u32> {
+    // Several widths, or values that the packer writes to wider integers.
+    let is_other = |word| matches!(word, "mixed" | "embedding" | "head" | "packed");
+    let is_wider = ["naive-w4", "w4afp8", "intx-4bit", "quark-int2", "quark-real-int2"];
+    if name.split('-').any(is_other) || is_wider.iter().any(|wider| name.contains(wider)) {
+        return None;
+    }
+    name.split('-').find_map(|word| match word {
+        "nf4" | "fp4" | "nvfp4" | "mxfp4" | "mxfp4a16" | "nvfp4a16" => Some(4),
+        "fp8" | "mxfp8" | "float8" => Some(8),
+        _ => {
+            let number = word.strip_suffix("bit").or_else(|| {
+                ["uint", "int", "w"].iter().find_map(|start| word.strip_prefix(start))
+            })?;
+            number.split('a').next()?.parse().ok()
+        }
+    })
+}
+
+#[test]
+fn quantized_checkpoints_have_the_bits_in_their_names() {
+    let mut wrong = Vec::new();
+    for case in cases::<QuantizedCase>("quantized") {
+        let (_, breakdown) = case.count();
+        let kinds = breakdown.module_kinds.iter().max_by_key(|kind| kind.parameters);
+        let (Some(bits), Some(kind)) = (stated_bits(&case.name), kinds) else { continue };
+        if kind.packing.bits.is_some_and(|found| found != bits) {
+            wrong.push(format!("{}: {}", case.name, kind.packing));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// A mixture of experts with its active parameters.
 #[derive(Deserialize)]
 struct MoeCase {

@@ -420,6 +420,20 @@ mod tests {
     }
 
     #[test]
+    fn configurations_up_to_the_limits_are_read() {
+        let names = |name: &str, names: usize| {
+            let targets = vec![format!("\"{name}\""); names].join(",");
+            let json = format!(r#"{{"bits":4,"targets":[{targets}]}}"#);
+            QuantizationConfig::from_section(&serde_json::from_str(&json).unwrap())
+        };
+        assert!(names("m", MOST_MODULES).is_ok());
+        assert!(names("re:m", MOST_PATTERNS).is_ok());
+        let long = format!("re:{}", "m".repeat(997));
+        assert!(names(&long, MOST_PATTERN_BYTES / 1_000).is_ok());
+        assert!(names(&long, MOST_PATTERN_BYTES / 1_000 + 1).is_err());
+    }
+
+    #[test]
     fn long_configurations_are_errors() {
         let many = |most: usize, entry: fn(usize) -> String| {
             let entries: Vec<_> = (0..=most).map(entry).collect();

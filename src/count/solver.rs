@@ -252,3 +252,32 @@ pub(super) fn class_as_stored(tensor: &TensorInfo) -> CountedAs {
         None => CountedAs::AsStored,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::part::split;
+
+    /// The answers to earlier questions may have been wrong, too.
+    #[test]
+    fn nothing_is_certain_without_steps() {
+        let (configs, shapes) = (Configs::default(), MetadataShapes::default());
+        let tensors: [(_, _, &[u64]); 3] = [
+            ("m.qweight", "I32", &[8, 16]),
+            ("m.qzeros", "I32", &[1, 2]),
+            ("m.scales", "F16", &[1, 16]),
+        ];
+        let parts = tensors.map(|(name, dtype, shape)| {
+            (split(name).1, TensorInfo::new(dtype.into(), shape.to_vec(), (0, 0)))
+        });
+        let is_uncertain = |has_steps: bool| {
+            let mut solver = Solver::new(&configs, &shapes, CountSums::default());
+            if !has_steps {
+                solver.hints.exhaust();
+            }
+            solver.add_module(&Module { name: "m", parts: &parts }).unwrap();
+            solver.finish().unwrap().has_unresolved(UnresolvedReason::TooManyChoices)
+        };
+        assert_eq!([true, false].map(is_uncertain), [false, true]);
+    }
+}
