@@ -206,7 +206,9 @@ impl StoredPages {
         let mut models = 0;
         replace(file, |temporary| {
             let output = File::create(temporary).map_err(failed_to("write", file))?;
-            let mut writer = TableWriter::<_, ListedRepo>::published(output, footer, ROW_GROUP)?;
+            let name = file.display().to_string();
+            let mut writer =
+                TableWriter::<_, ListedRepo>::published(output, name, footer, ROW_GROUP)?;
             for number in 0..pages {
                 let page = self.file(number);
                 let page = File::open(&page).map_err(failed_to("read", &page))?;
@@ -225,14 +227,20 @@ impl StoredPages {
     }
 }
 
-/// Writes a file under another name and renames it, so that the file is never incomplete.
+/// Writes a file under another name and renames it, so that the file is never incomplete. A failure leaves nothing.
 pub(super) fn replace(
     file: &Path,
     write: impl FnOnce(&Path) -> Result<(), CensusError>,
 ) -> Result<(), CensusError> {
     let temporary = sibling_of(file, ".part");
-    write(&temporary)?;
-    fs::rename(&temporary, file).map_err(failed_to("write", file))
+    let written = write(&temporary);
+    let written =
+        written.and_then(|()| fs::rename(&temporary, file).map_err(failed_to("write", file)));
+    if written.is_err() {
+        // It would keep a full disk full. The first error is the one to report.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
 }
 
 fn sibling_of(file: &Path, suffix: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use super::listing::replace;
 use super::part::PartRows;
 use super::row::CensusRow;
 use super::run::Census;
-use super::storage::temporary;
+use super::storage::{temporary, temporary_name};
 use super::table_file::{TableWriter, each_row};
 
 /// The rows that are sorted in memory: 30 MB.
@@ -55,7 +55,8 @@ impl Census {
                 source,
             };
             let output = BufWriter::new(File::create(temporary).map_err(failed)?);
-            let mut writer = TableWriter::published(output, &(), ROW_GROUP)?;
+            let name = file.display().to_string();
+            let mut writer = TableWriter::published(output, name, &(), ROW_GROUP)?;
             for row in merge(runs)? {
                 packed += 1;
                 writer.write(row?)?;
@@ -69,7 +70,7 @@ impl Census {
 
 fn write_run(mut rows: Vec<CensusRow>) -> Result<File, CensusError> {
     rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
-    let mut writer = TableWriter::published(temporary()?, &(), MERGED_AT_ONCE)?;
+    let mut writer = TableWriter::published(temporary()?, temporary_name(), &(), MERGED_AT_ONCE)?;
     for row in rows {
         writer.write(row)?;
     }

@@ -1,6 +1,6 @@
 //! The census of a manifest: parts of rows in a folder or an object store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -180,10 +180,10 @@ impl Census {
             return Err(CensusError::OtherManifest { target: self.storage.name().to_owned() });
         }
         let (slice, slices) = self.slice;
-        let parts = (0..manifest.parts()).filter(|part| part % slices == slice);
+        let in_slice = || (0..manifest.parts()).filter(move |part| part % slices == slice);
         let mut summary = CensusSummary::default();
         let mut missing = Vec::new();
-        let mut checks = stream::iter(parts)
+        let mut checks = stream::iter(in_slice())
             .map(|part| {
                 let name = CensusPart::new(manifest, part);
                 let exists = existing.contains(&name);
@@ -210,7 +210,29 @@ impl Census {
         while let Some(part) = parts.try_next().await? {
             summary.merge(part);
         }
+        self.check_parts(in_slice().map(|part| CensusPart::new(manifest, part))).await?;
         Ok(summary)
+    }
+
+    /// Checks that all parts are there: somebody may have removed the target in the meantime.
+    async fn check_parts(
+        &self,
+        parts: impl Iterator<Item = CensusPart>,
+    ) -> Result<(), CensusError> {
+        let existing: BTreeSet<_> = CensusPart::list(&self.storage).await?.into_iter().collect();
+        let (mut number, mut missing) = (0, 0);
+        for part in parts {
+            number += 1;
+            missing += usize::from(!existing.contains(&part));
+        }
+        if missing == 0 {
+            return Ok(());
+        }
+        Err(CensusError::Incomplete {
+            target: self.storage.name().to_owned(),
+            missing,
+            parts: number,
+        })
     }
 
     pub(super) async fn parts(&self) -> Result<Vec<CensusPart>, CensusError> {

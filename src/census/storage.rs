@@ -174,7 +174,12 @@ pub(super) fn temporary() -> Result<File, CensusError> {
 
 /// Returns the error of a temporary file.
 pub(super) fn temporary_failed(source: std::io::Error) -> CensusError {
-    CensusError::File { action: "write", file: std::env::temp_dir().display().to_string(), source }
+    CensusError::File { action: "write", file: temporary_name(), source }
+}
+
+/// Returns the folder of temporary files, for errors.
+pub(super) fn temporary_name() -> String {
+    std::env::temp_dir().display().to_string()
 }
 
 fn failed_to(

@@ -1,7 +1,7 @@
 //! Tables as Parquet files.
 
 use std::fs::File;
-use std::io::{Seek, Write};
+use std::io::{self, Seek, Write};
 
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::arrow::{ArrowRow, from_batch, schema, to_batch};
-use super::storage::{temporary, temporary_failed};
+use super::storage::{temporary, temporary_failed, temporary_name};
 use super::{CensusError, StoredHeader};
 
 /// The key of the footer's description.
@@ -60,6 +60,8 @@ pub(super) fn write_rows<Row: ArrowRow>(
 /// A table that is written row by row. At most some megabytes of it are in memory.
 pub(super) struct TableWriter<W: Write + Send, Row> {
     writer: ArrowWriter<W>,
+    /// The name of the file, for errors.
+    name: String,
     waiting: Vec<Row>,
     bytes: usize,
 }
@@ -72,6 +74,7 @@ impl<W: Write + Send, Row: ArrowRow> TableWriter<W, Row> {
     /// chunks keeps what two versions have in common.
     pub(super) fn published(
         output: W,
+        name: String,
         footer: &impl Serialize,
         row_group: usize,
     ) -> Result<Self, CensusError> {
@@ -79,17 +82,19 @@ impl<W: Write + Send, Row: ArrowRow> TableWriter<W, Row> {
             .set_max_row_group_row_count(Some(row_group))
             .set_statistics_enabled(EnabledStatistics::Page)
             .set_content_defined_chunking(Some(CdcOptions::default()));
-        Self::new(output, footer, properties)
+        Self::new(output, name, footer, properties)
     }
 
     fn new(
         output: W,
+        name: String,
         footer: &impl Serialize,
         properties: WriterPropertiesBuilder,
     ) -> Result<Self, CensusError> {
         let properties = properties.set_key_value_metadata(Some(description(footer))).build();
-        let writer = ArrowWriter::try_new(output, schema::<Row>(), Some(properties))?;
-        Ok(Self { writer, waiting: Vec::new(), bytes: 0 })
+        let writer = ArrowWriter::try_new(output, schema::<Row>(), Some(properties));
+        let writer = writer.map_err(|error| write_failed(&name, error))?;
+        Ok(Self { writer, name, waiting: Vec::new(), bytes: 0 })
     }
 
     pub(super) fn write(&mut self, row: Row) -> Result<(), CensusError> {
@@ -99,18 +104,18 @@ impl<W: Write + Send, Row: ArrowRow> TableWriter<W, Row> {
     }
 
     fn flush(&mut self) -> Result<(), CensusError> {
-        self.writer.write(&to_batch(&self.waiting)?)?;
+        let mut written = self.writer.write(&to_batch(&self.waiting)?);
         self.waiting.clear();
         self.bytes = 0;
         if self.writer.in_progress_size() > MAX_ROW_GROUP {
-            self.writer.flush()?;
+            written = written.and_then(|()| self.writer.flush());
         }
-        Ok(())
+        written.map_err(|error| write_failed(&self.name, error))
     }
 
     pub(super) fn finish(mut self) -> Result<W, CensusError> {
         self.flush()?;
-        Ok(self.writer.into_inner()?)
+        self.writer.into_inner().map_err(|error| write_failed(&self.name, error))
     }
 }
 
@@ -121,7 +126,7 @@ impl HeaderWriter {
         let properties = properties()
             .set_column_dictionary_enabled("header".into(), false)
             .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
-        Self::new(temporary()?, footer, properties)
+        Self::new(temporary()?, temporary_name(), footer, properties)
     }
 }
 
@@ -131,6 +136,18 @@ impl<Row: ArrowRow> TableWriter<File, Row> {
         let mut file = self.finish()?;
         file.rewind().map_err(temporary_failed)?;
         Ok(file)
+    }
+}
+
+/// Returns the error of a table that cannot be written. The library wraps errors of the file, such as a full disk.
+fn write_failed(name: &str, error: ParquetError) -> CensusError {
+    let source = match error {
+        ParquetError::External(source) => source.downcast::<io::Error>(),
+        error => return error.into(),
+    };
+    match source {
+        Ok(source) => CensusError::File { action: "write", file: name.to_owned(), source: *source },
+        Err(error) => ParquetError::External(error).into(),
     }
 }
 

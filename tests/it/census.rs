@@ -1,6 +1,12 @@
 //! The census, compared with the truth of generated models.
 
+mod changes;
 mod command;
+mod faults;
+#[cfg(target_os = "linux")]
+mod hostile;
+#[cfg(unix)]
+mod storage;
 mod tables;
 
 use std::collections::BTreeMap;
