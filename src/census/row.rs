@@ -334,8 +334,8 @@ fn status(error: &Error) -> &'static str {
         Error::Gated { .. } => "gated",
         Error::SeveralSets { .. } => "several_sets",
         Error::Source(_) => "malformed",
-        // The client is offline.
-        Error::NotCached { .. } => "failed",
+        // The client is offline, or its token has expired: neither is a property of the repository.
+        Error::NotCached { .. } | Error::RejectedToken { .. } => "failed",
         error if error.is_denied() => "denied",
         error if error.has_no_weights() => "no_weights",
         error if error.is_malformed() => "malformed",

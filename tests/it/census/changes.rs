@@ -1,0 +1,152 @@
+//! Repositories that change between the list and the reading, or while they are read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hf_meta::Client;
+use hf_meta::census::{Census, CensusRow, Listing, Manifest};
+
+use super::rows;
+use crate::hub::{Fault, LocalHub, Repo};
+use crate::support::{self, weights};
+
+const OLD: &str = "1111111111111111111111111111111111111111";
+const NEW: &str = "2222222222222222222222222222222222222222";
+
+/// A repository at its first commit.
+fn old(name: &str) -> Repo {
+    Repo::new(name).commit(OLD).file("model.safetensors", weights(&["x"]))
+}
+
+/// A repository without its first commit.
+fn rewritten(name: &str) -> Repo {
+    Repo::new(name).commit(NEW).file("model.safetensors", weights(&["x", "y"]))
+}
+
+/// A repository after a push.
+fn pushed(name: &str) -> Repo {
+    old(name).commit(NEW).file("model.safetensors", weights(&["x", "y"]))
+}
+
+/// The columns that a change decides: status, kind of error, commit, parameters, current name.
+type Expected =
+    (&'static str, Option<&'static str>, &'static str, Option<i64>, Option<&'static str>);
+
+/// A change after the list: the later repository, and the row of a list with commits.
+type Change = (&'static str, Option<fn(&str) -> Repo>, Expected);
+
+fn changes() -> [Change; 8] {
+    let read = ("ok", None, OLD, Some(1), None);
+    let refused = |status, kind| (status, Some(kind), OLD, None, None);
+    [
+        ("org/unchanged", Some(old), read),
+        ("org/pushed", Some(pushed), read),
+        ("org/rewritten", Some(rewritten), refused("gone", "revisionNotFound")),
+        ("org/deleted", None, refused("gone", "repoNotFound")),
+        ("org/private", Some(|name| old(name).private()), refused("gone", "repoNotFound")),
+        ("org/gated", Some(|name| old(name).gated()), refused("gated", "gated")),
+        ("org/disabled", Some(|name| old(name).disabled()), refused("denied", "forbidden")),
+        (
+            "org/moved",
+            Some(|name| old("other/name").renamed_from(name)),
+            ("ok", None, OLD, Some(1), Some("other/name")),
+        ),
+    ]
+}
+
+/// Asserts that each row has what the case expects.
+fn assert_rows<'a>(
+    rows: &BTreeMap<String, CensusRow>,
+    expected: impl IntoIterator<Item = (&'a str, Expected)>,
+) {
+    let mut checked = 0;
+    for (repo, expected) in expected {
+        let row = &rows[repo];
+        let found = (
+            &*row.status,
+            row.error_kind.as_deref(),
+            row.commit.as_deref().unwrap_or(""),
+            row.parameter_total,
+            row.canonical_repo.as_deref(),
+        );
+        assert_eq!(found, expected, "{row:?}");
+        checked += 1;
+    }
+    assert_eq!(rows.len(), checked);
+}
+
+async fn read(client: Client, manifest: &Manifest) -> BTreeMap<String, CensusRow> {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().display().to_string();
+    Census::create(client, &target).unwrap().read(manifest).await.unwrap();
+    rows(folder.path())
+}
+
+#[tokio::test]
+async fn a_change_after_the_list_is_a_row_with_its_reason() {
+    let before = LocalHub::start(changes().map(|(name, ..)| old(name))).unwrap();
+    let later = changes().into_iter().filter_map(|(name, later, _)| Some(later?(name)));
+    let after = LocalHub::start(later).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("repos.parquet");
+    Listing::new().write(&support::client(&before), &list).await.unwrap();
+    let manifest = Manifest::open(&list, None).unwrap();
+    let found = read(support::client(&after), &manifest).await;
+    assert_rows(&found, changes().map(|(name, _, expected)| (name, expected)));
+    // A list of names has no commits, so the newest ones are read.
+    let names = Manifest::from_names(changes().map(|(name, ..)| name.to_owned())).unwrap();
+    let found = read(support::client(&after), &names).await;
+    let newest = changes().map(|(name, _, expected)| match name {
+        "org/pushed" | "org/rewritten" => (name, ("ok", None, NEW, Some(2), None)),
+        _ if expected.0 == "ok" => (name, expected),
+        _ => (name, (expected.0, expected.1, "", None, None)),
+    });
+    assert_rows(&found, newest);
+}
+
+/// A change of a repository of two shards after its index was read: the responses for its shards, and the row.
+#[tokio::test]
+async fn a_change_after_the_index_is_a_row_with_its_reason() {
+    let status =
+        |status, code: &str| Fault::Status(status, vec![("x-error-code", code.to_owned())]);
+    let rejected = vec![("x-error-message", "Invalid credentials in Authorization header".into())];
+    let refused = |status, kind| (status, Some(kind), OLD, None, None);
+    let cases: [(&str, Option<Fault>, Expected); 6] = [
+        ("org/deleted", Some(status(401, "RepoNotFound")), refused("gone", "repoNotFound")),
+        ("org/gated", Some(status(403, "GatedRepo")), refused("gated", "gated")),
+        (
+            "org/rewritten",
+            Some(status(404, "RevisionNotFound")),
+            refused("gone", "revisionNotFound"),
+        ),
+        ("org/taken-down", Some(status(403, "")), refused("denied", "forbidden")),
+        // The token says nothing about the repository, so it can be read again.
+        ("org/token", Some(Fault::Status(401, rejected)), refused("failed", "rejectedToken")),
+        ("org/pushed", None, ("ok", None, OLD, Some(2), None)),
+    ];
+    let files = |repo: Repo, tensors: [&str; 2]| {
+        let index = support::index(&[(tensors[0], "a.safetensors"), (tensors[1], "b.safetensors")]);
+        let repo = repo.file("model.safetensors.index.json", index);
+        let repo = repo.file("a.safetensors", weights(&tensors[..1]));
+        repo.file("b.safetensors", weights(&tensors[1..]))
+    };
+    let repos = cases.iter().map(|(name, ..)| {
+        let pushed = files(Repo::new(name).commit(NEW), ["u", "v"]);
+        files(pushed.commit(OLD), ["x", "y"])
+    });
+    let hub = Arc::new(LocalHub::start(repos).unwrap());
+    let (faults, weak) = (cases.clone(), Arc::downgrade(&hub));
+    hub.inject(move |request, _| {
+        let is_shard =
+            ["/a.safetensors", "/b.safetensors"].iter().any(|shard| request.path.ends_with(shard));
+        let (name, fault, _) = faults.iter().find(|(name, ..)| request.path.contains(name))?;
+        if let Some(fault) = fault {
+            return is_shard.then(|| fault.clone());
+        }
+        weak.upgrade()?.move_branch(name, "main", NEW);
+        None
+    });
+    let names = Manifest::from_names(cases.iter().map(|(name, ..)| (*name).to_owned())).unwrap();
+    let found = read(support::client(&hub), &names).await;
+    assert_rows(&found, cases.into_iter().map(|(name, _, expected)| (name, expected)));
+}
