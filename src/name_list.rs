@@ -1,23 +1,27 @@
 //! Lists of names: lines, or a column of a CSV file.
 
 use std::io::{self, Read};
+use std::path::Path;
 
 use thiserror::Error;
 
 /// The most bytes of a list.
 const MAX_LIST: u64 = 1 << 30;
 
+/// The usual headings of a column of names.
+pub const COLUMNS: [&str; 3] = ["repo", "id", "modelId"];
+
 /// The error of a CSV file without the names.
 #[derive(Debug, Error)]
 pub enum ColumnError {
     /// The file has none of the columns.
-    #[error("no column `{}`", columns.join("`, `"))]
+    #[error("has no column `{}`", columns.join("`, `"))]
     Missing {
         /// The headings that were searched.
         columns: Vec<String>,
     },
     /// The file is not valid.
-    #[error(transparent)]
+    #[error("is not a valid CSV file: {0}")]
     Csv(#[from] csv::Error),
 }
 
@@ -44,12 +48,25 @@ pub fn lines(text: &str) -> impl Iterator<Item = String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
 }
 
-/// Returns the values of the first of some columns that are not empty.
+/// Returns the columns that may have the names: the chosen one, or else the usual ones.
+#[must_use]
+pub fn columns(chosen: Option<&str>) -> Vec<&str> {
+    chosen.map_or_else(|| COLUMNS.to_vec(), |column| vec![column])
+}
+
+/// Returns the names of a list. A file whose name ends with `.csv` is a CSV file with headings, and so is every file with
+/// a chosen column. Any other list has one name per line.
 ///
 /// # Errors
 ///
-/// If there is no such column, or the file is not valid.
-pub fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<String>, ColumnError> {
+/// If a CSV file has no such column, or is not valid.
+pub fn parse(file: &Path, text: &str, column: Option<&str>) -> Result<Vec<String>, ColumnError> {
+    let is_csv = column.is_some() || file.extension().is_some_and(|end| end == "csv");
+    if is_csv { csv_column(text, &columns(column)) } else { Ok(lines(text).collect()) }
+}
+
+/// Returns the values of the first of some columns that are not empty.
+fn csv_column(text: &str, columns: &[&str]) -> Result<Vec<String>, ColumnError> {
     let mut reader = csv::Reader::from_reader(without_mark(text).as_bytes());
     let headings = reader.headers()?;
     let position = |column: &&str| headings.iter().position(|heading| heading.trim() == *column);
@@ -93,5 +110,13 @@ mod tests {
         assert_eq!(csv_column(text, &["repo", "likes"]).unwrap(), ["3", "5", "7"]);
         assert!(matches!(csv_column(text, &["name"]), Err(ColumnError::Missing { .. })));
         assert!(matches!(csv_column("id,x\ngpt2\n", &["id"]), Err(ColumnError::Csv(_))));
+    }
+
+    #[test]
+    fn a_csv_file_has_a_chosen_column_or_the_end_of_its_name() {
+        let (text, file) = ("id\ngpt2\n", Path::new);
+        assert_eq!(parse(file("list"), text, None).unwrap(), ["id", "gpt2"]);
+        assert_eq!(parse(file("list.csv"), text, None).unwrap(), ["gpt2"]);
+        assert_eq!(parse(file("list"), text, Some("id")).unwrap(), ["gpt2"]);
     }
 }

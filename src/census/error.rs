@@ -16,7 +16,7 @@ pub enum CensusError {
     #[error(transparent)]
     Client(#[from] Error),
     /// The manifest cannot be used.
-    #[error("the manifest `{name}` {reason}")]
+    #[error("the list `{name}` {reason}")]
     Manifest {
         /// The file.
         name: String,

@@ -47,9 +47,6 @@ pub struct ListedRepo {
 }
 
 impl ListedRepo {
-    /// The names that the column of repositories may have.
-    pub(super) const NAME_COLUMNS: [&str; 3] = ["repo", "id", "modelId"];
-
     /// The names that the column of commits may have.
     pub(super) const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
 

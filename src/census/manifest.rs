@@ -17,7 +17,7 @@ use super::arrow::ArrowRow;
 use super::layout_digest::{hexadecimal, short_hash};
 use super::listed_repo::{from_columns, text_column};
 use super::{CensusError, ListedRepo};
-use crate::name_list::{self, ColumnError};
+use crate::name_list;
 
 /// The number of repositories of a part. Eight parts are read at once: by the quota of an anonymous reader they take four
 /// minutes, and that is the most that is lost when the process is killed.
@@ -68,7 +68,7 @@ impl Manifest {
             |source| CensusError::File { action: "read", file: path.display().to_string(), source };
         if path == Path::new("-") {
             let text = name_list::read(io::stdin().lock()).map_err(cannot_read)?;
-            return Self::from_text(name, &text, column.is_some(), column);
+            return Self::from_text(path, &text, column);
         }
         let mut file = File::open(path).map_err(cannot_read)?;
         let mut start = Vec::new();
@@ -77,8 +77,7 @@ impl Manifest {
             return Self::from_parquet(name, file, column);
         }
         let text = name_list::read(start.chain(file)).map_err(cannot_read)?;
-        let is_csv = column.is_some() || path.extension().is_some_and(|end| end == "csv");
-        Self::from_text(name, &text, is_csv, column)
+        Self::from_text(path, &text, column)
     }
 
     /// Creates a manifest of names.
@@ -90,24 +89,11 @@ impl Manifest {
         Self::from_repos("-".to_owned(), names.into_iter().collect())
     }
 
-    fn from_text(
-        name: String,
-        text: &str,
-        is_csv: bool,
-        column: Option<&str>,
-    ) -> Result<Self, CensusError> {
-        let names = if is_csv {
-            let found = name_list::csv_column(text, &name_columns(column));
-            found.map_err(|error| {
-                let reason = match error {
-                    ColumnError::Csv(error) => format!("is not a valid CSV file: {error}"),
-                    error @ ColumnError::Missing { .. } => format!("has {error}"),
-                };
-                CensusError::Manifest { name: name.clone(), reason }
-            })?
-        } else {
-            name_list::lines(text).collect()
-        };
+    fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
+        let name = path.display().to_string();
+        let names = name_list::parse(path, text, column).map_err(|error| {
+            CensusError::Manifest { name: name.clone(), reason: error.to_string() }
+        })?;
         Self::from_repos(name, names)
     }
 
@@ -122,7 +108,7 @@ impl Manifest {
 
     fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default())?;
-        let names = name_columns(column);
+        let names = name_list::columns(column);
         let found = names.iter().find(|name| metadata.schema().index_of(name).is_ok());
         let missing = || format!("has no column `{}`", names.join("`, `"));
         let column =
@@ -172,6 +158,18 @@ impl Manifest {
         self.duplicates.len()
     }
 
+    /// Returns the names of all repositories, also those that are repeated.
+    ///
+    /// # Errors
+    ///
+    /// If a Parquet file cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, CensusError> {
+        match &self.repos {
+            Repos::Names(names) => Ok(names.clone()),
+            Repos::Parquet(table) => table.names(),
+        }
+    }
+
     /// Returns the number of parts.
     #[must_use]
     pub fn parts(&self) -> usize {
@@ -215,6 +213,18 @@ impl ParquetTable {
         let columns = columns.filter(|(_, field)| is_read(field.name())).map(|(at, _)| at);
         let mask = ProjectionMask::roots(builder.parquet_schema(), columns);
         Ok(builder.with_projection(mask))
+    }
+
+    /// Reads all names. A row without one has an empty name.
+    fn names(&self) -> Result<Vec<String>, CensusError> {
+        let mut names = Vec::new();
+        for batch in self.reader(|name| name == self.column)?.build()? {
+            let batch = batch.map_err(parquet::errors::ParquetError::from)?;
+            let column = text_column(&batch, &[&self.column]);
+            let texts = column.iter().flat_map(|column| column.iter());
+            names.extend(texts.map(|name| name.unwrap_or_default().to_owned()));
+        }
+        Ok(names)
     }
 
     /// Reads some rows. Row groups without them are skipped.
@@ -267,22 +277,12 @@ impl Seen {
     }
 }
 
-/// Returns the columns that may have the names: the chosen one, or else the usual ones.
-fn name_columns(chosen: Option<&str>) -> Vec<&str> {
-    chosen.map_or_else(|| ListedRepo::NAME_COLUMNS.to_vec(), |column| vec![column])
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
     use crate::census::table_file::write_rows;
-
-    fn names(manifest: &Manifest) -> Vec<String> {
-        let parts = (0..manifest.parts()).flat_map(|part| manifest.part(part).unwrap());
-        parts.map(|repo| repo.repo).collect()
-    }
 
     fn open(name: &str, content: &[u8], column: Option<&str>) -> Result<Manifest, CensusError> {
         let folder = tempfile::tempdir().unwrap();
@@ -294,11 +294,11 @@ mod tests {
     #[test]
     fn lines_and_columns_are_names() {
         let lines = open("list.txt", b"gpt2\n# a comment\n\n a/b \ngpt2\n", None).unwrap();
-        assert_eq!(names(&lines), ["gpt2", "a/b"]);
+        assert_eq!(lines.names().unwrap(), ["gpt2", "a/b", "gpt2"]);
         assert_eq!((lines.repos(), lines.duplicates()), (2, 1));
         let csv = b"likes,id\n1,gpt2\n2,a/b\n";
-        assert_eq!(names(&open("list.csv", csv, None).unwrap()), ["gpt2", "a/b"]);
-        assert_eq!(names(&open("list.txt", csv, Some("likes")).unwrap()), ["1", "2"]);
+        assert_eq!(open("list.csv", csv, None).unwrap().names().unwrap(), ["gpt2", "a/b"]);
+        assert_eq!(open("list.txt", csv, Some("likes")).unwrap().names().unwrap(), ["1", "2"]);
         for (name, content, column) in
             [("x.csv", &b"likes\n1\n"[..], None), ("x", b"", None), ("x", b"a\n1\n", Some("b"))]
         {
@@ -321,6 +321,7 @@ mod tests {
         assert_eq!((table.parts(), table.repos()), (3, 700));
         let read: Vec<_> = (0..3).flat_map(|part| table.part(part).unwrap()).collect();
         assert_eq!(read, repos);
+        assert!(table.names().unwrap().iter().eq(repos.iter().map(|repo| &repo.repo)));
         let other = open("list", &write_rows(&repos[1..], &()).unwrap(), None).unwrap();
         assert_ne!(other.digest(), table.digest());
     }

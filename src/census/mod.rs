@@ -54,6 +54,7 @@ pub use {arrow_array, arrow_schema};
 
 use self::table_file::ROWS_AT_ONCE;
 use crate::client::Client;
+use crate::name_list::COLUMNS;
 
 /// The longest time that a repository of a census should wait for quotas, over all windows, for
 /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
@@ -137,10 +138,10 @@ pub async fn read_batch(
     jobs: usize,
 ) -> Result<RecordBatch, CensusError> {
     let has_text = |name: &&&str| listed_repo::text_column(repos, &[name]).is_some();
-    let names = ListedRepo::NAME_COLUMNS.iter().find(has_text);
+    let names = COLUMNS.iter().find(has_text);
     let names = names.ok_or_else(|| CensusError::Manifest {
         name: "record batch".to_owned(),
-        reason: format!("has no column `{}`", ListedRepo::NAME_COLUMNS.join("`, `")),
+        reason: format!("has no column `{}`", COLUMNS.join("`, `")),
     })?;
     let repos = listed_repo::from_columns(repos, names)?.into_iter().enumerate().collect();
     let permits = Arc::new(Semaphore::new(jobs.max(1)));

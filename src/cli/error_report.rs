@@ -54,7 +54,7 @@ impl ErrorReport {
             CommandError::OneFile
             | CommandError::VerifyPlan
             | CommandError::EmptyList
-            | CommandError::NoColumn { .. }
+            | CommandError::List { .. }
             | CommandError::TensorSort
             | CommandError::Io(_) => None,
             #[cfg(feature = "census")]

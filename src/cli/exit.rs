@@ -26,11 +26,13 @@ pub(crate) enum CommandError {
     /// `--from` names a file without repositories.
     #[error("the list contains no repositories")]
     EmptyList,
-    /// `--column` names a column that the file does not have.
-    #[error("the CSV file has no column `{column}`")]
-    NoColumn {
-        /// The heading of the column.
-        column: String,
+    /// `--from` names a CSV file without the names.
+    #[error("the list `{file}` {reason}")]
+    List {
+        /// The file.
+        file: String,
+        /// The rule that it breaks, as the end of a sentence.
+        reason: String,
     },
     /// `--sort active` with `--tensors`.
     #[error("tensors are sorted by `name`, `parameters` or `bytes`")]
@@ -104,7 +106,7 @@ impl From<&CommandError> for ExitStatus {
             CommandError::OneFile
             | CommandError::VerifyPlan
             | CommandError::EmptyList
-            | CommandError::NoColumn { .. }
+            | CommandError::List { .. }
             | CommandError::TensorSort => Self::Usage,
             #[cfg(feature = "census")]
             CommandError::Census(error) => match error {

@@ -1,11 +1,13 @@
-//! The repositories of a subcommand: arguments, lines of a file or of stdin, or a column of a CSV file.
+//! The repositories of a subcommand: arguments, lines of a file or of stdin, or a column of a table.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::NonEmptyStringValueParser;
-use hf_meta::name_list::{self, ColumnError, lines};
+#[cfg(feature = "census")]
+use hf_meta::census::Manifest;
+use hf_meta::name_list::{self, lines};
 
 use super::exit::{CommandError, failed_to};
 
@@ -22,11 +24,11 @@ pub(crate) struct RepoListArgs {
     #[arg(required_unless_present = "from")]
     repos: Vec<String>,
 
-    /// Read repositories from a file, one per line; lines that start with `#` are comments
+    /// Read repositories from a file: one per line, or a table (CSV; Parquet in a build with `census`)
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// Read this column of --from, which is then a CSV file with headings
+    /// Column of the names in --from [default: repo, id or modelId]
     #[arg(long, value_name = "NAME", requires = "from")]
     column: Option<String>,
 }
@@ -42,11 +44,7 @@ impl RepoListArgs {
             }
         }
         if let Some(from) = &self.from {
-            let text = read(from)?;
-            match &self.column {
-                Some(column) => repos.extend(csv_column(&text, column)?),
-                None => repos.extend(lines(&text)),
-            }
+            repos.extend(read_names(from, self.column.as_deref())?);
         }
         if repos.is_empty() { Err(CommandError::EmptyList) } else { Ok(repos) }
     }
@@ -61,10 +59,14 @@ fn read(path: &Path) -> io::Result<String> {
     read.map_err(failed_to(format!("read `{}`", path.display())))
 }
 
-/// Returns the values of a column that are not empty.
-fn csv_column(text: &str, column: &str) -> Result<Vec<String>, CommandError> {
-    name_list::csv_column(text, &[column]).map_err(|error| match error {
-        ColumnError::Missing { .. } => CommandError::NoColumn { column: column.to_owned() },
-        ColumnError::Csv(error) => failed_to("parse the CSV file")(io::Error::other(error)).into(),
+/// Returns the repositories of a file.
+fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<String>, CommandError> {
+    #[cfg(feature = "census")]
+    if file != Path::new("-") {
+        return Ok(Manifest::open(file, column)?.names()?);
+    }
+    name_list::parse(file, &read(file)?, column).map_err(|error| CommandError::List {
+        file: file.display().to_string(),
+        reason: error.to_string(),
     })
 }

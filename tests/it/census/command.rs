@@ -15,6 +15,8 @@ async fn the_command_lists_reads_packs_and_compares() {
         (generated.path("repos.parquet"), generated.path("census"), generated.path("all.parquet"));
     let listed = run(hub, &["census", "list", "-o", &list]).data();
     assert!(listed.starts_with("300 models in "), "{listed}");
+    let overview = run(hub, &["-q", "--from", &list, "--format", "csv"]);
+    assert_eq!(overview.stdout.lines().count(), 301, "{}", overview.stderr);
     let read = run(hub, &["-q", "census", "read", &list, "-o", &census]).data();
     assert!(read.starts_with("status ") && read.contains("\nok "), "{read}");
     assert_true(&generated.rows("census"), generated.truths());

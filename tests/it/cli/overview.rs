@@ -59,9 +59,10 @@ fn repositories_are_read_from_lists() {
     std::fs::write(&csv, "likes,id\n1,org/a\n2,\"org/b\"\n").unwrap();
     let csv = csv.to_str().unwrap();
     assert_eq!(run(&hub, &["--from", csv, "--column", "id"]).data(), expected);
+    assert_eq!(run(&hub, &["--from", csv]).data(), expected);
     assert_eq!(run(&hub, &["verify", "--from", csv, "--column", "id"]).code, 0);
     for (args, code, message) in [
-        (&["--from", csv, "--column", "name"][..], 2, "the CSV file has no column `name`"),
+        (&["--from", csv, "--column", "name"][..], 2, "has no column `name`"),
         (&["--from", "/nonexistent"], 4, "failed to read `/nonexistent`"),
         (&["-"], 2, "the list contains no repositories"),
         (&["--column", "id", "gpt2"], 2, "--from"),
