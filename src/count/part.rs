@@ -134,9 +134,9 @@ static PARTS: LazyLock<PartIndex> = LazyLock::new(PartIndex::from_methods);
 /// The part names of all methods.
 struct PartIndex {
     parts: Vec<PartName>,
-    /// Names of whole components by the length of their last one. Few share a length, so a look-up compares one
-    /// or two of them: every tensor of every model is looked up.
-    by_length: Vec<Vec<ComponentName>>,
+    /// Names of whole components by the [`bucket`] of their last one. Few share one, so a look-up compares one or two of
+    /// them: every tensor of every model is looked up.
+    buckets: Vec<Vec<ComponentName>>,
     /// Ends of components, the longest first.
     ends: Vec<(&'static str, PartId)>,
     /// True for the last bytes of the ends.
@@ -164,7 +164,7 @@ impl PartIndex {
         parts.dedup_by_key(|part| part.name);
         let mut index = Self {
             parts: Vec::new(),
-            by_length: Vec::new(),
+            buckets: std::iter::repeat_with(Vec::new).take(256).collect(),
             ends: Vec::new(),
             last_bytes: [false; 256],
             weight: PartId::WHOLE,
@@ -187,14 +187,11 @@ impl PartIndex {
             return;
         }
         let (before, last) = name.rsplit_once('.').unwrap_or(("", name));
-        if self.by_length.len() <= last.len() {
-            self.by_length.resize_with(last.len() + 1, Vec::new);
-        }
-        self.by_length[last.len()].push(ComponentName { before, last, part: id });
+        self.buckets[bucket(last)].push(ComponentName { before, last, part: id });
     }
 
     fn split<'a>(&self, name: &'a str, module: &'a str, last: &str) -> Option<(&'a str, PartId)> {
-        for component in self.by_length.get(last.len())? {
+        for component in &self.buckets[bucket(last)] {
             if component.last == last
                 && let Some(module) = strip_components(module, component.before)
             {
@@ -212,6 +209,13 @@ impl PartIndex {
     fn get(&self, part: PartId) -> &PartName {
         &self.parts[usize::from(part.0)]
     }
+}
+
+/// Returns a number below 256 that few names share: their lengths, first and last bytes differ.
+fn bucket(name: &str) -> usize {
+    let [first, last] = [name.bytes().next(), name.bytes().last()].map(Option::unwrap_or_default);
+    let length = name.len().to_le_bytes()[0];
+    length.wrapping_mul(29).wrapping_add(first.wrapping_mul(7)).wrapping_add(last).into()
 }
 
 /// Removes components from the end of a module; `None` if it does not end with them.

@@ -135,6 +135,20 @@ impl<'a> PackedReader<'a> {
         tensor.data_offsets = (begin, begin + self.number());
     }
 
+    /// Skips a tensor.
+    pub(crate) fn skip(&mut self) {
+        if self.rest.split_off_first() == Some(&OTHER) {
+            self.text();
+        }
+        // The dimensions, the begin and the length. The last byte of a number is below 0x80.
+        let mut numbers = self.number().saturating_add(2);
+        let end = self.rest.iter().position(|byte| {
+            numbers -= u64::from(*byte < 0x80);
+            numbers == 0
+        });
+        self.rest = end.map_or(&[], |end| &self.rest[end + 1..]);
+    }
+
     /// Reads a number.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {
@@ -185,9 +199,16 @@ mod tests {
         for tensor in &tensors {
             records.push(tensor);
         }
+        let mut reader = records.reader();
         for (at, tensor) in tensors.iter().enumerate() {
             assert_eq!(records.get(at), *tensor);
+            assert_eq!(
+                reader.byte_length(),
+                records.packed.reader(records.starts[at] as usize).byte_length()
+            );
+            reader.skip();
         }
+        assert_eq!(reader.byte_length(), 0);
     }
 
     /// A header that is read from the cache later must not hold the memory that its parser reserved.

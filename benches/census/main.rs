@@ -1,0 +1,160 @@
+//! A census of generated models by the command, and the truth of each row:
+//! `cargo bench --features census --bench census -- [--models 100000] [--quota 6000]`.
+//!
+//! The Hub enforces its quota in windows of 2 s. Time, requests, CPU and peak memory are those of `census list` and
+//! `census read`. Fails if a row is not true, if a request was refused, or if the memory exceeds 200 MB. Linux only.
+
+#[path = "../../examples/local_hub/generated/mod.rs"]
+mod generated;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use generated::{GeneratedModels, ModelTruth};
+use hf_meta::census::{CensusRow, model_rows};
+use hf_meta::testing::Hub;
+
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// The most memory of the command, in MB.
+const MAX_MEMORY: f64 = 200.0;
+
+/// Measure a census.
+#[derive(Parser)]
+struct Args {
+    /// Number of models.
+    #[arg(long, default_value_t = 100_000)]
+    models: u64,
+    /// Requests in each window of 2 s.
+    #[arg(long, default_value_t = 6_000)]
+    quota: u64,
+    /// Another build of the command.
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_hf-meta"))]
+    binary: String,
+    /// Accepted and ignored: `cargo bench` adds it.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let models = GeneratedModels::new(args.models, 17);
+    let hub = Hub::builder().computed(models.clone()).quota(args.quota, Duration::from_secs(2));
+    let hub = hub.without_log().start()?;
+    let folder = tempfile::tempdir()?;
+    let (list, census) = (folder.path().join("repos.parquet"), folder.path().join("census"));
+    let mut out = io::stdout();
+    let listed = run(&args, &hub, &["census", "list", "-o"], &[&list])?;
+    writeln!(out, "list   {listed}")?;
+    let read = run(&args, &hub, &["-q", "census", "read", "-o"], &[&census, &list])?;
+    writeln!(out, "read   {read}")?;
+    let (rows, headers) = (size(&census.join("models"))?, size(&census.join("headers"))?);
+    writeln!(out, "tables {rows:.1} MB of rows, {headers:.1} MB of headers")?;
+    let truths = (0..args.models).map(|index| models.truth(index));
+    let requests = check(&census.join("models"), truths)?;
+    let counts = hub.counts();
+    writeln!(out, "rows   all true, {requests} requests in their columns; {counts:?}")?;
+    if counts.refused > 0 || read.memory > MAX_MEMORY {
+        return Err("a request was refused, or the memory is too large".into());
+    }
+    Ok(())
+}
+
+/// The cost of a process.
+#[derive(Default)]
+struct Cost {
+    time: Duration,
+    /// Seconds of CPU.
+    cpu: f64,
+    /// The peak of the resident memory in MB.
+    memory: f64,
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { time, cpu, memory } = self;
+        write!(f, "{:.1} s, CPU {cpu:.1} s, {memory:.1} MB", time.as_secs_f64())
+    }
+}
+
+/// Runs the command to its end.
+fn run(args: &Args, hub: &Hub, options: &[&str], paths: &[&Path]) -> Result<Cost> {
+    let mut command = Command::new(&args.binary);
+    command.args(["--endpoint", hub.endpoint()]).args(options).args(paths).stdout(Stdio::null());
+    let started = Instant::now();
+    let mut process = command.spawn()?;
+    let mut cost = Cost::default();
+    loop {
+        // The last values before the end: the system forgets them with the process.
+        if let Some((cpu, memory)) = usage(process.id()) {
+            (cost.cpu, cost.memory) = (cpu, memory);
+        }
+        if let Some(status) = process.try_wait()? {
+            cost.time = started.elapsed();
+            return if status.success() { Ok(cost) } else { Err(status.to_string().into()) };
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns the seconds of CPU and the peak memory in MB of a process that runs.
+fn usage(process: u32) -> Option<(f64, f64)> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may have spaces; times are the 14th and 15th value, in hundredths of a second.
+    let ticks = stat.rsplit_once(") ")?.1.split(' ').skip(11).take(2);
+    let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let peak: f64 = peak.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some((ticks / 100.0, peak * 1_024.0 / 1e6))
+}
+
+/// Returns the bytes of all files of a folder, in MB.
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn size(folder: &Path) -> Result<f64> {
+    let mut bytes = 0;
+    for file in fs::read_dir(folder)? {
+        bytes += file?.metadata()?.len();
+    }
+    Ok(bytes as f64 / 1e6)
+}
+
+/// Compares each row with the truth. Returns the sum of the requests.
+fn check(models: &Path, truths: impl Iterator<Item = ModelTruth>) -> Result<i64> {
+    let mut rows = HashMap::new();
+    for file in fs::read_dir(models)? {
+        for row in model_rows(&file?.path())? {
+            let row = row?;
+            rows.insert(row.repo.clone(), row);
+        }
+    }
+    let mut requests = 0;
+    let mut checked = 0;
+    for truth in truths {
+        let row = rows.get(&truth.repo).ok_or_else(|| format!("no row of {}", truth.repo))?;
+        if !is_true(row, &truth) {
+            return Err(format!("{row:?} is not {truth:?}").into());
+        }
+        requests += row.requests;
+        checked += 1;
+    }
+    if checked == rows.len() { Ok(requests) } else { Err("there are other rows".into()) }
+}
+
+fn is_true(row: &CensusRow, truth: &ModelTruth) -> bool {
+    let figures = match truth.parameters {
+        Ok(parameters) => {
+            row.parameter_total.and_then(|total| u64::try_from(total).ok()) == Some(parameters)
+                && row.files.and_then(|files| u64::try_from(files).ok()) == Some(truth.files)
+                && row.status == "ok"
+        }
+        Err(kind) => row.error_kind.as_deref() == Some(kind) && row.status != "ok",
+    };
+    figures && row.commit.as_deref() == Some(&*truth.commit)
+}
