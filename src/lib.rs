@@ -160,8 +160,8 @@ pub use self::{
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
     error::{Error, MissingQuantization, SnapshotError},
     http::{
-        AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, ResponseHeaders,
-        RetryPolicy, SafeUrl, TransportKind,
+        AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, RemainingQuota,
+        ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{
         Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListingError, Source,

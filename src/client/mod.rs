@@ -21,7 +21,7 @@ pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;
-use crate::http::ClientStats;
+use crate::http::{ClientStats, RemainingQuota};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 
 /// A client that reads the headers of safetensors files on a Hub, on any other server and on disk.
@@ -111,6 +111,12 @@ impl Client {
     #[must_use]
     pub fn stats(&self) -> ClientStats {
         self.context.totals.stats()
+    }
+
+    /// Returns the quota of the Hub for files, by its last response; `None` if it has named none.
+    #[must_use]
+    pub fn remaining_quota(&self) -> Option<RemainingQuota> {
+        self.context.http.quota()
     }
 
     /// Returns the Hub of this client.

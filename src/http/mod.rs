@@ -77,6 +77,7 @@ pub(crate) use error::is_transient_status;
 pub use error::{HttpError, RangeError, ResponseHeaders, TransportKind};
 pub(crate) use proxy::Proxies;
 pub use proxy::ProxyError;
+pub use rate_limit_gate::RemainingQuota;
 pub(crate) use redirect::ResponseChain;
 pub(crate) use retry::RequestFailure;
 pub use retry::RetryPolicy;
@@ -191,6 +192,11 @@ impl Http {
         let gate = Arc::new(self.gate.for_token(token.clone()));
         let settings = HttpSettings { token, ..HttpSettings::clone(&self.settings) };
         Self { gate, settings: Arc::new(settings), ..self.clone() }
+    }
+
+    /// Returns the quota for files of the endpoint; `None` if it is unknown.
+    pub(crate) fn quota(&self) -> Option<RemainingQuota> {
+        self.gate.quota(&GateKey::files_of(&self.settings.endpoint))
     }
 
     /// Returns a client without the token that shares connections and rate limits with this one; `None` if

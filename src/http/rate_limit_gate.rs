@@ -65,6 +65,13 @@ impl From<&Url> for GateKey {
     }
 }
 
+impl GateKey {
+    /// Returns the key of the requests for files of a Hub.
+    pub(super) fn files_of(endpoint: &Url) -> Self {
+        Self { origin: endpoint.origin(), bucket: RateLimitBucket::Resolvers }
+    }
+}
+
 #[derive(Debug, Default)]
 struct GateState {
     /// The number of requests without a response.
@@ -98,6 +105,16 @@ struct Hold {
 )]
 fn part(requests: u64, share: f64) -> u64 {
     ((requests as f64 * share) as u64).max(1)
+}
+
+/// The quota of a server for one kind of requests, by its last response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemainingQuota {
+    /// The remaining requests; 0 while the client waits for a rate limit.
+    pub requests: u64,
+    /// The time until the quota is reset, or until the wait ends.
+    pub reset: Duration,
 }
 
 /// The answer of the gate to a request.
@@ -173,6 +190,15 @@ impl GateState {
         }
     }
 
+    fn quota(&self) -> Option<RemainingQuota> {
+        let now = Instant::now();
+        let held = self.hold.map(|hold| (0, hold.until)).filter(|(_, until)| *until > now);
+        // After a hold, 0 requests remain until the first response. That is not known from a server.
+        let named = self.remaining.filter(|(requests, reset)| *requests > 0 && *reset > now);
+        let (requests, reset) = held.or(named)?;
+        Some(RemainingQuota { requests, reset: reset.saturating_duration_since(now) })
+    }
+
     /// Returns whether forgetting this state would change anything.
     fn is_needed(&self) -> bool {
         let now = Instant::now();
@@ -200,6 +226,11 @@ impl RateLimitGate {
         self.with_state(key, |state| {
             state.hold(wait);
         });
+    }
+
+    /// Returns the quota of some requests; `None` if it is unknown.
+    pub(super) fn quota(&self, key: &GateKey) -> Option<RemainingQuota> {
+        self.with_state(key, |state| state.quota())
     }
 
     /// Waits until a request may be sent.

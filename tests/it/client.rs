@@ -102,7 +102,7 @@ async fn statistics_are_the_sums_of_all_calls() {
     let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
     let cache = Arc::new(DiskCache::new(folder.path()));
     let client = builder(&hub).header_cache(cache).build().unwrap();
-    assert_eq!(client.stats(), hf_meta::ClientStats::default());
+    assert_eq!((client.stats(), client.remaining_quota()), Default::default());
     let first = client.model("org/model").count().await.unwrap();
     let second = client.clone().model("org/model").count().await.unwrap();
     let stats = client.stats();
@@ -111,6 +111,8 @@ async fn statistics_are_the_sums_of_all_calls() {
     assert_eq!(stats.requests, first.fetch.requests + second.fetch.requests);
     assert_eq!(stats.bytes_read, first.fetch.bytes_read + second.fetch.bytes_read);
     assert_eq!(stats.waited, Duration::ZERO);
+    let quota = client.remaining_quota().unwrap();
+    assert!(quota.requests > 2_900 && quota.requests < 3_000, "{quota:?}");
     let json = serde_json::to_string(&first.fetch).unwrap();
     assert_eq!(serde_json::from_str::<hf_meta::FetchStats>(&json).unwrap(), first.fetch);
     client.with_token("").unwrap().model("org/none").count().await.unwrap_err();

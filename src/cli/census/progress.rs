@@ -1,5 +1,6 @@
 //! The progress of a census on stderr: a bar on a terminal, else a line from time to time.
 
+use std::fmt;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use hf_meta::Client;
 use hf_meta::census::{CensusProgress, Manifest};
 use hf_meta::report::text::{counted, thousands};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::cli::progress::ProgressBars;
 
@@ -23,8 +24,7 @@ const QUOTA: f64 = 3_000.0;
 pub(super) struct CensusBar {
     /// `None` if the command is quiet.
     bar: Option<ProgressBar>,
-    client: Client,
-    started: Instant,
+    status: CensusStatus,
     last_line: Arc<Mutex<Instant>>,
     /// The description of the manifest.
     manifest: String,
@@ -33,14 +33,23 @@ pub(super) struct CensusBar {
 impl CensusBar {
     /// Creates the bar.
     pub(super) fn new(bars: &ProgressBars, manifest: &Manifest, client: Client) -> Self {
-        let bar = bars.census_bar().map(|bar| {
-            let template = "{spinner} [{bar:24}] {pos}/{len} repositories, {msg}";
-            let style =
-                ProgressStyle::with_template(template).map(|style| style.progress_chars("=> "));
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
         let now = Instant::now();
+        let status = CensusStatus { client, started: now, progress: Arc::default() };
+        let bar = bars.census_bar().map(|bar| {
+            let template = "{spinner} [{bar:24}] {pos}/{len} repositories, {status}";
+            let style = ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("=> ");
+            // A wait has no progress, so the text is made when the bar is drawn.
+            let shown = status.clone();
+            let style =
+                style.with_key("status", move |_: &ProgressState, text: &mut dyn fmt::Write| {
+                    // The bar does not depend on its text.
+                    let _ = text.write_str(&shown.describe());
+                });
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar.with_style(style)
+        });
         let repeated = match manifest.duplicates() as u64 {
             0 => String::new(),
             names => format!("; {} names are repeated and read once", thousands(names)),
@@ -48,7 +57,7 @@ impl CensusBar {
         let parts = counted(manifest.parts() as u64, "part");
         let manifest =
             format!("{} repositories in {parts}{repeated}", thousands(manifest.repos() as u64));
-        Self { bar, client, started: now, last_line: Arc::new(Mutex::new(now)), manifest }
+        Self { bar, status, last_line: Arc::new(Mutex::new(now)), manifest }
     }
 
     /// Shows the progress.
@@ -57,17 +66,17 @@ impl CensusBar {
         if progress.done == 0 {
             self.print(&self.estimate(progress.total as u64));
         }
-        let text = self.describe(progress);
+        *self.status.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
-        bar.set_message(text.clone());
         if bar.is_hidden() {
             let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
             if last.elapsed() >= INTERVAL {
                 *last = Instant::now();
                 let (done, total) =
                     (thousands(progress.done as u64), thousands(progress.total as u64));
-                self.print(&format!("{done} of {total} repositories, {text}"));
+                let status = self.status.describe();
+                self.print(&format!("{done} of {total} repositories, {status}"));
             }
         }
     }
@@ -93,7 +102,27 @@ impl CensusBar {
         )
     }
 
-    fn describe(&self, progress: CensusProgress) -> String {
+    fn print(&self, text: &str) {
+        match &self.bar {
+            Some(bar) if !bar.is_hidden() => bar.println(text),
+            // The census does not depend on stderr.
+            Some(_) => drop(writeln!(anstream::stderr(), "{text}")),
+            None => {}
+        }
+    }
+}
+
+/// The rate, the cost and the remaining time of a census.
+#[derive(Clone)]
+struct CensusStatus {
+    client: Client,
+    started: Instant,
+    progress: Arc<Mutex<CensusProgress>>,
+}
+
+impl CensusStatus {
+    fn describe(&self) -> String {
+        let progress = *self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = self.started.elapsed().as_secs_f64();
         let stats = self.client.stats();
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
@@ -105,21 +134,19 @@ impl CensusBar {
             0 => String::new(),
             failed => format!(", {} failed", thousands(failed)),
         };
-        let waited = if stats.waited > Duration::from_secs(1) {
-            format!(", waited {} for the rate limit", duration(stats.waited.as_secs_f64()))
-        } else {
-            String::new()
-        };
-        format!("{rate:.0}/s, {requests} requests, {left} left{failed}{waited}")
+        let quota = self.client.remaining_quota();
+        let quota = quota.map(|quota| describe_quota(quota.requests, quota.reset));
+        let quota = quota.unwrap_or_default();
+        format!("{rate:.0}/s, {requests} requests{quota}, {left} left{failed}")
     }
+}
 
-    fn print(&self, text: &str) {
-        match &self.bar {
-            Some(bar) if !bar.is_hidden() => bar.println(text),
-            // The census does not depend on stderr.
-            Some(_) => drop(writeln!(anstream::stderr(), "{text}")),
-            None => {}
-        }
+/// Describes the remaining requests of a quota. Without any, the command waits.
+fn describe_quota(requests: u64, reset: Duration) -> String {
+    let reset = duration(reset.as_secs_f64());
+    match requests {
+        0 => format!(", paused by the Hub's rate limit for {reset}"),
+        _ => format!(" ({} more within {reset})", thousands(requests)),
     }
 }
 

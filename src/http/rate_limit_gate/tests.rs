@@ -60,6 +60,20 @@ async fn an_exhausted_quota_holds_back_its_own_bucket_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_remaining_quota_is_known_from_responses_and_waits() {
+    let gate = RateLimitGate::new(256, 1.0);
+    let quota = || gate.quota(&file()).map(|quota| (quota.requests, quota.reset.as_secs()));
+    assert_eq!(quota(), None);
+    send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=9;t=99"#)).await;
+    assert_eq!(quota(), Some((9, 100)));
+    send(&gate, file(), 429, &headers("retry-after", "20")).await;
+    assert_eq!(quota(), Some((0, 20)));
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(quota(), None, "until the next response");
+    assert_eq!(gate.quota(&listing()), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_quota_is_applied_to_the_bucket_that_it_names() {
     let gate = RateLimitGate::new(256, 1.0);
     send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=9;t=9, "api";r=0;t=290"#))

@@ -1,11 +1,14 @@
 //! `hf-meta census` as people use it.
 
 use std::fs;
-use std::process::Stdio;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use super::{GeneratedHub, assert_true, without_cost};
 use crate::cli::{hf_meta, run};
+use crate::hub::{Fault, LocalHub};
+use crate::support;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_lists_reads_packs_and_compares() {
@@ -42,6 +45,40 @@ async fn the_command_lists_reads_packs_and_compares() {
     assert_eq!(changes.code, 1);
     assert!(changes.stdout.contains(&format!("removed\t{}\t", all[0])), "{}", changes.stdout);
     assert!(changes.stdout.contains("\tcommit\t"), "{}", changes.stdout);
+}
+
+/// `script` of util-linux gives the command a terminal.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_progress_shows_the_wait_for_a_rate_limit() {
+    let (hub, folder) = (LocalHub::start([]).unwrap(), tempfile::tempdir().unwrap());
+    hub.inject(|_, _| Some(Fault::Status(429, vec![("retry-after", "100".to_owned())])));
+    let names = folder.path().join("names");
+    fs::write(&names, "org/model").unwrap();
+    let meta = hf_meta(hub.endpoint());
+    let program = meta.get_program().display();
+    let (names, target) = (names.display(), folder.path().join("census"));
+    let target = target.display();
+    let line = format!("stty cols 200; exec {program} census read {names} -o {target}");
+    let mut command = Command::new("script");
+    command.args(["-qefc", &line, "/dev/null"]).env_clear();
+    command.envs(meta.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("TERM", "xterm").env("PATH", "/usr/bin:/bin");
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = spawned else {
+        support::program_is_missing("`script`", "the progress of a census in a terminal");
+        return;
+    };
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut screen, mut byte) = (Vec::new(), [0]);
+    while !String::from_utf8_lossy(&screen).contains(", paused by the Hub's rate limit for ") {
+        stdout.read_exact(&mut byte).unwrap();
+        screen.extend(byte);
+    }
+    stdin.write_all(b"\x03").unwrap();
+    stdout.read_to_end(&mut screen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 2), "ended by SIGINT");
+    assert_eq!(hub.log().len(), 2, "one request for each usual name");
 }
 
 #[tokio::test(flavor = "multi_thread")]
