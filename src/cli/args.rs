@@ -136,11 +136,11 @@ hf-meta [OPTIONS] <REPO>...
 const EXAMPLES: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
-  hf-meta gpt2 roberta-base --sort parameters   an overview of several repositories
+  hf-meta gpt2 roberta-base --sort parameters   an overview of several
   hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
   hf-meta gpt2 --tree                           the tree of its modules
-  hf-meta org/name --explain                    how a quantized model was counted
+  hf-meta org/name --explain                    how a model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
@@ -151,41 +151,44 @@ See --help for environment variables and exit codes.";
 const LONG_HELP: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
-  hf-meta gpt2 roberta-base --sort parameters   an overview of several repositories
-  hf-meta --from models.txt --format csv        the same of a list, for other programs
+  hf-meta gpt2 roberta-base --sort parameters   an overview of several
+  hf-meta --from models.txt --format csv        the same of a list, as CSV
   hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
   hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
   hf-meta gpt2 --tree                           the tree of its modules
-  hf-meta org/name --explain                    how a quantized model was counted
+  hf-meta org/name --explain                    how a model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
   hf-meta verify bigscience/bloom               check every shard
   hf-meta badge bigscience/bloom -o bloom.svg   a badge for a model page
   hf-meta diff org/name@v1 org/name             compare two revisions
-  hf-meta -- verify                             a repository with the name of a command
+  hf-meta -- verify                             a repository named `verify`
 
 Environment:
   HF_ENDPOINT                      URL of the Hub
   HF_TOKEN                         token for gated and private repositories
   HF_TOKEN_PATH, HF_HOME           location of the token of `hf auth login`
   HF_HUB_CACHE, HF_HOME            location of the files of `hf download`
-                                   [default: huggingface in $XDG_CACHE_HOME, else in ~/.cache]
+                                   [default: huggingface in $XDG_CACHE_HOME,
+                                   else in ~/.cache]
   HF_HUB_OFFLINE                   if 1, the same as --offline
   HF_HUB_DISABLE_IMPLICIT_TOKEN    if 1, only --token sets a token
   HF_META_CACHE                    folder of the cache of headers, or `off`
-                                   [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]
+                                   [default: hf-meta in $XDG_CACHE_HOME, else
+                                   in ~/.cache]
   https_proxy, http_proxy,         proxies
   all_proxy, no_proxy
-  SSL_CERT_FILE, SSL_CERT_DIR      trusted certificates, instead of those of the system
+  SSL_CERT_FILE, SSL_CERT_DIR      trusted certificates, not the system's
   NO_COLOR                         disables colors
 
 Exit status:
   0  every repository was read
-  1  a repository has no valid safetensors weights, or several sets of them to choose from;
-     `verify` found an error; or `diff` found a difference
+  1  a repository has no valid safetensors weights, or several sets of them to
+     choose from; `verify` found an error; or `diff` found a difference
   2  the arguments or the environment variables are wrong
-  3  the repository or revision was not found, access was denied, or the Hub or the network failed
+  3  the repository or revision was not found, access was denied, or the Hub or
+     the network failed
   4  a local file could not be read or written
 With several repositories, the highest code.";
 
@@ -196,6 +199,20 @@ mod tests {
     #[test]
     fn the_definition_of_the_arguments_is_consistent() {
         Args::definition().debug_assert();
+    }
+
+    /// Longer lines would be broken, and lose their columns.
+    #[test]
+    fn examples_fit_80_columns() {
+        let mut commands = vec![Args::definition()];
+        while let Some(command) = commands.pop() {
+            let texts = [command.get_after_help(), command.get_after_long_help()];
+            let texts = texts.map(|text| text.map(ToString::to_string).unwrap_or_default());
+            let mut lines = texts.iter().flat_map(|text| text.lines());
+            let long = lines.find(|line| line.chars().count() > 80);
+            assert_eq!(long, None, "{}", command.get_name());
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 
     fn parse(line: &str) -> Result<Args, clap::Error> {

@@ -60,7 +60,8 @@ Exit status:
   0  no difference
   1  a difference, or one of the two has no valid safetensors weights
   2  the arguments or the environment variables are wrong
-  3  a repository or revision was not found, access was denied, or the Hub or the network failed
+  3  a repository or revision was not found, access was denied, or the Hub or
+     the network failed
   4  a local file could not be read";
 
 pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> io::Result<ExitStatus> {

@@ -55,10 +55,11 @@ pub(crate) struct VerifyArgs {
 const EXIT_STATUS: &str = "\
 Exit status:
   0  no errors; there may be warnings (not with --strict) and notes
-  1  errors were found, or with --strict warnings, or there are no safetensors weights
+  1  errors were found, or with --strict warnings, or there are no safetensors
+     weights
   2  the arguments or the environment variables are wrong
-  3  the repository or revision was not found, access was denied, or the Hub or the network failed,
-     so not everything was checked
+  3  the repository or revision was not found, access was denied, or the Hub or
+     the network failed, so not everything was checked
   4  a local file could not be read or written, so not everything was checked
 With several repositories, the highest code.";
 

@@ -47,6 +47,7 @@ const EMBEDDINGS: &str = r#"{"quantization_config":{"quant_method":"compressed-t
 const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#;
 const MXFP4: &str = r#"{"quantization_config":{"quant_method":"mxfp4"}}"#;
 const FP8: &str = r#"{"quantization_config":{"quant_method":"fp8"}}"#;
+const INT8: &str = r#"{"quantization_config":{"quant_method":"int8","bits":8}}"#;
 const EXL: &str = r#"{"hidden_size":1000,"intermediate_size":10944,"kv_lora_rank":512,"qk_rope_head_dim":64,
     "quantization_config":{"quant_method":"exl3"}}"#;
 const SDNQ: &str = r#"{"quantization_config":{"quant_method":"sdnq","weights_dtype":"uint4",
@@ -258,6 +259,18 @@ const CASES: &[Case] = &[
         config: "{}",
         tensors: &[("a.weight", "U8", &[64, 64]), ("a.weight_scale", "F32", &[128, 1])],
         expected: Marked,
+    },
+    Case {
+        name: "scales for twice the columns",
+        config: INT8,
+        tensors: &[("a.weight", "I8", &[64, 64]), ("a.weight_scale", "F32", &[64, 128])],
+        expected: Marked,
+    },
+    Case {
+        name: "a scale for each weight",
+        config: INT8,
+        tensors: &[("a.weight", "I8", &[64, 64]), ("a.weight_scale", "F32", &[64, 64])],
+        expected: Exact(64 * 64),
     },
     Case {
         name: "a configuration that names the model around the weights",

@@ -147,7 +147,9 @@ fn quantized_checkpoints_have_the_bits_in_their_names() {
         let (_, breakdown) = case.count();
         let kinds = breakdown.module_kinds.iter().max_by_key(|kind| kind.parameters);
         let (Some(bits), Some(kind)) = (stated_bits(&case.name), kinds) else { continue };
-        if kind.packing.bits.is_some_and(|found| found != bits) {
+        // The codes of these stand for groups of weights, or follow from a configuration that is not needed.
+        let has_no_bits = matches!(kind.packing.layout, "bitmask" | "higgs" | "sinq");
+        if kind.packing.bits != Some(bits).filter(|_| !has_no_bits) {
             wrong.push(format!("{}: {}", case.name, kind.packing));
         }
     }

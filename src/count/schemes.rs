@@ -7,8 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::ConfigError;
 use super::json_object::{JsonObject, number, read, strings};
-use super::methods::GgufBlock;
+use super::methods::block_of_type;
 use super::pattern::Pattern;
+use crate::formats::BlockSize;
 
 /// The largest number of modules that are named. A configuration that names every module of the largest models has
 /// some thousands.
@@ -105,7 +106,7 @@ pub(super) struct Scheme {
     pub(super) in_features: Option<u64>,
     pub(super) out_features: Option<u64>,
     /// The block of a GGUF type.
-    pub(super) block: Option<GgufBlock>,
+    pub(super) block: Option<BlockSize>,
 }
 
 impl QuantizationConfig {
@@ -330,7 +331,7 @@ impl Scheme {
                 .and_then(|lengths| lengths.into_iter().filter_map(number).find(|&n| n > 0)),
             in_features: object.number("in_features"),
             out_features: object.number("out_features"),
-            block: object.get::<String>("bits").and_then(|name| GgufBlock::from_type(&name)),
+            block: object.get::<String>("bits").and_then(|name| block_of_type(&name)),
         }
     }
 }

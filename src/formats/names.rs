@@ -175,6 +175,15 @@ mod tests {
             assert_eq!(names.position(name), Some(at));
         }
         assert_eq!(names.position("h.1"), None);
+        // The text, and two numbers of 32 bits for each name.
+        assert_eq!(names.memory(), "wteh.10h.2".len() + 4 * 2 * 4);
+    }
+
+    /// A parser knows from the length of the header how many names may come, and then moves them once at most.
+    #[test]
+    fn memory_is_reserved_at_once() {
+        let list = NameList::with_capacity(1_000, 30_000);
+        assert!(list.ends.capacity() >= 1_000 && list.text.capacity() >= 30_000);
     }
 
     #[test]

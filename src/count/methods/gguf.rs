@@ -1,9 +1,10 @@
 //! GGUF blocks in `qweight U8 [outputs, bytes of a row]`. The configuration names the type of the blocks.
-//! Source: `gptqmodel/nn_modules/qlinear/gguf.py`; block sizes from `ggml-quants.h`.
+//! Source: `gptqmodel/nn_modules/qlinear/gguf.py`.
 
 use super::{
     Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved, UnresolvedReason, product,
 };
+use crate::formats::{BlockSize, Dtype};
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
     names: &["gguf"],
@@ -12,37 +13,14 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
-/// The smallest block of a GGUF type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::count) struct GgufBlock {
-    /// The number of weights in a block.
-    weights: u64,
-    /// The number of bytes of a block.
-    bytes: u64,
-}
+/// The least weights in a block of a quantized type.
+const SMALLEST_BLOCK: u64 = 32;
 
-impl GgufBlock {
-    /// Returns the block of a type, such as `q4_0` or `q4_k_m`. Sizes from `ggml-quants.h`.
-    pub(in crate::count) fn from_type(name: &str) -> Option<Self> {
-        let name = name.to_lowercase();
-        let name =
-            ["_s", "_m", "_l"].iter().find_map(|size| name.strip_suffix(size)).unwrap_or(&name);
-        let (weights, bytes) = match name {
-            "q4_0" | "iq4_nl" => (32, 18),
-            "q4_1" => (32, 20),
-            "q5_0" => (32, 22),
-            "q5_1" => (32, 24),
-            "q8_0" => (32, 34),
-            "q2_k" => (256, 84),
-            "q3_k" => (256, 110),
-            "q4_k" => (256, 144),
-            "q5_k" => (256, 176),
-            "q6_k" => (256, 210),
-            "iq4_xs" => (256, 136),
-            _ => return None,
-        };
-        Some(Self { weights, bytes })
-    }
+/// Returns the block of a type of GGUF, such as `q4_0` or `q4_k_m`.
+pub(in crate::count) fn block_of_type(name: &str) -> Option<BlockSize> {
+    let name = name.to_uppercase();
+    let name = ["_S", "_M", "_L"].iter().find_map(|size| name.strip_suffix(size)).unwrap_or(&name);
+    Dtype::from(name).block().filter(|block| block.elements >= SMALLEST_BLOCK)
 }
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
@@ -56,8 +34,34 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         scheme.block.filter(|block| rows.columns.is_multiple_of(block.bytes))
     })?;
     let block = block.ok_or(UnresolvedReason::SeveralSchemes)?;
-    let parameters = product(&[rows.stacked, rows.rows, rows.columns / block.bytes, block.weights]);
+    let parameters =
+        product(&[rows.stacked, rows.rows, rows.columns / block.bytes, block.elements]);
     let packing =
         Packing::without_bits("gguf blocks", "bytes of qweight by the block of the configuration");
     Solved::new(module, "qweight", parameters, packing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of a mix, as in `q4_k_m`, does not change the block.
+    #[test]
+    fn a_type_has_a_block() {
+        let cases = [
+            ("q4_0", Some((32, 18))),
+            ("Q5_1", Some((32, 24))),
+            ("iq4_nl", Some((32, 18))),
+            ("q4_k_m", Some((256, 144))),
+            ("q3_k_l", Some((256, 110))),
+            ("q6_k", Some((256, 210))),
+            ("4", None),
+            ("f16", None),
+            ("f4", None),
+        ];
+        for (name, expected) in cases {
+            let found = block_of_type(name).map(|block| (block.elements, block.bytes));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 }

@@ -36,7 +36,7 @@ mod vptq;
 
 use std::sync::LazyLock;
 
-pub(super) use self::gguf::GgufBlock;
+pub(super) use self::gguf::block_of_type;
 
 pub(super) use super::auxiliary::AuxiliaryTensor;
 pub(super) use super::counted_as::Packing;

@@ -350,6 +350,15 @@ fn broken_rules_of_tensors_are_errors() {
 }
 
 #[test]
+fn the_longest_names_are_accepted() {
+    let (key, tensor) = ("k".repeat(65_535), "t".repeat(63));
+    let writer = Writer::new().u32_key(&key, 1).tensor(&tensor, &[8], 0, 0);
+    let header = parse(&writer.file(32, 32)).unwrap();
+    assert_eq!(header.metadata().unwrap()[&key], "1");
+    assert_eq!(header.tensors().names().collect::<Vec<_>>(), [&tensor]);
+}
+
+#[test]
 fn claims_that_the_file_cannot_hold_are_refused_at_once() {
     let claims = [
         Writer { tensors: 1 << 63, ..Writer::new() },
@@ -374,7 +383,9 @@ fn claims_that_the_file_cannot_hold_are_refused_at_once() {
 #[test]
 fn other_formats_are_recognized() {
     let wrong = |detected| HeaderError::WrongFormat { expected: "a GGUF file", detected };
-    let cases: [(&[u8], _); 4] = [
+    let cases: [(&[u8], _); 5] = [
+        // Eight bytes decide, also if more of them could show another format.
+        (b"   versi", GgufError::Magic { found: *b"   v" }.into()),
         (b"version https://git-lfs.github.com/spec/v1", wrong(DetectedFormat::GitLfsPointer)),
         (b"<!doctype html>", wrong(DetectedFormat::Markup)),
         (b"PK\x03\x04 and more", wrong(DetectedFormat::Zip)),

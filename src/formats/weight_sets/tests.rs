@@ -235,3 +235,56 @@ fn sets_that_were_read_are_not_other_sets() {
     assert_eq!(part_of(&read(&paths[..2])), [true, false]);
     assert_eq!(part_of(&read(&paths[1..])), [false, true]);
 }
+
+/// A projector has a quantization of its own, which is not one of the model.
+#[test]
+fn quantizations_are_those_of_models() {
+    let paths = ["a-Q8_0.gguf", "a-Q4_K_M.gguf", "b-Q8_0.gguf", "mmproj-F16.gguf", "c.safetensors"];
+    let found = layout("", &paths);
+    assert_eq!(found.quantizations(), ["Q4_K_M", "Q8_0"]);
+    let one = found.of_quantization("q8_0").sets;
+    let one: Vec<_> = one.iter().map(|set| set.path.as_str()).collect();
+    assert_eq!(one, ["a-Q8_0.gguf", "b-Q8_0.gguf"]);
+}
+
+#[test]
+fn shards_of_the_same_model_may_be_missing_in_an_index() {
+    let paths = [
+        "m-00001-of-00003.safetensors",
+        "m-00002-of-00003.safetensors",
+        "m-00003-of-00003.safetensors",
+    ];
+    let other = ["m.safetensors", "n-00001-of-00003.safetensors", "x/m-00001-of-00003.safetensors"];
+    let found = layout("", &[&paths[..], &other].concat());
+    let named: Vec<RepoPath> = paths[..2].iter().map(|path| path.parse().unwrap()).collect();
+    let unindexed = found.unindexed_shards(&named);
+    assert_eq!(unindexed.iter().map(RepoPath::as_str).collect::<Vec<_>>(), &paths[2..]);
+}
+
+#[test]
+fn a_folder_has_the_files_below_it() {
+    let is_below = |path: &str, folder: &str| {
+        let file = ListedFile { path: path.parse().unwrap(), size: 1 };
+        file.is_below(folder.parse().ok().as_ref())
+    };
+    for (path, folder, expected) in [
+        ("a/x", "a", true),
+        ("a/b/x", "a", true),
+        ("a/b/x", "a/b", true),
+        ("ab/x", "a", false),
+        ("a", "a", false),
+        ("x", "", true),
+    ] {
+        assert_eq!(is_below(path, folder), expected, "{path} below {folder}");
+    }
+}
+
+#[test]
+fn names_show_shards() {
+    let path = |path: &str| path.parse::<RepoPath>().unwrap();
+    assert!(names_shard(&path("m-00001-of-00002.safetensors")));
+    assert!(!names_shard(&path("m.safetensors")) && !names_shard(&path("m-00001-of-00002.bin")));
+    assert!(names_shards(&FORMATS, &path("m-*-of-00002.gguf")));
+    assert!(!names_shards(&FORMATS, &path("m-*-of-00002.bin")));
+    assert!(!names_shards(&FORMATS, &path("m-00001-of-00002.gguf")));
+}
