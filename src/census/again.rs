@@ -1,11 +1,9 @@
 //! Rows that are read or counted again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-
-use tokio::sync::Semaphore;
 
 use super::part::{CensusPart, PartRows};
+use super::read_limits::ReadLimits;
 use super::read_repo::count_again;
 use super::run::{Census, CensusSummary, read_rows};
 use super::table_file::HeaderWriter;
@@ -47,8 +45,8 @@ impl Census {
             }
         }
         let (client, jobs) = (&self.client, self.jobs);
-        let permits = Arc::new(Semaphore::new(jobs));
-        let read = read_rows(client, repos, &permits, jobs, Some(&mut headers), true, |_| ());
+        let limits = ReadLimits::new(jobs);
+        let read = read_rows(client, repos, &limits, jobs, Some(&mut headers), true, |_| ());
         for (at, row) in read.await? {
             rows[at] = row;
         }

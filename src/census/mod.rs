@@ -25,6 +25,7 @@ mod manifest;
 mod pack;
 mod part;
 mod previous;
+mod read_limits;
 mod read_repo;
 mod row;
 mod run;
@@ -34,12 +35,10 @@ mod table_file;
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use tokio::sync::Semaphore;
 
 pub use self::diff::{CensusChange, diff};
 pub use self::error::CensusError;
@@ -52,6 +51,7 @@ pub use self::stored_header::StoredHeader;
 /// The types of other crates in the interface of this module.
 pub use {arrow_array, arrow_schema};
 
+use self::read_limits::ReadLimits;
 use self::table_file::ROWS_AT_ONCE;
 use crate::client::Client;
 use crate::name_list::COLUMNS;
@@ -144,8 +144,8 @@ pub async fn read_batch(
         reason: format!("has no column `{}`", COLUMNS.join("`, `")),
     })?;
     let repos = listed_repo::from_columns(repos, names)?.into_iter().enumerate().collect();
-    let permits = Arc::new(Semaphore::new(jobs.max(1)));
-    let mut rows = run::read_rows(client, repos, &permits, jobs, None, false, |_| ()).await?;
+    let limits = ReadLimits::new(jobs);
+    let mut rows = run::read_rows(client, repos, &limits, jobs, None, false, |_| ()).await?;
     rows.sort_unstable_by_key(|(at, _)| *at);
     let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     arrow::to_batch(&rows)

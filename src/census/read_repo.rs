@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layout_digest::LayoutHasher;
+use super::read_limits::ReadLimits;
 use super::row::CensusRow;
 use super::{ListedRepo, StoredHeader};
 use crate::backends::OnHeader;
@@ -22,14 +23,20 @@ pub(super) struct ReadRepo {
 }
 
 /// Reads a repository. An error becomes a row, too. `lists_sets` asks for the other sets if the files are not known.
-pub(super) async fn read_repo(client: Client, listed: ListedRepo, lists_sets: bool) -> ReadRepo {
+pub(super) async fn read_repo(
+    client: Client,
+    listed: ListedRepo,
+    lists_sets: bool,
+    limits: ReadLimits,
+) -> ReadRepo {
     let model = model(&client, &listed, lists_sets);
     let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
     let hash = Arc::clone(&hasher);
     let on_header = OnHeader(Arc::new(move |header| {
         hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
     }));
-    let RecordedCall { result, bytes, requests, bytes_read } = model.record(on_header).await;
+    let RecordedCall { result, bytes, requests, bytes_read } =
+        model.record(on_header, |meter| limits.gate(meter)).await;
     let mut row = CensusRow::new(listed);
     row.set_result(result.as_ref().map(|read| &read.report));
     row.requests = i64::try_from(requests).unwrap_or(i64::MAX);

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use tokio::sync::Semaphore;
 
 use super::part::CensusPart;
 use super::previous::PreviousCensus;
+use super::read_limits::ReadLimits;
 use super::read_repo::read_repo;
 use super::row::CensusRow;
 use super::storage::Storage;
@@ -120,8 +120,7 @@ struct CensusRun<'a> {
     census: &'a Census,
     manifest: &'a Manifest,
     previous: Option<PreviousCensus>,
-    /// One permit for each repository that is read at once.
-    jobs: Arc<Semaphore>,
+    limits: ReadLimits,
     progress: Mutex<CensusProgress>,
 }
 
@@ -254,7 +253,7 @@ impl Census {
             census: self,
             manifest,
             previous,
-            jobs: Arc::new(Semaphore::new(self.jobs)),
+            limits: ReadLimits::new(self.jobs),
             progress,
         };
         run.report(0, 0);
@@ -283,7 +282,7 @@ impl CensusRun<'_> {
         let Census { client, jobs, .. } = self.census;
         let report = |row: &CensusRow| self.report(1, usize::from(row.has_failed()));
         rows.append(
-            &mut read_rows(client, repos, &self.jobs, *jobs, Some(&mut headers), false, report)
+            &mut read_rows(client, repos, &self.limits, *jobs, Some(&mut headers), false, report)
                 .await?,
         );
         rows.sort_unstable_by_key(|(at, _)| *at);
@@ -313,19 +312,19 @@ impl CensusRun<'_> {
 pub(super) async fn read_rows(
     client: &Client,
     repos: Vec<(usize, ListedRepo)>,
-    permits: &Arc<Semaphore>,
+    limits: &ReadLimits,
     jobs: usize,
     mut headers: Option<&mut HeaderWriter>,
     lists_sets: bool,
     on_row: impl Fn(&CensusRow),
 ) -> Result<Vec<(usize, CensusRow)>, CensusError> {
-    let permits = Arc::clone(permits);
+    let limits = limits.clone();
     let read = move |client, (at, repo): (usize, ListedRepo)| {
-        let permits = Arc::clone(&permits);
+        let limits = limits.clone();
         async move {
             // The semaphore is never closed. The permit is kept until the headers are written: they take memory.
-            let permit = permits.acquire_owned().await;
-            (at, read_repo(client, repo, lists_sets).await, permit)
+            let permit = Arc::clone(&limits.jobs).acquire_owned().await;
+            (at, read_repo(client, repo, lists_sets, limits).await, permit)
         }
     };
     let mut reads = client.read_many(stream::iter(repos), jobs, ResultOrder::Completion, read);

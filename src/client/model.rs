@@ -205,7 +205,7 @@ impl Model {
     }
 
     /// Sets the gate of a service, and the meter of all calls.
-    #[cfg(feature = "server")]
+    #[cfg(any(feature = "census", feature = "server"))]
     pub(crate) fn gate(mut self, gate: Arc<dyn CallGate>, meter: RequestMeter) -> Self {
         (self.gate, self.meter) = (Some(gate), Some(meter));
         self

@@ -1,20 +1,25 @@
 //! Calls whose bytes are kept for a later count.
 
+use std::sync::Arc;
+
 use super::Model;
-use crate::backends::OnHeader;
+use crate::backends::{CallGate, OnHeader};
 use crate::cache::CachedHeaders;
 use crate::error::Error;
+use crate::http::transfer::RequestMeter;
 use crate::hub::CommitSha;
 use crate::inspect::RecordedCall;
 use crate::report::CountReport;
 
 impl Model {
     /// Reads all headers and returns their figures, the bytes that were read, also those of a failed call, and the cost.
-    pub(crate) fn record(
+    pub(crate) fn record<Gate: FnOnce(RequestMeter) -> Arc<dyn CallGate>>(
         &self,
         on_header: OnHeader,
-    ) -> impl Future<Output = RecordedCall> + Send + use<> {
+        gate: Gate,
+    ) -> impl Future<Output = RecordedCall> + Send + use<Gate> {
         let (model, meter) = self.metered();
+        let model = model.gate(gate(meter.clone()), meter.clone());
         let call = model.call(|inspection| async move { Ok(inspection.record(on_header).await) });
         async move {
             let (result, bytes) = call.await.unwrap_or_else(|error| (Err(error), None));
