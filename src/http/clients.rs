@@ -18,11 +18,11 @@ use super::{AddressPolicy, HttpSettings, error};
 /// The maximum number of servers whose HTTP version is known. A forgotten server is asked again.
 const MAX_SERVERS: usize = 1_000;
 
-/// HTTP/2 flow-control windows in bytes, per response and per connection (RFC 9113, section 5.2).
+/// The HTTP/2 flow-control window of a connection, and of each of its responses, in bytes (RFC 9113, section 5.2).
 ///
-/// The initial window of 65,535 bytes would cost one round trip per 64 kB of an index.
-const STREAM_WINDOW: u32 = 8 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// The initial window of 65,535 bytes would cost one round trip per 64 kB of an index, and half of this one a round trip
+/// for the header of a GGUF file with a large vocabulary.
+const WINDOW: u32 = 16 << 20;
 
 /// The `reqwest` clients of one [`Http`](super::Http), and the HTTP version of each server.
 #[derive(Debug)]
@@ -194,8 +194,8 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> 
         // timed out. A dead connection must be detected before the read timeout, or the retry uses it again.
         .http2_keep_alive_interval(settings.timeouts.read / 2)
         .http2_keep_alive_timeout(settings.timeouts.read / 4)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW);
+        .http2_initial_stream_window_size(WINDOW)
+        .http2_initial_connection_window_size(WINDOW);
     let builder = match &settings.proxies {
         Some(proxies) => proxies.apply(builder),
         None => builder.no_proxy(),
