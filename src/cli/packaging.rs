@@ -1,7 +1,7 @@
 //! `hf-meta completions` and `hf-meta man`: files for shells and packages.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -42,14 +42,29 @@ pub(crate) fn completions(
 pub(crate) fn man(args: &ManArgs, command: clap::Command) -> io::Result<ExitStatus> {
     let command = without_help(command);
     if let Some(folder) = &args.output {
-        let write = std::fs::create_dir_all(folder)
-            .and_then(|()| clap_mangen::generate_to(command, folder));
+        let mut command = command.disable_help_subcommand(true);
+        command.build();
+        let write = std::fs::create_dir_all(folder).and_then(|()| write_pages(command, folder));
         write.map_err(failed_to(format!("write to `{}`", folder.display())))?;
         return Ok(ExitStatus::Success);
     }
+    print(page(&Man::new(command))?.as_bytes())
+}
+
+/// Writes the pages of a command and of its subcommands.
+fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
+    for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        write_pages(subcommand.clone(), folder)?;
+    }
+    let man = Man::new(command);
+    std::fs::write(folder.join(man.get_filename()), page(&man)?)
+}
+
+/// Returns a page whose examples keep their lines and columns. `clap_mangen` joins and justifies them.
+fn page(man: &Man) -> io::Result<String> {
     let mut page = Vec::new();
-    Man::new(command).render(&mut page)?;
-    print(&page)
+    man.render(&mut page)?;
+    Ok(String::from_utf8_lossy(&page).replace("\n.SH EXTRA\n", "\n.SH EXTRA\n.nf\n"))
 }
 
 /// Hides the `help` subcommands. Each of them would add one page per subcommand.

@@ -134,7 +134,10 @@ fn completions_and_manual_pages_are_complete() {
     let pages: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|page| page.unwrap().file_name()).collect();
     assert!(!pages.iter().any(|page| page.to_string_lossy().contains("help")), "{pages:?}");
-    for name in ["hf-meta.1", "hf-meta-verify.1", "hf-meta-diff.1"] {
+    for name in ["hf-meta.1", "hf-meta-verify.1", "hf-meta-diff.1", "hf-meta-cache-info.1"] {
         assert!(folder.path().join(name).is_file(), "{name}");
     }
+    // Examples keep their columns.
+    let written = std::fs::read_to_string(folder.path().join("hf-meta.1")).unwrap();
+    assert!(written.contains(".SH EXTRA\n.nf\nExamples:\n") && page.contains("\n.nf\n"), "{page}");
 }
