@@ -261,6 +261,16 @@ const CASES: &[Case] = &[
         expected: Marked,
     },
     Case {
+        name: "a width that fits no group size of MLX",
+        config: r#"{"quantization":{"bits":3}}"#,
+        tensors: &[
+            ("a.weight", "U32", &[64, 16]),
+            ("a.scales", "BF16", &[64, 2]),
+            ("a.biases", "BF16", &[64, 2]),
+        ],
+        expected: Marked,
+    },
+    Case {
         name: "scales for twice the columns",
         config: INT8,
         tensors: &[("a.weight", "I8", &[64, 64]), ("a.weight_scale", "F32", &[64, 128])],

@@ -75,6 +75,15 @@ impl Pattern {
 mod tests {
     use super::*;
 
+    /// Each operator may lead to every other one, for each byte of the name.
+    #[test]
+    fn operators_and_long_names_take_more_steps() {
+        let steps = |pattern: &str, name: &str| Pattern::from_name(pattern).unwrap().steps(name);
+        let increasing = ["re:ab", "re:a+b", "re:a+b|c", "re:a{9}b"].map(|text| steps(text, "ab"));
+        assert!(increasing.is_sorted_by(|one, other| one < other), "{increasing:?}");
+        assert!(steps("re:a+", "ab") < steps("re:a+", "abc"));
+    }
+
     #[test]
     fn names_and_patterns_are_distinguished() {
         let cases = [
