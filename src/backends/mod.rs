@@ -33,6 +33,10 @@ use futures::future::{BoxFuture, FutureExt, ready};
 pub(crate) use self::cached::{CacheRecorder, CachedCommit, OnHeader};
 pub(crate) use self::disk::DiskFolder;
 pub(crate) use self::gate::CallGate;
+#[cfg(any(feature = "census", feature = "server"))]
+pub(crate) use self::gate::CallSize;
+#[cfg(all(test, any(feature = "census", feature = "server")))]
+pub(crate) use self::gate::SMALL_CALL;
 pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
 #[cfg(feature = "census")]
 pub(crate) use self::http_error::explain;

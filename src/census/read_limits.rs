@@ -1,19 +1,15 @@
 //! Limits of the repositories that are read at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::{BoxFuture, FutureExt, ready};
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
-use crate::backends::CallGate;
+use crate::backends::{CallGate, CallSize};
 use crate::http::transfer::RequestMeter;
 use crate::hub::CommitSha;
 
-/// The bytes of indexes and headers that each repository may have. Few of the Hub have more.
-const SMALL: u64 = 8 << 20;
-
-/// The repositories above [`SMALL`] that are read at once. The largest allowed header takes 240 MB while it is parsed.
+/// The repositories with much memory that are read at once. The largest allowed header takes 240 MB while it is parsed.
 const LARGE_AT_ONCE: usize = 2;
 
 /// The limits of all reads of a census. Clones share them.
@@ -33,22 +29,15 @@ impl ReadLimits {
     /// Returns the gate of one repository. Its meter counts the time of a wait for other large ones, which is not a part of
     /// the call's time.
     pub(super) fn gate(self, meter: RequestMeter) -> Arc<dyn CallGate> {
-        Arc::new(SizeGate {
-            large: self.large,
-            meter,
-            bytes: AtomicU64::new(0),
-            permit: OnceCell::new(),
-        })
+        Arc::new(SizeGate { size: CallSize::new(self.large), meter })
     }
 }
 
-/// The gate of one repository, which keeps its permit until it is read.
+/// The gate of one repository.
 #[derive(Debug)]
 struct SizeGate {
-    large: Arc<Semaphore>,
+    size: CallSize,
     meter: RequestMeter,
-    bytes: AtomicU64,
-    permit: OnceCell<Option<OwnedSemaphorePermit>>,
 }
 
 impl CallGate for SizeGate {
@@ -65,17 +54,10 @@ impl CallGate for SizeGate {
     }
 
     fn pass_memory(&self, bytes: u64) -> BoxFuture<'_, ()> {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= SMALL {
-            return ready(()).boxed();
-        }
-        let acquire = async || {
-            let _waiting = self.meter.start_wait();
-            // The semaphore is never closed.
-            Arc::clone(&self.large).acquire_owned().await.ok()
-        };
+        let Some(permit) = self.size.add(bytes) else { return ready(()).boxed() };
         async move {
-            self.permit.get_or_init(acquire).await;
+            let _waiting = self.meter.start_wait();
+            permit.await;
         }
         .boxed()
     }
@@ -84,6 +66,7 @@ impl CallGate for SizeGate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::SMALL_CALL;
 
     #[test]
     fn few_large_repositories_are_read_at_once() {
@@ -92,7 +75,7 @@ mod tests {
         let pass =
             |gate: &Arc<dyn CallGate>, bytes| gate.pass_memory(bytes).now_or_never().is_some();
         let mut gates: Vec<_> = (0..=LARGE_AT_ONCE).map(|_| gate()).collect();
-        assert!(gates.iter().all(|gate| pass(gate, SMALL)));
+        assert!(gates.iter().all(|gate| pass(gate, SMALL_CALL)));
         let last = gates.pop().unwrap();
         assert!(gates.iter().all(|gate| pass(gate, 1)));
         assert!(!pass(&last, 1));

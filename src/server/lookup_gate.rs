@@ -6,19 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, pending, ready};
-use tokio::sync::{OnceCell, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OnceCell, OwnedMutexGuard, Semaphore, oneshot};
 
 use super::lookup::CommitResults;
 use super::lookup_result::LookupResult;
 use super::request_budgets::RequestBudgets;
 use super::weights_query::WeightsQuery;
-use crate::backends::CallGate;
+use crate::backends::{CallGate, CallSize};
 use crate::http::transfer::RequestMeter;
 use crate::hub::CommitSha;
-
-/// The memory in bytes that each lookup may take. One lookup at a time may take more: nothing shows how much a
-/// repository needs before its index and its headers arrive.
-const SMALL_LOOKUP: u64 = 8 << 20;
 
 /// The number of requests that a lookup is expected to send before its files are known.
 const FIRST_REQUESTS: u64 = 2;
@@ -34,7 +30,7 @@ pub(super) struct LookupLimits {
     refreshes: RequestBudgets<IpAddr>,
     /// Requests to the Hub of one lookup.
     pub(super) max_requests: usize,
-    /// The permit to take more memory than [`SMALL_LOOKUP`].
+    /// The permit to take much memory.
     large: Arc<Semaphore>,
 }
 
@@ -114,9 +110,7 @@ pub(super) struct LookupGate {
     lease: OnceCell<OwnedMutexGuard<()>>,
     /// Requests that were charged.
     charged: AtomicU64,
-    /// Bytes of memory that were taken.
-    memory: AtomicU64,
-    large: OnceCell<Option<OwnedSemaphorePermit>>,
+    size: CallSize,
 }
 
 impl LookupGate {
@@ -128,6 +122,7 @@ impl LookupGate {
     ) -> (Arc<Self>, impl Future<Output = EarlyEnd>) {
         let (sender, receiver) = oneshot::channel();
         let gate = Self {
+            size: CallSize::new(Arc::clone(&limits.large)),
             limits,
             cause,
             meter: RequestMeter::default(),
@@ -136,8 +131,6 @@ impl LookupGate {
             pinned: OnceCell::new(),
             lease: OnceCell::new(),
             charged: AtomicU64::new(0),
-            memory: AtomicU64::new(0),
-            large: OnceCell::new(),
         };
         gate.charge_up_to(FIRST_REQUESTS);
         let end =
@@ -199,16 +192,7 @@ impl CallGate for LookupGate {
     }
 
     fn pass_memory(&self, bytes: u64) -> BoxFuture<'_, ()> {
-        let before = self.memory.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= SMALL_LOOKUP {
-            return ready(()).boxed();
-        }
-        // The semaphore is never closed.
-        let acquire = || async { Arc::clone(&self.limits.large).acquire_owned().await.ok() };
-        async move {
-            self.large.get_or_init(acquire).await;
-        }
-        .boxed()
+        self.size.add(bytes).map_or_else(|| ready(()).boxed(), FutureExt::boxed)
     }
 }
 
@@ -230,6 +214,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+    use crate::backends::SMALL_CALL;
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -249,9 +234,9 @@ mod tests {
         let [(one, _), (other, _), (small, _)] = [(); 3].map(|()| gate(&limits));
         let passes =
             |gate: &Arc<LookupGate>, bytes| gate.pass_memory(bytes).now_or_never().is_some();
-        assert!(passes(&one, SMALL_LOOKUP) && passes(&other, SMALL_LOOKUP));
+        assert!(passes(&one, SMALL_CALL) && passes(&other, SMALL_CALL));
         assert!(passes(&one, 1) && passes(&one, 1 << 40));
-        assert!(!passes(&other, 1) && passes(&small, SMALL_LOOKUP));
+        assert!(!passes(&other, 1) && passes(&small, SMALL_CALL));
         drop(one);
         assert!(passes(&other, 1));
     }

@@ -99,7 +99,8 @@ async fn each_token_has_rate_limits_of_its_own() {
 
 #[tokio::test]
 async fn statistics_are_the_sums_of_all_calls() {
-    let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
+    let hub = LocalHub::builder().repo(sharded("org/model")).quota(3_000, Duration::from_secs(300));
+    let (hub, folder) = (hub.start().unwrap(), tempfile::tempdir().unwrap());
     let cache = Arc::new(DiskCache::new(folder.path()));
     let client = builder(&hub).header_cache(cache).build().unwrap();
     assert_eq!((client.stats(), client.remaining_quota()), Default::default());

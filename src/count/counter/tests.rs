@@ -1,0 +1,369 @@
+use super::*;
+use crate::count::{DtypeCount, RuleSet};
+use crate::formats::{Dtype, ModelDescription, TensorTableBuilder};
+
+type Tensor<'a> = (&'a str, Dtype, &'a [u64]);
+
+fn counting(config: &str, tensors: &[Tensor<'_>]) -> Option<(ParameterCount, CountBreakdown)> {
+    let config = Configs::from_config_json(config.as_bytes()).unwrap();
+    let mut counter = Counter::new();
+    counter.set_configs(config);
+    for (name, dtype, shape) in tensors {
+        let (dtype, shape) = (dtype.clone(), shape.to_vec());
+        counter.add(name, &TensorInfo { dtype, shape, data_offsets: (0, 0) }).ok()?;
+    }
+    counter.finish().ok()
+}
+
+const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4},
+    "num_experts":2,"num_experts_per_tok":1}"#;
+
+/// 64 × 16 weights of 4 bits for each of two experts, in groups of 32.
+const EXPERTS: [(&str, Dtype, &[u64]); 6] = [
+    ("h.0.experts.0.q.qweight", Dtype::I32, &[8, 16]),
+    ("h.0.experts.0.q.qzeros", Dtype::I32, &[2, 2]),
+    ("h.0.experts.0.q.scales", Dtype::F16, &[2, 16]),
+    ("h.0.experts.1.q.qweight", Dtype::I32, &[8, 16]),
+    ("h.0.experts.1.q.qzeros", Dtype::I32, &[2, 2]),
+    ("h.0.experts.1.q.scales", Dtype::F16, &[2, 16]),
+];
+
+#[test]
+fn tensors_are_grouped_by_class() {
+    let rest: [(&str, Dtype, &[u64]); 4] = [
+        ("norm.weight", Dtype::BF16, &[5]),
+        ("attn.bias", Dtype::F32, &[1, 1, 4, 4]),
+        ("attn.masked_bias", Dtype::F32, &[]),
+        ("other.scales", Dtype::F16, &[3]),
+    ];
+    let tensors: Vec<_> = EXPERTS.into_iter().chain(rest).collect();
+    let (count, counting) = counting(GPTQ, &tensors).unwrap();
+    let groups: Vec<_> = counting
+        .groups
+        .iter()
+        .map(|group| {
+            let DtypeCount { tensors, elements, parameters, .. } = group.count;
+            let buffer = group.buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
+            let what = format!("{} {}{buffer}", group.dtype, group.counted_as);
+            format!("{what}: {tensors}, {elements}, {parameters}")
+        })
+        .collect();
+    assert_eq!(
+        groups,
+        [
+            "F16 as stored: 1, 3, 3",
+            "F16 scale, not counted: 2, 64, 0",
+            "BF16 as stored: 1, 5, 5",
+            "I32 unpacked from gptq 4-bit: 2, 256, 2048",
+            "I32 zero point, not counted: 2, 8, 0",
+            "F32 as stored (attention mask): 1, 16, 16",
+            "F32 scalar, not counted (attention mask): 1, 0, 0",
+        ]
+    );
+    let counted: Vec<_> = count.iter().map(|(dtype, n)| (dtype.as_str(), n)).collect();
+    assert_eq!(counted, [("F16", 3), ("BF16", 5), ("I32", 2048), ("F32", 16)]);
+    assert_eq!((count.total(), counting.is_exact()), (2072, true));
+    assert_eq!((counting.rules, counting.method.as_deref()), (RuleSet::CURRENT, Some("gptq")));
+    assert_eq!((counting.unknown_method, counting.rules.to_string()), (None, "hf-meta 1".into()));
+    assert_eq!(counting.moe.map(|moe| moe.active()), Some(1_048));
+    let kinds: Vec<_> = counting.module_kinds.iter().map(|kind| kind.modules).collect();
+    assert_eq!(kinds, [2]);
+}
+
+/// Modules are counted by their parts, whatever the name of the method is.
+#[test]
+fn an_unknown_method_is_named() {
+    let config = r#"{"quantization_config":{"quant_method":"New-GPTQ","bits":4}}"#;
+    let (count, breakdown) = counting(config, &EXPERTS).unwrap();
+    assert_eq!((count.total(), breakdown.is_exact()), (2048, true));
+    assert_eq!(breakdown.unknown_method.as_deref(), Some("new-gptq"));
+    assert_eq!(breakdown.method, breakdown.unknown_method);
+    let (_, breakdown) = counting("{}", &EXPERTS).unwrap();
+    assert_eq!((breakdown.method.as_deref(), breakdown.unknown_method), (Some("gptq"), None));
+    assert_eq!(counting("{}", &[]).unwrap().1.method, None);
+}
+
+/// The reasons of all modules that are not certain, with the number of parameters.
+fn unresolved(config: &str, tensors: &[Tensor<'_>]) -> (Vec<UnresolvedReason>, u64) {
+    let (count, breakdown) = counting(config, tensors).unwrap();
+    assert_eq!(breakdown.is_exact(), breakdown.unresolved.is_empty());
+    (breakdown.unresolved.iter().map(|found| found.reason).collect(), count.total())
+}
+
+#[test]
+fn a_module_without_a_size_is_counted_as_stored() {
+    let scales: (_, _, &[u64]) = ("q.scales", Dtype::F16, &[2, 16]);
+    let cases: [(&str, &[Tensor<'_>], UnresolvedReason, u64); 6] = [
+        (GPTQ, &[("q.qweight", Dtype::I32, &[8, 16])], UnresolvedReason::MissingParts, 128),
+        (
+            GPTQ,
+            &[("q.qweight", Dtype::I32, &[8, 15]), scales.clone()],
+            UnresolvedReason::ConflictingParts,
+            120,
+        ),
+        (
+            "{}",
+            &[("q.qweight", Dtype::I32, &[8, 16]), scales],
+            UnresolvedReason::SeveralSchemes,
+            128,
+        ),
+        ("{}", &[("q.weight", Dtype::U8, &[8, 16])], UnresolvedReason::SuspectedPacking, 128),
+        (GPTQ, &[("q.weight", Dtype::U8, &[8, 16])], UnresolvedReason::UnknownParts, 128),
+        (GPTQ, &[("q.table", Dtype::I32, &[32, 32])], UnresolvedReason::UnknownParts, 1_024),
+    ];
+    for (config, tensors, reason, total) in cases {
+        assert_eq!(unresolved(config, tensors), (vec![reason], total), "{config} {tensors:?}");
+    }
+}
+
+#[test]
+fn integers_that_are_no_weights_are_certain() {
+    let cases: [(&str, Dtype, &[u64]); 5] = [
+        ("gate.tid2eid", Dtype::I32, &[8, 6]),
+        ("embeddings.position_ids", Dtype::I32, &[1, 16]),
+        ("q.weight", Dtype::U8, &[16]),
+        ("q.weight", Dtype::I64, &[8, 16]),
+        ("q.scales", Dtype::U8, &[8, 16]),
+    ];
+    for tensor in cases {
+        let total = tensor.2.iter().product();
+        assert_eq!(unresolved("{}", std::slice::from_ref(&tensor)), (vec![], total), "{tensor:?}");
+    }
+}
+
+/// Scales lie also next to weights that are not packed, such as those of the key-value cache.
+#[test]
+fn scales_are_auxiliary_in_every_quantized_model() {
+    let scale: (_, _, &[u64]) = ("attn.k_scale", Dtype::F32, &[1]);
+    let eight_bits: (_, _, &[u64]) = ("q.weight", Dtype::F8_E4M3, &[8, 8]);
+    let cases: [(&str, &[Tensor<'_>], u64); 3] = [
+        ("{}", std::slice::from_ref(&scale), 1),
+        (GPTQ, std::slice::from_ref(&scale), 0),
+        ("{}", &[scale.clone(), eight_bits], 64),
+    ];
+    for (config, tensors, total) in cases {
+        assert_eq!(unresolved(config, tensors), (vec![], total), "{config} {tensors:?}");
+    }
+}
+
+#[test]
+fn an_overflow_by_unpacking_is_an_error() {
+    let module = |columns: u64| {
+        let qweight =
+            TensorInfo { dtype: Dtype::I32, shape: vec![1 << 10, columns], data_offsets: (0, 0) };
+        let order = TensorInfo { dtype: Dtype::I32, shape: vec![1 << 13], data_offsets: (0, 0) };
+        let scales =
+            TensorInfo { dtype: Dtype::F16, shape: vec![1, columns], data_offsets: (0, 0) };
+        let mut counter = Counter::new();
+        for (part, tensor) in [("qweight", qweight), ("g_idx", order), ("scales", scales)] {
+            counter.add(&format!("m.{part}"), &tensor).unwrap();
+        }
+        for rest in ["a", "b"] {
+            counter.add(rest, &bf16(1 << 62)).unwrap();
+        }
+        counter.finish().map(|(count, _)| count.total())
+    };
+    assert_eq!(module((1 << 50) - 1), Ok(u64::MAX - (1 << 13) + 1));
+    assert_eq!(module(1 << 50), Err(CountOverflow { tensor: "m.qweight".to_owned() }));
+}
+
+const DRAFTS: &str = r#"{"num_experts":2,"num_experts_per_tok":1,"num_nextn_predict_layers":1,
+    "num_hidden_layers":1}"#;
+
+/// Two layers with two experts of 8 parameters each, the second of which drafts tokens, and 8 parameters besides them.
+const DRAFT_TENSORS: [&str; 6] = [
+    "embed.weight",
+    "layers.0.mlp.experts.0.weight",
+    "layers.0.mlp.experts.1.weight",
+    "layers.1.mlp.experts.0.weight",
+    "layers.1.mlp.experts.1.weight",
+    "mtp.norm.weight",
+];
+
+#[test]
+fn draft_layers_are_recognized_whenever_the_configuration_arrives() {
+    for config_before in 0..=DRAFT_TENSORS.len() {
+        let mut counter = Counter::new();
+        for (at, name) in DRAFT_TENSORS.iter().enumerate() {
+            if at == config_before {
+                counter.set_configs(Configs::from_config_json(DRAFTS.as_bytes()).unwrap());
+            }
+            counter.add(name, &bf16(8)).unwrap();
+        }
+        counter.set_configs(Configs::from_config_json(DRAFTS.as_bytes()).unwrap());
+        let moe = counter.finish().unwrap().1.moe.unwrap();
+        assert_eq!((moe.active(), moe.draft, moe.total()), (16, 24, 48), "{config_before}");
+    }
+}
+
+fn bf16(length: u64) -> TensorInfo {
+    TensorInfo { dtype: Dtype::BF16, shape: vec![length], data_offsets: (0, length) }
+}
+
+#[test]
+fn only_the_first_configuration_has_an_effect() {
+    let mut counter = Counter::new();
+    counter.set_configs(Configs::default());
+    counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
+    counter.add("qweight", &bf16(10)).unwrap();
+    assert_eq!(counter.finish().unwrap().0.total(), 10);
+}
+
+/// GGUF has the shapes of the weights and the numbers of experts, so no configuration is needed.
+#[test]
+fn a_file_that_describes_itself_is_counted_by_its_elements() {
+    let mut model = ModelDescription::default();
+    (model.layers, model.draft_layers) = (Some(2), Some(1));
+    (model.experts, model.experts_per_token) = (Some(4), Some(2));
+    let tensors: [(_, _, &[u64]); 4] = [
+        ("blk.0.ffn_up_exps.weight", "Q8_0", &[4, 2, 32]),
+        ("blk.1.ffn_up_exps.weight", "Q8_0", &[4, 2, 32]),
+        ("blk.0.attn_q.qweight", "I32", &[8, 16]),
+        ("blk.0.attn.bias", "F32", &[1, 1, 4, 4]),
+    ];
+    let mut builder = TensorTableBuilder::new();
+    let mut end = 0;
+    for (name, dtype, shape) in tensors {
+        let (dtype, begin) = (Dtype::from(dtype), end);
+        let block = dtype.block().unwrap();
+        end += shape.iter().product::<u64>() / block.elements * block.bytes;
+        builder.push(name, &TensorInfo::new(dtype, shape.to_vec(), (begin, end)));
+    }
+    let header = FileHeader::new(builder.finish().unwrap(), 0..0);
+    let mut counter = Counter::new();
+    counter.add_file(&header.with_model(Some(model)).self_describing()).unwrap();
+    assert!(!counter.needs_config());
+    let (count, breakdown) = counter.finish().unwrap();
+    assert!(breakdown.is_exact());
+    assert_eq!(count.total(), 256 + 256 + 128 + 16);
+    let moe = breakdown.moe.unwrap();
+    assert_eq!((moe.experts, moe.routed_active, moe.draft), (4, 128, 256));
+    let buffers: Vec<_> = breakdown.groups.iter().filter_map(|group| group.buffer).collect();
+    assert_eq!(buffers, [Buffer::AttentionMask]);
+}
+
+/// The Hub counts a request for `config.json` as a download.
+#[test]
+fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
+    let cases: [(&str, Dtype, &[u64], bool); 21] = [
+        ("q.weight", Dtype::BF16, &[64, 64], false),
+        ("q.weight", Dtype::F8_E4M3, &[64, 64], false),
+        ("q.weight", Dtype::I8, &[64, 64], true),
+        // bitsandbytes packs into a column of any dtype.
+        ("q.weight", Dtype::BF16, &[64, 1], true),
+        ("q.weight", Dtype::BF16, &[1, 1], false),
+        ("q.weight", Dtype::F8_E4M3, &[64, 1], false),
+        ("q.qweight", Dtype::I32, &[8, 16], true),
+        ("q.qweight", Dtype::I32, &[], false),
+        ("q.absmax", Dtype::F32, &[2], true),
+        // A learned scale has the same name.
+        ("q.scale", Dtype::BF16, &[64], false),
+        ("q.scale", Dtype::U8, &[64], true),
+        // A name that no quantizer uses.
+        ("q.bias", Dtype::I32, &[64], false),
+        ("q.table", Dtype::I32, &[32, 32], true),
+        ("q.table", Dtype::I64, &[32, 32], false),
+        ("q.table", Dtype::F32, &[32, 32], false),
+        ("q.table", Dtype::F8_E5M2, &[32, 32], false),
+        ("embeddings.position_ids", Dtype::I32, &[1, 16], false),
+        ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[4], true),
+        ("h.0.mlp.experts.0.up.bias", Dtype::BF16, &[], false),
+        ("h.0.mlp.experts.norm", Dtype::BF16, &[4], false),
+        ("h.0.mlp.shared_experts.0.weight", Dtype::BF16, &[4, 4], false),
+    ];
+    for (name, dtype, shape, expected) in cases {
+        let tensor = TensorInfo::new(dtype, shape.to_vec(), (0, 0));
+        assert_eq!(needs_config(name, &tensor), expected, "{name} {tensor:?}");
+        let mut counter = Counter::new();
+        counter.add(name, &tensor).unwrap();
+        counter.add("norm.weight", &bf16(4)).unwrap();
+        assert_eq!(counter.needs_config(), expected, "{name} {tensor:?}");
+    }
+}
+
+/// Of two files that describe a model besides `config.json`, at most one is requested.
+#[test]
+fn another_configuration_is_needed_where_a_choice_is_left() {
+    let packed: Tensor<'_> = ("q.qweight", Dtype::I32, &[8, 16]);
+    let scales: Tensor<'_> = ("q.scales", Dtype::F16, &[2, 16]);
+    let zeros: Tensor<'_> = ("q.qzeros", Dtype::I32, &[2, 2]);
+    let expert: Tensor<'_> = ("h.0.mlp.experts.0.w", Dtype::BF16, &[4]);
+    let cases: [(&str, &[Tensor<'_>], Option<&str>); 7] = [
+        ("{}", &[packed.clone(), scales.clone()], Some("quantize_config.json")),
+        ("{}", &[packed.clone(), scales.clone(), expert.clone()], Some("quantize_config.json")),
+        ("{}", &[packed.clone(), scales.clone(), zeros], None),
+        (GPTQ, &[packed, scales], None),
+        ("{}", std::slice::from_ref(&expert), Some("params.json")),
+        (GPTQ, std::slice::from_ref(&expert), None),
+        ("{}", &[("norm.weight", Dtype::BF16, &[4])], None),
+    ];
+    for (config, tensors, expected) in cases {
+        let mut counter = Counter::new();
+        for (name, dtype, shape) in tensors {
+            let tensor = TensorInfo::new(dtype.clone(), shape.to_vec(), (0, 0));
+            counter.add(name, &tensor).unwrap();
+        }
+        let configs = Configs::from_config_json(config.as_bytes()).unwrap();
+        assert_eq!(counter.other_config_file(&configs), expected, "{config} {tensors:?}");
+    }
+}
+
+/// More groups than are searched one by one, in an order that leaves and returns to each.
+#[test]
+fn groups_of_many_dtypes_are_summed() {
+    let tensors: Vec<Tensor<'_>> =
+        Dtype::KNOWN.iter().map(|dtype| ("norm", dtype.clone(), &[3][..])).collect();
+    let (count, breakdown) = counting("{}", &[&tensors[..], &tensors].concat()).unwrap();
+    assert_eq!(breakdown.groups.len(), Dtype::KNOWN.len());
+    assert!(breakdown.groups.iter().all(|group| group.count.tensors == 2), "{breakdown:?}");
+    assert_eq!(count.rows().len(), Dtype::KNOWN.len());
+    assert_eq!(count.totals().elements, 6 * Dtype::KNOWN.len() as u64);
+}
+
+/// A hostile file must not cause millions of kinds of modules or of examples.
+#[test]
+fn kinds_and_examples_are_limited() {
+    let limits = |modules: usize, has_qweight: bool| {
+        let mut counter = Counter::new();
+        for at in 0..modules {
+            let qweight = TensorInfo::new(Dtype::I32, vec![8, 16], (0, 0));
+            let dtype = format!("NEW{at}").as_str().into();
+            let scales = TensorInfo::new(dtype, vec![2, 16], (0, 0));
+            if has_qweight {
+                counter.add(&format!("m.{at}.qweight"), &qweight).unwrap();
+            }
+            counter.add(&format!("m.{at}.scales"), &scales).unwrap();
+            counter.add(&format!("x.{at}.qweight"), &qweight).unwrap();
+        }
+        counter.set_configs(Configs::from_config_json(GPTQ.as_bytes()).unwrap());
+        let (count, breakdown) = counter.finish().unwrap();
+        let examples = breakdown.unresolved[0].examples.len();
+        let is_known = breakdown.huggingface_js_total(count.total()).is_some();
+        (breakdown.module_kinds.len(), is_known, examples)
+    };
+    assert_eq!(limits(2, true), (2, true, 2));
+    assert_eq!(limits(199, true), (199, true, 10));
+    assert_eq!(limits(201, true), (200, false, 10));
+    assert_eq!(limits(2, false), (0, true, 2));
+}
+
+/// A tenth of the experts of Kimi-K2.5, whose 208,550 tensors nearly all wait.
+#[test]
+fn twenty_thousand_waiting_tensors_take_less_than_a_megabyte() {
+    let parts = [("packed", "I32"), ("scale", "BF16"), ("shape", "I64")];
+    let mut counter = Counter::new();
+    for expert in 0..2_304 {
+        let module = format!("language_model.model.layers.{}.mlp.experts", 1 + expert / 384);
+        for projection in ["down_proj", "gate_proj", "up_proj"] {
+            for (part, dtype) in parts {
+                let name = format!("{module}.{}.{projection}.weight_{part}", expert % 384);
+                let (dtype, shape) = (dtype.into(), vec![2_048, 896]);
+                let tensor = TensorInfo { dtype, shape, data_offsets: (0, 7_340_032) };
+                counter.add(&name, &tensor).unwrap();
+            }
+        }
+    }
+    assert_eq!(counter.sums.tensors(), 0, "every tensor waits");
+    let length = counter.waiting.byte_length();
+    assert!(length < 1_000_000, "{length} bytes");
+}
