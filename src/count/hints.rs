@@ -19,11 +19,21 @@ pub(super) struct Hints<'a> {
     config: &'a QuantizationConfig,
     shapes: &'a MetadataShapes,
     steps_left: Cell<u64>,
+    /// True if an answer depended on the name of a module.
+    depends_on_name: Cell<bool>,
 }
 
 impl<'a> Hints<'a> {
     pub(super) fn new(config: &'a QuantizationConfig, shapes: &'a MetadataShapes) -> Self {
-        Self { config, shapes, steps_left: Cell::new(MOST_STEPS) }
+        let (steps_left, depends_on_name) = (Cell::new(MOST_STEPS), Cell::new(false));
+        Self { config, shapes, steps_left, depends_on_name }
+    }
+
+    /// Solves a module. Returns also whether the solution holds for any module with parts of the same shapes.
+    pub(super) fn solve<T>(&self, solve: impl FnOnce(&Self) -> T) -> (T, bool) {
+        self.depends_on_name.set(false);
+        let solution = solve(self);
+        (solution, !self.depends_on_name.get())
     }
 
     /// Returns whether the configuration names one of some methods.
@@ -78,10 +88,14 @@ impl<'a> Hints<'a> {
 
     /// Returns the scheme of a module by its name, or by the last components of it.
     fn named(&self, module: &str) -> Option<&'a Scheme> {
+        if !self.config.has_names() {
+            return None;
+        }
+        self.depends_on_name.set(true);
         let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
         let names = std::iter::once(module).chain(ends);
         let mut names = names.take_while(|name| self.spend(name.len() as u64));
-        self.config.has_names().then(|| names.find_map(|name| self.config.named(name))).flatten()
+        names.find_map(|name| self.config.named(name))
     }
 
     /// Returns the value that all schemes share which have one.
@@ -107,6 +121,7 @@ impl<'a> Hints<'a> {
 
     /// Returns the schemes whose patterns match a module.
     fn matching(&self, module: &str) -> impl Iterator<Item = &'a Scheme> {
+        self.depends_on_name.set(true);
         let patterns =
             self.config.patterns().take_while(|(pattern, _)| self.spend(pattern.steps(module)));
         patterns.filter(|(pattern, _)| pattern.matches(module)).map(|(_, scheme)| scheme)
@@ -121,6 +136,7 @@ impl<'a> Hints<'a> {
 
     /// Returns the number of weights that the metadata of the files gives for a module.
     pub(super) fn metadata_elements(&self, module: &str) -> Option<u64> {
+        self.depends_on_name.set(true);
         self.shapes.elements(module)
     }
 
@@ -147,6 +163,7 @@ impl<'a> Hints<'a> {
         outputs: u64,
         multiple: u64,
     ) -> Side {
+        self.depends_on_name.set(true);
         let is_head = module.ends_with("lm_head") || module == "output" || module == "head";
         let range = outputs.saturating_sub(multiple - 1)..=outputs;
         match self.config.vocabulary() {
@@ -187,6 +204,25 @@ mod tests {
         let choose = || hints.choose(module, |scheme| scheme.bits);
         let answered = (0..steps).take_while(|_| choose() != Err(UnresolvedReason::TooManyChoices));
         answered.count() as u64
+    }
+
+    #[test]
+    fn an_answer_by_the_name_holds_for_that_module_only() {
+        let cases = [
+            (r#"{"bits":4}"#, true),
+            (r#"{"bits":4,"lm_head":{"bits":8}}"#, false),
+            (r#"{"bits":4,"dynamic":{"+:.*k$":{"bits":8}}}"#, false),
+        ];
+        for (json, expected) in cases {
+            let config =
+                QuantizationConfig::from_section(&serde_json::from_str(json).unwrap()).unwrap();
+            let shapes = MetadataShapes::default();
+            let hints = Hints::new(&config, &shapes);
+            assert_eq!(hints.solve(|hints| hints.bits("h.0.q")).1, expected, "{json}");
+            assert!(!hints.solve(|hints| hints.metadata_elements("h.0.q")).1);
+            assert!(!hints.solve(|hints| hints.outputs_without_padding("q", 9, 8)).1);
+            assert!(hints.solve(|hints| hints.without_padding(9, 8)).1);
+        }
     }
 
     /// Neither many schemes, nor long names, nor costly patterns may take more work than the limit.

@@ -1,5 +1,7 @@
 //! From the parts of modules to sums.
 
+use std::collections::VecDeque;
+
 use super::hints::Hints;
 use super::metadata::MetadataShapes;
 use super::methods::{SolvedModule, is_of_named_method, solve};
@@ -18,7 +20,14 @@ pub(super) struct Solver<'a> {
     open: WaitingTensors,
     /// True if the configuration says so, or a module with packed weights was found.
     is_quantized: bool,
+    /// The last solutions that do not depend on the name of the module, with the parts that they are for.
+    recent: VecDeque<(Vec<(PartId, TensorInfo)>, Solution)>,
 }
+
+/// The number of solutions that are searched before a module is solved. Experts have two or three kinds of modules.
+const MOST_RECENT: usize = 4;
+
+type Solution = Result<Option<SolvedModule>, UnresolvedReason>;
 
 impl<'a> Solver<'a> {
     /// Creates a solver that adds to some sums.
@@ -28,7 +37,28 @@ impl<'a> Solver<'a> {
             sums,
             open: WaitingTensors::default(),
             is_quantized: !configs.quantization.is_empty(),
+            recent: VecDeque::new(),
         }
+    }
+
+    /// Solves a module, or returns the solution of one with parts of the same shapes: a model has many equal layers and
+    /// experts.
+    fn solve(&mut self, module: &Module<'_>) -> Solution {
+        let is_equal = |parts: &[(PartId, TensorInfo)]| {
+            parts.len() == module.parts.len()
+                && parts.iter().zip(module.parts).all(|((part, one), (other_part, other))| {
+                    part == other_part && one.shape == other.shape && one.dtype == other.dtype
+                })
+        };
+        if let Some((_, solution)) = self.recent.iter().find(|(parts, _)| is_equal(parts)) {
+            return *solution;
+        }
+        let (solution, holds_for_others) = self.hints.solve(|hints| solve(module, hints));
+        if holds_for_others {
+            self.recent.truncate(MOST_RECENT - 1);
+            self.recent.push_front((module.parts.to_vec(), solution));
+        }
+        solution
     }
 
     /// Adds the tensors of a module.
@@ -37,7 +67,7 @@ impl<'a> Solver<'a> {
         if module.parts.windows(2).any(|parts| parts[0].0 == parts[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingParts);
         }
-        match solve(module, &self.hints) {
+        match self.solve(module) {
             Ok(Some(_)) if self.hints.is_exhausted() => {
                 self.add_unresolved(module, UnresolvedReason::TooManyChoices)
             }

@@ -83,6 +83,28 @@ fn an_unknown_method_is_named() {
     assert_eq!(counting("{}", &[]).unwrap().1.method, None);
 }
 
+/// Modules of the same shapes have the same size, unless the configuration tells them apart.
+#[test]
+fn equal_modules_may_have_schemes_of_their_own() {
+    let module = |weights, scales| -> [Tensor<'static>; 2] {
+        [(weights, Dtype::I32, &[8, 16]), (scales, Dtype::F16, &[1, 16])]
+    };
+    let tensors = [
+        module("h.0.q.qweight", "h.0.q.scales"),
+        module("h.1.q.qweight", "h.1.q.scales"),
+        module("h.2.q.qweight", "h.2.q.scales"),
+    ];
+    let total = |others: &str| {
+        let config =
+            format!(r#"{{"quantization_config":{{"quant_method":"gptq","bits":4{others}}}}}"#);
+        counting(&config, tensors.as_flattened()).unwrap().0.total()
+    };
+    let (four, eight) = (64 * 16, 32 * 16);
+    assert_eq!(total(""), 3 * four);
+    assert_eq!(total(r#","h.1.q":{"bits":8}"#), 2 * four + eight);
+    assert_eq!(total(r#","dynamic":{"+:.*[12].q$":{"bits":8}}"#), four + 2 * eight);
+}
+
 /// The reasons of all modules that are not certain, with the number of parameters.
 fn unresolved(config: &str, tensors: &[Tensor<'_>]) -> (Vec<UnresolvedReason>, u64) {
     let (count, breakdown) = counting(config, tensors).unwrap();

@@ -153,6 +153,7 @@ impl MethodDefinition {
 }
 
 /// A module that a method solved.
+#[derive(Clone, Copy)]
 pub(super) struct SolvedModule {
     pub(super) solved: Solved,
     method: &'static MethodDefinition,
