@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use clap::CommandFactory;
 use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, IndexError};
 use hf_meta::{
     Endpoint, Error, HttpError, MissingQuantization, RangeError, RepoId, SnapshotError, Source,
     TransportKind, WeightSet,
 };
 
+use super::args::Args;
 use super::repo_arg::RepoArg;
 
 /// The most sets of weights or quantizations that a hint lists.
@@ -55,7 +57,10 @@ pub(crate) fn for_source(
         }
         error => for_error(source, error, endpoint),
     };
-    hint.into_iter().chain(local_path(source, error)).collect()
+    hint.into_iter()
+        .chain(local_path(source, error))
+        .chain(misspelled_command(source, error))
+        .collect()
 }
 
 fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<String> {
@@ -174,6 +179,17 @@ fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
     let is_repo = matches!(source.source, Ok(Source::Repo { .. }));
     (is_missing && is_repo && Path::new(&source.shown).exists())
         .then(|| format!("to read the local file or folder of that name, write ./{}", source.shown))
+}
+
+/// Names the command that a missing repository was probably meant to be.
+fn misspelled_command(source: &RepoArg, error: &Error) -> Option<String> {
+    const MOST_TYPOS: usize = 2;
+
+    let name = source.shown.as_str();
+    let is_misspelled = |command: &&str| strsim::damerau_levenshtein(command, name) <= MOST_TYPOS;
+    let commands = Args::command();
+    let command = commands.get_subcommands().map(clap::Command::get_name).find(is_misspelled)?;
+    matches!(error, Error::RepoNotFound { .. }).then(|| format!("`hf-meta {command}` is a command"))
 }
 
 /// Explains a file in another format.

@@ -200,6 +200,7 @@ fn the_hint_fits_the_cause() {
         ("org/hole", "`hf-meta verify org/hole` lists everything that is missing"),
         (incomplete.to_str().unwrap(), "the files are incomplete or invalid; download them again"),
         ("org/none", "check the spelling"),
+        ("verfy", "`hf-meta verify` is a command"),
     ];
     for (source, hint) in cases {
         let stderr = run(&hub, &[source]).stderr;
