@@ -95,7 +95,8 @@ async fn for_each_row(
 ) -> Result<(), CensusError> {
     if Path::new(census).is_file() {
         let failed = |source| CensusError::File { action: "read", file: census.to_owned(), source };
-        for row in each_row(File::open(census).map_err(failed)?, ROWS_AT_ONCE)? {
+        let file = File::open(census).map_err(failed)?;
+        for row in each_row(census.to_owned(), file, ROWS_AT_ONCE)? {
             function(row?);
         }
         return Ok(());

@@ -65,6 +65,14 @@ pub enum CensusError {
         /// The reason.
         source: io::Error,
     },
+    /// The table in a file cannot be read.
+    #[error("failed to read the table `{file}`")]
+    TableFile {
+        /// The file, or its path in the target.
+        file: String,
+        /// The reason: [`Table`](Self::Table) or [`Parquet`](Self::Parquet).
+        source: Box<CensusError>,
+    },
     /// A table has other columns, or is broken.
     #[error("a table has other columns, or is broken")]
     Table(#[from] serde_arrow::Error),

@@ -211,8 +211,8 @@ impl StoredPages {
                 TableWriter::<_, ListedRepo>::published(output, name, footer, ROW_GROUP)?;
             for number in 0..pages {
                 let page = self.file(number);
-                let page = File::open(&page).map_err(failed_to("read", &page))?;
-                for row in each_row(page, ROW_GROUP)? {
+                let opened = File::open(&page).map_err(failed_to("read", &page))?;
+                for row in each_row(page.display().to_string(), opened, ROW_GROUP)? {
                     models += 1;
                     writer.write(row?)?;
                 }

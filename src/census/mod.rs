@@ -119,9 +119,10 @@ fn rows<Row: arrow::ArrowRow>(
     file: &Path,
     rows_at_once: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
-    let failed =
-        |source| CensusError::File { action: "read", file: file.display().to_string(), source };
-    table_file::each_row(File::open(file).map_err(failed)?, rows_at_once)
+    let name = file.display().to_string();
+    let failed = |source| CensusError::File { action: "read", file: name.clone(), source };
+    let opened = File::open(file).map_err(failed)?;
+    table_file::each_row(name, opened, rows_at_once)
 }
 
 /// Reads the repositories of a record batch, and returns their rows in the same order.

@@ -83,7 +83,7 @@ fn merge(
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {
     let mut runs = Vec::new();
     for file in files {
-        runs.push(each_row::<CensusRow>(file, MERGED_AT_ONCE)?);
+        runs.push(each_row::<CensusRow>(temporary_name(), file, MERGED_AT_ONCE)?);
     }
     let mut next: Vec<Option<CensusRow>> = Vec::new();
     let mut order = BinaryHeap::new();

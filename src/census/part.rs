@@ -82,14 +82,14 @@ impl CensusPart {
                     && rules == RuleSet::CURRENT.to_string()
                     && schema_version == SCHEMA_VERSION
             });
-        if is_current { read_all_rows(file).map(Some) } else { Ok(None) }
+        if is_current { read_all_rows(self.models(), file).map(Some) } else { Ok(None) }
     }
 
     /// Reads the part without its headers.
     pub(super) async fn read(&self, storage: &Storage) -> Result<PartRows, CensusError> {
         let file = storage.read(&self.models()).await?.ok_or_else(|| no_census(storage))?;
         let parts = read_footer::<PartFooter>(&file).map_or(0, |footer| footer.parts);
-        Ok(PartRows { rows: read_all_rows(file)?, parts })
+        Ok(PartRows { rows: read_all_rows(self.models(), file)?, parts })
     }
 
     /// Returns all headers of the part. Those of a repository follow each other.
@@ -98,7 +98,7 @@ impl CensusPart {
         storage: &Storage,
     ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
         let file = storage.download(&self.headers()).await?.ok_or_else(|| no_census(storage))?;
-        each_row(file, HEADERS_AT_ONCE)
+        each_row(self.headers(), file, HEADERS_AT_ONCE)
     }
 
     /// Starts the headers of the part.

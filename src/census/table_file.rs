@@ -160,18 +160,28 @@ pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> 
 }
 
 /// Reads all rows of a table.
-pub(super) fn read_all_rows<Row: ArrowRow>(file: Bytes) -> Result<Vec<Row>, CensusError> {
-    each_row(file, ROWS_AT_ONCE)?.collect()
+pub(super) fn read_all_rows<Row: ArrowRow>(
+    name: String,
+    file: Bytes,
+) -> Result<Vec<Row>, CensusError> {
+    each_row(name, file, ROWS_AT_ONCE)?.collect()
 }
 
-/// Returns the rows of a table one by one. `rows_at_once` of them are in memory.
+/// Returns the rows of a table one by one. `rows_at_once` of them are in memory. Errors contain the name of the file.
 pub(super) fn each_row<Row: ArrowRow>(
+    name: String,
     file: impl ChunkReader + 'static,
     rows_at_once: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>>, CensusError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
-    let batches = builder.with_batch_size(rows_at_once).build()?;
+    let failed = move |error: CensusError| CensusError::TableFile {
+        file: name.clone(),
+        source: Box::new(error),
+    };
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file);
+    let batches = builder.and_then(|builder| builder.with_batch_size(rows_at_once).build());
+    let batches = batches.map_err(|error| failed(error.into()))?;
     let rows = batches.map(|batch| from_batch(&batch.map_err(ParquetError::from)?));
+    let rows = rows.map(move |rows| rows.map_err(&failed));
     Ok(rows.flat_map(|rows| match rows {
         Ok(rows) => rows.into_iter().map(Ok).collect::<Vec<_>>(),
         Err(error) => vec![Err(error)],

@@ -92,11 +92,13 @@ async fn wrong_input_is_one_sentence() {
     fs::write(path("table.csv"), "likes\n1\n").unwrap();
     fs::write(path("broken"), "PAR1 and no more").unwrap();
     assert_eq!(run(hub, &["-q", "census", "read", &path("names"), "-o", &path("census")]).code, 0);
-    let cases: [(&[&str], i32, &str); 8] = [
+    let no_table = format!("failed to read the table `{}`", path("broken"));
+    let cases: [(&[&str], i32, &str); 9] = [
         (&["read", &path("missing"), "-o", &path("x")], 4, "failed to read"),
         (&["read", &path("empty"), "-o", &path("x")], 2, "contains no repositories"),
         (&["read", &path("table.csv"), "-o", &path("x")], 2, "has no column `repo`"),
-        (&["read", &path("broken"), "-o", &path("x")], 4, "failed to read or write a Parquet file"),
+        (&["read", &path("broken"), "-o", &path("x")], 4, &no_table),
+        (&["diff", &path("broken"), &path("census")], 4, &no_table),
         (&["read", &path("others"), "-o", &path("census")], 2, "census of another manifest"),
         (&["read", &path("names"), "-o", &path("names/below")], 4, "failed to create"),
         (&["count", &path("none")], 2, "holds no census"),
