@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(configs.method(), Some("gptq"));
         assert_eq!(configs.quantization.vocabulary(), Some(512));
         assert_eq!(Vec::from_iter(configs.quantization.dimensions()), [&7, &64, &96, &512]);
-        let cases: [(&str, &[u64]); 6] = [
+        let cases: [(&str, &[u64]); 7] = [
             // The outputs of the query, and of key and value.
             (r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2}"#, &[24, 96]),
             (
@@ -259,6 +259,8 @@ mod tests {
             (r#"{"q_lora_rank":48,"kv_lora_rank":32,"qk_rope_head_dim":8}"#, &[32, 40, 48]),
             (r#"{"q_lora_rank":48,"qk_rope_head_dim":8}"#, &[48]),
             (r#"{"hidden_dropout":1,"num_hidden_layers":2}"#, &[]),
+            // An object that is no model.
+            (r#"{"rope_scaling":{"hidden_size":96}}"#, &[]),
         ];
         for (json, expected) in cases {
             let configs = Configs::from_config_json(json.as_bytes()).unwrap();

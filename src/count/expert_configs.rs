@@ -231,17 +231,12 @@ impl PerLayer {
     /// The largest length of a list, in bytes.
     const LONGEST_LIST: usize = 1 << 16;
 
-    /// Reads the values of several keys.
+    /// Reads the values of several keys, each value once.
     fn all<'k>(model: &JsonObject<'_>, keys: impl Iterator<Item = &'k &'k str>) -> Vec<Self> {
-        let mut lists: Vec<Self> =
-            keys.filter_map(|key| model.raw(key)).filter_map(Self::new).collect();
-        let mut known = 0;
-        while known < lists.len() {
-            let (before, rest) = lists.split_at(known);
-            if rest.first().is_some_and(|list| before.contains(list)) {
-                lists.remove(known);
-            } else {
-                known += 1;
+        let mut lists = Vec::new();
+        for list in keys.filter_map(|key| model.raw(key)).filter_map(Self::new) {
+            if !lists.contains(&list) {
+                lists.push(list);
             }
         }
         lists

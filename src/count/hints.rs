@@ -225,6 +225,20 @@ mod tests {
         }
     }
 
+    /// A head may be padded by less than the multiple.
+    #[test]
+    fn the_outputs_of_a_head_are_the_vocabulary() {
+        let length = |vocabulary: u64, module: &str| {
+            let model = format!(r#"{{"vocab_size":{vocabulary}}}"#);
+            let mut config = QuantizationConfig::default();
+            config.add_dimensions(&serde_json::from_str(&model).unwrap());
+            let shapes = MetadataShapes::default();
+            Hints::new(&config, &shapes).outputs_without_padding(module, 16, 8).length
+        };
+        let lengths = [8, 9, 16, 17].map(|vocabulary| length(vocabulary, "model.lm_head"));
+        assert_eq!(lengths, [16, 9, 16, 16]);
+    }
+
     /// Neither many schemes, nor long names, nor costly patterns may take more work than the limit.
     #[test]
     fn the_work_of_choices_is_limited() {

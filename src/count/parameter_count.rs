@@ -221,6 +221,9 @@ mod tests {
         assert_eq!(parameters, [("F16", 12 + (1 << 40)), ("BF16", 5)]);
         let rows: DtypeCount = sum.rows().map(|(_, row)| row).sum();
         assert_eq!((rows, rows.scalars), (*sum.totals(), 1));
+        let totals = [*one.totals(), *other.totals()];
+        assert_eq!(totals.iter().sum::<DtypeCount>(), *sum.totals());
+        assert_eq!(totals.into_iter().sum::<DtypeCount>(), *sum.totals());
         assert_eq!([one, other].into_iter().sum::<ParameterCount>(), sum);
         let large = count(&[("?", &[u64::MAX], 0)]).unwrap();
         let sum: ParameterCount = [&large, &large].into_iter().sum();

@@ -394,6 +394,13 @@ mod tests {
     }
 
     #[test]
+    fn groups_and_vectors_have_at_least_one_weight() {
+        let json = r#"{"bits":4,"group_size":0,"vector_lens":[0,8]}"#;
+        let scheme = Scheme::from_object(&serde_json::from_str(json).unwrap());
+        assert_eq!((scheme.group_size, scheme.vector_length), (None, Some(8)));
+    }
+
+    #[test]
     fn the_scheme_of_a_module_goes_first() {
         let config = config(
             r#"{"bits":4,"lm_head":{"bits":8},"extra_config":{"h.0.q":{"bits":2}},

@@ -244,3 +244,24 @@ impl TensorTableBuilder {
         Ok(TensorTable { data_length, ..table })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::Dtype;
+
+    #[test]
+    fn a_table_knows_its_length_and_memory() {
+        let mut builder = TensorTableBuilder::new();
+        for (name, at) in ["a", "b", "c"].into_iter().zip(0..) {
+            builder.push(name, &TensorInfo::new(Dtype::U8, vec![1], (at, at + 1)));
+        }
+        let table = builder.finish().unwrap();
+        let mut tensors = table.iter();
+        assert_eq!(tensors.size_hint(), (3, Some(3)));
+        tensors.next();
+        assert_eq!(tensors.len(), 2);
+        let (names, records) = (table.names.memory(), table.records.memory());
+        assert!(names > 0 && table.memory() > records && records > 0 && table.memory() > names);
+    }
+}

@@ -138,6 +138,47 @@ fn a_module_without_a_size_is_counted_as_stored() {
     }
 }
 
+/// Parts whose shapes are not those of their method, and others that resemble them.
+#[test]
+fn a_method_checks_the_shapes_of_its_parts() {
+    let config =
+        |method: &str| format!(r#"{{"quantization_config":{{"quant_method":"{method}"}}}}"#);
+    let conflicts: [(&str, &[Tensor<'_>]); 4] = [
+        ("awq", &[("q.qweight", Dtype::I16, &[8, 16]), ("q.scales", Dtype::F16, &[2, 31])]),
+        (
+            "gptq",
+            &[
+                ("q.qweight", Dtype::I32, &[8, 16]),
+                ("q.qzeros", Dtype::I32, &[2, 3]),
+                ("q.scales", Dtype::F16, &[2, 16]),
+            ],
+        ),
+        (
+            "quanto",
+            &[
+                ("q.weight._data._data", Dtype::U8, &[8, 16]),
+                ("q.weight._scale", Dtype::F32, &[4, 1]),
+            ],
+        ),
+        (
+            "torchao",
+            &[("q._weight_qdata", Dtype::I16, &[8, 16]), ("q._weight_scale", Dtype::F32, &[8, 1])],
+        ),
+    ];
+    for (method, tensors) in conflicts {
+        let found = unresolved(&config(method), tensors);
+        assert_eq!(found, (vec![UnresolvedReason::ConflictingParts], 128), "{method}");
+    }
+    let bytes = ("q.weight", Dtype::I8, &[128, 16][..]);
+    for scales in [[128, 1], [2, 2]] {
+        let tensors = [bytes.clone(), ("q.weight_scale", Dtype::F32, &scales)];
+        assert_eq!(unresolved("{}", &tensors), (vec![], 128 * 16), "{scales:?}");
+    }
+    let hqq: [Tensor<'_>; 2] = [("q.W_q", Dtype::U8, &[4, 64]), ("q.scale", Dtype::F16, &[8, 1])];
+    let (count, breakdown) = counting("{}", &hqq).unwrap();
+    assert_eq!((count.total(), breakdown.module_kinds[0].packing.bits), (512, Some(4)));
+}
+
 #[test]
 fn integers_that_are_no_weights_are_certain() {
     let cases: [(&str, Dtype, &[u64]); 5] = [

@@ -91,7 +91,7 @@ fn inputs(
     let dense = packed.columns.checked_mul(32)? / bits;
     let whole = packed.columns.checked_mul(32 / bits)?;
     let is_one_group = scales.columns == 1 && group_size.is_none_or(|size| size >= whole);
-    let lowest = packed.columns.checked_sub(1)?.checked_mul(32 / bits)? + 1;
+    let lowest = packed.columns.checked_sub(1)?.checked_mul(32 / bits)?;
     let dimension = || hints.dimensions(lowest..=dense).find(fits);
     let last = if 32 % bits == 0 || dense.is_multiple_of(32) { dense } else { whole };
     let inputs = if hints.is_dimension(dense) { dense } else { dimension().unwrap_or(last) };

@@ -65,3 +65,25 @@ pub(super) fn rest(keys: &Keys, tensors: &TensorEntries, vocabulary: Option<Voca
 fn mean(list: &List) -> u64 {
     list.bytes.checked_div(list.length - list.left).map_or(16, |mean| mean + 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_were_read_are_not_expected() {
+        let vocabulary = Vocabulary { tokens: 1_000, token_bytes: 20 };
+        let rest = |tokenizer: &str, lists: &[&str]| {
+            let mut keys = Keys::new(10).unwrap();
+            keys.metadata.insert(TOKENIZER.to_owned(), tokenizer.to_owned());
+            let names = lists.iter().map(|list| format!("tokenizer.ggml.{list}"));
+            keys.metadata.extend(names.map(|name| (name, String::new())));
+            vocabulary.later_lists(&keys)
+        };
+        assert_eq!(rest("gpt2", &[]), 1_000 * (4 + 44));
+        assert_eq!(rest("gpt2", &["merges"]), 4_000);
+        assert_eq!(rest("gpt2", &["token_type", "merges"]), 0);
+        assert_eq!(rest("llama", &[]), 8_000);
+        assert_eq!(rest("llama", &["scores"]), 4_000);
+    }
+}

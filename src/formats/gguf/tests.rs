@@ -95,6 +95,16 @@ impl Writer {
 
 const LIMIT: u64 = 100_000_000;
 
+/// The padding after a header is in front of its data.
+#[test]
+fn a_header_without_data_ends_without_padding() {
+    let header = Writer::new().u32_key("general.file_type", 1);
+    let bytes = header.write();
+    assert_ne!(bytes.len() % 32, 0);
+    let (_, read) = read(&bytes, Some(bytes.len() as u64), usize::MAX);
+    assert_eq!(read.unwrap().header_range(), 0..bytes.len() as u64);
+}
+
 /// Reads a header in pieces of at most `most` bytes; returns the requested ranges.
 fn read(
     file: &[u8],
