@@ -171,3 +171,18 @@ impl List {
         (self.key, text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_stored_as_its_length() {
+        let text = vec![b'a'; LONGEST_TEXT];
+        assert_eq!(stored_text(&text).len(), LONGEST_TEXT);
+        assert_eq!(
+            stored_text(&[&text[..], b"a"].concat()),
+            format!("({} bytes)", LONGEST_TEXT + 1)
+        );
+    }
+}

@@ -124,6 +124,14 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_header_is_expected_behind_its_entries() {
+        let entry = r#""n":{"dtype":"F8_E4M3","shape":[129280,7168],"data_offsets":[9000000000,9999999999]},"#;
+        let length = entry.len() as u64;
+        let expected = expected_header_end((1_000, 1_000)) - OVERHEAD;
+        assert!((1_000 * length..1_000 * (length + 5)).contains(&expected), "{expected}");
+    }
+
+    #[test]
     fn other_formats_are_recognized() {
         let cases: [(&[u8], DetectedFormat); 5] = [
             (b"version https://git-lfs.github.com/spec/v1\n", DetectedFormat::GitLfsPointer),

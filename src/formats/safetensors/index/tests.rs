@@ -32,6 +32,15 @@ fn line_endings_of_windows_are_white_space() {
 }
 
 #[test]
+fn metadata_has_scalars_only() {
+    let json = r#"{"metadata":{"a":true,"b":-1,"c":2,"d":0.5,"e":"x","f":null,"g":[1],"h":{}},
+        "weight_map":{"w":"a.safetensors"}}"#;
+    let index = parse(json).unwrap();
+    let metadata = serde_json::to_string(index.metadata().unwrap()).unwrap();
+    assert_eq!(metadata, r#"{"a":true,"b":-1,"c":2,"d":0.5,"e":"x","f":null}"#);
+}
+
+#[test]
 fn totals_are_read_in_every_spelling() {
     let cases = [
         ("352494542848", Some(352_494_542_848)),
