@@ -13,6 +13,8 @@
 //! [`Source`](crate::Source) becomes a backend (`client/model.rs`).
 
 mod cached;
+#[cfg(any(feature = "census", feature = "server"))]
+mod call_size;
 mod disk;
 mod gate;
 mod header_cache;
@@ -31,12 +33,12 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 #[cfg(feature = "census")]
 pub(crate) use self::cached::{CacheRecorder, CachedCommit, OnHeader};
+#[cfg(any(feature = "census", feature = "server"))]
+pub(crate) use self::call_size::CallSize;
+#[cfg(all(test, any(feature = "census", feature = "server")))]
+pub(crate) use self::call_size::SMALL_CALL;
 pub(crate) use self::disk::DiskFolder;
 pub(crate) use self::gate::CallGate;
-#[cfg(any(feature = "census", feature = "server"))]
-pub(crate) use self::gate::CallSize;
-#[cfg(all(test, any(feature = "census", feature = "server")))]
-pub(crate) use self::gate::SMALL_CALL;
 pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
 #[cfg(feature = "census")]
 pub(crate) use self::http_error::explain;

@@ -86,3 +86,10 @@ pub enum CensusError {
         reason: String,
     },
 }
+
+impl CensusError {
+    /// Adds the name of the file whose table cannot be read.
+    pub(super) fn in_table(self, file: &str) -> Self {
+        Self::TableFile { file: file.to_owned(), source: Box::new(self) }
+    }
+}

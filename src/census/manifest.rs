@@ -108,10 +108,7 @@ impl Manifest {
 
     fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
-        let metadata = metadata.map_err(|error| CensusError::TableFile {
-            file: name.clone(),
-            source: Box::new(error.into()),
-        })?;
+        let metadata = metadata.map_err(|error| CensusError::from(error).in_table(&name))?;
         let names = name_list::columns(column);
         let found = names.iter().find(|name| metadata.schema().index_of(name).is_ok());
         let missing = || format!("has no column `{}`", names.join("`, `"));

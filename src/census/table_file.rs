@@ -173,10 +173,7 @@ pub(super) fn each_row<Row: ArrowRow>(
     file: impl ChunkReader + 'static,
     rows_at_once: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>>, CensusError> {
-    let failed = move |error: CensusError| CensusError::TableFile {
-        file: name.clone(),
-        source: Box::new(error),
-    };
+    let failed = move |error: CensusError| error.in_table(&name);
     let builder = ParquetRecordBatchReaderBuilder::try_new(file);
     let batches = builder.and_then(|builder| builder.with_batch_size(rows_at_once).build());
     let batches = batches.map_err(|error| failed(error.into()))?;

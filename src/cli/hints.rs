@@ -185,11 +185,13 @@ fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
 fn misspelled_command(source: &RepoArg, error: &Error) -> Option<String> {
     const MOST_TYPOS: usize = 2;
 
-    let name = source.shown.as_str();
-    let is_misspelled = |command: &&str| strsim::damerau_levenshtein(command, name) <= MOST_TYPOS;
+    if !matches!(error, Error::RepoNotFound { .. }) {
+        return None;
+    }
+    let is_meant = |name: &&str| strsim::damerau_levenshtein(name, &source.shown) <= MOST_TYPOS;
     let commands = Args::command();
-    let command = commands.get_subcommands().map(clap::Command::get_name).find(is_misspelled)?;
-    matches!(error, Error::RepoNotFound { .. }).then(|| format!("`hf-meta {command}` is a command"))
+    let command = commands.get_subcommands().map(clap::Command::get_name).find(is_meant)?;
+    Some(format!("`hf-meta {command}` is a command"))
 }
 
 /// Explains a file in another format.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::hints::Hints;
 use super::metadata::MetadataShapes;
-use super::methods::{SolvedModule, is_of_named_method, solve};
+use super::methods::{ModuleSolution, SolvedModule, is_of_named_method, solve};
 use super::module::{Module, container_bits};
 use super::part::{PartId, PartRole};
 use super::sums::CountSums;
@@ -21,13 +21,11 @@ pub(super) struct Solver<'a> {
     /// True if the configuration says so, or a module with packed weights was found.
     is_quantized: bool,
     /// The last solutions that do not depend on the name of the module, with the parts that they are for.
-    recent: VecDeque<(Vec<(PartId, TensorInfo)>, Solution)>,
+    recent: VecDeque<(Vec<(PartId, TensorInfo)>, ModuleSolution)>,
 }
 
 /// The number of solutions that are searched before a module is solved. Experts have two or three kinds of modules.
 const MOST_RECENT: usize = 4;
-
-type Solution = Result<Option<SolvedModule>, UnresolvedReason>;
 
 impl<'a> Solver<'a> {
     /// Creates a solver that adds to some sums.
@@ -43,7 +41,7 @@ impl<'a> Solver<'a> {
 
     /// Solves a module, or returns the solution of one with parts of the same shapes: a model has many equal layers and
     /// experts.
-    fn solve(&mut self, module: &Module<'_>) -> Solution {
+    fn solve(&mut self, module: &Module<'_>) -> ModuleSolution {
         let is_equal = |parts: &[(PartId, TensorInfo)]| {
             parts.len() == module.parts.len()
                 && parts.iter().zip(module.parts).all(|((part, one), (other_part, other))| {

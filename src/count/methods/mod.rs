@@ -159,6 +159,9 @@ pub(super) struct SolvedModule {
     method: &'static MethodDefinition,
 }
 
+/// The result of all methods: `Ok(None)` if none recognizes the parts.
+pub(super) type ModuleSolution = Result<Option<SolvedModule>, UnresolvedReason>;
+
 impl SolvedModule {
     /// Returns the kind of a part that only serves to unpack the weights.
     pub(super) fn auxiliary(&self, part: PartId) -> Option<AuxiliaryTensor> {
@@ -181,10 +184,7 @@ static BY_WEIGHTS: LazyLock<Vec<Vec<&'static MethodDefinition>>> = LazyLock::new
 /// # Errors
 ///
 /// Returns the reason of the first method that recognizes the parts and finds no size.
-pub(super) fn solve(
-    module: &Module<'_>,
-    hints: &Hints<'_>,
-) -> Result<Option<SolvedModule>, UnresolvedReason> {
+pub(super) fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
     let is_named = |method: &&&MethodDefinition| hints.names(method.names);
     let candidates = || module.parts.iter().flat_map(|(part, _)| &BY_WEIGHTS[part.index()]);
     let methods =

@@ -1,10 +1,12 @@
 //! A Hub that refuses requests, or does not answer, in the middle of a census.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use hf_meta::census::CensusRow;
 
 use super::{GeneratedHub, ModelKind, assert_true};
 use crate::cli::run;
@@ -76,8 +78,8 @@ impl Storm {
             fault
         });
         let summary = generated.read(&manifest, "storm").await;
-        let (sent, faults) = (sent_requests(&generated, "storm"), faults.load(Ordering::Relaxed));
         let rows = generated.rows("storm");
+        let (sent, faults) = (sent_requests(&generated, &rows), faults.load(Ordering::Relaxed));
         let failed: Vec<_> = rows.values().filter(|row| row.status == "failed").collect();
         assert!(failed.is_empty() && summary.failed() == 0, "{}: {failed:?}", self.name);
         assert_true(&rows, generated.truths());
@@ -89,8 +91,7 @@ impl Storm {
 
 /// Returns the requests of a census, but for sets without all of their shards: the first missing one ends their reading,
 /// and chance decides about the requests for the others.
-fn sent_requests(generated: &GeneratedHub, target: &str) -> u64 {
-    let rows = generated.rows(target);
+fn sent_requests(generated: &GeneratedHub, rows: &BTreeMap<String, CensusRow>) -> u64 {
     let truths = generated.truths().filter(|truth| truth.kind != ModelKind::MissingShard);
     truths.map(|truth| u64::try_from(rows[&truth.repo].requests).unwrap()).sum()
 }
@@ -100,7 +101,7 @@ async fn a_storm_of_refusals_fails_no_model() {
     let generated = GeneratedHub::new(MODELS);
     let manifest = generated.list("repos.parquet").await;
     generated.read(&manifest, "calm").await;
-    let needed = sent_requests(&generated, "calm");
+    let needed = sent_requests(&generated, &generated.rows("calm"));
     join_all(storms().map(|storm| storm.check(needed))).await;
 }
 
