@@ -82,10 +82,12 @@ impl<'a> Solver<'a> {
     }
 
     /// Returns whether a module is quantized, though no method solves it: other models name tensors `B` or `codes`, too.
+    /// Scalars do not show it, as they do not [need the configuration](super::needs_config).
     fn is_packed(&self, module: &Module<'_>) -> bool {
         module.parts.iter().any(|(part, tensor)| match part.role() {
+            _ if tensor.is_scalar() => false,
             PartRole::Weights => {
-                container_bits(&tensor.dtype).is_some() && !tensor.is_scalar()
+                container_bits(&tensor.dtype).is_some()
                     || !part.is_plain() && is_of_named_method(*part, &self.hints)
             }
             PartRole::Auxiliary(_) => part.asks(),

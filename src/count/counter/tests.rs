@@ -1,4 +1,5 @@
 use super::*;
+use crate::count::methods::METHODS;
 use crate::count::{DtypeCount, RuleSet};
 use crate::formats::{Dtype, ModelDescription, TensorTableBuilder};
 
@@ -143,7 +144,25 @@ fn a_module_without_a_size_is_counted_as_stored() {
 fn a_method_checks_the_shapes_of_its_parts() {
     let config =
         |method: &str| format!(r#"{{"quantization_config":{{"quant_method":"{method}"}}}}"#);
-    let conflicts: [(&str, &[Tensor<'_>]); 4] = [
+    let codes: Tensor<'_> = ("q.codes", Dtype::I16, &[32, 4, 1]);
+    let conflicts: [(&str, &[Tensor<'_>]); 7] = [
+        (
+            "aqlm",
+            &[
+                codes.clone(),
+                ("q.codebooks", Dtype::F16, &[2, 256, 1, 8]),
+                ("q.scales", Dtype::F16, &[32, 1, 1, 1]),
+            ],
+        ),
+        (
+            "aqlm",
+            &[
+                codes,
+                ("q.codebooks", Dtype::F16, &[1, 256, 1, 8]),
+                ("q.scales", Dtype::F16, &[31, 1, 1, 1]),
+            ],
+        ),
+        ("quark", &[("q.weight", Dtype::I32, &[8, 16]), ("q.weight_scale", Dtype::F32, &[9])]),
         ("awq", &[("q.qweight", Dtype::I16, &[8, 16]), ("q.scales", Dtype::F16, &[2, 31])]),
         (
             "gptq",
@@ -174,6 +193,11 @@ fn a_method_checks_the_shapes_of_its_parts() {
         let tensors = [bytes.clone(), ("q.weight_scale", Dtype::F32, &scales)];
         assert_eq!(unresolved("{}", &tensors), (vec![], 128 * 16), "{scales:?}");
     }
+    // Two rows in one: a single column of scales could be that of another format.
+    let halves: Tensor<'_> = ("q.weight", Dtype::U8, &[32, 64]);
+    let scales = |columns| -> Tensor<'_> { ("q.weight_scale", Dtype::F32, columns) };
+    assert_eq!(unresolved("{}", &[halves.clone(), scales(&[64, 2])]), (vec![], 64 * 64));
+    assert_eq!(unresolved(&config("modelopt"), &[halves, scales(&[64, 1])]), (vec![], 64 * 64));
     let hqq: [Tensor<'_>; 2] = [("q.W_q", Dtype::U8, &[4, 64]), ("q.scale", Dtype::F16, &[8, 1])];
     let (count, breakdown) = counting("{}", &hqq).unwrap();
     assert_eq!((count.total(), breakdown.module_kinds[0].packing.bits), (512, Some(4)));
@@ -342,6 +366,46 @@ fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
         counter.add("norm.weight", &bf16(4)).unwrap();
         assert_eq!(counter.needs_config(), expected, "{name} {tensor:?}");
     }
+}
+
+/// The path of the headers must not matter: some paths have a configuration that others do not request.
+#[test]
+fn a_configuration_that_is_not_needed_changes_nothing() {
+    let shapes: [&[u64]; 6] = [&[], &[1], &[64], &[64, 1], &[64, 64], &[2, 8, 64]];
+    let dtypes = [Dtype::BOOL, Dtype::U8, Dtype::I32, Dtype::I64, Dtype::F8_E4M3, Dtype::BF16];
+    let configs: Vec<_> = METHODS
+        .iter()
+        .filter_map(|method| method.names.first())
+        .map(|name| {
+            let quantization = format!(r#"{{"quant_method":"{name}","bits":4,"group_size":32}}"#);
+            let config = format!(r#"{{"quantization_config":{quantization}}}"#);
+            Configs::from_config_json(config.as_bytes()).unwrap()
+        })
+        .collect();
+    let mut unchanged = 0;
+    for part in PartId::all() {
+        let name = part.tensor_name("model.layers.0.q");
+        for (dtype, shape) in dtypes.iter().flat_map(|dtype| shapes.map(|shape| (dtype, shape))) {
+            let mut counter = Counter::new();
+            let tensor = TensorInfo::new(dtype.clone(), shape.to_vec(), (0, 0));
+            counter.add(&name, &tensor).unwrap();
+            if counter.needs_config() {
+                continue;
+            }
+            let count = |configs: Configs| {
+                let mut counter = counter.clone();
+                counter.set_configs(configs);
+                let (parameters, breakdown) = counter.finish().unwrap();
+                (parameters, CountBreakdown { method: None, ..breakdown })
+            };
+            let without = count(Configs::default());
+            for configs in &configs {
+                assert_eq!(count(configs.clone()), without, "{name} {tensor:?} {configs:?}");
+                unchanged += 1;
+            }
+        }
+    }
+    assert!(unchanged > 10_000, "{unchanged} comparisons");
 }
 
 /// Of two files that describe a model besides `config.json`, at most one is requested.
