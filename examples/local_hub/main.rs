@@ -1,4 +1,4 @@
-//! Serves a folder as a Hub: `cargo run --example local_hub -- [FOLDER] [--port N] [--tls] [--rtt 50ms]`.
+//! Serves a folder as a Hub: `cargo run --features testing --example local_hub -- [FOLDER] [--port N] [--tls] [--rtt 50ms]`.
 //!
 //! Prints one line to stdout that can be put before a command, `HF_ENDPOINT=http://…`. Enter prints the number of
 //! requests, bytes and connections since the last Enter as JSON, and `push` changes one percent of the generated models.
