@@ -466,7 +466,9 @@ mod tests {
             let reversed: Vec<_> = tensors.into_iter().rev().collect();
             assert_eq!(mixture(config, &reversed), Err(UnknownActive::TooMany));
         }
-        let long = format!("h.{}1.experts.w", "0".repeat(1_000));
-        assert_eq!(mixture(config, &[(&long, &[4, 6, 1])]), Err(UnknownActive::TooMany));
+        let zeros = "0".repeat(1_000);
+        for long in [format!("h.{zeros}1.experts.w"), format!("h.1.m{zeros}.experts.w")] {
+            assert_eq!(mixture(config, &[(&long, &[4, 6, 1])]), Err(UnknownActive::TooMany));
+        }
     }
 }

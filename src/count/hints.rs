@@ -225,18 +225,22 @@ mod tests {
         }
     }
 
-    /// A head may be padded by less than the multiple.
+    /// A head may be padded by less than the multiple. The outputs of other modules may have the length of a vocabulary by
+    /// chance.
     #[test]
     fn the_outputs_of_a_head_are_the_vocabulary() {
-        let length = |vocabulary: u64, module: &str| {
+        let side = |vocabulary: u64, module: &str| {
             let model = format!(r#"{{"vocab_size":{vocabulary}}}"#);
             let mut config = QuantizationConfig::default();
             config.add_dimensions(&serde_json::from_str(&model).unwrap());
             let shapes = MetadataShapes::default();
-            Hints::new(&config, &shapes).outputs_without_padding(module, 16, 8).length
+            Hints::new(&config, &shapes).outputs_without_padding(module, 16, 8)
         };
-        let lengths = [8, 9, 16, 17].map(|vocabulary| length(vocabulary, "model.lm_head"));
+        let lengths = [8, 9, 16, 17].map(|vocabulary| side(vocabulary, "model.lm_head").length);
         assert_eq!(lengths, [16, 9, 16, 16]);
+        let are_certain =
+            ["lm_head", "output", "head", "q"].map(|module| side(9, module).is_certain);
+        assert_eq!(are_certain, [true, true, true, false]);
     }
 
     /// Neither many schemes, nor long names, nor costly patterns may take more work than the limit.

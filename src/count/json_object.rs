@@ -129,5 +129,7 @@ mod tests {
         );
         assert_eq!(object.get::<String>("a").as_deref(), Some("x"));
         assert_eq!(strings(object.raw("a").unwrap(), 9).unwrap(), [""; 0]);
+        let error = serde_json::from_str::<JsonObject>("[]").err().unwrap().to_string();
+        assert!(error.contains("expected an object"), "{error}");
     }
 }

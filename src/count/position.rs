@@ -238,6 +238,8 @@ mod tests {
             ("model.layers.7.mlp.w", Some(("model.layers.7", 7))),
             ("encoder_layers.x.layers.7.w", Some(("encoder_layers.x.layers.7", 7))),
             ("encoder.block.1.layer.2.w", Some(("encoder.block.1", 1))),
+            ("decoder_layers.3.w", Some(("decoder_layers.3", 3))),
+            ("transformer_blocks.3.w", Some(("transformer_blocks.3", 3))),
             ("h.18446744073709551616.w", None),
             ("model.norm.7.w", None),
             ("layers", None),

@@ -394,6 +394,18 @@ mod tests {
     }
 
     #[test]
+    fn nesting_is_searched_to_a_depth() {
+        for (before, after) in [(r#"{"config":"#, "}"), (r#"{"m":"#, "}"), (r#"{"weight":["#, "]}")]
+        {
+            let nested = |depth: usize| {
+                let json = format!("{}{{\"bits\":4}}{}", before.repeat(depth), after.repeat(depth));
+                bits(&config(&json), "m")
+            };
+            assert_eq!([DEEPEST, DEEPEST + 1].map(nested), [Ok(Some(4)), Ok(None)], "{before}");
+        }
+    }
+
+    #[test]
     fn groups_and_vectors_have_at_least_one_weight() {
         let json = r#"{"bits":4,"group_size":0,"vector_lens":[0,8]}"#;
         let scheme = Scheme::from_object(&serde_json::from_str(json).unwrap());

@@ -54,4 +54,17 @@ mod tests {
         assert_eq!(clip(&"ß".repeat(LONGEST)), "ß".repeat(LONGEST));
         assert_eq!(clip(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(LONGEST)));
     }
+
+    #[test]
+    fn a_chain_has_all_causes() {
+        #[derive(Debug, thiserror::Error)]
+        enum Failure {
+            #[error("outer")]
+            Outer(#[source] Box<Failure>),
+            #[error("inner")]
+            Inner,
+        }
+        let outer = |cause| Failure::Outer(Box::new(cause));
+        assert_eq!(chain(&outer(outer(Failure::Inner))), "outer: outer: inner");
+    }
 }

@@ -30,3 +30,27 @@ pub(super) fn describe(
         architecture: Some(architecture),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dense models say so by zeros, and a whole file by one part.
+    #[test]
+    fn what_is_not_there_has_no_number() {
+        let counts = |experts: u64, files: u64| {
+            let keys = [
+                ("a.nextn_predict_layers", experts),
+                ("a.expert_count", experts),
+                ("a.expert_used_count", experts),
+                ("split.count", files),
+            ];
+            let numbers = keys.map(|(key, number)| (key.to_owned(), number.to_string()));
+            let name = ("general.architecture".to_owned(), "a".to_owned());
+            let found = describe(&numbers.into_iter().chain([name]).collect(), None).unwrap();
+            [found.draft_layers, found.experts, found.experts_per_token, found.files]
+        };
+        assert_eq!(counts(0, 1), [None; 4]);
+        assert_eq!(counts(1, 2), [Some(1), Some(1), Some(1), Some(2)]);
+    }
+}

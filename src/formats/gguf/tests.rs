@@ -337,6 +337,11 @@ fn broken_rules_of_tensors_are_errors() {
             of("x", &[9], 0, 0).tensor("y", &[8], 0, 32),
             "tensor `y` begins at byte 32 of the data, inside a tensor that ends at 64",
         ),
+        // In the bytes that align the next tensor.
+        (
+            of("x", &[9], 0, 0).tensor("y", &[8], 0, 40),
+            "tensor `y` begins at byte 40 of the data, inside a tensor that ends at 64",
+        ),
         (of("x", &[8], 0, 0).tensor("x", &[8], 0, 32), "tensor `x` occurs twice in the header"),
     ];
     for (writer, message) in cases {

@@ -207,6 +207,19 @@ fn the_file_ends_with_the_data() {
 }
 
 #[test]
+fn numbers_have_up_to_64_bits() {
+    let shape = |number: &str| {
+        let json = format!(r#"{{"w":{{"dtype":"U8","shape":[{number},0],"data_offsets":[0,0]}}}}"#);
+        let header = parse(&json)?;
+        Ok::<_, HeaderError>(header.tensors().get("w").unwrap().shape.clone())
+    };
+    assert_eq!(shape(&u64::MAX.to_string()), Ok(vec![u64::MAX, 0]));
+    for too_large in ["18446744073709551616", "100000000000000000000"] {
+        assert!(shape(too_large).is_err(), "{too_large}");
+    }
+}
+
+#[test]
 fn numbers_do_not_begin_with_zeros() {
     for number in ["01", "00000000000000000001"] {
         let json = format!(r#"{{"w":{{"dtype":"U8","shape":[{number}],"data_offsets":[0,1]}}}}"#);
