@@ -1,5 +1,6 @@
 //! A format of your own: magic bytes, the data, the metadata, and its length at the very end, so that a writer needs one
-//! pass. `cargo run --example tensorsafe -- ./FILE [URL]...` writes FILE and reads each source in three ranges.
+//! pass. `cargo run --example tensorsafe -- ./x.tensorsafe [URL]...` writes the file, and reads each source in three
+//! ranges.
 
 use std::{collections::BTreeMap, io, io::Write, ops::Range};
 
