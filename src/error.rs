@@ -145,7 +145,7 @@ pub enum Error {
     /// There are no safetensors weights under the two usual names, nor under any other name that could be
     /// listed.
     #[error(
-        "no safetensors weights in `{place}`: neither `{single}` nor `{index}` exists{}",
+        "no safetensors weights in `{place}`{}: neither `{single}` nor `{index}` exists",
         list_formats(instead)
     )]
     NoSafetensors {
@@ -340,7 +340,7 @@ fn list_formats(others: &[OtherWeights]) -> String {
     });
     match others.collect::<Vec<_>>().join("; ") {
         none if none.is_empty() => none,
-        others => format!(", but {others}"),
+        others => format!(", only {others}"),
     }
 }
 

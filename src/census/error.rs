@@ -23,8 +23,8 @@ pub enum CensusError {
         /// The rule that it breaks, as the end of a sentence.
         reason: String,
     },
-    /// The target holds a census of another manifest.
-    #[error("`{target}` holds the census of another manifest; choose another target")]
+    /// The target holds a census of another list.
+    #[error("`{target}` holds the census of another list; choose another target")]
     OtherManifest {
         /// The folder or URL.
         target: String,

@@ -227,15 +227,20 @@ impl StoredPages {
     }
 }
 
-/// Writes a file under another name and renames it, so that the file is never incomplete. A failure leaves nothing.
+/// Writes a file under another name and renames it, so that the file is never incomplete. A failure leaves nothing. A
+/// link stays one, and what is no file, such as a pipe, is not replaced.
 pub(super) fn replace(
     file: &Path,
     write: impl FnOnce(&Path) -> Result<(), CensusError>,
 ) -> Result<(), CensusError> {
-    let temporary = sibling_of(file, ".part");
+    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if target.exists() && !target.is_file() {
+        return Err(failed_to("write", file)(io::Error::other("it is not a regular file")));
+    }
+    let temporary = sibling_of(&target, ".part");
     let written = write(&temporary);
     let written =
-        written.and_then(|()| fs::rename(&temporary, file).map_err(failed_to("write", file)));
+        written.and_then(|()| fs::rename(&temporary, &target).map_err(failed_to("write", file)));
     if written.is_err() {
         // It would keep a full disk full. The first error is the one to report.
         let _ = fs::remove_file(&temporary);

@@ -23,7 +23,7 @@ pub const SCHEMA_VERSION: i64 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CensusRow {
-    /// The name of the repository in the manifest.
+    /// The name of the repository in the list.
     pub repo: String,
     /// The name that the Hub redirects to, if it is another one.
     pub canonical_repo: Option<String>,

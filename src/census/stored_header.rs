@@ -14,7 +14,7 @@ use crate::formats::RepoPath;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredHeader {
-    /// The name of the repository in the manifest.
+    /// The name of the repository in the list.
     pub repo: String,
     /// The commit.
     pub commit: String,

@@ -23,7 +23,8 @@ pub(crate) struct BadgeArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Write to this file instead of stdout, or into this folder as `org--name.svg`; `-` is stdout
+    /// Write to this file instead of stdout, or into this folder as `org--name.svg`; `-` is stdout. Several badges are
+    /// written into a folder, which is created
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -75,8 +76,12 @@ pub(crate) async fn run(
     args: &BadgeArgs,
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
-    if args.repos.len() > 1 && args.file().is_some_and(|output| !output.is_dir()) {
-        return Err(CommandError::OneFile);
+    let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
+    if let Some(folder) = folder {
+        if folder.exists() {
+            return Err(CommandError::OneFile);
+        }
+        fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }
     let read = |model: Model| async move { model.count().await };
     let print = |source: &RepoArg, report: CountReport| {
@@ -107,8 +112,10 @@ fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
     fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
 }
 
-/// Returns the name of a badge in a folder. `--` is not part of any repository name.
+/// Returns the name of a badge in a folder. `--` is not part of any repository name. The file of `./folder` is not
+/// hidden.
 fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
     let stem = source.shown.replace(['/', '\\', ':'], "--");
-    format!("{stem}.{}", if args.json { "json" } else { "svg" })
+    let visible = stem.trim_start_matches(['.', '-']);
+    format!("{visible}.{}", if args.json { "json" } else { "svg" })
 }

@@ -180,12 +180,19 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
     if let Some(since) = &args.since {
         let time = match DateTime::parse_from_rfc3339(since) {
             Ok(time) => time.timestamp_millis(),
+            Err(_) if is_same_file(Path::new(since), &args.output) => {
+                return Err(CommandError::SameList);
+            }
             Err(_) => Listing::watermark(Path::new(since))?,
         };
         listing = listing.since(time);
     }
     let models = listing.write(client, &args.output).await?;
     say(&format!("{} in {}", counted(models as u64, "model"), shown(&args.output)))
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 async fn read_manifest(

@@ -56,9 +56,10 @@ impl ErrorReport {
             | CommandError::EmptyList
             | CommandError::List { .. }
             | CommandError::TensorSort
+            | CommandError::JsonSort
             | CommandError::Io(_) => None,
             #[cfg(feature = "census")]
-            CommandError::Census(_) => None,
+            CommandError::SameList | CommandError::Census(_) => None,
         };
         Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
     }

@@ -37,6 +37,13 @@ pub(crate) enum CommandError {
     /// `--sort active` with `--tensors`.
     #[error("tensors are sorted by `name`, `parameters` or `bytes`")]
     TensorSort,
+    /// `--sort` with `--format json`, whose lines are printed as soon as they are known.
+    #[error("`--sort` orders tables, not lines of JSON")]
+    JsonSort,
+    /// `census list --since` with the list that it would overwrite.
+    #[cfg(feature = "census")]
+    #[error("`--output` would overwrite the list that `--since` names")]
+    SameList,
     /// The census failed.
     #[cfg(feature = "census")]
     #[error(transparent)]
@@ -107,7 +114,10 @@ impl From<&CommandError> for ExitStatus {
             | CommandError::VerifyPlan
             | CommandError::EmptyList
             | CommandError::List { .. }
-            | CommandError::TensorSort => Self::Usage,
+            | CommandError::TensorSort
+            | CommandError::JsonSort => Self::Usage,
+            #[cfg(feature = "census")]
+            CommandError::SameList => Self::Usage,
             #[cfg(feature = "census")]
             CommandError::Census(error) => match error {
                 CensusError::Client(error) => Self::from(error),

@@ -126,6 +126,9 @@ pub(crate) async fn run(
     if args.view.tensors && args.sort == Some(SortKey::Active) {
         return Err(CommandError::TensorSort);
     }
+    if args.view.is_json() && args.sort.is_some() {
+        return Err(CommandError::JsonSort);
+    }
     let repos = args.repos.list()?;
     let form = if args.view.is_json() { OutputForm::Json } else { OutputForm::Text };
     let sources = Sources { repos: &repos, selection: &args.selection, form };

@@ -15,6 +15,9 @@ impl Client {
         page: &Url,
         limit: u64,
     ) -> Result<(Vec<u8>, Option<Url>), Error> {
+        if self.context.offline.is_some() {
+            return Err(Error::Offline { what: SafeUrl::from(page).to_string() });
+        }
         let read = self.context.http.read_all(page, limit, &self.context.totals).await;
         let name = || format!("list of models at {}", SafeUrl::from(page));
         let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;

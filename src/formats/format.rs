@@ -165,6 +165,12 @@ impl Formats {
         self.0.get(position).map_or("", |format| format.name())
     }
 
+    /// Returns the pattern of the names of all files, such as `*.gguf`.
+    pub(crate) fn pattern(&self) -> String {
+        let patterns: Vec<_> = self.0.iter().map(|one| format!("*{}", one.extension())).collect();
+        patterns.join(" or ")
+    }
+
     /// Returns whether a text alone is a variant that names a quantization in some format.
     pub(crate) fn is_quantization(&self, text: &str) -> bool {
         let is_one = |parts: NameParts| parts.is_quantized && parts.model.is_empty();

@@ -242,8 +242,8 @@ impl Inspection {
         choose: impl FnOnce(Layout) -> Layout + Send,
     ) -> Result<Located, Error> {
         let not_found = || Error::FileNotFound {
-            file: self.source.clone(),
-            source: "no such weights are listed".into(),
+            file: format!("{}/{}", self.source, self.formats.pattern()),
+            source: "no such file is listed".into(),
         };
         let FileListing { files, commit, is_complete } = listed.ok_or_else(not_found)?;
         let all = Layout::new(&self.formats, folder, &files).sets;

@@ -92,8 +92,18 @@ fn badges_are_written_to_stdout_or_a_file() {
         let svg = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
         assert!(svg.starts_with("<svg"), "{name}");
     }
-    let one_file = run(&hub, &[&several[..], &["/nonexistent/x.svg"]].concat());
+    let one_file = run(&hub, &[&several[..], &[&format!("{folder}/gpt2.svg")]].concat());
     assert!(one_file.code == 2 && one_file.stderr.contains("need a folder"), "{}", one_file.stderr);
+    let (new, local) = (format!("{folder}/new"), "../local.safetensors");
+    std::fs::create_dir(format!("{folder}/below")).unwrap();
+    std::fs::write(format!("{folder}/local.safetensors"), support::file_start("{}")).unwrap();
+    let mut command = hf_meta(hub.endpoint());
+    command.current_dir(format!("{folder}/below")).args(["badge", "gpt2", local, "-o", &new]);
+    assert_eq!(CommandOutput::new(&mut command).data(), "");
+    let mut names: Vec<_> =
+        std::fs::read_dir(new).unwrap().map(|file| file.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["gpt2.svg", "local.safetensors.svg"]);
     let cases: [(&[&str], i32, &str); 4] = [
         (&["badge", "org/none"], 3, "not found"),
         (&["badge", "gpt2", "--style", "round"], 2, "for-the-badge"),

@@ -52,11 +52,14 @@ impl CensusBar {
         });
         let repeated = match manifest.duplicates() as u64 {
             0 => String::new(),
-            names => format!("; {} names are repeated and read once", thousands(names)),
+            names => format!("; {} repeated and read once", counted(names, "name")),
         };
         let parts = counted(manifest.parts() as u64, "part");
-        let manifest =
-            format!("{} repositories in {parts}{repeated}", thousands(manifest.repos() as u64));
+        let repos = match manifest.repos() as u64 {
+            1 => "1 repository".to_owned(),
+            repos => format!("{} repositories", thousands(repos)),
+        };
+        let manifest = format!("{repos} in {parts}{repeated}");
         Self { bar, status, last_line: Arc::new(Mutex::new(now)), manifest }
     }
 

@@ -59,8 +59,8 @@ async fn refusals_of_the_hub_are_typed_errors() {
         (
             "org/empty",
             None,
-            "no safetensors weights in `org/empty`: neither `model.safetensors` nor \
-             `model.safetensors.index.json` exists, but PyTorch (.bin), 1 file",
+            "no safetensors weights in `org/empty`, only PyTorch (.bin), 1 file: neither \
+             `model.safetensors` nor `model.safetensors.index.json` exists",
         ),
     ];
     for (repo, token, message) in cases {

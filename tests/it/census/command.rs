@@ -93,13 +93,17 @@ async fn wrong_input_is_one_sentence() {
     fs::write(path("broken"), "PAR1 and no more").unwrap();
     assert_eq!(run(hub, &["-q", "census", "read", &path("names"), "-o", &path("census")]).code, 0);
     let no_table = format!("failed to read the table `{}`", path("broken"));
-    let cases: [(&[&str], i32, &str); 9] = [
+    fs::write(path("list"), "").unwrap();
+    let cases: [(&[&str], i32, &str); 12] = [
+        (&["list", "-o", &path(".")], 4, "failed to write"),
+        (&["list", "--since", &path("list"), "-o", &path("./list")], 2, "would overwrite"),
+        (&["list", "--offline", "-o", &path("x")], 2, "cannot be read offline"),
         (&["read", &path("missing"), "-o", &path("x")], 4, "failed to read"),
         (&["read", &path("empty"), "-o", &path("x")], 2, "contains no repositories"),
         (&["read", &path("table.csv"), "-o", &path("x")], 2, "has no column `repo`"),
         (&["read", &path("broken"), "-o", &path("x")], 4, &no_table),
         (&["diff", &path("broken"), &path("census")], 4, &no_table),
-        (&["read", &path("others"), "-o", &path("census")], 2, "census of another manifest"),
+        (&["read", &path("others"), "-o", &path("census")], 2, "census of another list"),
         (&["read", &path("names"), "-o", &path("names/below")], 4, "failed to create"),
         (&["count", &path("none")], 2, "holds no census"),
         (&["diff", &path("none"), &path("census")], 2, "holds no census"),
@@ -111,6 +115,19 @@ async fn wrong_input_is_one_sentence() {
         assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
         assert_eq!(output.stdout, "", "{args:?}");
     }
+}
+
+/// A link to the list on another disk stays one.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_is_written_through_a_link() {
+    let generated = GeneratedHub::new(3);
+    let (link, target) = (generated.path("link"), generated.path("target"));
+    fs::write(&target, "old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    assert_eq!(run(&generated.hub, &["-q", "census", "list", "-o", &link]).code, 0);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read(&target).unwrap().starts_with(b"PAR1"));
 }
 
 /// The command is killed at some request; 20 times with `HF_META_SOAK`.

@@ -155,7 +155,8 @@ fn wait(mut process: Child) -> (Option<i32>, f64) {
 #[expect(clippy::print_stderr, reason = "the long run reports its measurement")]
 fn hostile_repositories_are_rows_and_take_little_memory() {
     let is_soak = std::env::var_os("HF_META_SOAK").is_some();
-    let (percent, most) = if is_soak { (100, 1_000.0) } else { (1, 150.0) };
+    // The largest index has 10,000 shards, which take some minutes to read.
+    let (percent, most, timeout) = if is_soak { (100, 1_000.0, "900") } else { (1, 150.0, "300") };
     let mut kinds = kinds(percent);
     if is_soak {
         kinds.append(&mut endless_kinds());
@@ -172,7 +173,7 @@ fn hostile_repositories_are_rows_and_take_little_memory() {
         (0..COPIES).flat_map(|copy| kinds.iter().map(move |(kind, ..)| name(kind, copy))).collect();
     fs::write(&list, names.join("\n")).unwrap();
     let mut command = hf_meta(hub.endpoint());
-    command.args(["-q", "--retries", "1", "--timeout", "300", "census", "read"]);
+    command.args(["-q", "--retries", "1", "--timeout", timeout, "census", "read"]);
     command.arg(&list).arg("-o").arg(&target).stdout(Stdio::null());
     let (code, peak) = wait(command.spawn().unwrap());
     let requests = hub.counts().total();

@@ -67,6 +67,8 @@ fn repositories_are_read_from_lists() {
         (&["-"], 2, "the list contains no repositories"),
         (&["--column", "id", "gpt2"], 2, "--from"),
         (&["gpt2", "-t", "--sort", "active"], 2, "tensors are sorted by"),
+        (&["gpt2", "--format", "json", "--sort", "name"], 2, "orders tables"),
+        (&["gpt2", "--weights", "gguf"], 1, "`gpt2/*.gguf` not found"),
     ] {
         let ran = run(&hub, args);
         assert_eq!(ran.code, code, "{args:?}: {}", ran.stderr);

@@ -139,5 +139,5 @@ fn other_sets_of_weights_are_listed() {
     assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
     let other = run(&hub, &["org/other"]);
     assert_eq!(other.code, 1);
-    assert!(other.stderr.contains("exists, but ONNX (.onnx), 1 file"), "{}", other.stderr);
+    assert!(other.stderr.contains(", only ONNX (.onnx), 1 file"), "{}", other.stderr);
 }
