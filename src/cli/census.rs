@@ -76,7 +76,8 @@ struct ListArgs {
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
 
-    /// List models only that were changed since a time (2026-01-31T00:00:00Z), or since an earlier list (a file)
+    /// List models only that were changed since a date (2026-01-31), a time (2026-01-31T12:00:00Z) or an earlier list (a
+    /// file)
     #[arg(long, value_name = "TIME|FILE")]
     since: Option<String>,
 
@@ -178,7 +179,9 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
         listing = listing.author(author);
     }
     if let Some(since) = &args.since {
-        let time = match DateTime::parse_from_rfc3339(since) {
+        let midnight = format!("{since}T00:00:00Z");
+        let time = DateTime::parse_from_rfc3339(since);
+        let time = match time.or_else(|_| DateTime::parse_from_rfc3339(&midnight)) {
             Ok(time) => time.timestamp_millis(),
             Err(_) if is_same_file(Path::new(since), &args.output) => {
                 return Err(CommandError::SameList);

@@ -106,7 +106,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(timeout) if !timeout.is_zero() => Ok(timeout),
-        Err(_) if seconds > 1.0 => Err("too many seconds".to_owned()),
+        Err(_) if seconds > 0.0 => Err("too many seconds".to_owned()),
         _ => Err("not a positive number of seconds".to_owned()),
     }
 }

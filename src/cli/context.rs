@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::mem::replace;
 
+use clap::builder::NonEmptyStringValueParser;
 use futures::stream::{self, StreamExt};
 use hf_meta::report::{Finding, Plan};
 use hf_meta::{Client, Error, Model, ResultOrder};
@@ -23,12 +24,12 @@ const DEFAULT_JOBS: u16 = 32;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SelectionArgs {
     /// Branch, tag, ref or commit to read [default: main]
-    #[arg(long, short, value_name = "REVISION")]
+    #[arg(long, short, value_name = "REVISION", value_parser = NonEmptyStringValueParser::new())]
     revision: Option<String>,
 
     /// File to read, folder to search, or quantization of a GGUF file such as `q4_k_m`, inside each repository or local
     /// folder
-    #[arg(long, short, value_name = "PATH")]
+    #[arg(long, short, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     path: Option<String>,
 
     /// Format of the weights to read, in a repository that has several [default: safetensors, else GGUF]

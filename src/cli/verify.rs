@@ -181,13 +181,13 @@ fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> 
     };
     let all = counted(report.files as u64, "file");
     let files = match report.valid_files {
-        valid if valid == report.files => all,
-        valid => format!("{} of {all}", thousands(valid as u64)),
+        valid if valid == report.files => format!("{all} and"),
+        valid => format!("{} of {all} valid,", thousands(valid as u64)),
     };
     let tensors = counted(report.tensors, "tensor");
     let errors = counted(found(Severity::Error), "error");
     let warnings = counted(found(Severity::Warning), "warning");
-    writeln!(out, "{style}{word}{style:#}: {files} and {tensors} checked, {errors}, {warnings}")?;
+    writeln!(out, "{style}{word}{style:#}: {files} {tensors} checked, {errors}, {warnings}")?;
     write_parameters(out, report.parameters)
 }
 

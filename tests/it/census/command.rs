@@ -128,6 +128,9 @@ async fn a_list_is_written_through_a_link() {
     assert_eq!(run(&generated.hub, &["-q", "census", "list", "-o", &link]).code, 0);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(fs::read(&target).unwrap().starts_with(b"PAR1"));
+    let since_the_future = ["--since", "2999-12-31", "-o", &target];
+    let output = run(&generated.hub, &[&["census", "list"][..], &since_the_future].concat());
+    assert!(output.stdout.contains("0 models in"), "{}{}", output.stdout, output.stderr);
 }
 
 /// The command is killed at some request; 20 times with `HF_META_SOAK`.
