@@ -71,9 +71,16 @@ impl Args {
         let mut command = Self::command();
         // Copies the global options into the subcommands, where they can be hidden.
         command.build();
-        ["cache", "completions", "man"]
+        let command = ["cache", "completions", "man"]
             .into_iter()
-            .fold(command, |command, name| command.mut_subcommand(name, without_connection))
+            .fold(command, |command, name| command.mut_subcommand(name, without_connection));
+        #[cfg(feature = "census")]
+        let command = command.mut_subcommand("census", |census| {
+            ["count", "pack", "diff"]
+                .into_iter()
+                .fold(census, |census, name| census.mut_subcommand(name, without_connection))
+        });
+        command
     }
 
     /// Parses the arguments of the process, of which the first is its name. Exits if they are wrong or ask for help.

@@ -35,17 +35,28 @@ Examples:
 pub(crate) struct CensusArgs {
     #[command(subcommand)]
     command: CensusCommand,
+}
 
+/// The options of subcommands that send requests.
+#[derive(Debug, clap::Args)]
+struct QuotaArgs {
     /// Address or page that the User-Agent header names, so that the Hub can reach you
-    #[arg(long, value_name = "CONTACT", global = true)]
+    #[arg(long, value_name = "CONTACT")]
     contact: Option<String>,
 
     /// Part of the Hub's quota to use, from 0 to 1; the rest is left to other programs
-    #[arg(long, value_name = "SHARE", global = true, value_parser = share, default_value = "1")]
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
     quota_share: f64,
+}
+
+/// The options of subcommands that read repositories.
+#[derive(Debug, clap::Args)]
+struct ReadingArgs {
+    #[command(flatten)]
+    quota: QuotaArgs,
 
     /// Number of repositories that are read at once
-    #[arg(long, value_name = "COUNT", global = true, default_value = "32")]
+    #[arg(long, value_name = "COUNT", default_value = "32")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     jobs: u16,
 }
@@ -57,7 +68,7 @@ enum CensusCommand {
     /// Read all repositories of a list; continues where it was interrupted
     Read(ReadArgs),
     /// Read the repositories again that failed
-    Retry(TargetArgs),
+    Retry(RetryArgs),
     /// Count all stored headers anew, without a request
     Count(TargetArgs),
     /// Write all rows to one Parquet file, sorted by repository
@@ -84,6 +95,9 @@ struct ListArgs {
     /// File to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+
+    #[command(flatten)]
+    quota: QuotaArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -107,6 +121,18 @@ struct ReadArgs {
     /// Copy the rows of unchanged repositories from an earlier census
     #[arg(long, value_name = "TARGET")]
     previous: Option<String>,
+
+    #[command(flatten)]
+    reading: ReadingArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct RetryArgs {
+    #[command(flatten)]
+    census: TargetArgs,
+
+    #[command(flatten)]
+    reading: ReadingArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -143,19 +169,19 @@ pub(crate) async fn run(
     connection: &ConnectionArgs,
     bars: &ProgressBars,
 ) -> Result<ExitStatus, CommandError> {
-    let client = client(args, connection)?;
-    let jobs = usize::from(args.jobs);
     match &args.command {
-        CensusCommand::List(list) => write_list(list, &client).await,
-        CensusCommand::Read(read) => read_manifest(read, client, jobs, bars).await,
-        CensusCommand::Retry(target) => {
-            print(&Census::open(client, &target.target)?.jobs(jobs).retry().await?)
+        CensusCommand::List(list) => write_list(list, &client(&list.quota, connection)?).await,
+        CensusCommand::Read(read) => read_manifest(read, connection, bars).await,
+        CensusCommand::Retry(RetryArgs { census, reading }) => {
+            let census = Census::open(client(&reading.quota, connection)?, &census.target)?;
+            print(&census.jobs(reading.jobs.into()).retry().await?)
         }
-        CensusCommand::Count(target) => {
-            print(&Census::open(client, &target.target)?.count().await?)
+        CensusCommand::Count(census) => {
+            print(&Census::open(connection.builder().build()?, &census.target)?.count().await?)
         }
         CensusCommand::Pack(pack) => {
-            let rows = Census::open(client, &pack.target)?.pack(&pack.output).await?;
+            let census = Census::open(connection.builder().build()?, &pack.target)?;
+            let rows = census.pack(&pack.output).await?;
             say(&format!("{} in {}", counted(rows as u64, "row"), shown(&pack.output)))
         }
         CensusCommand::Diff(compared) => print_changes(compared).await,
@@ -163,7 +189,7 @@ pub(crate) async fn run(
 }
 
 /// Builds a client that waits for quotas, names itself, and has no cache, because the census keeps the headers.
-fn client(args: &CensusArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
+fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
     let retry = connection.retry_policy().max_wait(MAX_QUOTA_WAIT);
     let builder = connection.builder().user_agent(format!("census{contact}")).retry(retry);
@@ -200,14 +226,15 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 
 async fn read_manifest(
     args: &ReadArgs,
-    client: Client,
-    jobs: usize,
+    connection: &ConnectionArgs,
     bars: &ProgressBars,
 ) -> Result<ExitStatus, CommandError> {
     let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
-    let bar = CensusBar::new(bars, &manifest, client.clone());
+    let client = client(&args.reading.quota, connection)?;
+    let bar = CensusBar::new(bars, &manifest, args.previous.is_some(), client.clone());
     let (slice, slices) = args.slice;
-    let mut census = Census::create(client, &args.output)?.jobs(jobs).slice(slice, slices);
+    let census = Census::create(client, &args.output)?;
+    let mut census = census.jobs(args.reading.jobs.into()).slice(slice, slices);
     if let Some(previous) = &args.previous {
         census = census.previous(previous);
     }

@@ -23,12 +23,12 @@ const DEFAULT_JOBS: u16 = 32;
 /// The options that select a revision and a part of each repository.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SelectionArgs {
-    /// Branch, tag, ref or commit to read [default: main]
+    /// Branch, tag, ref or commit, instead of one in REPO [default: main]
     #[arg(long, short, value_name = "REVISION", value_parser = NonEmptyStringValueParser::new())]
     revision: Option<String>,
 
     /// File to read, folder to search, or quantization of a GGUF file such as `q4_k_m`, inside each repository or local
-    /// folder
+    /// folder, instead of one in REPO
     #[arg(long, short, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     path: Option<String>,
 

@@ -57,6 +57,7 @@ impl ErrorReport {
             | CommandError::List { .. }
             | CommandError::TensorSort
             | CommandError::JsonSort
+            | CommandError::OverviewSets
             | CommandError::Io(_) => None,
             #[cfg(feature = "census")]
             CommandError::SameList | CommandError::Census(_) => None,

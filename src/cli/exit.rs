@@ -40,6 +40,9 @@ pub(crate) enum CommandError {
     /// `--sort` with `--format json`, whose lines are printed as soon as they are known.
     #[error("`--sort` orders tables, not lines of JSON")]
     JsonSort,
+    /// `--sets` with an overview, which has one row per repository.
+    #[error("`--sets` lists the sets of each repository, so it needs no `--format`, or `json`")]
+    OverviewSets,
     /// `census list --since` with the list that it would overwrite.
     #[cfg(feature = "census")]
     #[error("`--output` would overwrite the list that `--since` names")]
@@ -115,7 +118,8 @@ impl From<&CommandError> for ExitStatus {
             | CommandError::EmptyList
             | CommandError::List { .. }
             | CommandError::TensorSort
-            | CommandError::JsonSort => Self::Usage,
+            | CommandError::JsonSort
+            | CommandError::OverviewSets => Self::Usage,
             #[cfg(feature = "census")]
             CommandError::SameList => Self::Usage,
             #[cfg(feature = "census")]

@@ -114,7 +114,11 @@ impl InspectArgs {
         match format {
             Some(OverviewFormat::Json) => None,
             Some(format) => Some(format),
-            None => (repos > 1 && !is_chosen).then_some(OverviewFormat::Table),
+            // Only an overview has rows to sort.
+            None => {
+                let has_rows = repos > 1 || self.sort.is_some();
+                (has_rows && !is_chosen).then_some(OverviewFormat::Table)
+            }
         }
     }
 }
@@ -133,6 +137,9 @@ pub(crate) async fn run(
     let form = if args.view.is_json() { OutputForm::Json } else { OutputForm::Text };
     let sources = Sources { repos: &repos, selection: &args.selection, form };
     if let Some(format) = args.overview(repos.len()) {
+        if args.sets {
+            return Err(CommandError::OverviewSets);
+        }
         return Ok(overview(args, format, sources, context).await?);
     }
     let (needs_counts_only, lists_sets) = (args.needs_counts_only(), args.sets);

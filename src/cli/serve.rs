@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -55,8 +56,8 @@ pub(crate) struct ServeArgs {
     lookup_wait: Duration,
 
     /// Repositories that are read from the Hub concurrently
-    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONCURRENT_LOOKUPS", default_value_t = 8)]
-    max_concurrent_lookups: usize,
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONCURRENT_LOOKUPS", default_value = "8")]
+    max_concurrent_lookups: NonZeroUsize,
 
     /// Repositories that may wait to be read; requests for further ones are refused
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_QUEUED_LOOKUPS", default_value_t = 1_000)]
@@ -80,9 +81,9 @@ pub(crate) struct ServeArgs {
         long,
         value_name = "COUNT",
         env = "HF_META_MAX_REQUESTS_PER_LOOKUP",
-        default_value_t = 500
+        default_value = "500"
     )]
-    max_requests_per_lookup: usize,
+    max_requests_per_lookup: NonZeroUsize,
 
     /// Requests to the Hub that one client can cause per minute, and as many for known badges; 0 for no limit
     #[arg(
@@ -112,12 +113,12 @@ pub(crate) struct ServeArgs {
     public_url: Option<Url>,
 
     /// Open connections; further ones wait
-    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value_t = 10_000)]
-    max_connections: usize,
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value = "10000")]
+    max_connections: NonZeroUsize,
 
     /// Open connections of one client; further ones are closed [default: a quarter of all connections]
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS_PER_CLIENT")]
-    max_connections_per_client: Option<usize>,
+    max_connections_per_client: Option<NonZeroUsize>,
 
     /// Time after which a connection is closed whose client does not read, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_WRITE_TIMEOUT", default_value = "30", value_parser = seconds)]
@@ -246,17 +247,17 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.ttl = args.ttl;
     config.max_age = args.max_age;
     config.lookup_wait = args.lookup_wait;
-    config.max_concurrent_lookups = args.max_concurrent_lookups;
+    config.max_concurrent_lookups = args.max_concurrent_lookups.get();
     config.max_queued_lookups = args.max_queued_lookups;
     config.memory_limit = args.memory_limit;
     config.requests_per_minute = args.requests_per_minute;
-    config.max_requests_per_lookup = args.max_requests_per_lookup;
+    config.max_requests_per_lookup = args.max_requests_per_lookup.get();
     config.upstream_requests_per_minute = args.upstream_requests_per_minute;
     config.new_upstream_requests_per_minute = args.new_upstream_requests_per_minute;
     config.trusted_proxies.clone_from(&args.trusted_proxy);
     config.public_url.clone_from(&args.public_url);
-    config.max_connections = args.max_connections;
-    config.max_connections_per_client = args.max_connections_per_client;
+    config.max_connections = args.max_connections.get();
+    config.max_connections_per_client = args.max_connections_per_client.map(NonZeroUsize::get);
     config.write_timeout = args.write_timeout;
     config.owners.clone_from(&args.owner);
     config.frame_ancestors.clone_from(&args.frame_ancestors);

@@ -28,11 +28,18 @@ pub(super) struct CensusBar {
     last_line: Arc<Mutex<Instant>>,
     /// The description of the manifest.
     manifest: String,
+    /// True if rows of unchanged repositories are copied from an earlier census.
+    copies_rows: bool,
 }
 
 impl CensusBar {
     /// Creates the bar.
-    pub(super) fn new(bars: &ProgressBars, manifest: &Manifest, client: Client) -> Self {
+    pub(super) fn new(
+        bars: &ProgressBars,
+        manifest: &Manifest,
+        copies_rows: bool,
+        client: Client,
+    ) -> Self {
         let now = Instant::now();
         let status = CensusStatus { client, started: now, progress: Arc::default() };
         let bar = bars.census_bar().map(|bar| {
@@ -60,7 +67,7 @@ impl CensusBar {
             repos => format!("{} repositories", thousands(repos)),
         };
         let manifest = format!("{repos} in {parts}{repeated}");
-        Self { bar, status, last_line: Arc::new(Mutex::new(now)), manifest }
+        Self { bar, status, last_line: Arc::new(Mutex::new(now)), manifest, copies_rows }
     }
 
     /// Shows the progress.
@@ -100,6 +107,12 @@ impl CensusBar {
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
         let seconds = repos as f64 / QUOTA * 300.0;
         let (repos, time) = (thousands(repos), duration(seconds));
+        if self.copies_rows {
+            return format!("{manifest}; {repos} to read, or to copy if they are unchanged");
+        }
+        if seconds < 60.0 {
+            return format!("{manifest}; {repos} to read");
+        }
         format!(
             "{manifest}; {repos} to read, each by one request or more: at least {time} at 3,000 requests in 5 minutes"
         )

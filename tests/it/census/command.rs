@@ -94,7 +94,7 @@ async fn wrong_input_is_one_sentence() {
     assert_eq!(run(hub, &["-q", "census", "read", &path("names"), "-o", &path("census")]).code, 0);
     let no_table = format!("failed to read the table `{}`", path("broken"));
     fs::write(path("list"), "").unwrap();
-    let cases: [(&[&str], i32, &str); 12] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["list", "-o", &path(".")], 4, "failed to write"),
         (&["list", "--since", &path("list"), "-o", &path("./list")], 2, "would overwrite"),
         (&["list", "--offline", "-o", &path("x")], 2, "cannot be read offline"),
@@ -107,6 +107,7 @@ async fn wrong_input_is_one_sentence() {
         (&["read", &path("names"), "-o", &path("names/below")], 4, "failed to create"),
         (&["count", &path("none")], 2, "holds no census"),
         (&["diff", &path("none"), &path("census")], 2, "holds no census"),
+        (&["count", &path("census"), "--jobs", "3"], 2, "unexpected argument '--jobs'"),
     ];
     for (args, code, message) in cases {
         let args: Vec<_> = ["-q", "census"].into_iter().chain(args.iter().copied()).collect();

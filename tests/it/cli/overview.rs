@@ -17,6 +17,8 @@ fn several_repositories_have_one_row_each() {
     let markdown = run(&hub, &[&REPOS[..], &["--format", "md", "--sort", "name"]].concat()).data();
     let plain = run(&hub, &[&REPOS[..], &["--format", "tsv"]].concat()).data();
     insta::assert_snapshot!([table, sorted, markdown, plain].join("\n"));
+    let only = run(&hub, &["gpt2", "--sort", "bytes"]).data();
+    assert!(only.starts_with("repository") && only.lines().count() == 2, "{only}");
     let json = run(&hub, &["gpt2", "--format", "json"]).data();
     assert!(json.starts_with(r#"{"source":"gpt2""#) && !json.contains("\"header\""), "{json}");
 }
@@ -68,6 +70,7 @@ fn repositories_are_read_from_lists() {
         (&["--column", "id", "gpt2"], 2, "--from"),
         (&["gpt2", "-t", "--sort", "active"], 2, "tensors are sorted by"),
         (&["gpt2", "--format", "json", "--sort", "name"], 2, "orders tables"),
+        (&["gpt2", "--format", "csv", "--sets"], 2, "lists the sets of each repository"),
         (&["gpt2", "--weights", "gguf"], 1, "`gpt2/*.gguf` not found"),
     ] {
         let ran = run(&hub, args);

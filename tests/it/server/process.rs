@@ -124,6 +124,8 @@ fn invalid_options_are_usage_errors() {
         &["--ttl", "-1"],
         &["--endpoint", "x"],
         &["--webhook-secret", ""],
+        &["--max-connections", "0"],
+        &["--max-concurrent-lookups", "0"],
     ] {
         let output = command(&hub).arg("serve").args(args).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
