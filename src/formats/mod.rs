@@ -39,5 +39,5 @@ pub use tensor::TensorInfo;
 
 pub(crate) use format::{FORMATS, Formats};
 pub(crate) use names::NameList;
-pub(crate) use records::{PackedReader, PackedTensors};
+pub(crate) use records::PackedTensors;
 pub(crate) use text::{chain, clip, serde_as_text};

@@ -1,5 +1,7 @@
 //! Tensors, numbers and texts in a compact binary form.
 
+use std::slice::SliceIndex;
+
 use super::{Dtype, TensorInfo};
 
 /// One record per tensor, found by its position.
@@ -31,7 +33,7 @@ impl Records {
     /// Returns the tensor at a position.
     pub(super) fn get(&self, at: usize) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
-        self.packed.reader(self.starts[at] as usize).read_into(&mut tensor);
+        self.packed.reader(self.starts[at] as usize..).read_tensor(&mut tensor);
         tensor
     }
 
@@ -42,7 +44,7 @@ impl Records {
 
     /// Returns a reader that starts at the first record.
     pub(super) fn reader(&self) -> PackedReader<'_> {
-        self.packed.reader(0)
+        self.packed.reader(..)
     }
 
     /// Returns the memory that is not needed.
@@ -71,13 +73,20 @@ impl PackedTensors {
         self.bytes.len()
     }
 
-    /// Returns a reader that starts at an offset.
-    pub(crate) fn reader(&self, start: usize) -> PackedReader<'_> {
-        PackedReader { rest: &self.bytes[start..] }
+    /// Returns a reader of a part of the buffer.
+    pub(crate) fn reader(&self, range: impl SliceIndex<[u8], Output = [u8]>) -> PackedReader<'_> {
+        PackedReader { rest: &self.bytes[range] }
     }
 
     /// Adds a tensor.
-    pub(crate) fn push(&mut self, tensor: &TensorInfo) {
+    fn push(&mut self, tensor: &TensorInfo) {
+        self.push_layout(tensor);
+        self.push_number(tensor.data_offsets.0);
+        self.push_number(tensor.byte_length());
+    }
+
+    /// Adds the dtype and the shape of a tensor.
+    pub(crate) fn push_layout(&mut self, tensor: &TensorInfo) {
         if let Some(rank) = tensor.dtype.rank() {
             self.bytes.push(rank);
         } else {
@@ -88,8 +97,6 @@ impl PackedTensors {
         for &length in &tensor.shape {
             self.push_number(length);
         }
-        self.push_number(tensor.data_offsets.0);
-        self.push_number(tensor.byte_length());
     }
 
     /// Adds a text and its length.
@@ -121,7 +128,14 @@ impl<'a> PackedReader<'a> {
     }
 
     /// Reads a tensor in place of another one, and reuses the memory of its shape.
-    pub(crate) fn read_into(&mut self, tensor: &mut TensorInfo) {
+    pub(crate) fn read_tensor(&mut self, tensor: &mut TensorInfo) {
+        self.read_layout(tensor);
+        let begin = self.number();
+        tensor.data_offsets = (begin, begin + self.number());
+    }
+
+    /// Reads a dtype and a shape in place of those of a tensor.
+    pub(crate) fn read_layout(&mut self, tensor: &mut TensorInfo) {
         match self.rest.split_first() {
             // Most tensors have the dtype of the one before.
             Some((&rank, rest)) if tensor.dtype.rank() == Some(rank) => self.rest = rest,
@@ -131,22 +145,6 @@ impl<'a> PackedReader<'a> {
         for _ in 0..self.number() {
             tensor.shape.push(self.number());
         }
-        let begin = self.number();
-        tensor.data_offsets = (begin, begin + self.number());
-    }
-
-    /// Skips a tensor.
-    pub(crate) fn skip(&mut self) {
-        if self.rest.split_off_first() == Some(&OTHER) {
-            self.text();
-        }
-        // The dimensions, the begin and the length. The last byte of a number is below 0x80.
-        let mut numbers = self.number().saturating_add(2);
-        let end = self.rest.iter().position(|byte| {
-            numbers -= u64::from(*byte < 0x80);
-            numbers == 0
-        });
-        self.rest = end.map_or(&[], |end| &self.rest[end + 1..]);
     }
 
     /// Reads a number.
@@ -199,14 +197,11 @@ mod tests {
         for tensor in &tensors {
             records.push(tensor);
         }
-        let mut reader = records.reader();
+        let (mut reader, mut read) = (records.reader(), TensorInfo::EMPTY);
         for (at, tensor) in tensors.iter().enumerate() {
             assert_eq!(records.get(at), *tensor);
-            assert_eq!(
-                reader.byte_length(),
-                records.packed.reader(records.starts[at] as usize).byte_length()
-            );
-            reader.skip();
+            reader.read_tensor(&mut read);
+            assert_eq!(read, *tensor);
         }
         assert_eq!(reader.byte_length(), 0);
     }

@@ -87,7 +87,7 @@ impl TensorTable {
         let mut tensor = TensorInfo::EMPTY;
         let mut records = self.records.reader();
         self.names.iter().try_for_each(|name| {
-            records.read_into(&mut tensor);
+            records.read_tensor(&mut tensor);
             function(name, &tensor)
         })
     }
