@@ -11,6 +11,7 @@ use tokio::task::yield_now;
 use super::{Backend, ByteStream, Fetch, Fetched, FileListing, ListFuture};
 use crate::cache::{CachedFile, CachedHeaders, Deflated, Deflater, RecordedHeaders};
 use crate::error::Error;
+use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, RepoPath};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{BodyEvent, RangeBytes};
@@ -42,6 +43,16 @@ impl CachedCommit {
         spawn_blocking_if_large(length, move || inflate(file)).await
     }
 
+    /// Checks that a file is not longer than this call allows. Another one may have cached it.
+    fn check_length(&self, path: &RepoPath, limit: u64) -> Result<(), Error> {
+        match self.headers.file(path) {
+            Some(file) if file.start.length() > limit => {
+                Err(Error::TooLarge { file: self.file_name(path), limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn fetched<T>(
         &self,
         value: Option<T>,
@@ -65,6 +76,7 @@ impl Backend for CachedCommit {
 
     fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         async move {
+            self.check_length(path, limit)?;
             let read = self.inflate(path, limit, |file| file.whole()?.inflate()).await;
             self.fetched(read, || self.file_name(path))
         }
@@ -72,7 +84,10 @@ impl Backend for CachedCommit {
     }
 
     /// Returns a file piece by piece, as it would arrive. Shards are parsed meanwhile.
-    fn stream<'a>(&'a self, path: &'a RepoPath, _limit: u64) -> Fetch<'a, ByteStream> {
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
+        if let Err(error) = self.check_length(path, limit) {
+            return ready(Err(error)).boxed();
+        }
         let whole = self.headers.file(path).and_then(CachedFile::whole);
         let fetched = self.fetched(whole, || self.file_name(path));
         let name = self.file_name(path);
@@ -302,5 +317,9 @@ impl Backend for CacheRecorder {
 
     fn anonymous(&self) -> Option<Arc<dyn Backend>> {
         Some(self.around(self.inner.anonymous()?))
+    }
+
+    fn missing_shards(&self, set: &WeightSet, total: u32) -> Error {
+        self.inner.missing_shards(set, total)
     }
 }

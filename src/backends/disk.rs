@@ -126,7 +126,10 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
     let mut folders = vec![below.map_or_else(String::new, ToString::to_string)];
     let mut seen = 0;
     while let Some(below) = folders.pop() {
-        let mut entries = tokio::fs::read_dir(folder.join(&below)).await?;
+        let path = folder.join(&below);
+        // A bare file name lies in a folder without a name.
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+        let mut entries = tokio::fs::read_dir(path).await?;
         while let Some(entry) = entries.next_entry().await? {
             seen += 1;
             if seen > MAX_ENTRIES {

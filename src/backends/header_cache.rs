@@ -122,6 +122,8 @@ impl CacheLookup<'_> {
         let inner = Arc::clone(backend);
         match call(Arc::new(CachedCommit { inner, commit, headers })).await {
             Ok(found) => Ok(Some(found)),
+            // The call that filled the entry may have had larger limits, or other formats.
+            Err(Error::TooLarge { .. } | Error::NoSafetensors { .. }) => Ok(None),
             Err(error) => {
                 warn_of_broken_entry(&key, &error);
                 Ok(None)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ListedRepo;
 use super::layout_digest::LayoutDigests;
 use crate::count::{MixtureOfExperts, RuleSet};
-use crate::error::Error;
+use crate::error::{Error, SnapshotError};
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{chain, clip};
 use crate::report::{CountReport, Finding};
@@ -336,6 +336,11 @@ fn status(error: &Error) -> &'static str {
         Error::Source(_) => "malformed",
         // The client is offline, or its token has expired: neither is a property of the repository.
         Error::NotCached { .. } | Error::RejectedToken { .. } => "failed",
+        Error::FileNotFound { source, .. } | Error::NoSafetensors { source, .. }
+            if source.is::<SnapshotError>() =>
+        {
+            "failed"
+        }
         error if error.is_denied() => "denied",
         error if error.has_no_weights() => "no_weights",
         error if error.is_malformed() => "malformed",

@@ -1,5 +1,7 @@
 //! The arguments of the command line.
 
+#[cfg(feature = "server")]
+use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::sync::LazyLock;
 
@@ -71,6 +73,8 @@ impl Args {
         let mut command = Self::command();
         // Copies the global options into the subcommands, where they can be hidden.
         command.build();
+        #[cfg(feature = "server")]
+        let command = command.mut_subcommand("serve", without_blank_variables);
         let command = ["cache", "completions", "man"]
             .into_iter()
             .fold(command, |command, name| command.mut_subcommand(name, without_connection));
@@ -103,6 +107,15 @@ fn without_connection(command: clap::Command) -> clap::Command {
         arg.hide(is_global)
     });
     command.mut_subcommands(without_connection)
+}
+
+/// Ignores environment variables without a text, as everywhere else.
+#[cfg(feature = "server")]
+fn without_blank_variables(command: clap::Command) -> clap::Command {
+    let is_blank = |name: &OsStr| std::env::var(name).is_ok_and(|text| text.trim().is_empty());
+    command.mut_args(
+        |arg| if arg.get_env().is_some_and(is_blank) { arg.env(None::<&str>) } else { arg },
+    )
 }
 
 /// Rejects options in front of a subcommand that belong behind it. clap would ignore them silently.

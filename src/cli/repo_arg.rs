@@ -64,7 +64,7 @@ impl RepoArg {
 }
 
 /// Expands `~` as a shell does. The shell leaves it as it is within quotes.
-fn expand_home(text: &str) -> Option<PathBuf> {
+pub(super) fn expand_home(text: &str) -> Option<PathBuf> {
     let rest = text.strip_prefix('~')?;
     let home = std::env::home_dir()?;
     if rest.is_empty() {

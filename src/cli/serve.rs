@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use super::connection::{ConnectionArgs, seconds};
 use super::exit::{CommandError, ExitStatus, failed_to};
+use super::repo_arg::expand_home;
 
 /// Serve badges, and the same counts as JSON, over HTTP
 ///
@@ -168,7 +169,7 @@ impl FromStr for CacheLocation {
             Some(("redis" | "rediss", _)) => Ok(Self::Redis(text.to_owned())),
             Some(_) => Err("neither a folder nor a URL that begins with redis:// or rediss://"),
             None if text == "off" => Ok(Self::Off),
-            None => Ok(Self::Folder(text.into())),
+            None => Ok(Self::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
         }
     }
 }

@@ -284,7 +284,9 @@ impl Model {
     pub fn hub_reported_count(
         &self,
     ) -> impl Future<Output = Result<Option<HubReportedCount>, Error>> + Send + use<> {
-        self.call(async |inspection| inspection.backend.reported_count().await)
+        self.call(|Inspection { backend, .. }| async move {
+            ask(backend, |backend| async move { backend.reported_count().await }).await
+        })
     }
 
     /// Lists all sets of weights in the repository or the folder, by the names of the files alone. Returns
@@ -299,7 +301,7 @@ impl Model {
     ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
         self.call(|Inspection { backend, target, formats, .. }| async move {
             let folder = target.folder();
-            let listed = list(&*backend, folder).await?;
+            let listed = ask(backend, |backend| async move { backend.list(folder).await }).await?;
             Ok(listed.map(|listed| Layout::new(&formats, folder, &listed.files).sets))
         })
     }
@@ -393,17 +395,16 @@ impl Model {
     }
 }
 
-/// Lists the files of a backend. If the token is not valid, lists them without it: a public repository needs
-/// no token.
-async fn list(
-    backend: &dyn Backend,
-    folder: Option<&RepoPath>,
-) -> Result<Option<FileListing>, Error> {
-    match (backend.list(folder).await, backend.anonymous()) {
+/// Sends a request to a backend. If the token is not valid, sends it without: a public repository needs no token.
+async fn ask<T, Request: Future<Output = Result<T, Error>>>(
+    backend: Arc<dyn Backend>,
+    request: impl Fn(Arc<dyn Backend>) -> Request,
+) -> Result<T, Error> {
+    match (request(Arc::clone(&backend)).await, backend.anonymous()) {
         (Err(error @ Error::RejectedToken { .. }), Some(backend)) => {
-            backend.list(folder).await.map_err(|_| error)
+            request(backend).await.map_err(|_| error)
         }
-        (listed, _) => listed,
+        (answer, _) => answer,
     }
 }
 

@@ -352,6 +352,35 @@ const CASES: &[Case] = &[
         tensors: &[("a.W_q", "U8", &[32, 64]), ("a.scale", "F16", &[1, 64])],
         expected: Marked,
     },
+    // Experts that are stacked in one tensor.
+    Case {
+        name: "a stack of BitBLAS",
+        config: r#"{"quantization_config":{"quant_method":"bitblas","bits":4}}"#,
+        tensors: &[("a.qweight", "I8", &[2, 64, 32]), ("a.scales", "F16", &[2, 64, 2])],
+        expected: Exact(8_192),
+    },
+    Case {
+        name: "a stack of HIGGS",
+        config: r#"{"hidden_size":1024,"quantization_config":{"quant_method":"higgs"}}"#,
+        tensors: &[
+            ("a.weight", "I16", &[4, 8, 1024]),
+            ("a.scales", "F16", &[4, 64, 4]),
+            ("a.tables", "F16", &[16, 2]),
+        ],
+        expected: Exact(262_144),
+    },
+    Case {
+        name: "a stack of HQQ",
+        config: r#"{"quantization_config":{"quant_method":"hqq"}}"#,
+        tensors: &[("a.W_q", "U8", &[4, 32, 64]), ("a.scale", "F16", &[4, 64, 1])],
+        expected: Marked,
+    },
+    Case {
+        name: "a stack of Quark",
+        config: r#"{"quantization_config":{"quant_method":"quark","bits":3,"group_size":64}}"#,
+        tensors: &[("a.weight", "U8", &[4, 64, 24]), ("a.weight_scale", "F16", &[4, 1, 64])],
+        expected: Exact(16_384),
+    },
     Case {
         name: "vectors of length 0",
         config: r#"{"quantization_config":{"quant_method":"vptq","config_for_layers":{"a":{"vector_lens":[0,0],

@@ -114,7 +114,7 @@ pub trait HeaderParser: Send {
 /// The next step of a [`HeaderParser`].
 #[derive(Debug)]
 pub enum Step {
-    /// Read this byte range of the file, which holds only bytes that are missing, and call
+    /// Read this byte range of the file, which is not empty and holds only bytes that are missing, and call
     /// [`HeaderParser::advance`] again.
     Read(Range<u64>),
     /// The header is complete and valid.

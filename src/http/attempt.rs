@@ -150,5 +150,5 @@ impl Drop for Attempt<'_> {
 
 /// Formats a range as in a `Range` header, with an inclusive end: `0-7`.
 pub(super) fn range_text(range: &Range<u64>) -> String {
-    format!("{}-{}", range.start, range.end - 1)
+    format!("{}-{}", range.start, range.end.saturating_sub(1))
 }

@@ -64,7 +64,7 @@ fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, 
     let content_range = text(headers, &CONTENT_RANGE).and_then(parse_content_range);
     let (found_first, found_last, file_size) =
         content_range.ok_or(RangeError::InvalidContentRange)?;
-    let (first, last) = (range.start, range.end - 1);
+    let (first, last) = (range.start, range.end.saturating_sub(1));
     if found_first != first || found_last != last.min(file_size - 1) {
         return Err(RangeError::Mismatch { first, last, found_first, found_last, file_size });
     }

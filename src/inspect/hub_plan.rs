@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::reader::Reader;
 use super::{Inspected, Inspection, Target};
-use crate::backends::Fetched;
+use crate::backends::{Fetched, pinned};
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
@@ -41,7 +41,9 @@ impl Inspection {
         else {
             return Ok(None);
         };
-        let mut reader = Reader::new(self.clone(), commit);
+        let backend = pinned(&self.backend, commit.as_ref());
+        let mut reader = Reader::new(Self { backend, ..self.clone() }, commit);
+        reader.weights = Some(path.clone());
         reader.pass_memory(json.len() as u64).await;
         let limit = self.limits.header;
         let parsed = spawn_blocking_if_large(json.len(), move || parse(&json, limit)).await;
@@ -59,7 +61,6 @@ impl Inspection {
             }
             assembly.add(shard, header);
         }
-        reader.weights = Some(path.clone());
         let mut inspected = reader.finish(path, assembly).await?;
         inspected.report.plan = Plan::Hub;
         Ok(Some(inspected))

@@ -343,7 +343,7 @@ async fn read_details(model: &Model) -> Result<LookupResult, Error> {
 
 /// Logs an error with its causes, which responses leave out.
 fn logged(query: &WeightsQuery, error: Error) -> Arc<Error> {
-    tracing::info!(repo = query.repo(), error = chain(&error), "lookup failed");
+    tracing::info!(repo = %query.repo(), error = chain(&error), "lookup failed");
     Arc::new(error)
 }
 

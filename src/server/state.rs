@@ -88,8 +88,7 @@ impl ServiceState {
     /// Returns whether the repositories of an owner are read.
     pub(super) fn allows_owner(&self, query: &WeightsQuery) -> bool {
         let owners = &self.config.owners;
-        let repo = query.repo();
-        let owner = repo.split_once('/').map_or("", |(owner, _)| owner);
+        let owner = query.repo().name().split_once('/').map_or("", |(owner, _)| owner);
         owners.is_empty() || owners.iter().any(|allowed| allowed.eq_ignore_ascii_case(owner))
     }
 

@@ -9,6 +9,7 @@ use url::form_urlencoded;
 use crate::client::{Client, Model};
 use crate::formats::RepoPath;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision, Source};
+use crate::report::Plan;
 
 /// The maximum length of a query string in bytes. A longer one is refused.
 const MAX_QUERY_LENGTH: usize = 4_096;
@@ -103,7 +104,7 @@ impl WeightsQuery {
     /// Returns the query for a commit under the one spelling that all names of the repository share. `name` is its
     /// current name, if it is another one. Names on the Hub differ in more than the case of their letters.
     pub(super) fn at_commit(&self, commit: &CommitSha, name: Option<&str>) -> Self {
-        let name = name.map_or_else(|| self.repo(), str::to_owned).to_ascii_lowercase();
+        let name = name.map_or_else(|| self.repo.to_string(), str::to_owned).to_ascii_lowercase();
         let repo = name.parse().unwrap_or_else(|_| self.repo.clone());
         Self { repo, revision: Some(commit.into()), ..self.clone() }
     }
@@ -114,12 +115,11 @@ impl WeightsQuery {
 
     /// Returns whether the query is about a repository. The Hub ignores the case of letters.
     pub(super) fn is_of(&self, repo: &str) -> bool {
-        self.repo().eq_ignore_ascii_case(repo)
+        self.repo.as_ref().eq_ignore_ascii_case(repo)
     }
 
-    /// Returns the name of the repository as in a URL: `org/name` or `name`.
-    pub(super) fn repo(&self) -> String {
-        self.repo.to_string()
+    pub(super) fn repo(&self) -> &RepoId {
+        &self.repo
     }
 
     pub(super) fn revision(&self) -> Option<&str> {
@@ -137,14 +137,8 @@ impl WeightsQuery {
 
     /// Returns the model to read, in as few requests as possible.
     pub(super) fn model(&self, client: &Client) -> Model {
-        let mut model = client.model(self.repo()).prefetch(true);
-        if let Some(revision) = self.revision() {
-            model = model.revision(revision);
-        }
-        if let Some(path) = self.path() {
-            model = model.path(path);
-        }
-        model
+        let Self { repo, revision, path, .. } = self.clone();
+        client.source(Source::Repo { repo, revision, path }).plan(Plan::Prefetch)
     }
 
     /// Returns the approximate size in memory, in bytes.

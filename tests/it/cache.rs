@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
+use crate::traces::Capture;
 
 fn builder(hub: &LocalHub, folder: &Path) -> ClientBuilder {
     hf_meta::Client::builder().endpoint(hub.endpoint()).header_cache(DiskCache::new(folder))
@@ -259,6 +260,24 @@ async fn a_pipe_in_place_of_an_entry_is_replaced() {
     }
     assert_eq!(parse(builder(), "gpt2").await.unwrap().parameter_count().total(), 137_022_720);
     assert!(entries.iter().all(|entry| fs::symlink_metadata(entry).unwrap().is_file()));
+}
+
+/// Another client may have stored what this one would not read, and other formats find other weights.
+#[tokio::test]
+async fn an_entry_of_a_call_with_other_limits_or_formats_is_not_broken() {
+    let (hub, capture) = (support::fixtures_hub(), Capture::default());
+    let folder = tempfile::tempdir().unwrap();
+    let builder = || builder(&hub, folder.path());
+    parse(builder(), "bigscience/bloom").await.unwrap();
+    let read = capture.record(parse(builder().index_limit(100), "bigscience/bloom"));
+    let error = read.await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { limit: 100, .. }), "{error:?}");
+    let gguf = "example/Llama-3.2-1B-GGUF";
+    builder().build().unwrap().model(gguf).count().await.unwrap();
+    let error = capture.record(parse(builder(), gguf)).await.unwrap_err();
+    assert!(error.has_no_weights(), "{error:?}");
+    let levels: Vec<_> = capture.recorded().into_iter().map(|recorded| recorded.level).collect();
+    assert!(!levels.is_empty() && !levels.contains(&"WARN".to_owned()), "{levels:?}");
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let (Some(weights), Some(scales)) = (module.matrix("qweight"), module.matrix("scales")) else {
         return Ok(None);
     };
-    if weights.container() != Some(8) || weights.rows != scales.rows {
+    let is_alike = (weights.stacked, weights.rows) == (scales.stacked, scales.rows);
+    if !is_alike || weights.container() != Some(8) {
         return Ok(None);
     }
     let zeros = module.matrix("qzeros").filter(|zeros| zeros.container() == Some(8));
@@ -33,5 +34,5 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let inputs = weights.columns.checked_mul(8).and_then(|row| divide(row, bits));
     let inputs = inputs.ok_or(UnresolvedReason::ConflictingParts)?;
     let packing = Packing::with_bits("bitblas", bits, "columns of qweight by the bits of qzeros");
-    Solved::new(module, "qweight", product(&[weights.rows, inputs]), packing)
+    Solved::new(module, "qweight", product(&[weights.stacked, weights.rows, inputs]), packing)
 }

@@ -25,7 +25,8 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let (Some((part, weights)), Some(scales)) = (weights, module.matrix("scales")) else {
         return Ok(None);
     };
-    if weights.container() != Some(16) || !module.has("tables") {
+    if weights.stacked != scales.stacked || weights.container() != Some(16) || !module.has("tables")
+    {
         return Ok(None);
     }
     let packing = Packing::without_bits("higgs", "rows of scales × columns of weight");
@@ -35,6 +36,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let inputs = dimensions.next().filter(|_| dimensions.next().is_none());
     let is_padded = inputs.is_none();
     let inputs = inputs.unwrap_or(weights.columns);
-    let solution = Solved::new(module, part.name(), product(&[scales.rows, inputs]), packing);
+    let solution =
+        Solved::new(module, part.name(), product(&[scales.stacked, scales.rows, inputs]), packing);
     if is_padded { padded(solution) } else { solution }
 }

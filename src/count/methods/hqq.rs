@@ -36,6 +36,9 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some(weights) = module.matrix("W_q") else { return Ok(None) };
     let scales = module.matrix("scale").ok_or(UnresolvedReason::MissingParts)?;
+    if (weights.stacked, scales.stacked) != (1, 1) {
+        return Err(UnresolvedReason::ConflictingParts);
+    }
     let groups = scales.rows.checked_mul(scales.columns).ok_or(UnresolvedReason::TooLarge)?;
     let bits = hints.bits(module.name);
     // Bytes that are viewed as floats have fewer columns. Values of 3 bits are in words of 32 bits, viewed or not.

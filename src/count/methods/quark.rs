@@ -48,7 +48,8 @@ fn bytes(
     weights: &Matrix<'_>,
     scales: &Matrix<'_>,
 ) -> Solution {
-    if weights.rows != scales.columns || !hints.names(METHOD.names) {
+    let is_alike = (weights.stacked, weights.rows) == (scales.stacked, scales.columns);
+    if !is_alike || !hints.names(METHOD.names) {
         return Ok(None);
     }
     let size = hints.choose(module.name, |scheme| {
@@ -58,5 +59,5 @@ fn bytes(
     let (bits, inputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
     let evidence = "rows of weight_scale × group size of the configuration";
     let packing = Packing::with_bits("quark", bits, evidence);
-    Solved::new(module, part, product(&[weights.rows, inputs]), packing)
+    Solved::new(module, part, product(&[weights.stacked, weights.rows, inputs]), packing)
 }

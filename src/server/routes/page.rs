@@ -78,8 +78,8 @@ async fn repo_page(
     let outcome = state.look_up(&query, client).await;
     let details = look_up_details(state, &query, &outcome, client).await;
     let error = ErrorReply::from(&outcome);
-    let repo = query.repo();
-    (view.repo, view.revision, view.path) = (Some(&*repo), query.revision(), query.path());
+    let repo = query.repo().as_ref();
+    (view.repo, view.revision, view.path) = (Some(repo), query.revision(), query.path());
     view.outcome = match &outcome {
         LookupOutcome::Ready(result) => match &**result {
             LookupResult::Counted(counted) => {

@@ -148,6 +148,25 @@ fn a_folder_that_cannot_be_read_is_named() {
     assert!(code == 4 && stderr.starts_with(&expected), "{code} {stderr}");
 }
 
+/// Names without a folder lie in the working folder, which has no name.
+#[test]
+fn shards_and_other_sets_are_found_in_the_working_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["m-00001-of-00002", "m-00002-of-00002", "other"] {
+        let header = format!(r#"{{"{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
+        let file = folder.path().join(format!("{name}.safetensors"));
+        std::fs::write(file, [file_start(&header), vec![0]].concat()).unwrap();
+    }
+    let in_folder = |args: &[&str]| {
+        let mut command = hf_meta("http://127.0.0.1:1");
+        CommandOutput::new(command.current_dir(folder.path()).args(args)).data()
+    };
+    let shards = in_folder(&["m-*-of-00002.safetensors", "--json", "--summary"]);
+    assert!(shards.contains(r#""parameterTotal":2"#), "{shards}");
+    let sets = in_folder(&["other.safetensors", "--sets", "--json", "--summary"]);
+    assert!(sets.contains("m-*-of-00002.safetensors"), "{sets}");
+}
+
 #[test]
 fn http_works_on_a_machine_without_certificates() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();

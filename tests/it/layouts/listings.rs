@@ -64,6 +64,7 @@ async fn sets_are_listed_without_reading_any() {
         let listed = model.weight_sets().await.unwrap().unwrap();
         let listed: Vec<_> = listed.iter().map(|set| set.path.as_str()).collect();
         assert_eq!((listed, hub.log().len()), (sets.to_vec(), requests), "{token}");
+        assert_eq!(model.hub_reported_count().await.unwrap(), None);
         let below = model.path("b").weight_sets().await.unwrap().unwrap();
         assert_eq!(below.len(), 1);
     }

@@ -52,6 +52,33 @@ async fn packed_shards_are_unpacked() {
     assert_eq!(paths, ["sub/a.safetensors", "sub/b.safetensors"]);
 }
 
+/// The configuration lies next to the weights, and belongs to the commit of the answer.
+#[tokio::test]
+async fn the_configuration_of_the_folder_and_of_the_commit_is_read() {
+    let index = support::index(&[("m.weight", "a.safetensors"), ("m.scales", "b.safetensors")]);
+    let scales = [("m.scales", "BF16", &[3, 2][..], 2), ("m.biases", "BF16", &[3, 2], 2)];
+    let config = |group: u64| {
+        let config = format!(r#"{{"quantization":{{"bits":4,"group_size":{group}}}}}"#);
+        File::from_bytes(config)
+    };
+    let repo = || {
+        Repo::new("org/model")
+            .file("sub/model.safetensors.index.json", index.clone())
+            .file("sub/a.safetensors", tensors(&[("m.weight", "U32", &[3, 16], 4)]))
+            .file("sub/b.safetensors", tensors(&scales))
+            .file("config.json", config(32))
+    };
+    let hub = LocalHub::start([repo().file("sub/config.json", config(64))]).unwrap();
+    let model = support::client(&hub).model("org/model").path("sub").plan(Plan::Hub);
+    let report = model.count().await.unwrap();
+    assert_eq!((report.parameter_count.total(), report.plan), (384, Plan::Hub));
+    let commit = report.commit.unwrap();
+    let configs = hub.log().into_iter().filter(|request| request.path.ends_with("config.json"));
+    let paths: Vec<_> = configs.map(|request| request.path).collect();
+    let pinned = format!("{commit}/sub/config.json");
+    assert!(!paths.is_empty() && paths.iter().all(|path| path.ends_with(&pinned)), "{paths:?}");
+}
+
 #[tokio::test]
 async fn everything_else_is_read_from_the_files() {
     let hub = support::fixtures_hub();

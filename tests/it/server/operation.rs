@@ -96,13 +96,15 @@ async fn the_page_and_large_json_are_compressed_for_clients_that_accept_it() {
 
 #[tokio::test]
 async fn only_the_repositories_of_allowed_owners_are_read() {
-    let hub = LocalHub::start([support::sharded("org/model"), support::sharded("other/model")]);
+    let names = ["org/model", "other/model", "datasets/org/model", "datasets/other/model"];
+    let hub = LocalHub::start(names.map(support::sharded));
     let (hub, mut config) = (hub.unwrap(), config());
     config.owners = vec!["Org".to_owned()];
     let router = router(&hub, config);
     assert_eq!(get(&router, "/badge/org/model.svg").await.title(), "params: 2");
+    assert_eq!(get(&router, "/badge/datasets/org/model.svg").await.title(), "params: 2");
     hub.clear_log();
-    for name in ["other/model", "gpt2"] {
+    for name in ["other/model", "datasets/other/model", "gpt2"] {
         assert_eq!(
             get(&router, &format!("/badge/{name}.svg")).await.title(),
             "params: not allowed"

@@ -85,6 +85,22 @@ async fn only_a_token_for_the_server_is_used() {
     }
 }
 
+/// `hf-meta.env` has a line for each variable, which may be left blank.
+#[tokio::test]
+async fn blank_variables_are_ignored_and_a_tilde_is_the_home_folder() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let mut command = command(&hub);
+    for variable in ["HF_META_OWNERS", "HF_META_TRUSTED_PROXIES", "HF_META_TTL", "PORT"] {
+        command.env(variable, " ");
+    }
+    command.env("HF_META_CACHE", "~/headers").env("HOME", home.path());
+    let server = Server::start_as(command, &[]);
+    let badge = text(format!("{}/badge/org/model.svg", server.address)).await;
+    assert!(badge.contains("params: 2"), "{badge}");
+    assert!(home.path().join("headers").is_dir());
+}
+
 #[test]
 fn the_environment_file_lists_every_variable_with_its_default() {
     let hub = LocalHub::start([Repo::new("org/x")]).unwrap();
