@@ -45,6 +45,16 @@ macro_rules! choice {
                     $(Self::$variant => $name,)+
                 }
             }
+
+            /// Returns the OpenAPI schema of the names. The default is the first one.
+            #[cfg(feature = "server")]
+            pub(crate) fn schema() -> utoipa::openapi::schema::Object {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::Type::String)
+                    .enum_values(Some(Self::NAMES.iter().copied()))
+                    .default(Some(Self::default().as_str().into()))
+                    .build()
+            }
         }
 
         impl FromStr for $type {

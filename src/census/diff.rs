@@ -1,14 +1,12 @@
 //! Differences between two censuses.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
 use super::CensusError;
 use super::part::CensusPart;
 use super::row::CensusRow;
 use super::storage::Storage;
-use super::table_file::{ROWS_AT_ONCE, each_row};
 
 /// A difference between two censuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,9 +92,7 @@ async fn for_each_row(
     mut function: impl FnMut(CensusRow),
 ) -> Result<(), CensusError> {
     if Path::new(census).is_file() {
-        let failed = |source| CensusError::File { action: "read", file: census.to_owned(), source };
-        let file = File::open(census).map_err(failed)?;
-        for row in each_row(census.to_owned(), file, ROWS_AT_ONCE)? {
+        for row in super::model_rows(Path::new(census))? {
             function(row?);
         }
         return Ok(());

@@ -1,6 +1,7 @@
 //! Errors of a census.
 
 use std::io;
+use std::path::Path;
 
 use thiserror::Error as ThisError;
 
@@ -85,6 +86,15 @@ pub enum CensusError {
         /// The reason.
         reason: String,
     },
+}
+
+/// Returns a function that adds the failed action and the file to an error.
+pub(super) fn failed_to(
+    action: &'static str,
+    file: impl AsRef<Path>,
+) -> impl Fn(io::Error) -> CensusError {
+    let file = file.as_ref().display().to_string();
+    move |source| CensusError::File { action, file: file.clone(), source }
 }
 
 impl CensusError {

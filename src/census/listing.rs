@@ -9,6 +9,7 @@ use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::error::failed_to;
 use super::row::now;
 use super::table_file::{TableWriter, each_row, read_footer, write_rows};
 use super::{CensusError, ListedRepo};
@@ -252,11 +253,6 @@ fn sibling_of(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-fn failed_to(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> CensusError {
-    let file = file.display().to_string();
-    move |source| CensusError::File { action, file, source }
 }
 
 impl From<ListedModel> for ListedRepo {

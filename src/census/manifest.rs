@@ -14,6 +14,7 @@ use parquet::arrow::arrow_reader::{
 use sha2::{Digest, Sha256};
 
 use super::arrow::ArrowRow;
+use super::error::failed_to;
 use super::layout_digest::{hexadecimal, short_hash};
 use super::listed_repo::{from_columns, text_column};
 use super::{CensusError, ListedRepo};
@@ -64,15 +65,14 @@ impl Manifest {
     /// If the file cannot be read, has no such column, or has no repository.
     pub fn open(path: &Path, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
-        let cannot_read =
-            |source| CensusError::File { action: "read", file: path.display().to_string(), source };
+        let cannot_read = failed_to("read", path);
         if path == Path::new("-") {
-            let text = name_list::read(io::stdin().lock()).map_err(cannot_read)?;
+            let text = name_list::read(io::stdin().lock()).map_err(&cannot_read)?;
             return Self::from_text(path, &text, column);
         }
-        let mut file = File::open(path).map_err(cannot_read)?;
+        let mut file = File::open(path).map_err(&cannot_read)?;
         let mut start = Vec::new();
-        (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(cannot_read)?;
+        (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(&cannot_read)?;
         if start == MAGIC {
             return Self::from_parquet(name, file, column);
         }

@@ -120,8 +120,7 @@ fn rows<Row: arrow::ArrowRow>(
     rows_at_once: usize,
 ) -> Result<impl Iterator<Item = Result<Row, CensusError>> + use<Row>, CensusError> {
     let name = file.display().to_string();
-    let failed = |source| CensusError::File { action: "read", file: name.clone(), source };
-    let opened = File::open(file).map_err(failed)?;
+    let opened = File::open(file).map_err(error::failed_to("read", file))?;
     table_file::each_row(name, opened, rows_at_once)
 }
 

@@ -7,6 +7,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use super::CensusError;
+use super::error::failed_to;
 use super::listing::replace;
 use super::part::PartRows;
 use super::row::CensusRow;
@@ -49,12 +50,8 @@ impl Census {
         runs.push(write_run(rows)?);
         let mut packed = 0;
         replace(file, |temporary| {
-            let failed = |source| CensusError::File {
-                action: "write",
-                file: file.display().to_string(),
-                source,
-            };
-            let output = BufWriter::new(File::create(temporary).map_err(failed)?);
+            let failed = failed_to("write", file);
+            let output = BufWriter::new(File::create(temporary).map_err(&failed)?);
             let name = file.display().to_string();
             let mut writer = TableWriter::published(output, name, &(), ROW_GROUP)?;
             for row in merge(runs)? {

@@ -104,15 +104,6 @@ impl CensusSummary {
             *self.rows.entry((row.status.clone(), kind)).or_default() += 1;
         }
     }
-
-    fn merge(&mut self, other: Self) {
-        for (kind, rows) in other.rows {
-            *self.rows.entry(kind).or_default() += rows;
-        }
-        self.existing += other.existing;
-        self.carried_over += other.carried_over;
-        self.not_counted += other.not_counted;
-    }
 }
 
 /// The state that the parts of a run share.
@@ -174,7 +165,7 @@ impl Census {
     ///
     /// If the manifest or the target fails. A repository that cannot be read is a row.
     pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary, CensusError> {
-        let existing = CensusPart::list(&self.storage).await?;
+        let existing = self.existing_parts().await?;
         if existing.iter().any(|part| !part.is_of(manifest)) {
             return Err(CensusError::OtherManifest { target: self.storage.name().to_owned() });
         }
@@ -206,8 +197,9 @@ impl Census {
         let mut parts = stream::iter(missing)
             .map(|(part, name, is_new)| run.read_part(part, name, is_new))
             .buffer_unordered(PARTS_AT_ONCE);
-        while let Some(part) = parts.try_next().await? {
-            summary.merge(part);
+        while let Some((rows, carried_over)) = parts.try_next().await? {
+            summary.carried_over += carried_over;
+            summary.add(&rows);
         }
         self.check_parts(in_slice().map(|part| CensusPart::new(manifest, part))).await?;
         Ok(summary)
@@ -218,20 +210,18 @@ impl Census {
         &self,
         parts: impl Iterator<Item = CensusPart>,
     ) -> Result<(), CensusError> {
-        let existing: BTreeSet<_> = CensusPart::list(&self.storage).await?.into_iter().collect();
-        let (mut number, mut missing) = (0, 0);
-        for part in parts {
-            number += 1;
-            missing += usize::from(!existing.contains(&part));
-        }
-        if missing == 0 {
+        let existing = self.existing_parts().await?;
+        let (found, missing): (Vec<_>, Vec<_>) = parts.partition(|part| existing.contains(part));
+        if missing.is_empty() {
             return Ok(());
         }
-        Err(CensusError::Incomplete {
-            target: self.storage.name().to_owned(),
-            missing,
-            parts: number,
-        })
+        let parts = found.len() + missing.len();
+        let target = self.storage.name().to_owned();
+        Err(CensusError::Incomplete { target, missing: missing.len(), parts })
+    }
+
+    async fn existing_parts(&self) -> Result<BTreeSet<CensusPart>, CensusError> {
+        Ok(CensusPart::list(&self.storage).await?.into_iter().collect())
     }
 
     pub(super) async fn parts(&self) -> Result<Vec<CensusPart>, CensusError> {
@@ -262,22 +252,22 @@ impl Census {
 }
 
 impl CensusRun<'_> {
+    /// Reads a part. Returns its rows, and the number of those that were carried over.
     async fn read_part(
         &self,
         part: usize,
         name: CensusPart,
         is_new: bool,
-    ) -> Result<CensusSummary, CensusError> {
+    ) -> Result<(Vec<CensusRow>, usize), CensusError> {
         let mut repos: Vec<_> = self.manifest.part(part)?.into_iter().enumerate().collect();
         let mut headers = name.start_headers()?;
-        let mut summary = CensusSummary::default();
         let mut rows = match &self.previous {
             Some(previous) => previous.carry_over(&mut repos, &mut headers).await?,
             None => Vec::new(),
         };
-        summary.carried_over = rows.len();
-        if !rows.is_empty() {
-            self.report(rows.len(), 0);
+        let carried_over = rows.len();
+        if carried_over > 0 {
+            self.report(carried_over, 0);
         }
         let Census { client, jobs, .. } = self.census;
         let report = |row: &CensusRow| self.report(1, usize::from(row.has_failed()));
@@ -293,8 +283,7 @@ impl CensusRun<'_> {
         } else {
             name.replace(storage, &rows, Some(headers), parts).await?;
         }
-        summary.add(&rows);
-        Ok(summary)
+        Ok((rows, carried_over))
     }
 
     fn report(&self, done: usize, failed: usize) {

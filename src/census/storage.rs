@@ -16,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use url::Url;
 
 use super::CensusError;
+use super::error::failed_to;
 
 /// A folder on this machine or in an object store.
 ///
@@ -36,7 +37,7 @@ impl Storage {
             Ok(url) if url.scheme().len() > 1 => {
                 let variables = std::env::vars_os().filter_map(credential);
                 let (objects, folder) =
-                    parse_url_opts(&url, variables).map_err(failed_to("open", &name))?;
+                    parse_url_opts(&url, variables).map_err(object_failed("open", &name))?;
                 Ok(Self { objects: objects.into(), folder, name })
             }
             _ => Self::local(target),
@@ -53,14 +54,9 @@ impl Storage {
     }
 
     fn local(target: &str) -> Result<Self, CensusError> {
-        let created = fs::create_dir_all(target);
-        created.map_err(|source| CensusError::File {
-            action: "create",
-            file: target.to_owned(),
-            source,
-        })?;
+        fs::create_dir_all(target).map_err(failed_to("create", target))?;
         let objects = LocalFileSystem::new_with_prefix(LocalPath::new(target));
-        let objects = objects.map_err(failed_to("open", target))?.with_fsync(true);
+        let objects = objects.map_err(object_failed("open", target))?.with_fsync(true);
         Ok(Self { objects: Arc::new(objects), folder: Path::default(), name: target.to_owned() })
     }
 
@@ -74,7 +70,7 @@ impl Storage {
         let listed = self.objects.list(Some(&self.path(folder)));
         let names = listed.map_ok(|file| file.location.filename().map(str::to_owned));
         let names: Vec<_> =
-            names.try_collect().await.map_err(failed_to("list", &self.shown(folder)))?;
+            names.try_collect().await.map_err(object_failed("list", &self.shown(folder)))?;
         let mut names: Vec<_> = names.into_iter().flatten().collect();
         names.sort_unstable();
         Ok(names)
@@ -86,7 +82,7 @@ impl Storage {
         match read.await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failed_to("read", &self.shown(file))(error)),
+            Err(error) => Err(object_failed("read", &self.shown(file))(error)),
         }
     }
 
@@ -95,7 +91,7 @@ impl Storage {
         match self.objects.head(&self.path(file)).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(failed_to("read", &self.shown(file))(error)),
+            Err(error) => Err(object_failed("read", &self.shown(file))(error)),
         }
     }
 
@@ -104,11 +100,11 @@ impl Storage {
         let mut pieces = match self.objects.get(&self.path(file)).await {
             Ok(found) => found.into_stream(),
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(failed_to("read", &self.shown(file))(error)),
+            Err(error) => return Err(object_failed("read", &self.shown(file))(error)),
         };
         let mut copy = temporary()?;
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(failed_to("read", &self.shown(file)))?;
+            let piece = piece.map_err(object_failed("read", &self.shown(file)))?;
             copy.write_all(&piece).map_err(temporary_failed)?;
         }
         copy.rewind().map_err(temporary_failed)?;
@@ -121,14 +117,14 @@ impl Storage {
         match self.objects.put_opts(&self.path(file), bytes.into(), options).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(error) => Err(failed_to("write", &self.shown(file))(error)),
+            Err(error) => Err(object_failed("write", &self.shown(file))(error)),
         }
     }
 
     /// Writes a file in place of an earlier one.
     pub(super) async fn replace(&self, file: &str, bytes: Vec<u8>) -> Result<(), CensusError> {
         let written = self.objects.put(&self.path(file), bytes.into()).await;
-        written.map(drop).map_err(failed_to("write", &self.shown(file)))
+        written.map(drop).map_err(object_failed("write", &self.shown(file)))
     }
 
     /// Writes a temporary file in place of an earlier one, piece by piece.
@@ -139,12 +135,7 @@ impl Storage {
             tokio::io::copy(&mut content, &mut writer).await?;
             writer.shutdown().await
         };
-        let written = written.await;
-        written.map_err(|source| CensusError::File {
-            action: "write",
-            file: self.shown(file),
-            source,
-        })
+        written.await.map_err(failed_to("write", self.shown(file)))
     }
 
     fn path(&self, file: &str) -> Path {
@@ -182,7 +173,7 @@ pub(super) fn temporary_name() -> String {
     std::env::temp_dir().display().to_string()
 }
 
-fn failed_to(
+fn object_failed(
     action: &'static str,
     target: &str,
 ) -> impl FnOnce(object_store::Error) -> CensusError {

@@ -79,7 +79,9 @@ pub(crate) async fn run(
     let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
     if let Some(folder) = folder {
         if folder.exists() {
-            return Err(CommandError::OneFile);
+            return Err(CommandError::Usage(
+                "several badges need a folder, and `--output` is not one",
+            ));
         }
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }

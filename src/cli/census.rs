@@ -210,7 +210,9 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
         let time = match time.or_else(|_| DateTime::parse_from_rfc3339(&midnight)) {
             Ok(time) => time.timestamp_millis(),
             Err(_) if is_same_file(Path::new(since), &args.output) => {
-                return Err(CommandError::SameList);
+                return Err(CommandError::Usage(
+                    "`--output` would overwrite the list that `--since` names",
+                ));
             }
             Err(_) => Listing::watermark(Path::new(since))?,
         };

@@ -51,16 +51,9 @@ impl ErrorReport {
             CommandError::Client(error) => hints::for_client(error, token_source),
             #[cfg(not(feature = "server"))]
             CommandError::NoServer => Some("install it with `--features server`".to_owned()),
-            CommandError::OneFile
-            | CommandError::VerifyPlan
-            | CommandError::EmptyList
-            | CommandError::List { .. }
-            | CommandError::TensorSort
-            | CommandError::JsonSort
-            | CommandError::OverviewSets
-            | CommandError::Io(_) => None,
+            CommandError::Usage(_) | CommandError::List { .. } | CommandError::Io(_) => None,
             #[cfg(feature = "census")]
-            CommandError::SameList | CommandError::Census(_) => None,
+            CommandError::Census(_) => None,
         };
         Self { message: error.to_string(), causes: causes(error), hints: Vec::from_iter(hint) }
     }

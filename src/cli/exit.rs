@@ -17,15 +17,9 @@ pub(crate) enum CommandError {
     #[cfg(not(feature = "server"))]
     #[error("this `hf-meta` was built without its server")]
     NoServer,
-    /// Several badges would be written to one file.
-    #[error("several badges need a folder, and `--output` is not one")]
-    OneFile,
-    /// `verify` with the plan that reads no bytes of the weights.
-    #[error("`verify` reads the bytes of every file, so it cannot use the plan `hub`")]
-    VerifyPlan,
-    /// `--from` names a file without repositories.
-    #[error("the list contains no repositories")]
-    EmptyList,
+    /// Options that do not go together, or a list without repositories.
+    #[error("{0}")]
+    Usage(&'static str),
     /// `--from` names a CSV file without the names.
     #[error("the list `{file}` {reason}")]
     List {
@@ -34,19 +28,6 @@ pub(crate) enum CommandError {
         /// The rule that it breaks, as the end of a sentence.
         reason: String,
     },
-    /// `--sort active` with `--tensors`.
-    #[error("tensors are sorted by `name`, `parameters` or `bytes`")]
-    TensorSort,
-    /// `--sort` with `--format json`, whose lines are printed as soon as they are known.
-    #[error("`--sort` orders tables, not lines of JSON")]
-    JsonSort,
-    /// `--sets` with an overview, which has one row per repository.
-    #[error("`--sets` lists the sets of each repository, so it needs no `--format`, or `json`")]
-    OverviewSets,
-    /// `census list --since` with the list that it would overwrite.
-    #[cfg(feature = "census")]
-    #[error("`--output` would overwrite the list that `--since` names")]
-    SameList,
     /// The census failed.
     #[cfg(feature = "census")]
     #[error(transparent)]
@@ -111,17 +92,9 @@ impl From<&CommandError> for ExitStatus {
     fn from(error: &CommandError) -> Self {
         match error {
             CommandError::Client(error) => Self::from(error),
+            CommandError::Usage(_) | CommandError::List { .. } => Self::Usage,
             #[cfg(not(feature = "server"))]
             CommandError::NoServer => Self::Usage,
-            CommandError::OneFile
-            | CommandError::VerifyPlan
-            | CommandError::EmptyList
-            | CommandError::List { .. }
-            | CommandError::TensorSort
-            | CommandError::JsonSort
-            | CommandError::OverviewSets => Self::Usage,
-            #[cfg(feature = "census")]
-            CommandError::SameList => Self::Usage,
             #[cfg(feature = "census")]
             CommandError::Census(error) => match error {
                 CensusError::Client(error) => Self::from(error),

@@ -128,17 +128,19 @@ pub(crate) async fn run(
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
     if args.view.tensors && args.sort == Some(SortKey::Active) {
-        return Err(CommandError::TensorSort);
+        return Err(CommandError::Usage("tensors are sorted by `name`, `parameters` or `bytes`"));
     }
     if args.view.is_json() && args.sort.is_some() {
-        return Err(CommandError::JsonSort);
+        return Err(CommandError::Usage("`--sort` orders tables, not lines of JSON"));
     }
     let repos = args.repos.list()?;
     let form = if args.view.is_json() { OutputForm::Json } else { OutputForm::Text };
     let sources = Sources { repos: &repos, selection: &args.selection, form };
     if let Some(format) = args.overview(repos.len()) {
         if args.sets {
-            return Err(CommandError::OverviewSets);
+            return Err(CommandError::Usage(
+                "`--sets` lists the sets of each repository, so it needs no `--format`, or `json`",
+            ));
         }
         return Ok(overview(args, format, sources, context).await?);
     }

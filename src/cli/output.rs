@@ -1,5 +1,7 @@
 //! Options for the output of subcommands.
 
+use clap::ColorChoice;
+
 /// The option of every subcommand for messages, before or after its name.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct OutputArgs {
@@ -14,15 +16,7 @@ pub(crate) struct ColorArgs {
     /// When to use colors: auto, always or never [default: auto]
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     #[arg(hide_default_value = true, hide_possible_values = true)]
-    color: ColorWhen,
-}
-
-/// The values of `--color`.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum ColorWhen {
-    Auto,
-    Always,
-    Never,
+    color: ColorChoice,
 }
 
 impl ColorArgs {
@@ -30,9 +24,9 @@ impl ColorArgs {
     pub(crate) fn apply(self) {
         let choice = match self.color {
             // The environment decides.
-            ColorWhen::Auto => return,
-            ColorWhen::Always => anstream::ColorChoice::Always,
-            ColorWhen::Never => anstream::ColorChoice::Never,
+            ColorChoice::Auto => return,
+            ColorChoice::Always => anstream::ColorChoice::Always,
+            ColorChoice::Never => anstream::ColorChoice::Never,
         };
         choice.write_global();
     }

@@ -127,7 +127,8 @@ impl ProgressBars {
     /// The reader of stdout may pause for any time. No lock is held meanwhile: reads that update their bars
     /// would wait for it, and time out.
     pub(crate) fn hidden_while<T>(&self, print: impl FnOnce() -> T) -> T {
-        self.remove();
+        // A terminal that cannot be written shows no bars.
+        let _ = self.bars.clear();
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
         let printed = print();
         self.bars.set_draw_target(draw_target(self.is_quiet));
@@ -137,12 +138,6 @@ impl ProgressBars {
     /// Removes the bars while a line is written to stderr.
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bars.suspend(print)
-    }
-
-    /// Removes the bars from the terminal.
-    pub(crate) fn remove(&self) {
-        // A terminal that cannot be written shows no bars.
-        let _ = self.bars.clear();
     }
 }
 

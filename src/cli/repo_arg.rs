@@ -53,13 +53,7 @@ impl RepoArg {
 
     /// Returns the URL of the page that lists the files; `None` if the source is not a repository.
     pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
-        match &self.source {
-            Ok(Source::Repo { repo, revision, .. }) => {
-                let revision = revision.clone().unwrap_or_default();
-                Some(format!("{endpoint}/{repo}/tree/{revision}"))
-            }
-            _ => None,
-        }
+        matches!(self.source, Ok(Source::Repo { .. })).then(|| self.file_url(None, endpoint))
     }
 }
 

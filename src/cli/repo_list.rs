@@ -46,7 +46,11 @@ impl RepoListArgs {
         if let Some(from) = &self.from {
             repos.extend(read_names(from, self.column.as_deref())?);
         }
-        if repos.is_empty() { Err(CommandError::EmptyList) } else { Ok(repos) }
+        if repos.is_empty() {
+            Err(CommandError::Usage("the list contains no repositories"))
+        } else {
+            Ok(repos)
+        }
     }
 }
 

@@ -68,7 +68,9 @@ pub(crate) async fn run(
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
     if args.selection.plan() == Plan::Hub {
-        return Err(CommandError::VerifyPlan);
+        return Err(CommandError::Usage(
+            "`verify` reads the bytes of every file, so it cannot use the plan `hub`",
+        ));
     }
     let read = |model: Model| async move { model.verify().await };
     let form = match (args.json, args.sarif) {

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::formats::Dtype;
-
 /// The kind of a tensor that is needed to unpack quantized weights and holds no weights itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -38,13 +36,5 @@ impl fmt::Display for AuxiliaryTensor {
             Self::Rotation => "rotation",
             Self::LowRank => "low-rank correction",
         })
-    }
-}
-
-impl AuxiliaryTensor {
-    /// Returns the kind of a tensor whose dtype shows it in any model: exponents without a mantissa only
-    /// scale other values.
-    pub(super) fn from_dtype(dtype: &Dtype) -> Option<Self> {
-        dtype.is_exponent().then_some(Self::Scale)
     }
 }

@@ -28,14 +28,9 @@ impl Buffer {
     #[must_use]
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
-        Self::from_components(module, last, &info.shape)
-    }
-
-    /// Recognizes a buffer by its module, the last component of its name, and its shape.
-    pub(super) fn from_components(module: &str, last: &str, shape: &[u64]) -> Option<Self> {
         match last {
             "bias"
-                if is_mask(shape)
+                if is_mask(&info.shape)
                     && module.rsplit('.').next().unwrap_or_default().starts_with("att") =>
             {
                 Some(Self::AttentionMask)

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
+use super::UnknownActive;
 use super::json_object::{JsonObject, number, read};
-use super::{UnknownActive, experts::MixtureOfExperts};
 
 /// The numbers of experts of a model, and of the models inside it.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct ExpertConfig {
     /// The number of layers that do not draft tokens; `None` if no numbered layer does.
     first_draft: Option<u64>,
     /// True if the router can choose an expert without parameters.
-    has_zero_experts: bool,
+    pub(super) has_zero_experts: bool,
 }
 
 /// One number for all layers, or one per layer.
@@ -209,11 +209,6 @@ impl ExpertConfig {
     /// Returns the number of experts of a layer that a token is routed to.
     pub(super) fn top_k(&self, layer: Option<u64>) -> Option<u64> {
         self.top_k.first()?.at(layer)
-    }
-
-    /// Copies what the figures say about themselves.
-    pub(super) fn mark(&self, mixture: &mut MixtureOfExperts) {
-        mixture.is_upper_bound |= self.has_zero_experts;
     }
 }
 

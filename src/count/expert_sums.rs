@@ -199,7 +199,7 @@ impl LayerSums {
         for (name, group) in &self.groups {
             let config = configs.find(&format!("{key}{name}"))?;
             group.add_to(mixture, config, self.number)?;
-            config.mark(mixture);
+            mixture.is_upper_bound |= config.has_zero_experts;
         }
         Ok(())
     }

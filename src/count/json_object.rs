@@ -6,6 +6,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::formats::whole_number;
+
 /// A JSON object, in the order of the file. A value of an unexpected type is treated as missing, because a
 /// configuration may contain anything.
 #[derive(Default)]
@@ -50,20 +52,9 @@ pub(super) fn strings(list: &RawValue, most: usize) -> Option<Vec<String>> {
     (elements.len() <= most).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
 }
 
-/// Reads a whole number. Configurations are written by people and by many libraries, as `8`, `8.0` or `"8"`.
-pub(crate) fn number(value: &RawValue) -> Option<u64> {
-    /// 2^53, below which every whole number has a float of its own.
-    const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
-
-    let text = value.get();
-    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    if let Ok(number) = text.parse() {
-        return Some(number);
-    }
-    let number: f64 = text.parse().ok()?;
-    let is_whole = number.fract() == 0.0 && (0.0..LARGEST_FLOAT).contains(&number);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
-    is_whole.then_some(number as u64)
+/// Reads a whole number: `8`, `8.0` or `"8"`.
+pub(super) fn number(value: &RawValue) -> Option<u64> {
+    whole_number(value.get())
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {

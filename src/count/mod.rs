@@ -64,8 +64,6 @@ mod sums;
 mod unresolved;
 mod waiting;
 
-pub(crate) use json_object::number as whole_number;
-
 pub use auxiliary::AuxiliaryTensor;
 pub use breakdown::{CountBreakdown, ModuleKind, RuleSet, TensorGroup};
 pub use buffer::Buffer;

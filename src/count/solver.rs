@@ -276,10 +276,13 @@ fn unresolved_class(tensor: &TensorInfo) -> CountedAs {
 
 /// Returns the class of a tensor that is no part of a quantized module.
 pub(super) fn class_as_stored(tensor: &TensorInfo) -> CountedAs {
-    match AuxiliaryTensor::from_dtype(&tensor.dtype) {
-        Some(kind) => CountedAs::AuxiliaryTensor(kind),
-        None if tensor.is_scalar() => CountedAs::Scalar,
-        None => CountedAs::AsStored,
+    // Exponents without a mantissa only scale other values.
+    if tensor.dtype.is_exponent() {
+        CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale)
+    } else if tensor.is_scalar() {
+        CountedAs::Scalar
+    } else {
+        CountedAs::AsStored
     }
 }
 

@@ -45,12 +45,6 @@ struct KindSum {
     part_elements: Vec<u64>,
 }
 
-impl KindSum {
-    fn new(parts: usize) -> Self {
-        Self { part_elements: vec![0; parts], ..Self::default() }
-    }
-}
-
 impl CountSums {
     /// Adds a tensor that is not unpacked.
     pub(super) fn add(
@@ -155,7 +149,8 @@ impl CountSums {
                 None => {
                     let parts =
                         module.parts.iter().map(|(part, tensor)| (*part, tensor.dtype.clone()));
-                    let sum = KindSum::new(module.parts.len());
+                    let part_elements = vec![0; module.parts.len()];
+                    let sum = KindSum { part_elements, ..KindSum::default() };
                     self.kinds.push(((solved.packing, parts.collect()), sum));
                     self.kinds.len() - 1
                 }

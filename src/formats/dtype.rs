@@ -4,9 +4,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Deserialize, Deserializer, Visitor};
-use serde::ser::{Serialize, Serializer};
-
 /// One row per known dtype: its name in headers, and the elements and bytes of its smallest block.
 macro_rules! dtypes {
     ($($(#[$doc:meta])+ $name:ident = $elements:literal in $bytes:literal,)+) => {
@@ -246,31 +243,7 @@ impl FromStr for Dtype {
     }
 }
 
-impl Serialize for Dtype {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Dtype {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Name;
-
-        impl Visitor<'_> for Name {
-            type Value = Dtype;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a dtype")
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<Dtype, E> {
-                Ok(name.into())
-            }
-        }
-
-        deserializer.deserialize_str(Name)
-    }
-}
+super::serde_as_text!(Dtype);
 
 impl Dtype {
     /// Returns whether the elements are floats of 8 bits with a mantissa.

@@ -40,4 +40,4 @@ pub use tensor::TensorInfo;
 pub(crate) use format::{FORMATS, Formats};
 pub(crate) use names::NameList;
 pub(crate) use records::PackedTensors;
-pub(crate) use text::{chain, clip, serde_as_text};
+pub(crate) use text::{chain, clip, serde_as_text, whole_number};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::names::{NameList, Names};
 use super::records::Records;
-use super::spans::{SpanError, data_length};
+use super::spans::data_length;
 use super::{HeaderError, TensorInfo, clip};
 
 /// The tensors of one file, in the order of its header.
@@ -108,15 +108,7 @@ impl TensorTable {
     fn check_data(&self, alignment: u64) -> Result<u64, HeaderError> {
         let mut spans = Vec::with_capacity(self.len());
         self.for_each(|_, tensor| spans.push(tensor.data_offsets));
-        let tensor = |at| clip(self.names.get(at));
-        data_length(&spans, alignment).map_err(|error| match error {
-            SpanError::Hole { at, begin, expected } => {
-                HeaderError::Hole { tensor: tensor(at), begin, expected }
-            }
-            SpanError::Overlap { at, begin, expected } => {
-                HeaderError::Overlap { tensor: tensor(at), begin, expected }
-            }
-        })
+        data_length(&spans, alignment, |at| clip(self.names.get(at)))
     }
 }
 

@@ -24,6 +24,21 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// Parses a whole number in JSON. People and programs write it as `8`, `8.0` or `"8"`.
+pub(crate) fn whole_number(json: &str) -> Option<u64> {
+    /// 2^53, below which every whole number has a float of its own.
+    const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
+
+    let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let number: f64 = text.parse().ok()?;
+    let is_whole = number.fract() == 0.0 && (0.0..LARGEST_FLOAT).contains(&number);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
+    is_whole.then_some(number as u64)
+}
+
 /// Implements `Serialize` as text, and `Deserialize` with the checks of `FromStr`.
 macro_rules! serde_as_text {
     ($($type:ty),+) => {$(

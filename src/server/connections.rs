@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::metrics::gauge::Gauge;
+
 /// The number of open files besides the connections of clients: connections to the Hub and files of the cache.
 const OTHER_FILES: usize = 128;
 
@@ -11,6 +13,8 @@ const OTHER_FILES: usize = 128;
 #[derive(Debug)]
 pub(super) struct ClientConnections {
     limit: usize,
+    /// The number of all open connections.
+    all: Gauge,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -23,8 +27,8 @@ pub(super) struct ClientConnection {
 }
 
 impl ClientConnections {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, open: Mutex::default() })
+    pub(super) fn new(limit: usize, all: Gauge) -> Arc<Self> {
+        Arc::new(Self { limit, all, open: Mutex::default() })
     }
 
     /// Counts a connection, if it belongs to a client. Returns `None` if the client has as many as it may have.
@@ -37,6 +41,7 @@ impl ClientConnections {
             }
             *count += 1;
         }
+        self.all.inc();
         Some(ClientConnection { connections: Arc::clone(self), client })
     }
 
@@ -47,6 +52,7 @@ impl ClientConnections {
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
+        self.connections.all.dec();
         let Some(client) = self.client else { return };
         let mut open = self.connections.lock();
         if let Some(count) = open.get_mut(&client) {
@@ -87,7 +93,8 @@ mod tests {
 
     #[test]
     fn each_client_has_its_own_limit_of_connections() {
-        let connections = ClientConnections::new(2);
+        let all = Gauge::default();
+        let connections = ClientConnections::new(2, all.clone());
         let [one, other] = [1, 2].map(|last| Some(IpAddr::from([10, 0, 0, last])));
         let first = connections.open(one).unwrap();
         let _second = connections.open(one).unwrap();
@@ -96,6 +103,7 @@ mod tests {
         drop(first);
         assert!(connections.open(one).is_some());
         assert_eq!(connections.lock().len(), 1, "only clients with connections are in the table");
+        assert_eq!(all.get(), 1, "that of `_second`");
     }
 
     #[test]

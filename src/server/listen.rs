@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Service;
-use super::connections::{ClientConnection, ClientConnections, clamp_to_open_files};
+use super::connections::{ClientConnections, clamp_to_open_files};
 use super::drawn_badges::DrawnBadges;
 use super::metrics::{ResultSource, RouteGroup};
 use super::state::{PeerAddress, ServiceState};
@@ -49,7 +48,8 @@ impl Service {
         let (graceful, mut shutdown) = (GracefulShutdown::new(), pin!(shutdown));
         let max_connections = clamp_to_open_files(config.max_connections.max(1));
         let per_client = config.max_connections_per_client.unwrap_or(max_connections / 4).max(1);
-        let clients = ClientConnections::new(per_client);
+        let all = self.state.metrics.connections.clone();
+        let connections = ClientConnections::new(per_client, all);
         let permits = Arc::new(Semaphore::new(max_connections));
         let mut has_warned = false;
         let routes = TowerToHyperService::new(self.router());
@@ -61,7 +61,12 @@ impl Service {
                 Either::Right((None, _)) => continue,
             };
             let Ok(peer) = stream.peer_addr() else { continue };
-            let Some(client) = self.open_connection(&clients, peer.ip()) else { continue };
+            // A trusted proxy is no client.
+            let client = self.state.trusted_proxies.client_of(peer.ip());
+            let Some(connection) = connections.open(client) else {
+                self.state.metrics.refused_connections.inc();
+                continue;
+            };
             let _ = stream.set_nodelay(true);
             let (state, routes) = (Arc::clone(&self.state), routes.clone());
             let peer = PeerAddress(peer.ip());
@@ -71,13 +76,11 @@ impl Service {
             });
             let http = http(config.header_timeout);
             let stream = TokioIo::new(TimedIo::new(stream, config.write_timeout));
-            let connection = http.serve_connection(stream, service);
-            let connection = graceful.watch(connection);
-            let guard = ConnectionGuard::new(Arc::clone(&self.state), permit, client);
+            let served = graceful.watch(http.serve_connection(stream, service));
             tokio::spawn(async move {
                 // A client that closes the connection or does not speak HTTP is not worth a log entry.
-                let _ = connection.await;
-                drop(guard);
+                let _ = served.await;
+                drop((permit, connection));
             });
         }
         drop(listener);
@@ -99,19 +102,6 @@ impl Service {
             let connection = http.serve_connection(TokioIo::new(stream), routes.clone());
             tokio::spawn(connection.map(drop));
         }
-    }
-
-    /// Counts a connection. Returns `None` if its client has too many. A trusted proxy is no client.
-    fn open_connection(
-        &self,
-        clients: &Arc<ClientConnections>,
-        peer: IpAddr,
-    ) -> Option<ClientConnection> {
-        let connection = clients.open(self.state.trusted_proxies.client_of(peer));
-        if connection.is_none() {
-            self.state.metrics.refused_connections.inc();
-        }
-        connection
     }
 }
 
@@ -159,28 +149,4 @@ fn http(header_timeout: Duration) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(MAX_HEAD_SIZE);
     http
-}
-
-/// Counts a connection as open until it is dropped.
-struct ConnectionGuard {
-    state: Arc<ServiceState>,
-    _permit: OwnedSemaphorePermit,
-    _client: ClientConnection,
-}
-
-impl ConnectionGuard {
-    fn new(
-        state: Arc<ServiceState>,
-        permit: OwnedSemaphorePermit,
-        client: ClientConnection,
-    ) -> Self {
-        state.metrics.connections.inc();
-        Self { state, _permit: permit, _client: client }
-    }
-}
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        self.state.metrics.connections.dec();
-    }
 }

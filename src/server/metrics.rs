@@ -70,28 +70,16 @@ struct RequestLabels {
     status: u16,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabel {
-    route: RouteGroup,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SourceLabel {
-    source: ResultSource,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StatusLabel {
-    outcome: LookupStatus,
-}
+/// The only label of a metric: its name and its value.
+type Label<T> = [(&'static str, T); 1];
 
 /// All metrics of the service.
 pub(super) struct ServerMetrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
-    durations: Family<RouteLabel, Histogram>,
-    results: Family<SourceLabel, Counter>,
-    lookups: Family<StatusLabel, Counter>,
+    durations: Family<Label<RouteGroup>, Histogram>,
+    results: Family<Label<ResultSource>, Counter>,
+    lookups: Family<Label<LookupStatus>, Counter>,
     pub(super) lookups_in_flight: Gauge<u64, AtomicU64>,
     pub(super) memory_bytes: Gauge<u64, AtomicU64>,
     pub(super) memory_results: Gauge<u64, AtomicU64>,
@@ -156,12 +144,12 @@ impl ServerMetrics {
     /// Counts a request.
     pub(super) fn request(&self, route: RouteGroup, status: u16, elapsed: Duration) {
         self.requests.get_or_create(&RequestLabels { route, status }).inc();
-        self.durations.get_or_create(&RouteLabel { route }).observe(elapsed.as_secs_f64());
+        self.durations.get_or_create(&[("route", route)]).observe(elapsed.as_secs_f64());
     }
 
     /// Counts a result that a request received.
     pub(super) fn result(&self, source: ResultSource) {
-        self.results.get_or_create(&SourceLabel { source }).inc();
+        self.results.get_or_create(&[("source", source)]).inc();
     }
 
     /// Counts a lookup at the Hub.
@@ -180,6 +168,6 @@ impl ServerMetrics {
                 _ => LookupStatus::Failed,
             },
         };
-        self.lookups.get_or_create(&StatusLabel { outcome }).inc();
+        self.lookups.get_or_create(&[("outcome", outcome)]).inc();
     }
 }

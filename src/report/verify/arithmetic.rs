@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::count::whole_number;
+use crate::formats::whole_number;
 
 /// The fields of `config.json` that determine the size of a language model.
 #[derive(Debug, Deserialize)]
@@ -148,7 +148,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 }
 
 fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Ok(whole_number(<&RawValue>::deserialize(deserializer)?))
+    Ok(whole_number(<&RawValue>::deserialize(deserializer)?.get()))
 }
 
 fn sum(numbers: &[u64]) -> Option<u64> {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::badge::{Logo, Metric, Style, Theme};
@@ -44,44 +43,21 @@ pub(super) struct PageParameter {
 #[into_params(parameter_in = Query)]
 pub(super) struct BadgeParameters {
     /// The metric that the badge shows.
-    #[param(schema_with = metric)]
+    #[param(schema_with = Metric::schema)]
     show: Option<Metric>,
     /// The style of the drawing, as on shields.io.
-    #[param(schema_with = style)]
+    #[param(schema_with = Style::schema)]
     style: Option<Style>,
     /// The color scheme of the page around the badge.
-    #[param(schema_with = theme)]
+    #[param(schema_with = Theme::schema)]
     theme: Option<Theme>,
     /// The logo to the left of the label.
-    #[param(schema_with = logo)]
+    #[param(schema_with = Logo::schema)]
     logo: Option<Logo>,
     /// The text on the left instead of the name of the metric; may be empty.
     label: Option<String>,
     /// The background of the value: a color name of shields.io, or three or six hexadecimal digits.
     color: Option<String>,
-}
-
-fn metric() -> Object {
-    choice(Metric::NAMES)
-}
-
-fn style() -> Object {
-    choice(Style::NAMES)
-}
-
-fn theme() -> Object {
-    choice(Theme::NAMES)
-}
-
-fn logo() -> Object {
-    choice(Logo::NAMES)
-}
-
-/// Returns the schema of a choice by name, whose default is the first name.
-fn choice(names: &'static [&'static str]) -> Object {
-    let default = names.first().map(|name| (*name).into());
-    let names = Some(names.iter().copied());
-    ObjectBuilder::new().schema_type(Type::String).enum_values(names).default(default).build()
 }
 
 /// A number for each dtype.

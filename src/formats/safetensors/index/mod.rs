@@ -14,7 +14,7 @@ use self::fields::IndexFields;
 pub use self::reader::IndexReader;
 use super::{IndexError, SafetensorsFileHeader};
 use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
-use crate::formats::{RepoPath, clip};
+use crate::formats::{RepoPath, clip, whole_number};
 
 /// The checked index of a sharded checkpoint, `model.safetensors.index.json`.
 ///
@@ -131,7 +131,7 @@ impl SafetensorsIndexJson {
     /// Returns the size of all tensors in bytes, as declared by the index (`total_size`).
     #[must_use]
     pub fn total_size(&self) -> Option<u64> {
-        self.fields.total_size()
+        self.declared("total_size")
     }
 
     /// Returns the number of parameters, as declared by the index (`total_parameters`).
@@ -140,7 +140,11 @@ impl SafetensorsIndexJson {
     /// (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
-        self.fields.declared_total()
+        self.declared("total_parameters")
+    }
+
+    fn declared(&self, key: &str) -> Option<u64> {
+        whole_number(&self.metadata()?.get(key)?.to_string())
     }
 }
 
