@@ -106,8 +106,7 @@ impl Backend for CachedCommit {
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
-        let name = || format!("list of files of {}", self.name());
-        let listed = self.fetched(self.headers.listing(folder), name);
+        let listed = self.fetched(self.headers.listing(folder), || "list of files".to_owned());
         let listing = |Fetched { value: (files, is_complete), commit, .. }| {
             Some(FileListing { files, commit, is_complete })
         };
@@ -116,10 +115,6 @@ impl Backend for CachedCommit {
 
     fn file_name(&self, path: &RepoPath) -> String {
         self.inner.file_name(path)
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 
     fn has_commits(&self) -> bool {
@@ -277,10 +272,6 @@ impl Backend for CacheRecorder {
 
     fn file_name(&self, path: &RepoPath) -> String {
         self.inner.file_name(path)
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 
     fn has_commits(&self) -> bool {

@@ -45,7 +45,7 @@ impl Backend for DiskFolder {
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
-            let files = list(&self.folder, self.name(), folder).await?;
+            let files = list(&self.folder, self.folder.display().to_string(), folder).await?;
             Ok(files.map(|files| FileListing { files, commit: None, is_complete: true }))
         }
         .boxed()
@@ -53,10 +53,6 @@ impl Backend for DiskFolder {
 
     fn file_name(&self, path: &RepoPath) -> String {
         self.file(path).display().to_string()
-    }
-
-    fn name(&self) -> String {
-        self.folder.display().to_string()
     }
 }
 

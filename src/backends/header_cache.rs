@@ -178,7 +178,11 @@ impl CacheLookup<'_> {
             Ok(commit) => commit,
             Err(error) if is_outage(&error) && before.is_fresh(self.settings.stale_if_error) => {
                 let error = chain(&error);
-                tracing::warn!(backend = backend.name(), error, "using the cached commit");
+                tracing::warn!(
+                    file = backend.file_name(&self.probe),
+                    error,
+                    "using the cached commit"
+                );
                 return Ok(before.commit.parse().ok());
             }
             Err(

@@ -74,7 +74,7 @@ impl Backend for HubRepo {
                     self.without_listing(failure).map(|()| None)
                 }
                 Err(ListFilesError::Listing(source)) => {
-                    Err(Error::Listing { place: self.name(), source })
+                    Err(Error::Listing { place: self.repo.to_string(), source })
                 }
             }
         }
@@ -84,10 +84,6 @@ impl Backend for HubRepo {
 
     fn file_name(&self, path: &RepoPath) -> String {
         format!("{}/{path}", self.repo)
-    }
-
-    fn name(&self) -> String {
-        self.repo.to_string()
     }
 
     fn has_commits(&self) -> bool {
@@ -152,7 +148,7 @@ impl Backend for HubRepo {
         async move {
             let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
             let read = self.http.read_all(&url, HubReportedCount::LIMIT, &self.meter).await;
-            let (json, _) = read.map_err(|failure| self.explain(self.name(), failure))?;
+            let (json, _) = read.map_err(|failure| self.explain(self.repo.to_string(), failure))?;
             Ok(HubReportedCount::from_json(&json))
         }
         .boxed()

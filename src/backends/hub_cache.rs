@@ -1,4 +1,4 @@
-//! A repository in the disk cache of `huggingface_hub`.
+//! A repository in the disk cache of `huggingface_hub`, which is read without a request.
 //!
 //! ```text
 //! models--org--name/refs/main                          the commit that `main` pointed to
@@ -21,7 +21,8 @@ use futures::future::FutureExt;
 use serde::Deserialize;
 use tokio::fs;
 
-use super::{Backend, Fetch, Fetched, FileListing, ListFuture, disk};
+use super::{Backend, Fetch, Fetched, FileListing, HubRepo, ListFuture, disk};
+use crate::cache::CacheIdentity;
 use crate::error::{Error, SnapshotError};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
@@ -34,50 +35,50 @@ const REF_LIMIT: u64 = 100;
 /// The limit of a file in `trees`, in bytes. Each file of a repository takes about 300.
 const TREE_LIMIT: u64 = 64_000_000;
 
+/// A revision of a repository for an offline client: the files of its commit that were downloaded. If there are none,
+/// every read fails, and only our own header cache can answer a call.
+#[derive(Debug)]
+pub(crate) struct OfflineRepo {
+    /// The repository that is not requested.
+    hub: HubRepo,
+    snapshot: Result<Snapshot, SnapshotError>,
+}
+
 /// The files of one commit that were downloaded.
-#[derive(Clone, Debug)]
-pub(crate) struct HubCacheSnapshot {
-    repo: RepoId,
+#[derive(Debug)]
+struct Snapshot {
     commit: CommitSha,
     folder: PathBuf,
     /// The file that lists all files of the commit, if it exists.
     tree: PathBuf,
     /// The folders that links may lead to.
     roots: Vec<PathBuf>,
-    meter: RequestMeter,
 }
 
-impl HubCacheSnapshot {
+impl OfflineRepo {
     /// Finds the snapshot of a revision in a cache folder. For a branch or a tag, it is the commit at the
     /// time of the last download.
-    ///
-    /// # Errors
-    ///
-    /// The missing part if the cache has no such snapshot.
-    pub(crate) async fn find(
-        cache: &Path,
-        repo: RepoId,
-        revision: &Revision,
-        meter: RequestMeter,
-    ) -> Result<Self, SnapshotError> {
-        let (commit, home) = locate(cache, &repo, revision).await?;
-        let real = fs::canonicalize(&home).await.ok();
-        let shared = fs::canonicalize(cache.join("blobs")).await.ok();
-        let folder = home.join("snapshots").join(commit.as_str());
-        let tree = home.join("trees").join(format!("{commit}.json"));
-        let roots = real.into_iter().chain(shared).collect();
-        Ok(Self { repo, commit, folder, tree, roots, meter })
+    pub(crate) async fn find(cache: &Path, hub: HubRepo) -> Self {
+        let snapshot = Snapshot::find(cache, &hub.repo, &hub.revision).await;
+        Self { hub, snapshot }
     }
 
-    fn fetched<T>(&self, value: T) -> Fetched<T> {
-        Fetched::new(value, Some(self.commit.clone()))
+    fn snapshot(&self) -> Result<&Snapshot, Error> {
+        self.snapshot.as_ref().map_err(|source| Error::NotCached {
+            repo: self.hub.repo.clone(),
+            revision: self.hub.revision.clone(),
+            source: source.clone(),
+        })
     }
 
-    /// Returns the path of a file with all links followed.
-    async fn file(&self, path: &RepoPath) -> Result<PathBuf, Error> {
-        let file = fs::canonicalize(self.folder.join(path.as_str())).await;
+    /// Returns the commit, and the path of a file with all links followed.
+    async fn file(&self, path: &RepoPath) -> Result<(CommitSha, PathBuf), Error> {
+        let Snapshot { commit, folder, roots, .. } = self.snapshot()?;
+        let file = fs::canonicalize(folder.join(path.as_str())).await;
         match file.map_err(|error| Error::from_io(self.file_name(path), error)) {
-            Ok(file) if self.roots.iter().any(|root| file.starts_with(root)) => Ok(file),
+            Ok(file) if roots.iter().any(|root| file.starts_with(root)) => {
+                Ok((commit.clone(), file))
+            }
             Ok(_) => Err(Error::Read {
                 file: self.file_name(path),
                 source: io::Error::new(
@@ -88,14 +89,33 @@ impl HubCacheSnapshot {
             // The repository may have it all the same.
             Err(Error::FileNotFound { file, .. }) => {
                 let source = "does not hold it; only downloaded files can be read";
-                Err(Error::FileNotFound { file, source: missing(&self.folder, source).into() })
+                Err(Error::FileNotFound { file, source: missing(folder, source).into() })
             }
             Err(error) => Err(error),
         }
     }
+}
+
+impl Snapshot {
+    async fn find(cache: &Path, repo: &RepoId, revision: &Revision) -> Result<Self, SnapshotError> {
+        let name = repo.name().replace('/', "--");
+        let home = cache.join(format!("{}--{name}", repo.kind().plural()));
+        let real = fs::canonicalize(&home).await.map_err(|_| missing(&home, "does not exist"))?;
+        let commit = match revision.as_str().parse() {
+            Ok(commit) => commit,
+            Err(_) => read_ref(&home, revision).await?,
+        };
+        let folder = home.join("snapshots").join(commit.as_str());
+        if !fs::metadata(&folder).await.is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(missing(&folder, "does not exist"));
+        }
+        let shared = fs::canonicalize(cache.join("blobs")).await.ok();
+        let tree = home.join("trees").join(format!("{commit}.json"));
+        Ok(Self { commit, folder, tree, roots: [real].into_iter().chain(shared).collect() })
+    }
 
     /// Reads the listing that a download of a whole repository leaves behind.
-    async fn tree(&self) -> Option<Vec<ListedFile>> {
+    async fn listed(&self) -> Option<Vec<ListedFile>> {
         let meter = RequestMeter::default();
         let json = disk::read_whole(&self.tree, String::new(), TREE_LIMIT, &meter).await.ok()?;
         let tree: CommitTree = serde_json::from_slice(&json).ok()?;
@@ -106,21 +126,23 @@ impl HubCacheSnapshot {
     }
 }
 
-impl Backend for HubCacheSnapshot {
+impl Backend for OfflineRepo {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
-            let chunk = disk::read_range(&self.file(path).await?, &range, &self.meter).await;
-            chunk
-                .map(|chunk| self.fetched(chunk))
-                .map_err(|error| Error::from_io(self.file_name(path), error))
+            let (commit, file) = self.file(path).await?;
+            let chunk = disk::read_range(&file, &range, &self.hub.meter).await;
+            let chunk = chunk.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            Ok(Fetched::new(chunk, Some(commit)))
         }
         .boxed()
     }
 
     fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         async move {
-            let (file, name) = (self.file(path).await?, self.file_name(path));
-            Ok(self.fetched(disk::read_whole(&file, name, limit, &self.meter).await?))
+            let (commit, file) = self.file(path).await?;
+            let name = self.file_name(path);
+            let bytes = disk::read_whole(&file, name, limit, &self.hub.meter).await?;
+            Ok(Fetched::new(bytes, Some(commit)))
         }
         .boxed()
     }
@@ -128,32 +150,42 @@ impl Backend for HubCacheSnapshot {
     /// Lists all files of the commit, or else those that were downloaded.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
-            let commit = Some(self.commit.clone());
-            if let Some(mut files) = self.tree().await {
+            let snapshot = self.snapshot()?;
+            let commit = Some(snapshot.commit.clone());
+            if let Some(mut files) = snapshot.listed().await {
                 files.retain(|file| file.is_below(folder));
                 return Ok(Some(FileListing { files, commit, is_complete: true }));
             }
-            let files = disk::list(&self.folder, self.name(), folder).await?;
+            let name = self.hub.repo.to_string();
+            let files = disk::list(&snapshot.folder, name, folder).await?;
             Ok(files.map(|files| FileListing { files, commit, is_complete: false }))
         }
         .boxed()
     }
 
     fn file_name(&self, path: &RepoPath) -> String {
-        format!("{}/{path}", self.repo)
-    }
-
-    fn name(&self) -> String {
-        self.repo.to_string()
+        self.hub.file_name(path)
     }
 
     fn has_commits(&self) -> bool {
         true
     }
 
+    fn is_offline(&self) -> bool {
+        true
+    }
+
+    fn cache_identity(&self) -> Option<CacheIdentity<'_>> {
+        self.hub.cache_identity()
+    }
+
     fn missing_shards(&self, set: &WeightSet, _total: u32) -> Error {
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => return error,
+        };
         let source = "does not hold all of them; only downloaded files can be read";
-        let source = missing(&self.folder, source).into();
+        let source = missing(&snapshot.folder, source).into();
         Error::FileNotFound { file: self.file_name(&set.path), source }
     }
 }
@@ -168,26 +200,6 @@ struct CommitTree {
 struct CommitFile {
     size: u64,
     lfs_size: Option<u64>,
-}
-
-/// Returns the commit of a revision, and the repository's folder.
-async fn locate(
-    cache: &Path,
-    repo: &RepoId,
-    revision: &Revision,
-) -> Result<(CommitSha, PathBuf), SnapshotError> {
-    let name = repo.name().replace('/', "--");
-    let home = cache.join(format!("{}--{name}", repo.kind().plural()));
-    fs::metadata(&home).await.map_err(|_| missing(&home, "does not exist"))?;
-    let commit = match revision.as_str().parse() {
-        Ok(commit) => commit,
-        Err(_) => read_ref(&home, revision).await?,
-    };
-    let folder = home.join("snapshots").join(commit.as_str());
-    match fs::metadata(&folder).await {
-        Ok(metadata) if metadata.is_dir() => Ok((commit, home)),
-        _ => Err(missing(&folder, "does not exist")),
-    }
 }
 
 /// Reads the commit of a branch, a tag or another ref.

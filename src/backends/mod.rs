@@ -5,8 +5,7 @@
 //! | `hub` | a repository on a Hub |
 //! | `web` | the folder of a file on any web server |
 //! | `disk` | a local folder |
-//! | `hub_cache` | a repository in the disk cache of `huggingface_hub` |
-//! | `offline` | a repository without a request: its snapshot in that cache, else our own header cache |
+//! | `hub_cache` | a repository without a request: its snapshot in the disk cache of `huggingface_hub` |
 //! | `cached` | a commit in our own header cache; or another backend, whose headers it records |
 //!
 //! A new backend is one module that implements [`Backend`], and one match arm where a
@@ -21,7 +20,6 @@ mod header_cache;
 mod http_error;
 mod hub;
 mod hub_cache;
-mod offline;
 mod stream;
 mod web;
 
@@ -43,8 +41,7 @@ pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
 #[cfg(feature = "census")]
 pub(crate) use self::http_error::explain;
 pub(crate) use self::hub::HubRepo;
-pub(crate) use self::hub_cache::HubCacheSnapshot;
-pub(crate) use self::offline::OfflineRepo;
+pub(crate) use self::hub_cache::OfflineRepo;
 pub(crate) use self::stream::{ByteStream, poll_alongside};
 pub(crate) use self::web::WebFolder;
 use crate::cache::CacheIdentity;
@@ -92,9 +89,6 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Returns the name of a file for messages.
     fn file_name(&self, path: &RepoPath) -> String;
-
-    /// Returns the name of the whole backend for messages.
-    fn name(&self) -> String;
 
     /// Returns whether the files belong to commits.
     fn has_commits(&self) -> bool {

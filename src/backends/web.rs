@@ -63,10 +63,6 @@ impl Backend for WebFolder {
     fn file_name(&self, path: &RepoPath) -> String {
         SafeUrl::from(&self.url(path)).to_string()
     }
-
-    fn name(&self) -> String {
-        SafeUrl::from(&self.url).to_string()
-    }
 }
 
 impl WebFolder {

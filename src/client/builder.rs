@@ -82,8 +82,8 @@ impl Default for ClientBuilder {
 
 impl ClientBuilder {
     /// Sets the address of the Hub, `https://huggingface.co` by default. It may have a path.
-    pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
-        self.endpoint = endpoint.into();
+    pub fn endpoint(mut self, endpoint: impl AsRef<str>) -> Self {
+        endpoint.as_ref().clone_into(&mut self.endpoint);
         self
     }
 

@@ -11,8 +11,7 @@ use url::Url;
 
 use super::call_timeout::within_timeout;
 use crate::backends::{
-    Backend, CallGate, DiskFolder, FileListing, HeaderCache, HubCacheSnapshot, HubRepo,
-    OfflineRepo, WebFolder,
+    Backend, CallGate, DiskFolder, FileListing, HeaderCache, HubRepo, OfflineRepo, WebFolder,
 };
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
@@ -79,9 +78,7 @@ impl ClientContext {
             self.load_known_servers().await;
             return Arc::new(hub);
         };
-        let (repo, meter) = (hub.repo.clone(), hub.meter.clone());
-        let snapshot = HubCacheSnapshot::find(cache, repo, &hub.revision, meter).await;
-        Arc::new(OfflineRepo { hub, snapshot })
+        Arc::new(OfflineRepo::find(cache, hub).await)
     }
 }
 

@@ -5,12 +5,12 @@
 //! address between check and use (DNS rebinding).
 
 use std::collections::HashSet;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::url::{Host, Url};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use thiserror::Error;
 
 /// The IP addresses that a client may connect to.
 ///
@@ -199,16 +199,9 @@ impl Resolve for GuardedResolver {
 }
 
 /// The error for a host without an allowed address.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Error)]
+#[error("the address is not public")]
 pub(super) struct AddressError;
-
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the address is not public")
-    }
-}
-
-impl std::error::Error for AddressError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! Retries: which failures are retried, how often, and after how long.
 
 use std::collections::hash_map::RandomState;
-use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::time::Duration;
@@ -124,15 +123,6 @@ impl RetryPolicy {
 pub(super) fn random_fraction() -> f64 {
     let [a, b, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
     f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
-}
-
-/// Writes the limits in one line, for logs.
-impl fmt::Display for RetryPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { max_attempts, initial_delay, max_delay, max_elapsed, max_wait } = self;
-        write!(f, "{max_attempts} attempts within {max_elapsed:?}, ")?;
-        write!(f, "{initial_delay:?} to {max_delay:?} apart, {max_wait:?} for rate limits")
-    }
 }
 
 /// A request that failed for good: its last error, and the attempts before it.

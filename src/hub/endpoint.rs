@@ -157,15 +157,9 @@ impl Default for Endpoint {
     }
 }
 
-impl From<Endpoint> for String {
-    fn from(endpoint: Endpoint) -> Self {
-        endpoint.0.into()
-    }
-}
-
-impl From<&Endpoint> for String {
-    fn from(endpoint: &Endpoint) -> Self {
-        endpoint.0.to_string()
+impl AsRef<str> for Endpoint {
+    fn as_ref(&self) -> &str {
+        self.0.as_str()
     }
 }
 

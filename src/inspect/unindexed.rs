@@ -1,7 +1,6 @@
 //! Shards that are next to an index which does not name them.
 
 use super::reader::Reader;
-use crate::error::Error;
 use crate::formats::weight_sets::{Layout, names_shard};
 use crate::formats::{RepoPath, chain, clip};
 use crate::report::{Finding, bounded};
@@ -20,27 +19,20 @@ impl Reader {
         if !self.backend.has_commits() || !named.iter().any(names_shard) {
             return;
         }
-        match self.list_unindexed_shards(index, named).await {
-            Ok(shards) => findings.extend(bounded(
-                shards
-                    .into_iter()
-                    .map(|shard| Finding::UnindexedShard { shard: clip(shard.as_str()) }),
-            )),
+        let folder = index.folder();
+        match self.backend.list(folder.as_ref()).await {
+            Ok(listed) => {
+                let files = listed.map_or_else(Vec::new, |listing| listing.files);
+                let layout = Layout::new(&self.formats, folder.as_ref(), &files);
+                let shards = layout.unindexed_shards(named).into_iter();
+                findings.extend(bounded(
+                    shards.map(|shard| Finding::UnindexedShard { shard: clip(shard.as_str()) }),
+                ));
+            }
             Err(error) => {
                 let file = clip(&self.source);
                 findings.insert(0, Finding::Unreadable { file, reason: chain(&error) });
             }
         }
-    }
-
-    async fn list_unindexed_shards(
-        &self,
-        index: &RepoPath,
-        named: &[RepoPath],
-    ) -> Result<Vec<RepoPath>, Error> {
-        let folder = index.folder();
-        let listed = self.backend.list(folder.as_ref()).await?;
-        let files = listed.map_or_else(Vec::new, |listing| listing.files);
-        Ok(Layout::new(&self.formats, folder.as_ref(), &files).unindexed_shards(named))
     }
 }

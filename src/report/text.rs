@@ -1,7 +1,5 @@
 //! Formatting for people: numbers, sizes, and escaped text from files and servers.
 
-use std::fmt::Write as _;
-
 /// Escapes control characters, terminal sequences, bidirectional marks and invisible characters, so that
 /// text from a file or a server is safe to print.
 ///
@@ -117,11 +115,7 @@ pub fn share(part: u64, whole: u64) -> String {
 /// Formats a shape, as in `[768, 2304]`.
 #[must_use]
 pub fn shape(lengths: &[u64]) -> String {
-    let mut shown = String::from("[");
-    for (at, length) in lengths.iter().enumerate() {
-        let _ = write!(shown, "{}{length}", if at > 0 { ", " } else { "" });
-    }
-    shown + "]"
+    format!("{lengths:?}")
 }
 
 /// Formats a number with its noun, as in `1 file` or `72 files`.

@@ -69,13 +69,6 @@ pub struct DiskUsage {
     pub bytes: u64,
 }
 
-impl DiskUsage {
-    fn add(&mut self, entry: &CacheFile) {
-        self.entries += 1;
-        self.bytes += entry.bytes;
-    }
-}
-
 impl DiskCache {
     /// The default limit of the disk space, in bytes.
     pub const DEFAULT_LIMIT: u64 = 256 << 20;
@@ -110,12 +103,7 @@ impl DiskCache {
     ///
     /// If the folder cannot be listed. A folder that does not exist is empty.
     pub fn usage(&self) -> io::Result<DiskUsage> {
-        let mut usage = DiskUsage::default();
-        self.0.for_each(|entry| {
-            usage.add(entry);
-            Ok(())
-        })?;
-        Ok(usage)
+        self.0.for_each(|_| Ok(()))
     }
 
     /// Deletes all entries, and returns their number and size.
@@ -124,12 +112,7 @@ impl DiskCache {
     ///
     /// If the folder cannot be listed, or an entry cannot be deleted.
     pub fn clear(&self) -> io::Result<DiskUsage> {
-        let mut usage = DiskUsage::default();
-        self.0.for_each(|entry| {
-            usage.add(entry);
-            file::remove(&entry.path)
-        })?;
-        Ok(usage)
+        self.0.for_each(|entry| file::remove(&entry.path))
     }
 }
 
@@ -210,10 +193,9 @@ impl CacheFolder {
     /// If the folder is over the limit, deletes the least recently used entries down to three quarters of
     /// the limit.
     fn make_room(&self) -> io::Result<()> {
-        let (mut ages, mut total) = (Vec::new(), 0);
-        self.for_each(|entry| {
+        let mut ages = Vec::new();
+        let DiskUsage { bytes: total, .. } = self.for_each(|entry| {
             ages.push((entry.used, entry.bytes));
-            total += entry.bytes;
             Ok(())
         })?;
         if total <= self.limit {
@@ -233,7 +215,8 @@ impl CacheFolder {
                 file::remove(&entry.path)?;
             }
             Ok(())
-        })
+        })?;
+        Ok(())
     }
 
     fn remove_unfinished(&self) -> io::Result<()> {
@@ -246,13 +229,21 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// Visits all entries. It lists one of 256 groups at a time, because there may be very many entries.
-    fn for_each(&self, mut visit: impl FnMut(&CacheFile) -> io::Result<()>) -> io::Result<()> {
+    /// Visits all entries, and returns their number and size. It lists one of 256 groups at a time, because there may
+    /// be very many entries.
+    fn for_each(
+        &self,
+        mut visit: impl FnMut(&CacheFile) -> io::Result<()>,
+    ) -> io::Result<DiskUsage> {
+        let mut usage = DiskUsage::default();
         for group in 0..=u8::MAX {
-            let entries = file::list(&self.path.join(VERSION).join(format!("{group:02x}")))?;
-            entries.iter().try_for_each(&mut visit)?;
+            for entry in file::list(&self.path.join(VERSION).join(format!("{group:02x}")))? {
+                visit(&entry)?;
+                usage.entries += 1;
+                usage.bytes += entry.bytes;
+            }
         }
-        Ok(())
+        Ok(usage)
     }
 
     /// Returns the result of a disk access, and logs its error: the first one of a folder as a warning.

@@ -13,7 +13,7 @@ use crate::count::{
 };
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::WeightSet;
-use crate::formats::{Dtype, FileHeader, ModelDescription, RepoPath, TensorTable};
+use crate::formats::{Dtype, ModelDescription, RepoPath, TensorTable};
 use crate::hub::CommitSha;
 use crate::report::{
     CountReport, FetchStats, Finding, Plan, SafetensorsParseFromRepo, SafetensorsShards, Weights,
@@ -33,7 +33,8 @@ impl Serialize for SafetensorsParseFromRepo {
                 SingleDocument { report, header: &file.header }.serialize(serializer)
             }
             Self::Sharded(SafetensorsShards { index, headers, .. }) => {
-                ShardedDocument { report, index, headers: Headers(headers) }.serialize(serializer)
+                let headers = headers.iter().map(|(shard, header)| (shard, header)).collect();
+                ShardedDocument { report, index, headers }.serialize(serializer)
             }
         }
     }
@@ -44,8 +45,12 @@ impl Serialize for Weights {
         match self {
             Self::Safetensors(parsed) => parsed.serialize(serializer),
             Self::Gguf(files) | Self::Other(files) => {
-                let headers = FileHeaders(&files.headers);
-                FilesDocument { report: (&files.report).into(), headers }.serialize(serializer)
+                let headers = files.headers.iter().map(|(file, header)| {
+                    let (metadata, tensors) = (header.metadata(), TensorMap(header.tensors()));
+                    (file, HeaderDocument { metadata, tensors })
+                });
+                let (report, headers) = ((&files.report).into(), headers.collect());
+                FilesDocument { report, headers }.serialize(serializer)
             }
         }
     }
@@ -56,25 +61,7 @@ impl Serialize for Weights {
 struct FilesDocument<'a> {
     #[serde(flatten)]
     report: ReportDocument<'a>,
-    headers: FileHeaders<'a>,
-}
-
-/// Headers by the names of their files.
-struct FileHeaders<'a>(&'a [(RepoPath, FileHeader)]);
-
-impl Serialize for FileHeaders<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let headers = self.0.iter().map(|(file, header)| {
-            (
-                file,
-                HeaderDocument {
-                    metadata: header.metadata(),
-                    tensors: TensorMap(header.tensors()),
-                },
-            )
-        });
-        serializer.collect_map(headers)
-    }
+    headers: BTreeMap<&'a RepoPath, HeaderDocument<'a>>,
 }
 
 #[derive(Serialize)]
@@ -104,7 +91,7 @@ struct ShardedDocument<'a> {
     #[serde(flatten)]
     report: ReportDocument<'a>,
     index: &'a SafetensorsIndexJson,
-    headers: Headers<'a>,
+    headers: BTreeMap<&'a RepoPath, &'a SafetensorsFileHeader>,
 }
 
 #[derive(Serialize)]
@@ -196,16 +183,6 @@ fn column(count: &ParameterCount, figure: fn(&DtypeCount) -> u64) -> BTreeMap<&D
         .map(|(dtype, row)| (dtype, figure(row)))
         .filter(|(_, figure)| *figure > 0)
         .collect()
-}
-
-/// Headers as an object with the shard names as keys.
-#[derive(Clone, Copy)]
-struct Headers<'a>(&'a [(RepoPath, SafetensorsFileHeader)]);
-
-impl Serialize for Headers<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(shard, header)| (shard, header)))
-    }
 }
 
 /// The breakdown of a count.
