@@ -10,60 +10,27 @@ use url::Url;
 
 use super::ClientBuilder;
 use crate::error::Error;
-use crate::http::{AddressPolicy, HttpHook, HttpSettings, HttpTimeouts, Proxies, RetryPolicy};
+use crate::http::{AddressPolicy, ConnectionSettings, HttpSettings, Proxies, RetryPolicy};
 
 /// The headers that the client sets itself.
 const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANGE, USER_AGENT];
 
 /// The settings of a [`ClientBuilder`] for HTTP.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct HttpOptions {
     user_agent: Option<String>,
-    addresses: AddressPolicy,
     proxy: Option<String>,
     proxy_from_env: bool,
-    system_certificates: bool,
     #[cfg(feature = "rustls-no-provider")]
     root_certificates: Vec<Vec<u8>>,
     headers: Vec<(String, String)>,
-    concurrency: usize,
-    quota_share: f64,
-    http1_connections: usize,
-    timeouts: HttpTimeouts,
-    retry: RetryPolicy,
-    hook: Option<HttpHook>,
-}
-
-impl Default for HttpOptions {
-    fn default() -> Self {
-        Self {
-            user_agent: None,
-            addresses: AddressPolicy::default(),
-            proxy: None,
-            proxy_from_env: false,
-            system_certificates: false,
-            #[cfg(feature = "rustls-no-provider")]
-            root_certificates: Vec::new(),
-            headers: Vec::new(),
-            concurrency: 256,
-            quota_share: 1.0,
-            // macOS allows a process 256 open files by default.
-            http1_connections: 64,
-            timeouts: HttpTimeouts {
-                connect: Duration::from_secs(10),
-                read: Duration::from_secs(10),
-                request: Duration::from_secs(60),
-            },
-            retry: RetryPolicy::default(),
-            hook: None,
-        }
-    }
+    connection: ConnectionSettings,
 }
 
 impl HttpOptions {
     /// Returns the number of requests that are in flight at once.
     pub(super) fn concurrency(&self) -> usize {
-        self.concurrency
+        self.connection.concurrency
     }
 
     /// Returns whether only creating an HTTP client shows that the settings can be used.
@@ -72,7 +39,7 @@ impl HttpOptions {
         if !self.root_certificates.is_empty() {
             return true;
         }
-        self.hook.is_some()
+        self.connection.hook.is_some()
     }
 
     /// Checks the settings.
@@ -87,18 +54,11 @@ impl HttpOptions {
             endpoint: endpoint.clone(),
             token,
             user_agent: user_agent(self.user_agent.as_deref())?,
-            addresses: self.addresses,
             headers: self.headers.iter().map(header).collect::<Result<HeaderMap, _>>()?,
             proxies: proxies.transpose()?,
             #[cfg(feature = "rustls-no-provider")]
             root_certificates: certificates(&self.root_certificates)?,
-            system_certificates: self.system_certificates,
-            hook: self.hook,
-            timeouts: self.timeouts,
-            retry: self.retry,
-            concurrency: self.concurrency,
-            quota_share: self.quota_share,
-            http1_connections: self.http1_connections,
+            connection: self.connection,
         })
     }
 }
@@ -113,7 +73,7 @@ impl ClientBuilder {
 
     /// Sets which addresses may be requested; [`AddressPolicy::Any`] by default.
     pub fn addresses(mut self, policy: AddressPolicy) -> Self {
-        self.http.addresses = policy;
+        self.http.connection.addresses = policy;
         self
     }
 
@@ -145,7 +105,7 @@ impl ClientBuilder {
     /// By default, and on a system without certificates, Mozilla's root certificates are trusted. They are part of
     /// this library.
     pub fn system_certificates(mut self, yes: bool) -> Self {
-        self.http.system_certificates = yes;
+        self.http.connection.system_certificates = yes;
         self
     }
 
@@ -159,7 +119,7 @@ impl ClientBuilder {
     /// Sets how many requests of all calls are in flight at once, at least one; 256 by default. They share one
     /// connection to each HTTP/2 server.
     pub fn concurrency(mut self, requests: usize) -> Self {
-        self.http.concurrency = requests.max(1);
+        self.http.connection.concurrency = requests.max(1);
         self
     }
 
@@ -167,38 +127,38 @@ impl ClientBuilder {
     /// programs with the same token or address. Each of several processes that share a quota gets an equal part with
     /// 1 divided by their number.
     pub fn quota_share(mut self, share: f64) -> Self {
-        self.http.quota_share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
+        self.http.connection.quota_share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
         self
     }
 
     /// Sets the limit of connections to all HTTP/1.1 servers together, at least one; 64 by default. A request over
     /// HTTP/1.1 needs a connection of its own.
     pub fn http1_connections(mut self, connections: usize) -> Self {
-        self.http.http1_connections = connections;
+        self.http.connection.http1_connections = connections;
         self
     }
 
     /// Sets the timeout for a connection: name resolution, TCP and TLS. 10 seconds by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.http.timeouts.connect = timeout;
+        self.http.connection.timeouts.connect = timeout;
         self
     }
 
     /// Sets the timeout between two reads of a response. 10 seconds by default.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
-        self.http.timeouts.read = timeout;
+        self.http.connection.timeouts.read = timeout;
         self
     }
 
     /// Sets the timeout of one request with its body. 60 seconds by default.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.http.timeouts.request = timeout;
+        self.http.connection.timeouts.request = timeout;
         self
     }
 
     /// Sets the retries after transient failures.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.http.retry = policy;
+        self.http.connection.retry = policy;
         self
     }
 
@@ -214,7 +174,7 @@ impl ClientBuilder {
         mut self,
         hook: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.http.hook = Some(HttpHook(std::sync::Arc::new(hook)));
+        self.http.connection.hook = Some(crate::http::HttpHook(std::sync::Arc::new(hook)));
         self
     }
 }
@@ -259,17 +219,10 @@ impl fmt::Debug for HttpOptions {
         let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("HttpOptions")
             .field("user_agent", &self.user_agent)
-            .field("addresses", &self.addresses)
             .field("proxy", &self.proxy.is_some())
             .field("proxy_from_env", &self.proxy_from_env)
-            .field("system_certificates", &self.system_certificates)
             .field("headers", &headers)
-            .field("concurrency", &self.concurrency)
-            .field("quota_share", &self.quota_share)
-            .field("http1_connections", &self.http1_connections)
-            .field("timeouts", &self.timeouts)
-            .field("retry", &self.retry)
-            .field("hook", &self.hook)
+            .field("connection", &self.connection)
             .finish_non_exhaustive()
     }
 }

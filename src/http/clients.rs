@@ -61,7 +61,7 @@ impl HttpClients {
     /// Creates no `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
     pub(super) fn new(settings: HttpSettings, guard: Arc<AddressGuard>) -> Self {
-        let connections = settings.http1_connections.clamp(1, Semaphore::MAX_PERMITS);
+        let connections = settings.connection.http1_connections.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             settings,
             guard,
@@ -166,7 +166,7 @@ impl HttpClients {
             return Ok(client.clone());
         }
         let build = |roots| change(builder(&self.settings, &self.guard, roots)).build();
-        let client = if self.settings.system_certificates {
+        let client = if self.settings.connection.system_certificates {
             // Small container images have no system certificates, and building the client fails there.
             build(Roots::System).or_else(|_| build(Roots::Bundled))?
         } else {
@@ -188,12 +188,12 @@ enum Roots {
 fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> ClientBuilder {
     let builder = Client::builder()
         .user_agent(settings.user_agent.clone())
-        .connect_timeout(settings.timeouts.connect)
-        .read_timeout(settings.timeouts.read)
+        .connect_timeout(settings.connection.timeouts.connect)
+        .read_timeout(settings.connection.timeouts.read)
         // All requests to a server share one HTTP/2 connection, including the retry of a request that
         // timed out. A dead connection must be detected before the read timeout, or the retry uses it again.
-        .http2_keep_alive_interval(settings.timeouts.read / 2)
-        .http2_keep_alive_timeout(settings.timeouts.read / 4)
+        .http2_keep_alive_interval(settings.connection.timeouts.read / 2)
+        .http2_keep_alive_timeout(settings.connection.timeouts.read / 4)
         .http2_initial_stream_window_size(WINDOW)
         .http2_initial_connection_window_size(WINDOW);
     let builder = match &settings.proxies {
@@ -201,7 +201,7 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> 
         None => builder.no_proxy(),
     };
     let builder = with_roots(builder, settings, roots);
-    let builder = match &settings.hook {
+    let builder = match &settings.connection.hook {
         Some(hook) => (hook.0)(builder),
         None => builder,
     };
@@ -215,7 +215,7 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> 
         .no_brotli()
         .no_zstd()
         .no_deflate();
-    match settings.addresses {
+    match settings.connection.addresses {
         AddressPolicy::Public => builder.dns_resolver(GuardedResolver(Arc::clone(guard))),
         AddressPolicy::Any => builder,
     }

@@ -138,7 +138,7 @@ impl Http {
         let mut attempt = Attempt::start(1, &url, None, &meter);
         attempt.method = Method::HEAD;
         let request = self.send(url.clone(), &attempt).instrument(attempt.span());
-        match timeout(self.settings.timeouts.connect, request).await {
+        match timeout(self.settings.connection.timeouts.connect, request).await {
             Ok(response) => response.map(drop),
             Err(_elapsed) => Ok(()),
         }
@@ -164,8 +164,10 @@ mod tests {
     }
 
     fn http() -> Http {
-        let settings = HttpSettings::for_test(url("https://hub.example"));
-        Http::new(HttpSettings { addresses: AddressPolicy::Public, concurrency: 2, ..settings })
+        let mut settings = HttpSettings::for_test(url("https://hub.example"));
+        settings.connection.addresses = AddressPolicy::Public;
+        settings.connection.concurrency = 2;
+        Http::new(settings)
     }
 
     fn redirecting_to(origin: &str) -> KnownServers {

@@ -20,7 +20,7 @@ impl Http {
         name: &str,
         meter: &RequestMeter,
     ) -> Result<Option<String>, RequestFailure> {
-        let mut retries = self.settings.retry.start(url, &self.gate, meter);
+        let mut retries = self.settings.connection.retry.start(url, &self.gate, meter);
         loop {
             let mut attempt = retries.next_attempt(None);
             attempt.method = Method::HEAD;

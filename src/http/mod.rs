@@ -103,7 +103,6 @@ pub(crate) struct HttpSettings {
     /// The `Authorization` header.
     pub(crate) token: Option<HeaderValue>,
     pub(crate) user_agent: HeaderValue,
-    pub(crate) addresses: AddressPolicy,
     /// Further headers. They are sent to the endpoint's origin only, like the token.
     pub(crate) headers: HeaderMap,
     /// The proxies; `None` if no proxy is used.
@@ -111,6 +110,13 @@ pub(crate) struct HttpSettings {
     /// The root certificates that are trusted besides the others.
     #[cfg(feature = "rustls-no-provider")]
     pub(crate) root_certificates: Vec<reqwest::Certificate>,
+    pub(crate) connection: ConnectionSettings,
+}
+
+/// The settings of an [`Http`] client that are used as they were given.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionSettings {
+    pub(crate) addresses: AddressPolicy,
     /// True if the certificates of the system are trusted. Otherwise Mozilla's are.
     pub(crate) system_certificates: bool,
     pub(crate) hook: Option<HttpHook>,
@@ -122,6 +128,26 @@ pub(crate) struct HttpSettings {
     pub(crate) quota_share: f64,
     /// The maximum number of connections to all HTTP/1.1 servers together.
     pub(crate) http1_connections: usize,
+}
+
+impl Default for ConnectionSettings {
+    fn default() -> Self {
+        Self {
+            addresses: AddressPolicy::default(),
+            system_certificates: false,
+            hook: None,
+            timeouts: HttpTimeouts {
+                connect: Duration::from_secs(10),
+                read: Duration::from_secs(10),
+                request: Duration::from_secs(60),
+            },
+            retry: RetryPolicy::default(),
+            concurrency: 256,
+            quota_share: 1.0,
+            // macOS allows a process 256 open files by default.
+            http1_connections: 64,
+        }
+    }
 }
 
 /// A function that changes the builder of the HTTP library.
@@ -138,23 +164,15 @@ impl fmt::Debug for HttpHook {
 impl HttpSettings {
     /// Returns the settings of a client that may request any address.
     fn for_test(endpoint: Url) -> Self {
-        let second = Duration::from_secs(1);
         Self {
             endpoint,
             token: None,
             user_agent: HeaderValue::from_static("test"),
-            addresses: AddressPolicy::Any,
             headers: HeaderMap::new(),
             proxies: None,
             #[cfg(feature = "rustls-no-provider")]
             root_certificates: Vec::new(),
-            system_certificates: false,
-            hook: None,
-            timeouts: HttpTimeouts { connect: second, read: second, request: second },
-            retry: RetryPolicy::default(),
-            concurrency: 1,
-            quota_share: 1.0,
-            http1_connections: 1,
+            connection: ConnectionSettings::default(),
         }
     }
 }
@@ -173,10 +191,14 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new(settings: HttpSettings) -> Self {
-        let guard = AddressGuard::new(settings.addresses, &settings.endpoint);
+        let guard = AddressGuard::new(settings.connection.addresses, &settings.endpoint);
         let clients = Arc::new(HttpClients::new(settings.clone(), Arc::clone(&guard)));
-        let in_flight = Arc::new(Semaphore::new(settings.concurrency.min(Semaphore::MAX_PERMITS)));
-        let gate = Arc::new(RateLimitGate::new(settings.concurrency, settings.quota_share));
+        let in_flight =
+            Arc::new(Semaphore::new(settings.connection.concurrency.min(Semaphore::MAX_PERMITS)));
+        let gate = Arc::new(RateLimitGate::new(
+            settings.connection.concurrency,
+            settings.connection.quota_share,
+        ));
         let (redirect_origin, settings) = (Arc::default(), Arc::new(settings));
         Self { clients, guard, gate, in_flight, redirect_origin, settings }
     }
@@ -216,7 +238,7 @@ impl Http {
         meter: &RequestMeter,
     ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
         self.connect_ahead(url);
-        let mut retries = self.settings.retry.start(url, &self.gate, meter);
+        let mut retries = self.settings.connection.retry.start(url, &self.gate, meter);
         loop {
             let attempt = retries.next_attempt(Some(range));
             let read = self.try_range(range, &attempt).instrument(attempt.span()).await;
@@ -268,7 +290,7 @@ impl Http {
             return Err(HttpError::PrivateAddress { url: safe_url });
         }
         attempt.release_permits();
-        let max_wait = self.settings.retry.max_wait;
+        let max_wait = self.settings.connection.retry.max_wait;
         let pass = self.gate.pass(GateKey::from(&url), attempt.meter, max_wait).await;
         let pass = pass.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
         // The semaphore is never closed.
@@ -319,7 +341,7 @@ impl Http {
     fn request(&self, client: &Client, url: Url, attempt: &Attempt<'_>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.settings.endpoint.origin();
         let request = client.request(attempt.method.clone(), url);
-        let request = request.timeout(self.settings.timeouts.request);
+        let request = request.timeout(self.settings.connection.timeouts.request);
         let request = match attempt.range {
             Some(range) => request
                 .header(RANGE, format!("bytes={}", attempt::range_text(range)))

@@ -63,7 +63,7 @@ impl Http {
         meter: &RequestMeter,
         events: &mut EventSender,
     ) -> Result<(), RequestFailure> {
-        let mut retries = self.settings.retry.start(url, &self.gate, meter);
+        let mut retries = self.settings.connection.retry.start(url, &self.gate, meter);
         loop {
             let attempt = retries.next_attempt(None);
             let read = self.try_stream(limit, &attempt, events).instrument(attempt.span()).await;
