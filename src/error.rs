@@ -374,13 +374,7 @@ impl Error {
     /// Returns whether the repository, the revision or the file does not exist, as far as this reader can see.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(
-            self,
-            Self::RepoNotFound { .. }
-                | Self::RevisionNotFound { .. }
-                | Self::FileNotFound { .. }
-                | Self::NotCached { .. }
-        )
+        matches!(self.code(), "repoNotFound" | "revisionNotFound" | "fileNotFound" | "notCached")
     }
 
     /// Returns whether the repository exists and has no safetensors weights, as far as this reader can see.
@@ -398,33 +392,12 @@ impl Error {
     /// Returns whether the files themselves are invalid or too large. A retry gives the same error.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
-        matches!(
-            self,
-            Self::Header { .. }
-                | Self::Index { .. }
-                | Self::TooLarge { .. }
-                | Self::TooManyHeaders { .. }
-                | Self::MissingShard { .. }
-                | Self::MissingShards { .. }
-        )
+        matches!(self.code(), "malformedHeader" | "malformedIndex" | "tooLarge" | "missingShards")
     }
 
     /// Returns whether the call itself was wrong, so that nothing was read.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Self::Source(_)
-                | Self::Endpoint { .. }
-                | Self::MalformedToken
-                | Self::UserAgent
-                | Self::NoCache
-                | Self::RequestHeader { .. }
-                | Self::HttpClient { .. }
-                | Self::UnknownFormat { .. }
-                | Self::Proxy(_)
-                | Self::NoTlsProvider
-                | Self::Offline { .. }
-        )
+        matches!(self.code(), "invalidSource" | "invalidSettings" | "offline")
     }
 }
