@@ -53,6 +53,11 @@ impl Reader {
         self.weights.as_ref().map_or(config.clone(), |weights| weights.sibling(&config))
     }
 
+    /// Returns the path of another file next to the weights.
+    pub(super) fn next_to_config(&self, name: &str) -> RepoPath {
+        self.config_path().sibling(&RepoPath::new_unchecked(name))
+    }
+
     async fn read_config(&self) -> Result<ConfigFile, Error> {
         let (path, root) = (self.config_path(), RepoPath::new_unchecked(CONFIG));
         match self.read_config_at(&path).await? {
@@ -89,7 +94,7 @@ impl Reader {
         config: &mut ConfigFile,
     ) -> Result<(), Error> {
         let Some(name) = assembly.other_config_file(&config.configs) else { return Ok(()) };
-        let path = self.config_path().sibling(&RepoPath::new_unchecked(name));
+        let path = self.next_to_config(name);
         let json = match self.backend.read_whole(&path, self.limits.config).await {
             Ok(json) => self.check_commit(&path, json)?,
             Err(error) if error.is_not_found() || error.is_denied() => return Ok(()),

@@ -195,6 +195,19 @@ async fn another_file_is_read_only_where_the_shapes_leave_a_choice() {
     }
 }
 
+#[tokio::test]
+async fn another_file_that_cannot_be_read_is_a_finding_under_its_name() {
+    let hub = hub(Some("{}"));
+    hub.inject(|request, _| {
+        request.path.ends_with("quantize_config.json").then(|| Fault::Status(503, vec![]))
+    });
+    let retry = RetryPolicy::default().max_attempts(1);
+    let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
+    let report = client.model("org/model").verify().await.unwrap();
+    let is_unreadable = |finding: &Finding| matches!(finding, Finding::Unreadable { file, .. } if file == "quantize_config.json");
+    assert!(report.findings.iter().any(is_unreadable), "{:?}", report.findings);
+}
+
 /// Mistral's own format has the number of experts per token in `params.json`, which is read only if no other file has it.
 #[tokio::test]
 async fn params_json_gives_the_experts_per_token() {
