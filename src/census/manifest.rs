@@ -6,11 +6,12 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use arrow_array::Array;
+use arrow_array::{Array, RecordBatch};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::errors::ParquetError;
 use sha2::{Digest, Sha256};
 
 use super::arrow::ArrowRow;
@@ -45,9 +46,12 @@ enum Repos {
     Parquet(ParquetTable),
 }
 
+type TableReader = ParquetRecordBatchReaderBuilder<File>;
+
 /// A Parquet file with its column of names.
 #[derive(Debug)]
 struct ParquetTable {
+    name: String,
     file: File,
     metadata: ArrowReaderMetadata,
     column: String,
@@ -114,13 +118,13 @@ impl Manifest {
         let missing = || format!("has no column `{}`", names.join("`, `"));
         let column =
             found.ok_or_else(|| CensusError::Manifest { name: name.clone(), reason: missing() })?;
-        let table = ParquetTable { file, metadata, column: (*column).to_owned() };
+        let column = (*column).to_owned();
+        let table = ParquetTable { name: name.clone(), file, metadata, column };
         let (mut seen, mut rows) = (Seen::default(), 0);
-        for batch in table
-            .reader(|name| name == table.column || ListedRepo::COMMIT_COLUMNS.contains(&name))?
-            .build()?
-        {
-            let batch = batch.map_err(parquet::errors::ParquetError::from)?;
+        let is_read =
+            |name: &str| name == table.column || ListedRepo::COMMIT_COLUMNS.contains(&name);
+        for batch in table.batches(is_read, |reader| reader)? {
+            let batch = batch?;
             let repos =
                 text_column(&batch, &[&table.column]).ok_or_else(|| CensusError::Manifest {
                     name: name.clone(),
@@ -201,26 +205,27 @@ impl Manifest {
 }
 
 impl ParquetTable {
-    /// Returns a reader of some columns.
-    fn reader(
+    /// Returns some columns of the rows that `choose` selects. Errors contain the name of the file.
+    fn batches(
         &self,
         is_read: impl Fn(&str) -> bool,
-    ) -> Result<ParquetRecordBatchReaderBuilder<File>, CensusError> {
-        let file = self.file.try_clone();
-        let file = file.map_err(|error| parquet::errors::ParquetError::External(error.into()))?;
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+        choose: impl FnOnce(TableReader) -> TableReader,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, CensusError>>, CensusError> {
+        let failed = |error: ParquetError| CensusError::from(error).in_table(&self.name);
+        let file = self.file.try_clone().map_err(failed_to("read", &self.name))?;
+        let builder = TableReader::new_with_metadata(file, self.metadata.clone());
         let columns = self.metadata.schema().fields().iter().enumerate();
         let columns = columns.filter(|(_, field)| is_read(field.name())).map(|(at, _)| at);
         let mask = ProjectionMask::roots(builder.parquet_schema(), columns);
-        Ok(builder.with_projection(mask))
+        let batches = choose(builder.with_projection(mask)).build().map_err(failed)?;
+        Ok(batches.map(move |batch| batch.map_err(|error| failed(error.into()))))
     }
 
     /// Reads all names. A row without one has an empty name.
     fn names(&self) -> Result<Vec<String>, CensusError> {
         let mut names = Vec::new();
-        for batch in self.reader(|name| name == self.column)?.build()? {
-            let batch = batch.map_err(parquet::errors::ParquetError::from)?;
+        for batch in self.batches(|name| name == self.column, |reader| reader)? {
+            let batch = batch?;
             let column = text_column(&batch, &[&self.column]);
             let texts = column.iter().flat_map(|column| column.iter());
             names.extend(texts.map(|name| name.unwrap_or_default().to_owned()));
@@ -244,12 +249,13 @@ impl ParquetTable {
             let known = ListedRepo::fields().iter().any(|field| field.name() == name);
             known || name == self.column || ListedRepo::COMMIT_COLUMNS.contains(&name)
         };
-        let reader = self.reader(is_known)?.with_row_groups(groups);
-        let reader = reader.with_offset(rows.start - skipped).with_limit(rows.len());
+        let choose = |reader: TableReader| {
+            let reader = reader.with_row_groups(groups).with_batch_size(rows.len());
+            reader.with_offset(rows.start - skipped).with_limit(rows.len())
+        };
         let mut repos = Vec::new();
-        for batch in reader.with_batch_size(rows.len()).build()? {
-            let batch = batch.map_err(parquet::errors::ParquetError::from)?;
-            repos.append(&mut from_columns(&batch, &self.column)?);
+        for batch in self.batches(is_known, choose)? {
+            repos.append(&mut from_columns(&batch?, &self.column)?);
         }
         Ok(repos)
     }

@@ -94,7 +94,12 @@ async fn wrong_input_is_one_sentence() {
     assert_eq!(run(hub, &["-q", "census", "read", &path("names"), "-o", &path("census")]).code, 0);
     let no_table = format!("failed to read the table `{}`", path("broken"));
     fs::write(path("list"), "").unwrap();
-    let cases: [(&[&str], i32, &str); 13] = [
+    assert_eq!(run(hub, &["census", "list", "-o", &path("damaged")]).code, 0);
+    let mut damaged = fs::read(path("damaged")).unwrap();
+    damaged[4..64].fill(0xff);
+    fs::write(path("damaged"), damaged).unwrap();
+    let no_list = format!("failed to read the table `{}`", path("damaged"));
+    let cases: [(&[&str], i32, &str); 14] = [
         (&["list", "-o", &path(".")], 4, "failed to write"),
         (&["list", "--since", &path("list"), "-o", &path("./list")], 2, "would overwrite"),
         (&["list", "--offline", "-o", &path("x")], 2, "cannot be read offline"),
@@ -102,6 +107,7 @@ async fn wrong_input_is_one_sentence() {
         (&["read", &path("empty"), "-o", &path("x")], 2, "contains no repositories"),
         (&["read", &path("table.csv"), "-o", &path("x")], 2, "has no column `repo`"),
         (&["read", &path("broken"), "-o", &path("x")], 4, &no_table),
+        (&["read", &path("damaged"), "-o", &path("x")], 4, &no_list),
         (&["diff", &path("broken"), &path("census")], 4, &no_table),
         (&["read", &path("others"), "-o", &path("census")], 2, "census of another list"),
         (&["read", &path("names"), "-o", &path("names/below")], 4, "failed to create"),
