@@ -83,7 +83,7 @@ struct GateState {
     /// True if the last response named no quota.
     is_unlimited: bool,
     hold: Option<Hold>,
-    /// Wakes one waiting request after each response, and all of them at the start of a hold.
+    /// Wakes one waiting request after each response, which wakes the next one, and all of them at the start of a hold.
     changed: Arc<Notify>,
 }
 
@@ -245,15 +245,19 @@ impl RateLimitGate {
         max_wait: Duration,
     ) -> Result<GatePass<'_>, Duration> {
         let changed = self.with_state(&key, |state| Arc::clone(&state.changed));
-        let mut waiting = None;
+        let (mut waiting, mut was_full) = (None, false);
         loop {
             let notified = changed.notified();
             match self.with_state(&key, |state| state.admit(self.max_in_flight)) {
                 Admission::Admitted { is_probe } => {
+                    // A response wakes one request, and may allow many more.
+                    if was_full {
+                        changed.notify_one();
+                    }
                     return Ok(GatePass { gate: self, key, is_probe });
                 }
                 Admission::Full => {
-                    waiting = None;
+                    (waiting, was_full) = (None, true);
                     notified.await;
                 }
                 Admission::Held(hold) => {

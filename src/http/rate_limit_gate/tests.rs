@@ -97,6 +97,25 @@ async fn a_quarter_of_the_remaining_quota_is_in_flight() {
     assert_eq!(meter.waited(), Duration::ZERO, "only a hold is a wait");
 }
 
+/// One response may allow many more requests.
+#[tokio::test(start_paused = true)]
+async fn all_waiting_requests_use_a_new_quota() {
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    let quota = |remaining| headers("ratelimit", &format!(r#""resolvers";r={remaining};t=100"#));
+    send(&gate, file(), 200, &quota(1)).await;
+    let first = gate.pass(file(), &meter, LONG).await.unwrap();
+    let waiting = async {
+        let passes = join_all((0..10).map(|_| gate.pass(file(), &meter, LONG))).await;
+        assert!(passes.iter().all(Result::is_ok));
+    };
+    let answer = async {
+        sleep(INSTANT).await;
+        first.record(200, &quota(400));
+    };
+    let all = timeout(LONG, futures::future::join(waiting, answer)).await;
+    assert!(all.is_ok(), "without another response");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
     let (gate, unavailable) = (RateLimitGate::new(256, 1.0), headers("retry-after", "3600"));
