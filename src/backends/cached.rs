@@ -43,7 +43,7 @@ impl CachedCommit {
         spawn_blocking_if_large(length, move || inflate(file)).await
     }
 
-    /// Checks that a file is not longer than this call allows. Another one may have cached it.
+    /// Checks that a file is not longer than this call allows. Another call may have cached a longer one.
     fn check_length(&self, path: &RepoPath, limit: u64) -> Result<(), Error> {
         match self.headers.file(path) {
             Some(file) if file.start.length() > limit => {

@@ -12,7 +12,7 @@ use super::cached::{CacheRecorder, CachedCommit};
 use super::{Backend, CallGate, pinned};
 use crate::cache::{Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, encode};
 use crate::error::Error;
-use crate::formats::{RepoPath, chain};
+use crate::formats::{HeaderError, RepoPath, chain};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::RequestMeter;
 use crate::hub::{CommitSha, Revision};
@@ -122,8 +122,10 @@ impl CacheLookup<'_> {
         let inner = Arc::clone(backend);
         match call(Arc::new(CachedCommit { inner, commit, headers })).await {
             Ok(found) => Ok(Some(found)),
-            // The call that filled the entry may have had larger limits, or other formats.
-            Err(Error::TooLarge { .. } | Error::NoSafetensors { .. }) => Ok(None),
+            // The call that filled the entry may have had larger limits,
+            Err(error) if is_over_limit(&error) => Err(error),
+            // or other formats.
+            Err(Error::NoSafetensors { .. }) => Ok(None),
             Err(error) => {
                 warn_of_broken_entry(&key, &error);
                 Ok(None)
@@ -227,6 +229,14 @@ impl CacheLookup<'_> {
 /// Logs a broken entry. It is read anew, and so replaced.
 fn warn_of_broken_entry(key: &CacheKey, error: &dyn Display) {
     tracing::warn!(%key, %error, "an entry of the cache is broken");
+}
+
+fn is_over_limit(error: &Error) -> bool {
+    match error {
+        Error::TooLarge { .. } | Error::TooManyHeaders { .. } => true,
+        Error::Header { source, .. } => matches!(source, HeaderError::OverLimit { .. }),
+        _ => false,
+    }
 }
 
 /// Returns whether a request failed because of the server or the network, and not because of its content.

@@ -252,7 +252,7 @@ impl Census {
 }
 
 impl CensusRun<'_> {
-    /// Reads a part. Returns its rows, and the number of those that were carried over.
+    /// Reads a part. Returns its rows, and how many were carried over.
     async fn read_part(
         &self,
         part: usize,

@@ -177,7 +177,8 @@ pub(crate) async fn run(
             print(&census.jobs(reading.jobs.into()).retry().await?)
         }
         CensusCommand::Count(census) => {
-            print(&Census::open(connection.builder().build()?, &census.target)?.count().await?)
+            let client = connection.builder().headers_limit(HEADERS_LIMIT).build()?;
+            print(&Census::open(client, &census.target)?.count().await?)
         }
         CensusCommand::Pack(pack) => {
             let census = Census::open(connection.builder().build()?, &pack.target)?;

@@ -80,7 +80,7 @@ struct ViewArgs {
     #[arg(long, short)]
     metadata: bool,
 
-    /// Print an overview with one row per repository, the default for several: table, tsv, csv or md; json is --json
+    /// Print an overview with one row per repository, the default for several and with --sort: table, tsv, csv or md; json is --json
     /// --summary
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<OverviewFormat>,
@@ -133,15 +133,15 @@ pub(crate) async fn run(
     if args.view.is_json() && args.sort.is_some() {
         return Err(CommandError::Usage("`--sort` orders tables, not lines of JSON"));
     }
+    if args.sets && args.view.format.is_some_and(|format| format != OverviewFormat::Json) {
+        return Err(CommandError::Usage(
+            "`--sets` cannot be combined with `--format`, except `json`",
+        ));
+    }
     let repos = args.repos.list()?;
     let form = if args.view.is_json() { OutputForm::Json } else { OutputForm::Text };
     let sources = Sources { repos: &repos, selection: &args.selection, form };
     if let Some(format) = args.overview(repos.len()) {
-        if args.sets {
-            return Err(CommandError::Usage(
-                "`--sets` lists the sets of each repository, so it needs no `--format`, or `json`",
-            ));
-        }
         return Ok(overview(args, format, sources, context).await?);
     }
     let (needs_counts_only, lists_sets) = (args.needs_counts_only(), args.sets);

@@ -203,9 +203,10 @@ const LOOKUP_RETRIES: Duration = Duration::from_secs(30);
 /// Builds a client for requests of strangers: public addresses only, with tight limits and deadlines.
 fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let token = connection.token.clone().or_else(|| std::env::var("HF_META_TOKEN").ok());
+    let token = token.unwrap_or_default();
     let retries = usize::from(connection.retries.unwrap_or(2));
     let mut builder = ClientBuilder::from_env()
-        .token(token.unwrap_or_default())
+        .token(token.trim())
         .addresses(AddressPolicy::Public)
         .user_agent("serve")
         .concurrency(64)

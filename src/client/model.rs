@@ -392,14 +392,17 @@ impl Model {
     }
 }
 
-/// Sends a request to a backend. If the token is not valid, sends it without: a public repository needs no token.
+/// Sends a request to a backend. If the token is not valid, sends the request again without it: a public repository
+/// needs no token.
 async fn ask<T, Request: Future<Output = Result<T, Error>>>(
     backend: Arc<dyn Backend>,
     request: impl Fn(Arc<dyn Backend>) -> Request,
 ) -> Result<T, Error> {
     match (request(Arc::clone(&backend)).await, backend.anonymous()) {
         (Err(error @ Error::RejectedToken { .. }), Some(backend)) => {
-            request(backend).await.map_err(|_| error)
+            let answer = request(Arc::clone(&backend)).await.map_err(|_| error)?;
+            backend.token_is_rejected();
+            Ok(answer)
         }
         (answer, _) => answer,
     }

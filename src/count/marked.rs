@@ -352,11 +352,22 @@ const CASES: &[Case] = &[
         tensors: &[("a.W_q", "U8", &[32, 64]), ("a.scale", "F16", &[1, 64])],
         expected: Marked,
     },
+    Case {
+        name: "vectors of length 0",
+        config: r#"{"quantization_config":{"quant_method":"vptq","config_for_layers":{"a":{"vector_lens":[0,0],
+            "in_features":64,"out_features":64}}}}"#,
+        tensors: &[("a.indices", "I32", &[1, 8, 64]), ("a.centroids.weight", "BF16", &[1, 4096])],
+        expected: Marked,
+    },
     // Experts that are stacked in one tensor.
     Case {
         name: "a stack of BitBLAS",
         config: r#"{"quantization_config":{"quant_method":"bitblas","bits":4}}"#,
-        tensors: &[("a.qweight", "I8", &[2, 64, 32]), ("a.scales", "F16", &[2, 64, 2])],
+        tensors: &[
+            ("a.qweight", "I8", &[2, 64, 32]),
+            ("a.scales", "F16", &[2, 64, 2]),
+            ("a.qzeros", "I8", &[2, 2, 32]),
+        ],
         expected: Exact(8_192),
     },
     Case {
@@ -380,13 +391,6 @@ const CASES: &[Case] = &[
         config: r#"{"quantization_config":{"quant_method":"quark","bits":3,"group_size":64}}"#,
         tensors: &[("a.weight", "U8", &[4, 64, 24]), ("a.weight_scale", "F16", &[4, 1, 64])],
         expected: Exact(16_384),
-    },
-    Case {
-        name: "vectors of length 0",
-        config: r#"{"quantization_config":{"quant_method":"vptq","config_for_layers":{"a":{"vector_lens":[0,0],
-            "in_features":64,"out_features":64}}}}"#,
-        tensors: &[("a.indices", "I32", &[1, 8, 64]), ("a.centroids.weight", "BF16", &[1, 4096])],
-        expected: Marked,
     },
 ];
 

@@ -16,8 +16,8 @@ pub(super) struct WaitingTensors {
     runs: Vec<Run>,
 }
 
-/// Entries of one module that follow each other, up to those of the next run. The positions have 32 bits, because a
-/// hostile file can cause millions of runs.
+/// Entries of one module that follow each other. They end where the next run begins. The positions have 32 bits, because
+/// a hostile file can cause millions of runs.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// The start of the module in the names.
@@ -122,7 +122,7 @@ impl WaitingTensors {
         }
     }
 
-    /// Returns the range from a position of a run to that of the next one, or to the end.
+    /// Returns the range from a run's position to the next run's position, or to the end.
     fn range(&self, run: u32, position: fn(&Run) -> u32, end: usize) -> Range<usize> {
         let run = run as usize;
         let next = self.runs.get(run + 1).map_or(end, |next| position(next) as usize);

@@ -59,6 +59,7 @@ impl Records {
 /// A tensor is its dtype, the number of its dimensions, the dimensions, and the begin and the length of its
 /// data. Every number is in LEB128, which has seven bits in a byte, and so is never longer than its decimal digits:
 /// any header takes less memory than its JSON. With a `Vec` per shape, a hostile header could take many times more.
+/// [`push_layout`](Self::push_layout) adds the dtype and the dimensions alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PackedTensors {
     bytes: Vec<u8>,
@@ -134,7 +135,7 @@ impl<'a> PackedReader<'a> {
         tensor.data_offsets = (begin, begin + self.number());
     }
 
-    /// Reads a dtype and a shape in place of those of a tensor.
+    /// Reads a dtype and a shape into a tensor.
     pub(crate) fn read_layout(&mut self, tensor: &mut TensorInfo) {
         match self.rest.split_first() {
             // Most tensors have the dtype of the one before.

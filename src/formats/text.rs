@@ -1,4 +1,4 @@
-//! Error text of bounded length: names in a file can be of any length.
+//! Text of bounded length for errors, since names in a file can be of any length; and numbers and names in JSON.
 
 use std::error::Error;
 

@@ -113,7 +113,7 @@ pub(crate) struct HttpSettings {
     pub(crate) connection: ConnectionSettings,
 }
 
-/// The settings of an [`Http`] client that are used as they were given.
+/// The settings of an [`Http`] client that the builder passes on unchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionSettings {
     pub(crate) addresses: AddressPolicy,

@@ -151,6 +151,14 @@ mod tests {
         check(range, StatusCode::from_u16(status).unwrap(), &headers(pairs))
     }
 
+    /// Only a format of another program asks for no bytes.
+    #[test]
+    fn an_empty_range_is_not_a_panic() {
+        let headers = headers(&[("content-range", "bytes 0-0/9"), ("content-length", "1")]);
+        assert_eq!(crate::http::attempt::range_text(&(0..0)), "0-0");
+        assert_eq!(partial_content(&(0..0), &headers).map(|part| part.length), Ok(1));
+    }
+
     #[test]
     fn a_206_with_the_requested_range_is_accepted() {
         let part =

@@ -157,6 +157,7 @@ impl Default for Endpoint {
     }
 }
 
+/// The URL. It ends with a slash if it has no path.
 impl AsRef<str> for Endpoint {
     fn as_ref(&self) -> &str {
         self.0.as_str()

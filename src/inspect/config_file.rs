@@ -54,7 +54,7 @@ impl Reader {
     }
 
     /// Returns the path of another file next to the weights.
-    pub(super) fn next_to_config(&self, name: &str) -> RepoPath {
+    pub(super) fn next_to_weights(&self, name: &str) -> RepoPath {
         self.config_path().sibling(&RepoPath::new_unchecked(name))
     }
 
@@ -94,7 +94,7 @@ impl Reader {
         config: &mut ConfigFile,
     ) -> Result<(), Error> {
         let Some(name) = assembly.other_config_file(&config.configs) else { return Ok(()) };
-        let path = self.next_to_config(name);
+        let path = self.next_to_weights(name);
         let json = match self.backend.read_whole(&path, self.limits.config).await {
             Ok(json) => self.check_commit(&path, json)?,
             Err(error) if error.is_not_found() || error.is_denied() => return Ok(()),

@@ -112,7 +112,7 @@ impl Reader {
         let mut config = self.config_or_finding(&mut findings);
         if let Err(error) = self.read_other_config(&assembly, &mut config).await {
             let name = assembly.other_config_file(&config.configs).unwrap_or_default();
-            findings.push(file_finding(&self.next_to_config(name), error));
+            findings.push(file_finding(&self.next_to_weights(name), error));
         }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 /// The number of open files besides the connections of clients: connections to the Hub and files of the cache.
 const OTHER_FILES: usize = 128;
 
-/// The open connections of each client.
+/// The open connections: all of them, and the ones of each client.
 #[derive(Debug)]
 pub(super) struct ClientConnections {
     limit: usize,
@@ -18,7 +18,7 @@ pub(super) struct ClientConnections {
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// An open connection of a client. It is counted until it is dropped.
+/// An open connection. It is counted until it is dropped.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     connections: Arc<ClientConnections>,
@@ -31,7 +31,7 @@ impl ClientConnections {
         Arc::new(Self { limit, all, open: Mutex::default() })
     }
 
-    /// Counts a connection, if it belongs to a client. Returns `None` if the client has as many as it may have.
+    /// Counts a connection. Returns `None` if its client has as many as it may have; without a client there is no limit.
     pub(super) fn open(self: &Arc<Self>, client: Option<IpAddr>) -> Option<ClientConnection> {
         if let Some(client) = client {
             let mut open = self.lock();
@@ -103,7 +103,7 @@ mod tests {
         drop(first);
         assert!(connections.open(one).is_some());
         assert_eq!(connections.lock().len(), 1, "only clients with connections are in the table");
-        assert_eq!(all.get(), 1, "that of `_second`");
+        assert_eq!(all.get(), 1, "only `_second` is open");
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Service {
             tokio::time::sleep(config.drain_delay).await;
         };
         let (graceful, mut shutdown) = (GracefulShutdown::new(), pin!(shutdown));
-        let max_connections = clamp_to_open_files(config.max_connections.max(1));
+        let max_connections = clamp_to_open_files(config.max_connections);
         let per_client = config.max_connections_per_client.unwrap_or(max_connections / 4).max(1);
         let all = self.state.metrics.connections.clone();
         let connections = ClientConnections::new(per_client, all);

@@ -191,9 +191,9 @@ impl CallGate for LookupGate {
         ready(()).boxed()
     }
 
-    /// The wait is a part of the lookup's time: large lookups that wait for each other end at the deadline, and free
-    /// their places for others.
     fn pass_memory(&self, bytes: u64) -> BoxFuture<'_, ()> {
+        // The wait is a part of the lookup's time: large lookups that wait for each other end at the deadline, and free
+        // their places for others.
         self.size.add(bytes).map_or_else(|| ready(()).boxed(), FutureExt::boxed)
     }
 }

@@ -10,7 +10,7 @@ use hf_meta::{ClientBuilder, DiskCache, Error, SafetensorsParseFromRepo};
 use serde_json::Value;
 
 use crate::hub::{Fault, File, LocalHub, Repo};
-use crate::support;
+use crate::support::{self, error_chain};
 use crate::traces::Capture;
 
 fn builder(hub: &LocalHub, folder: &Path) -> ClientBuilder {
@@ -269,9 +269,18 @@ async fn an_entry_of_a_call_with_other_limits_or_formats_is_not_broken() {
     let folder = tempfile::tempdir().unwrap();
     let builder = || builder(&hub, folder.path());
     parse(builder(), "bigscience/bloom").await.unwrap();
-    let read = capture.record(parse(builder().index_limit(100), "bigscience/bloom"));
-    let error = read.await.unwrap_err();
-    assert!(matches!(error, Error::TooLarge { limit: 100, .. }), "{error:?}");
+    hub.clear_log();
+    for small in [
+        builder().branch_ttl(Duration::from_secs(3_600)).index_limit(100),
+        builder().branch_ttl(Duration::from_secs(3_600)).header_limit(100),
+        builder().branch_ttl(Duration::from_secs(3_600)).headers_limit(100),
+        builder().offline(true).hub_cache("/nonexistent").index_limit(100),
+    ] {
+        let error = capture.record(parse(small, "bigscience/bloom")).await.unwrap_err();
+        assert!(error.is_malformed(), "{error:?}");
+        assert!(error_chain(&error).contains("100"), "{error:?}");
+    }
+    assert_eq!(requests(&hub), [""; 0]);
     let gguf = "example/Llama-3.2-1B-GGUF";
     builder().build().unwrap().model(gguf).count().await.unwrap();
     let error = capture.record(parse(builder(), gguf)).await.unwrap_err();

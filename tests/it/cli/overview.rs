@@ -70,7 +70,7 @@ fn repositories_are_read_from_lists() {
         (&["--column", "id", "gpt2"], 2, "--from"),
         (&["gpt2", "-t", "--sort", "active"], 2, "tensors are sorted by"),
         (&["gpt2", "--format", "json", "--sort", "name"], 2, "orders tables"),
-        (&["gpt2", "--format", "csv", "--sets"], 2, "lists the sets of each repository"),
+        (&["gpt2", "--format", "csv", "--sets"], 2, "`--sets` cannot be combined"),
         (&["gpt2", "--weights", "gguf"], 1, "`gpt2/*.gguf` not found"),
     ] {
         let ran = run(&hub, args);

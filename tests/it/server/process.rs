@@ -91,7 +91,9 @@ async fn blank_variables_are_ignored_and_a_tilde_is_the_home_folder() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let home = tempfile::tempdir().unwrap();
     let mut command = command(&hub);
-    for variable in ["HF_META_OWNERS", "HF_META_TRUSTED_PROXIES", "HF_META_TTL", "PORT"] {
+    for variable in
+        ["HF_META_OWNERS", "HF_META_TRUSTED_PROXIES", "HF_META_TTL", "PORT", "HF_META_TOKEN"]
+    {
         command.env(variable, " ");
     }
     command.env("HF_META_CACHE", "~/headers").env("HOME", home.path());
@@ -142,6 +144,8 @@ fn invalid_options_are_usage_errors() {
         &["--webhook-secret", ""],
         &["--max-connections", "0"],
         &["--max-concurrent-lookups", "0"],
+        &["--max-requests-per-lookup", "0"],
+        &["--max-connections-per-client", "0"],
     ] {
         let output = command(&hub).arg("serve").args(args).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");

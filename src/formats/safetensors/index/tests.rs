@@ -46,6 +46,7 @@ fn totals_are_read_in_every_spelling() {
         ("352494542848", Some(352_494_542_848)),
         ("\"352494542848\"", Some(352_494_542_848)),
         ("3.52494542848e11", Some(352_494_542_848)),
+        ("\"8.0\"", Some(8)),
         ("18446744073709551615", Some(u64::MAX)),
         // Found by fuzzing: a parser with an error in the last bit reads other numbers.
         ("8844082180512063.0", Some(8_844_082_180_512_063)),
