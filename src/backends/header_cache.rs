@@ -190,11 +190,14 @@ impl CacheLookup<'_> {
             Err(
                 Error::RejectedToken { .. } | Error::FileNotFound { .. } | Error::Forbidden { .. },
             ) => None,
-            Err(Error::Refused { source, .. }) if matches!(source.status, 400..=499) => None,
+            // Some servers have no `HEAD`.
+            Err(Error::Refused { source, .. }) if matches!(source.status, 400..=499 | 501) => None,
             Err(error) => return Err(error),
         };
+        let HeaderCache { branch_ttl, stale_if_error, .. } = self.settings;
+        let uses_time = !branch_ttl.is_zero() || !stale_if_error.is_zero();
         if let Some(commit) = &commit
-            && (commit.as_str() != before.commit || !self.settings.branch_ttl.is_zero())
+            && (commit.as_str() != before.commit || uses_time)
         {
             self.store_ref(commit).await;
         }
@@ -243,7 +246,7 @@ fn is_over_limit(error: &Error) -> bool {
 fn is_outage(error: &Error) -> bool {
     match error {
         Error::Fetch { .. } => true,
-        Error::Refused { source, .. } => matches!(source.status, 408 | 429 | 500..),
+        Error::Refused { source, .. } => source.is_transient(),
         _ => false,
     }
 }

@@ -21,6 +21,8 @@ pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;
+#[cfg(feature = "server")]
+use crate::http::transfer::RequestMeter;
 use crate::http::{ClientStats, RemainingQuota};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 
@@ -104,6 +106,12 @@ impl Client {
     /// If no response arrives.
     pub async fn warm_up(&self) -> Result<(), Error> {
         self.context.warm_up().await
+    }
+
+    /// Starts the meter of a call, which is a part of the totals.
+    #[cfg(feature = "server")]
+    pub(crate) fn start_call(&self) -> RequestMeter {
+        self.context.totals.start_call()
     }
 
     /// Returns the totals of all calls of this client, of its clones, and of the clients [with another

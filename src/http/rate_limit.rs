@@ -77,7 +77,8 @@ fn wait_at(
     let exhausted = quotas(headers).into_iter().filter(is_exhausted);
     exhausted.map(|quota| quota.reset).max().or_else(|| {
         let value = headers.get(RETRY_AFTER).filter(|_| is_retryable(status));
-        retry_after(value?.to_str().ok()?, now)
+        // A time that has passed on our clock is no wait, so the policy's own delay applies.
+        retry_after(value?.to_str().ok()?, now).filter(|wait| !wait.is_zero())
     })
 }
 
@@ -190,7 +191,8 @@ mod tests {
             ("7", Some(7)),
             (" 7 ", Some(7)),
             ("Sat, 21 Nov 2026 12:00:30 GMT", Some(30)),
-            ("Sat, 21 Nov 2026 11:00:00 GMT", Some(0)),
+            ("Sat, 21 Nov 2026 11:00:00 GMT", None),
+            ("0", None),
             ("soon", None),
             ("-1", None),
             ("1.5", None),

@@ -128,7 +128,7 @@ enum Admission {
 }
 
 impl GateState {
-    fn admit(&mut self, max_in_flight: u64) -> Admission {
+    fn admit(&mut self, max_in_flight: u64, share: f64) -> Admission {
         let now = Instant::now();
         if let Some(hold) = &mut self.hold {
             if hold.probe_at.is_some_and(|at| at <= now) {
@@ -146,7 +146,8 @@ impl GateState {
         let limit = match self.remaining {
             Some((remaining, reset)) if reset > now => (remaining / IN_FLIGHT_DIVISOR).max(1),
             _ if self.is_unlimited => max_in_flight,
-            _ => MAX_IN_FLIGHT_AT_FIRST,
+            // No response has named the quota of this window yet, so the budget cannot count these requests.
+            _ => part(MAX_IN_FLIGHT_AT_FIRST, share),
         };
         if self.in_flight >= limit.min(max_in_flight) {
             return Admission::Full;
@@ -181,7 +182,9 @@ impl GateState {
         let now = Instant::now();
         let end = now + quota.reset.min(MAX_HOLD);
         if share < 1.0 && self.budget.is_none_or(|(_, end)| end <= now) {
-            self.budget = Some((part(quota.remaining, share), end));
+            // The other requests in flight are not in the remaining ones of this response.
+            let others = self.in_flight.saturating_sub(1);
+            self.budget = Some((part(quota.remaining, share).saturating_sub(others), end));
         }
         if quota.remaining == 0 {
             self.hold(quota.reset);
@@ -245,22 +248,23 @@ impl RateLimitGate {
         max_wait: Duration,
     ) -> Result<GatePass<'_>, Duration> {
         let changed = self.with_state(&key, |state| Arc::clone(&state.changed));
-        let (mut waiting, mut was_full) = (None, false);
+        let (mut waiting, mut has_waited) = (None, false);
         loop {
             let notified = changed.notified();
-            match self.with_state(&key, |state| state.admit(self.max_in_flight)) {
+            match self.with_state(&key, |state| state.admit(self.max_in_flight, self.quota_share)) {
                 Admission::Admitted { is_probe } => {
                     // A response wakes one request, and may allow many more.
-                    if was_full {
+                    if has_waited && !is_probe {
                         changed.notify_one();
                     }
                     return Ok(GatePass { gate: self, key, is_probe });
                 }
                 Admission::Full => {
-                    (waiting, was_full) = (None, true);
+                    (waiting, has_waited) = (None, true);
                     notified.await;
                 }
                 Admission::Held(hold) => {
+                    has_waited = true;
                     waiting.get_or_insert_with(|| meter.start_wait());
                     let wait = hold.until.saturating_duration_since(Instant::now());
                     if meter.waited().saturating_add(wait) > max_wait {
@@ -319,9 +323,13 @@ impl GatePass<'_> {
         let Self { gate, key, is_probe } = &self;
         let quotas = rate_limit::quotas(headers);
         let wait = rate_limit::wait(status, headers, key.bucket);
+        let now = Instant::now();
         gate.with_state(key, |state| {
-            state.remaining = None;
-            state.is_unlimited = quotas.is_empty();
+            // The error page of a load balancer names no quota, and the last one still holds.
+            let is_silent = quotas.is_empty() && wait.is_none() && status != 429;
+            let holds = |(left, reset): &(u64, Instant)| is_silent && *left > 0 && *reset > now;
+            state.remaining = state.remaining.filter(holds);
+            state.is_unlimited = quotas.is_empty() && state.remaining.is_none();
             match wait {
                 Some(wait) => {
                     state.hold(wait);

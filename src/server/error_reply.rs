@@ -14,6 +14,7 @@ use super::weights_query::InvalidQuery;
 use crate::badge::{MetricValues, short_reason};
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
+use crate::hub::ListingError;
 
 /// The cache lifetime of a permanent failure, such as a missing repository.
 const PERMANENT: CachePolicy = CachePolicy::Short(Duration::from_secs(60));
@@ -60,6 +61,11 @@ impl From<&Error> for ErrorCode {
         match error {
             Error::SeveralSets { .. } => Self::SeveralSets,
             Error::NoSafetensors { .. } => Self::NoSafetensors,
+            // A later listing of the same commit has as many files.
+            Error::Listing {
+                source: ListingError::TooManyFiles { .. } | ListingError::EndlessPages,
+                ..
+            } => Self::TooManyFiles,
             error if error.is_not_found() => Self::NotFound,
             error if error.is_denied() => Self::Denied,
             error if error.is_malformed() => Self::Malformed,
@@ -266,6 +272,21 @@ impl<'a> From<&'a LookupOutcome> for ErrorReply<'a> {
                 "too many requests from this client; try again in a minute",
                 "rate limited",
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each lookup of such a listing takes a hundred pages.
+    #[test]
+    fn a_listing_without_an_end_is_no_transient_failure() {
+        for source in [ListingError::TooManyFiles { limit: 9 }, ListingError::EndlessPages] {
+            let error = Error::Listing { place: "org/model".to_owned(), source };
+            assert_eq!(ErrorCode::from(&error), ErrorCode::TooManyFiles);
+            assert!(!is_transient(&error));
         }
     }
 }

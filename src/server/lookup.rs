@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::ServiceConfig;
 use super::drawn_badges::DrawnBadges;
-use super::lookup_gate::{EarlyEnd, LookupCause, LookupGate, LookupLimits};
+use super::lookup_gate::{EarlyEnd, FIRST_REQUESTS, LookupCause, LookupGate, LookupLimits};
 use super::lookup_result::{CachedResult, CountedWeights, LookupResult};
 use super::metrics::{ResultSource, ServerMetrics};
 use super::page::WeightsDetails;
@@ -213,6 +213,8 @@ impl Lookups {
             self.metrics.limited_requests.inc();
             return None;
         }
+        // A lookup that waits for its turn is charged at once: otherwise one client could fill the queue.
+        self.limits.charge(cause, FIRST_REQUESTS);
         let task = tokio::spawn(Arc::clone(self).run(query.clone(), cause));
         // A task has no result only if the runtime shuts down or the lookup panics.
         let outcome = task.map(|outcome| outcome.unwrap_or(LookupOutcome::Busy));
@@ -231,7 +233,8 @@ impl Lookups {
         let guard = InFlightGuard { lookups: &self, query: &query };
         let _permit = self.permits.acquire().await;
         let results = CommitResults { lookups: Arc::clone(&self), query: query.clone() };
-        let (gate, end) = LookupGate::new(Arc::clone(&self.limits), cause, Some(results));
+        let meter = self.client.start_call();
+        let (gate, end) = LookupGate::new(Arc::clone(&self.limits), cause, meter, Some(results));
         let result = match select(pin!(end), pin!(self.read(&query, &gate))).await {
             Either::Left((EarlyEnd::NoBudget, _)) => None,
             Either::Left((EarlyEnd::Known(result), _)) => Some(result),

@@ -17,7 +17,7 @@ use crate::http::transfer::RequestMeter;
 use crate::hub::CommitSha;
 
 /// The number of requests that a lookup is expected to send before its files are known.
-const FIRST_REQUESTS: u64 = 2;
+pub(super) const FIRST_REQUESTS: u64 = 2;
 
 /// The budgets and the memory that all lookups share.
 pub(super) struct LookupLimits {
@@ -62,7 +62,8 @@ impl LookupLimits {
         }
     }
 
-    fn charge(&self, cause: LookupCause, requests: u64) {
+    /// Charges requests to those who caused them.
+    pub(super) fn charge(&self, cause: LookupCause, requests: u64) {
         match cause {
             LookupCause::New(client) => {
                 self.clients.charge(client, requests);
@@ -114,10 +115,11 @@ pub(super) struct LookupGate {
 }
 
 impl LookupGate {
-    /// Returns a gate, and the future of an early end.
+    /// Returns the gate of a lookup whose first requests were charged, and the future of an early end.
     pub(super) fn new(
         limits: Arc<LookupLimits>,
         cause: LookupCause,
+        meter: RequestMeter,
         results: Option<CommitResults>,
     ) -> (Arc<Self>, impl Future<Output = EarlyEnd>) {
         let (sender, receiver) = oneshot::channel();
@@ -125,14 +127,13 @@ impl LookupGate {
             size: CallSize::new(Arc::clone(&limits.large)),
             limits,
             cause,
-            meter: RequestMeter::default(),
+            meter,
             results,
             end: Mutex::new(Some(sender)),
             pinned: OnceCell::new(),
             lease: OnceCell::new(),
-            charged: AtomicU64::new(0),
+            charged: AtomicU64::new(FIRST_REQUESTS),
         };
-        gate.charge_up_to(FIRST_REQUESTS);
         let end =
             receiver.then(|end| async { if let Ok(end) = end { end } else { pending().await } });
         (Arc::new(gate), end)
@@ -227,7 +228,8 @@ mod tests {
     }
 
     fn gate(limits: &Arc<LookupLimits>) -> (Arc<LookupGate>, impl Future<Output = EarlyEnd>) {
-        LookupGate::new(Arc::clone(limits), NEW, None)
+        limits.charge(NEW, FIRST_REQUESTS);
+        LookupGate::new(Arc::clone(limits), NEW, RequestMeter::default(), None)
     }
 
     #[tokio::test]

@@ -290,6 +290,20 @@ async fn an_entry_of_a_call_with_other_limits_or_formats_is_not_broken() {
 }
 
 #[tokio::test]
+async fn a_server_without_head_is_asked_in_full() {
+    let (hub, folder) = (support::fixtures_hub(), tempfile::tempdir().unwrap());
+    hub.inject(|request, _| (request.method == "HEAD").then(|| Fault::Status(501, Vec::new())));
+    for stale in [Duration::ZERO, Duration::from_secs(86_400)] {
+        for _ in 0..2 {
+            let builder = builder(&hub, folder.path()).stale_if_error(stale);
+            let parsed = parse(builder, "gpt2").await.unwrap();
+            assert_eq!(parsed.parameter_count().total(), 137_022_720);
+        }
+    }
+    assert!(hub.log().iter().any(|request| request.status == 501));
+}
+
+#[tokio::test]
 async fn an_entry_of_a_prefetched_header_holds_no_data() {
     let data: Vec<u8> =
         (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();

@@ -117,6 +117,52 @@ async fn all_waiting_requests_use_a_new_quota() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_waiting_requests_start_when_a_probe_succeeds() {
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    send(&gate, file(), 503, &headers("retry-after", "3600")).await;
+    let started = Instant::now();
+    let request = async || {
+        let pass = gate.pass(file(), &meter, LONG).await.unwrap();
+        sleep(Duration::from_secs(10)).await;
+        pass.record(200, &HeaderMap::new());
+    };
+    join_all((0..10).map(|_| request())).await;
+    assert!(started.elapsed() < Duration::from_secs(90), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_without_a_quota_does_not_open_the_gate() {
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=8;t=100"#)).await;
+    send(&gate, file(), 502, &HeaderMap::new()).await;
+    let mut passes = Vec::new();
+    while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+        passes.push(pass.unwrap());
+    }
+    assert_eq!(passes.len(), 2);
+}
+
+/// Requests that are in flight before the first response are a part of the share, too.
+#[tokio::test(start_paused = true)]
+async fn a_share_counts_the_requests_before_the_first_response() {
+    let (gate, meter) = (RateLimitGate::new(256, 0.1), RequestMeter::default());
+    let quota = headers("ratelimit", r#""resolvers";r=499;t=100"#);
+    let mut passes = Vec::new();
+    while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+        passes.push(pass.unwrap());
+    }
+    let mut sent = passes.len();
+    assert!((1..=26).contains(&sent), "{sent}");
+    passes.pop().unwrap().record(200, &quota);
+    drop(passes);
+    while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+        drop(pass.unwrap());
+        sent += 1;
+    }
+    assert!(sent <= 50, "{sent}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
     let (gate, unavailable) = (RateLimitGate::new(256, 1.0), headers("retry-after", "3600"));
     let started = Instant::now();

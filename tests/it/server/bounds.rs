@@ -44,6 +44,25 @@ async fn a_missing_repo_is_not_looked_up_again_at_once() {
     assert_eq!(hub.log().len(), asked);
 }
 
+/// A lookup that waits for its turn costs as much as one that is running.
+#[tokio::test]
+async fn a_client_cannot_fill_the_queue_beyond_its_budget() {
+    let hub = LocalHub::start((0..20).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
+    hub.inject(|_, _| Some(Fault::Stall));
+    let mut config = config();
+    (config.max_concurrent_lookups, config.max_queued_lookups) = (1, 1_000);
+    (config.upstream_requests_per_minute, config.max_requests_per_lookup) = (10, 10);
+    config.lookup_wait = Duration::ZERO;
+    let router = router(&hub, config);
+    let mut pending = 0;
+    for n in 0..20 {
+        let title = get(&router, &format!("/badge/org/m{n}.svg")).await.title();
+        assert!(["params: pending", "params: busy"].contains(&&*title), "{title}");
+        pending += usize::from(title == "params: pending");
+    }
+    assert_eq!(pending, 5, "of two requests each");
+}
+
 #[tokio::test]
 async fn the_number_of_lookups_is_limited() {
     let hub = LocalHub::start((0..5).map(|n| support::sharded(&format!("org/m{n}")))).unwrap();
