@@ -80,10 +80,14 @@ impl<'a> Hints<'a> {
         if let Some(value) = self.matching(module).find_map(&value) {
             return Ok(Some(value));
         }
-        match self.common(self.config.defaults(), &value)? {
-            Some(value) => Ok(Some(value)),
-            None => Err(UnresolvedReason::SeveralSchemes),
+        let default = self.common(self.config.defaults(), &value)?;
+        // A pattern that cannot be used could have chosen another value.
+        let unreadable = self.config.patterns().filter(|(pattern, _)| !pattern.is_readable());
+        let mut others = unreadable.filter_map(|(_, scheme)| value(scheme));
+        if others.any(|other| Some(&other) != default.as_ref()) {
+            return Err(UnresolvedReason::SeveralSchemes);
         }
+        default.map(Some).ok_or(UnresolvedReason::SeveralSchemes)
     }
 
     /// Returns the scheme of a module by its name, or by the last components of it.

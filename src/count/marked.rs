@@ -359,6 +359,72 @@ const CASES: &[Case] = &[
         tensors: &[("a.indices", "I32", &[1, 8, 64]), ("a.centroids.weight", "BF16", &[1, 4096])],
         expected: Marked,
     },
+    Case {
+        name: "the list of SDNQ has the names of parameters",
+        config: r#"{"quantization_config":{"quant_method":"sdnq","weights_dtype":"int4",
+            "modules_dtype_dict":{"int5":["q.weight"]}}}"#,
+        tensors: &[("q.weight", "U8", &[2560]), ("q.scale", "F32", &[64, 1])],
+        expected: Exact(4_096),
+    },
+    Case {
+        name: "the list of SDNQ has components of names",
+        config: r#"{"quantization_config":{"quant_method":"sdnq","weights_dtype":"int4",
+            "modules_dtype_dict":{"minimum_6bit":["img_mod"]}}}"#,
+        tensors: &[("h.img_mod.1.weight", "U8", &[3072]), ("h.img_mod.1.scale", "F32", &[64, 1])],
+        expected: Exact(4_096),
+    },
+    Case {
+        name: "the branch of SDNQ next to bytes",
+        config: r#"{"quantization_config":{"quant_method":"sdnq","weights_dtype":"int8"}}"#,
+        tensors: &[
+            ("q.weight", "I8", &[128, 384]),
+            ("q.scale", "F32", &[128, 1]),
+            ("q.svd_up", "BF16", &[128, 32]),
+            ("q.svd_down", "BF16", &[32, 384]),
+        ],
+        expected: Exact(49_152),
+    },
+    Case {
+        name: "offsets and biases of ModelSlim",
+        config: "{}",
+        tensors: &[
+            ("o.weight", "I8", &[64, 64]),
+            ("o.weight_scale", "F32", &[64, 1]),
+            ("o.weight_offset", "BF16", &[64, 1]),
+            ("o.quant_bias", "I32", &[64]),
+            ("o.deq_scale", "F32", &[64]),
+            ("o.input_scale", "BF16", &[1]),
+            ("o.input_offset", "I8", &[1]),
+        ],
+        expected: Exact(4_096),
+    },
+    Case {
+        name: "a pattern that looks around could have chosen",
+        config: r#"{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{
+            "a":{"targets":["Linear"],"weights":{"num_bits":4}},
+            "b":{"targets":["re:.*(?<!up_)proj$"],"weights":{"num_bits":8}}}}}"#,
+        tensors: &[
+            ("h.o_proj.weight_packed", "I32", &[16, 8]),
+            ("h.o_proj.weight_scale", "BF16", &[16, 1]),
+        ],
+        expected: Marked,
+    },
+    Case {
+        name: "floats of 4 bits with their scales",
+        config: "{}",
+        tensors: &[("m.weight", "F4", &[64, 64]), ("m.weight_scale", "F8_E4M3", &[64, 4])],
+        expected: Exact(4_096),
+    },
+    Case {
+        name: "an order of columns for each expert",
+        config: r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#,
+        tensors: &[
+            ("a.qweight", "I32", &[4, 8, 16]),
+            ("a.scales", "F16", &[4, 1, 16]),
+            ("a.g_idx", "I32", &[4, 64]),
+        ],
+        expected: Exact(4_096),
+    },
     // Experts that are stacked in one tensor.
     Case {
         name: "a stack of BitBLAS",

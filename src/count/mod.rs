@@ -72,4 +72,5 @@ pub use counted_as::{CountedAs, Packing};
 pub use counter::{CountOverflow, Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};
 pub use parameter_count::{DtypeCount, ParameterCount};
+pub(crate) use part::module_of_packed_weights;
 pub use unresolved::{UnresolvedModules, UnresolvedReason};

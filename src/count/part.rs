@@ -129,6 +129,12 @@ pub(super) fn split(name: &str) -> (&str, PartId) {
     PARTS.split(name, module, last).unwrap_or((name, PartId::WHOLE))
 }
 
+/// Returns the module of a tensor whose name only quantizers give to weights.
+pub(crate) fn module_of_packed_weights(name: &str) -> Option<&str> {
+    let (module, part) = split(name);
+    (part.role() == PartRole::Weights && !part.is_plain()).then_some(module)
+}
+
 static PARTS: LazyLock<PartIndex> = LazyLock::new(PartIndex::from_methods);
 
 /// The part names of all methods.

@@ -34,6 +34,17 @@ impl Pattern {
         Some(Self { text: text.into(), compiled: OnceLock::new() })
     }
 
+    /// Returns the text of a pattern that matches a module with a name as any of its components.
+    pub(super) fn any_component(name: &str) -> String {
+        let escaped = regex_lite::escape(name);
+        format!("re:(?:.*\\.)?{escaped}(?:\\.|$)")
+    }
+
+    /// Returns whether the pattern can be used. One that is too long or that looks around matches nothing.
+    pub(super) fn is_readable(&self) -> bool {
+        self.compiled.get_or_init(|| self.compile()).is_some()
+    }
+
     /// Returns the steps that a comparison takes at most, some 2 ns each: for each byte of the name, every repetition and
     /// alternative may lead to every other one.
     pub(super) fn steps(&self, name: &str) -> u64 {

@@ -136,6 +136,12 @@ impl<'a> TensorPosition<'a> {
                 self.expert = Some(ExpertPosition { group, kind: ExpertKind::Numbered(number) });
             }
             (Component::Experts, Some(expert)) => expert.kind = ExpertKind::Numbered(number),
+            // A list of tensors for each expert, such as `experts.gate_up_projs.3`.
+            (Component::Other, Some(expert))
+                if matches!(expert.kind, ExpertKind::Stacked { .. }) =>
+            {
+                expert.kind = ExpertKind::Numbered(number);
+            }
             (Component::Stack, None) if self.layer.is_none() => {
                 self.layer = Some(LayerPosition { key, number });
             }
@@ -258,8 +264,10 @@ mod tests {
         use ExpertPart::{Numbered, Rows, Stacked};
         type Case = (&'static str, &'static [u64], Option<(&'static str, ExpertPart)>);
 
-        let cases: [Case; 31] = [
+        let cases: [Case; 33] = [
             ("h.0.mlp.experts.3.w", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
+            ("h.0.mlp.experts.up_projs.3.weight", &[9, 1], Some(("h.0.mlp.experts", Numbered(3)))),
+            ("h.0.mlp.experts.up_projs.3.bias", &[9], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.mlp.experts.3.gate.weight", &[2, 3], Some(("h.0.mlp.experts", Numbered(3)))),
             ("h.0.ffn.experts.expert_3.w", &[2], Some(("h.0.ffn.experts", Numbered(3)))),
             ("h.0.ffn.expert_3.w", &[2], Some(("h.0.ffn", Numbered(3)))),

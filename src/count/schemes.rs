@@ -202,14 +202,28 @@ impl QuantizationConfig {
         Ok(())
     }
 
-    /// Adds the modules that SDNQ lists by format: `"modules_dtype_dict": {"int6": ["proj_out"]}`.
+    /// Adds the modules that SDNQ lists by format: `"modules_dtype_dict": {"int6": ["proj_out.weight"]}`. An entry is the
+    /// name of a parameter, or any component of it. `minimum_6bit` widens the format of the others.
     fn add_modules_by_format(&mut self, object: &JsonObject<'_>) -> Result<(), ConfigError> {
         let formats = object.get::<JsonObject>("modules_dtype_dict").unwrap_or_default();
+        let default = object.get::<String>("weights_dtype").and_then(|text| bits_of_format(&text));
         for (format, list) in formats.entries() {
+            let least = format.strip_prefix("minimum_").and_then(|text| text.strip_suffix("bit"));
+            let least =
+                least.and_then(|bits| bits.parse().ok()).map(|bits| default.max(Some(bits)));
+            let scheme = Scheme {
+                bits: least.unwrap_or_else(|| bits_of_format(format)),
+                ..Scheme::default()
+            };
             let names = strings(list, MOST_MODULES).ok_or(TOO_MANY_MODULES)?;
-            let scheme = Scheme { bits: bits_of_format(format), ..Scheme::default() };
+            let is_component = |name: &&str| !name.contains(['.', '*']);
+            let names = names.iter().map(|name| name.strip_suffix(".weight").unwrap_or(name));
+            let inside = names.clone().filter(is_component).map(Pattern::any_component);
+            let names: Vec<_> = names.map(str::to_owned).collect();
             if !names.is_empty() && scheme.bits.is_some() {
+                let patterns: Vec<_> = inside.collect();
                 self.add(&names, scheme)?;
+                self.add(&patterns, scheme)?;
             }
         }
         Ok(())

@@ -114,6 +114,12 @@ impl Reader {
             let name = assembly.other_config_file(&config.configs).unwrap_or_default();
             findings.push(file_finding(&self.next_to_weights(name), error));
         }
+        // The index may list a tied embedding that was left out, and then the count is right.
+        let tying = config.json.as_deref().and_then(TyingConfig::parse);
+        let input = InputEmbedding::find(assembly.headers()).filter(|_| checks_embeddings);
+        if let (Some(input), Some(tying)) = (input, tying) {
+            tying.add_findings(&input, assembly.headers(), &mut findings);
+        }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         findings.extend(assembled.split_findings().filter(|_| is_complete));
@@ -138,11 +144,6 @@ impl Reader {
             Err(_) => findings.insert(0, Finding::CountOverflow),
         }
         findings.extend(bounded(leading_spaces(&assembled.headers)));
-        let config = config.json.as_deref().and_then(TyingConfig::parse);
-        let input = InputEmbedding::find(&assembled.headers).filter(|_| checks_embeddings);
-        if let (Some(input), Some(config)) = (input, config) {
-            config.add_findings(&input, &assembled.headers, &mut findings);
-        }
         findings.extend(self.source_findings());
         VerifyReport {
             fetch: self.fetch_stats(assembled.totals.file_bytes),

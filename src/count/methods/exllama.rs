@@ -33,7 +33,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if let Some(trellis) = module.get("trellis") {
-        let [.., input_tiles, output_tiles, words] = &trellis.shape[..] else {
+        let [input_tiles, output_tiles, words] = &trellis.shape[..] else {
             return Err(UnresolvedReason::ConflictingParts);
         };
         // Words of 16 bits for 256 weights.

@@ -8,7 +8,6 @@ use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
     UnresolvedReason, divide, product,
 };
-use crate::formats::TensorInfo;
 
 pub(super) const METHOD: MethodDefinition = MethodDefinition {
     names: &[
@@ -44,7 +43,8 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let zeros = module.matrix("qzeros").filter(|zeros| zeros.container() == Some(word));
         zeros.is_none_or(|zeros| words(scales.columns, bits, word) == Some(zeros.columns))
     };
-    let order = module.get("g_idx").and_then(TensorInfo::elements);
+    // A stack of experts has one order for each of them.
+    let order = module.get("g_idx").and_then(|order| order.shape.last().copied());
     if let Some(inputs) = order.filter(|&inputs| inputs > 0) {
         let fits =
             |&bits: &u64| fits_zeros(bits) && words(inputs, bits, word) == Some(weights.rows);

@@ -23,7 +23,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let Some(codes) = module.matrix("Qidxs") else { return Ok(None) };
     let side = |name: &str| module.get(name).and_then(TensorInfo::elements);
     let (inputs, outputs) = side("SU").zip(side("SV")).ok_or(UnresolvedReason::MissingParts)?;
-    if codes.rows != outputs
+    if (codes.stacked, codes.rows) != (1, outputs)
         || !divide(inputs, codes.columns).is_some_and(|values| [4, 8, 16, 32, 64].contains(&values))
     {
         return Err(UnresolvedReason::ConflictingParts);

@@ -12,7 +12,10 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     parts: &[
         PartName::common("scale", AuxiliaryTensor::Scale),
         PartName::common("scale_2", AuxiliaryTensor::Scale),
+        PartName::common("scale_zero_point", AuxiliaryTensor::ZeroPoint),
         PartName::common("zero_point", AuxiliaryTensor::ZeroPoint),
+        PartName::common("zero_point_2", AuxiliaryTensor::ZeroPoint),
+        PartName::common("zero_point_scale", AuxiliaryTensor::Scale),
         PartName::common("svd_up", AuxiliaryTensor::LowRank),
         PartName::common("svd_down", AuxiliaryTensor::LowRank),
     ],
@@ -24,7 +27,15 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
     // Values of one bit are in words, eight to a word.
     let is_packed = matches!(weights.dtype, Dtype::U8 | Dtype::I64);
-    if !is_packed || !hints.names(METHOD.names) {
+    let is_byte = weights.dtype == Dtype::I8 || weights.dtype.is_float8();
+    if !(is_packed || is_byte) || !hints.names(METHOD.names) {
+        return Ok(None);
+    }
+    if is_byte && module.has("scale") {
+        let packing = Packing::with_bits("sdnq", 8, "elements of weight");
+        return Solved::new(module, part.name(), weights.elements(), packing);
+    }
+    if is_byte {
         return Ok(None);
     }
     let scales = module.get("scale").ok_or(UnresolvedReason::MissingParts)?;

@@ -55,11 +55,14 @@ fn is_quantization(word: &str) -> bool {
     let digits = ["IQ", "TQ", "Q"].iter().find_map(|prefix| word.strip_prefix(prefix));
     let Some((bits, rest)) = digits.and_then(|rest| rest.split_at_checked(1)) else { return false };
     let is_known = |part: &str| {
+        // `KS` to `R8` are the types of ik_llama.cpp.
         matches!(part, "K" | "NL" | "S" | "M" | "L" | "XS" | "XXS" | "XL" | "XXL" | "P")
+            || matches!(part, "KS" | "KSS" | "KL" | "KT" | "R4" | "R8")
             || part.len() == 1 && part.bytes().all(|byte| byte.is_ascii_digit())
     };
     bits.bytes().all(|bits| matches!(bits, b'1'..=b'8'))
-        && rest.strip_prefix('_').is_some_and(|rest| rest.split('_').all(is_known))
+        && (rest.is_empty()
+            || rest.strip_prefix('_').is_some_and(|rest| rest.split('_').all(is_known)))
 }
 
 #[cfg(test)]
@@ -71,6 +74,9 @@ mod tests {
         let cases = [
             ("Llama-3.2-1B-Instruct-Q4_K_M", "Llama-3.2-1B-Instruct", "Q4_K_M"),
             ("llama-2-7b.Q4_0", "llama-2-7b", "Q4_0"),
+            ("Phi-3-mini-4k-instruct-q4", "Phi-3-mini-4k-instruct", "Q4"),
+            ("DeepSeek-R1-IQ4_KSS", "DeepSeek-R1", "IQ4_KSS"),
+            ("DeepSeek-R1-IQ2_K_R4", "DeepSeek-R1", "IQ2_K_R4"),
             ("gemma-3-4b-it-q4_0", "gemma-3-4b-it", "Q4_0"),
             ("Qwen3-30B-A3B-UD-Q4_K_XL", "Qwen3-30B-A3B", "UD-Q4_K_XL"),
             ("Model.i1-IQ2_XXS", "Model", "I1-IQ2_XXS"),
@@ -80,6 +86,7 @@ mod tests {
             ("x-Q4_0_4_8", "x", "Q4_0_4_8"),
             ("q4_k_m", "", "Q4_K_M"),
             ("BitNet-TQ1_0", "BitNet", "TQ1_0"),
+            ("Q8", "", "Q8"),
             ("Q4_0-of-Q8_0", "Q4_0-of", "Q8_0"),
         ];
         for (stem, model, variant) in cases {
@@ -87,7 +94,7 @@ mod tests {
             assert_eq!((&*parts.model, &*parts.variant), (model, variant), "{stem}");
             assert!(parts.is_quantized && parts.kind == WeightsKind::Model, "{stem}");
         }
-        for stem in ["model", "Qwen-7B", "Q", "q_4", "Q4", "Q9_0", "Q4_k_z", "F8", "", "a.b-c"] {
+        for stem in ["model", "Qwen-7B", "Q", "q_4", "Q9_0", "Q4_k_z", "F8", "", "a.b-c"] {
             assert_eq!(split(stem), NameParts::new(stem));
         }
     }

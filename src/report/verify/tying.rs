@@ -7,6 +7,7 @@
 
 use serde::Deserialize;
 
+use crate::count::module_of_packed_weights;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
 use crate::report::Finding;
 
@@ -126,9 +127,9 @@ fn tied(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
 
 /// Returns whether a name belongs to an output embedding, quantized or not.
 fn is_output(name: &str) -> bool {
-    let Some((module, part)) = name.rsplit_once('.') else { return false };
-    let is_weight = part.starts_with("weight") || part == "qweight";
-    is_weight && OUTPUT_NAMES.iter().any(|output| has_end(output, module))
+    let plain = || name.rsplit_once('.').filter(|(_, part)| part.starts_with("weight"));
+    let module = module_of_packed_weights(name).or_else(|| Some(plain()?.0));
+    module.is_some_and(|module| OUTPUT_NAMES.iter().any(|output| has_end(output, module)))
 }
 
 /// Returns whether a name is equal to `end`, or ends with it after a dot.
@@ -177,6 +178,11 @@ mod tests {
         assert_eq!(findings(nested, &[IN], &[]), tied);
         let twice = Finding::TiedEmbeddingStored { tensor: tensor.clone(), stored: stored.clone() };
         assert_eq!(findings(TIED, &[IN, OUT], &[]), [twice]);
+        for tensor in ["lm_head.qweight", "lm_head.trellis", "lm_head.W_q"] {
+            let twice =
+                Finding::TiedEmbeddingStored { tensor: tensor.to_owned(), stored: stored.clone() };
+            assert_eq!(findings(TIED, &[IN, tensor], &[]), [twice]);
+        }
         let shard = "a.safetensors".to_owned();
         let dropped = Finding::DroppedTiedEmbedding { tensor, shard, stored: stored.clone() };
         assert_eq!(findings(TIED, &[IN], &["x", OUT]), [missing_tensor("x"), dropped]);

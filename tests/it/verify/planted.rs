@@ -160,6 +160,8 @@ async fn check(defects: &[Defect], severity: Severity) -> String {
         assert!(report.findings.iter().all(|finding| finding.severity() == severity), "{name}");
         assert_eq!(report.is_valid(), severity < Severity::Error, "{name}");
         assert!(report.is_complete(), "{name}");
+        // The count of a model is right without the copy of its embedding.
+        assert!(report.parameters.counted.is_some() || found != ["droppedTiedEmbedding"], "{name}");
         let findings: Vec<_> =
             report.findings.iter().map(|finding| format!("  {finding}\n")).collect();
         said.push(format!("{name}\n{}", findings.concat()));
