@@ -9,7 +9,7 @@ use thiserror::Error;
 const MAX_LIST: u64 = 1 << 30;
 
 /// The usual headings of a column of names.
-pub const COLUMNS: [&str; 3] = ["repo", "id", "modelId"];
+pub const COLUMNS: [&str; 4] = ["repo", "id", "modelId", "repository"];
 
 /// The error of a CSV file without the names.
 #[derive(Debug, Error)]
@@ -61,7 +61,8 @@ pub fn columns(chosen: Option<&str>) -> Vec<&str> {
 ///
 /// If a CSV file has no such column, or is not valid.
 pub fn parse(file: &Path, text: &str, column: Option<&str>) -> Result<Vec<String>, ColumnError> {
-    let is_csv = column.is_some() || file.extension().is_some_and(|end| end == "csv");
+    let is_csv =
+        column.is_some() || file.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
     if is_csv { csv_column(text, &columns(column)) } else { Ok(lines(text).collect()) }
 }
 
@@ -117,6 +118,7 @@ mod tests {
         let (text, file) = ("id\ngpt2\n", Path::new);
         assert_eq!(parse(file("list"), text, None).unwrap(), ["id", "gpt2"]);
         assert_eq!(parse(file("list.csv"), text, None).unwrap(), ["gpt2"]);
+        assert_eq!(parse(file("LIST.CSV"), text, None).unwrap(), ["gpt2"]);
         assert_eq!(parse(file("list"), text, Some("id")).unwrap(), ["gpt2"]);
     }
 }

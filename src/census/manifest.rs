@@ -59,7 +59,7 @@ struct ParquetTable {
 
 impl Manifest {
     /// Opens a file, or stdin for the path `-`. The repositories are in the column `column`, or else in the column
-    /// `repo`, `id` or `modelId` of a table.
+    /// `repo`, `id`, `modelId` or `repository` of a table.
     ///
     /// A file that starts like a Parquet file is one, a file whose name ends with `.csv` is a CSV file with headings, and
     /// every other one has a name per line; lines that start with `#` are comments.

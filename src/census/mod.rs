@@ -126,8 +126,8 @@ fn rows<Row: arrow::ArrowRow>(
 
 /// Reads the repositories of a record batch, and returns their rows in the same order.
 ///
-/// The batch has the columns of a manifest. A column of names is enough: `repo`, `id` or `modelId`. At most `jobs`
-/// repositories are read at once.
+/// The batch has the columns of a manifest. A column of names is enough: `repo`, `id`, `modelId` or `repository`. At
+/// most `jobs` repositories are read at once.
 ///
 /// # Errors
 ///

@@ -89,7 +89,7 @@ pub(crate) async fn run(
     let print = |source: &RepoArg, report: CountReport| {
         let text = render(args, &Badge::from_report(&report, args.show))?;
         write(args, source, &text)?;
-        context.warn(source, &report.findings)?;
+        context.warn(source, &report.findings);
         Ok(ExitStatus::Success)
     };
     let form = OutputForm::Other;

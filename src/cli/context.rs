@@ -188,15 +188,17 @@ impl CommandContext {
         }
         let is_one_of_many = sources.repos.len() > 1;
         let client = (self.client.endpoint(), self.token_source.as_deref());
-        ErrorReport::for_source(source, is_one_of_many, error, client).print()?;
+        // The results and the exit status do not depend on stderr.
+        let _ = ErrorReport::for_source(source, is_one_of_many, error, client).print();
         Ok(ExitStatus::from(error))
     }
 
     /// Prints the findings of a source as warnings.
-    pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) -> io::Result<()> {
-        if self.is_quiet {
-            return Ok(());
+    pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) {
+        if !self.is_quiet {
+            // The results and the exit status do not depend on stderr.
+            let _ =
+                anstream::stderr().write_all(error_report::warnings(source, findings).as_bytes());
         }
-        anstream::stderr().write_all(error_report::warnings(source, findings).as_bytes())
     }
 }

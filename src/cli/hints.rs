@@ -176,8 +176,13 @@ fn choices<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 /// Points to a local file of the same name: a bare name is always a repository.
 fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
     let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
-    let is_repo = matches!(source.source, Ok(Source::Repo { .. }));
-    (is_missing && is_repo && Path::new(&source.shown).exists())
+    // A shell completes the name of a folder with a slash, which no repository has.
+    let could_be_local = match source.source {
+        Ok(Source::Repo { .. }) => is_missing,
+        Ok(_) => false,
+        Err(_) => true,
+    };
+    (could_be_local && Path::new(&source.shown).exists())
         .then(|| format!("to read the local file or folder of that name, write ./{}", source.shown))
 }
 

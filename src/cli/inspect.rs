@@ -164,7 +164,7 @@ pub(crate) async fn run(
                 &weights.report().findings
             }
         };
-        context.warn(source, findings)?;
+        context.warn(source, findings);
         Ok(ExitStatus::Success)
     };
     Ok(context.for_each(sources, read, print).await?)
@@ -182,7 +182,7 @@ async fn overview(
     let collect = |source: &RepoArg, result: Result<CountReport, Error>| match result {
         Ok(report) => {
             rows.push(OverviewRow::from_report(&report));
-            context.warn(source, &report.findings)?;
+            context.warn(source, &report.findings);
             Ok(ExitStatus::Success)
         }
         Err(error) => {

@@ -59,6 +59,11 @@ impl TermLike for BarTerminal {
         u16::try_from(width).unwrap_or(u16::MAX)
     }
 
+    fn height(&self) -> u16 {
+        let height = TerminalSize::from_stderr().map_or(20, |size| size.height);
+        u16::try_from(height).unwrap_or(u16::MAX)
+    }
+
     fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
         self.move_cursor(lines, 'A')
     }

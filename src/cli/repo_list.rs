@@ -28,7 +28,7 @@ pub(crate) struct RepoListArgs {
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// Column of the names in --from [default: repo, id or modelId]
+    /// Column of the names in --from [default: repo, id, modelId or repository]
     #[arg(long, value_name = "NAME", requires = "from")]
     column: Option<String>,
 }

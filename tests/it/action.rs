@@ -37,7 +37,7 @@ fn findings_are_annotations_and_decide_the_status() {
     let (good, sarif) = act(&hub, "org/good", "false");
     assert_eq!((good.code, &*good.stdout), (0, ""), "{}", good.stderr);
     assert!(sarif.contains(r#""results":[]"#), "{sarif}");
-    let (odd, sarif) = act(&hub, "org/good org/odd", "false");
+    let (odd, sarif) = act(&hub, "\norg/good\norg/odd\n", "false");
     assert_eq!(odd.code, 0, "{}", odd.stderr);
     let line = odd.stdout.lines().next().unwrap();
     assert!(line.starts_with("::warning file=http%3A//127.0.0.1"), "{line}");

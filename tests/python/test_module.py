@@ -70,6 +70,14 @@ class Results(unittest.TestCase):
             path = pathlib.Path(folder, "model.safetensors")
             path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(3))
             self.assertEqual(total(path), 3)
+            before = pathlib.Path.cwd()
+            os.chdir(folder)
+            try:
+                pathlib.Path("gpt2").mkdir()
+                path.rename("gpt2/model.safetensors")
+                self.assertEqual(total(pathlib.Path("gpt2")), 3, "a path is never a repository")
+            finally:
+                os.chdir(before)
 
     def test_the_stubs_name_every_function_and_parameter(self):
         stubs = pathlib.Path(hf_meta.__file__).with_suffix(".pyi")

@@ -5,7 +5,8 @@ set -euo pipefail
 
 command -v hf-meta >/dev/null || bash -c "$INSTALL"
 
-read -ra sources <<<"$SOURCES"
+# Separated by spaces or lines. `read` fails at the end of the text.
+read -r -d "" -a sources <<<"$SOURCES" || true
 options=(--sarif)
 [ "$STRICT" != true ] || options+=(--strict)
 status=0

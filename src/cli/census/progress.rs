@@ -102,7 +102,7 @@ impl CensusBar {
     fn estimate(&self, repos: u64) -> String {
         let manifest = &self.manifest;
         if repos == 0 {
-            return format!("{manifest}; all of them were read before");
+            return format!("{manifest}; nothing is left to read");
         }
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
         let seconds = repos as f64 / QUOTA * 300.0;

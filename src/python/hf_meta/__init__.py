@@ -58,14 +58,16 @@ def inspect(
     Raises HfMetaError if the source cannot be read.
     """
     session = _session(endpoint, token, timeout, cache, None)
-    return json.loads(session.inspect(os.fspath(source), revision, path, plan, headers))
+    # `gpt2` is a repository, and `Path("gpt2")` a local folder.
+    source = os.path.abspath(source) if isinstance(source, os.PathLike) else source
+    return json.loads(session.inspect(source, revision, path, plan, headers))
 
 
 def read(repos, *, jobs=32, quota_share=1.0, endpoint=None, token=None, timeout=None):
     """Reads many repositories. Returns a pyarrow.RecordBatch with a row for each of them, in the same order.
 
-    `repos` is a table with a column of names, `repo`, `id` or `modelId`: a pyarrow, Polars or pandas table, a relation of
-    DuckDB, or anything else with the Arrow PyCapsule interface. A list of names will do. More columns of
+    `repos` is a table with a column of names, `repo`, `id`, `modelId` or `repository`: a pyarrow, Polars or pandas table,
+    a relation of DuckDB, or anything else with the Arrow PyCapsule interface. A list of names will do. More columns of
     `hf-meta census list`, such as `commit` and `files`, save requests.
 
     At most `jobs` repositories are read at once, with `quota_share` of the Hub's quota. A repository that cannot be read

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use hf_meta::census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use hf_meta::census::arrow_schema::{DataType, Schema};
 use hf_meta::census::{self, headers_schema, manifest_schema, models_schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::file::properties::WriterProperties;
 
 use crate::support;
 
@@ -83,6 +86,31 @@ async fn a_record_batch_of_names_becomes_one_of_rows() {
     let without_names = batch(vec![("likes", Arc::new(StringArray::from(vec!["1"])))]);
     let error = census::read_batch(&support::client(&hub), &without_names, 4).await.unwrap_err();
     assert!(error.to_string().contains("has no column `repo`"), "{error}");
+}
+
+/// pandas, Polars, `DuckDB` and Spark compress by different codecs.
+#[test]
+fn lists_are_read_in_every_usual_compression() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("list.parquet");
+    let codecs = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::ZSTD(ZstdLevel::default()),
+    ];
+    for codec in codecs {
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["gpt2", "org/model"]));
+        let repos = batch(vec![("id", names)]);
+        let properties = WriterProperties::builder().set_compression(codec).build();
+        let output = std::fs::File::create(&file).unwrap();
+        let mut writer = ArrowWriter::try_new(output, repos.schema(), Some(properties)).unwrap();
+        writer.write(&repos).unwrap();
+        writer.close().unwrap();
+        let manifest = census::Manifest::open(&file, None).unwrap();
+        assert_eq!(manifest.names().unwrap(), ["gpt2", "org/model"], "{codec:?}");
+    }
 }
 
 /// The rows of the fixtures are what the command shows.

@@ -126,7 +126,8 @@ fn errors_explain_what_to_do_next() {
         .start()
         .unwrap();
     let endpoint = hub.endpoint();
-    let cases: [(&[&str], &str, String); 6] = [
+    let cases: [(&[&str], &str, String); 7] = [
+        (&["src/"], "error: `src/` is not a repository", "write ./src/".to_owned()),
         (
             &["org/gated"],
             "error: repository `org/gated` is gated",
@@ -159,6 +160,18 @@ fn errors_explain_what_to_do_next() {
             "{stderr}"
         );
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_and_status_do_not_depend_on_stderr() {
+    let hub = support::fixtures_hub();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = super::hf_meta(hub.endpoint());
+    let ran = command.args(["org/none", "GPT2", "--format", "csv"]).stderr(full).output().unwrap();
+    let rows = String::from_utf8(ran.stdout).unwrap();
+    assert!(rows.contains("org/none,,") && rows.lines().count() == 3, "{rows}");
+    assert_eq!(ran.status.code(), Some(3));
 }
 
 /// The author of a repository cannot mend a login page, an incomplete download or a rate limit.

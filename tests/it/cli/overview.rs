@@ -62,6 +62,11 @@ fn repositories_are_read_from_lists() {
     let csv = csv.to_str().unwrap();
     assert_eq!(run(&hub, &["--from", csv, "--column", "id"]).data(), expected);
     assert_eq!(run(&hub, &["--from", csv]).data(), expected);
+    // Its own table is a list, too.
+    let table = run(&hub, &["org/a", "org/b", "--format", "csv"]).data();
+    std::fs::write(csv, table).unwrap();
+    assert_eq!(run(&hub, &["--from", csv]).data(), expected);
+    std::fs::write(csv, "likes,id\n1,org/a\n2,\"org/b\"\n").unwrap();
     assert_eq!(run(&hub, &["verify", "--from", csv, "--column", "id"]).code, 0);
     for (args, code, message) in [
         (&["--from", csv, "--column", "name"][..], 2, "has no column `name`"),
