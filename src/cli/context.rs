@@ -158,12 +158,13 @@ impl CommandContext {
         // responses, and their deadlines would pass.
         let reads = move |client: Client, source: RepoArg| {
             let (bar, model) = (bars.add(&source.shown), selection.model(&client, &source));
+            let SelectionArgs { revision, path, .. } = selection.clone();
             async move {
                 let progress_bar = bar.clone();
                 let on_progress = move |progress| progress_bar.update(progress);
                 let result = async { read(model?.on_progress(on_progress)).await }.await;
                 bar.finish();
-                (source, result)
+                (source.selected(revision.as_deref(), path.as_deref()), result)
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use hf_meta::{Endpoint, Source, SourceError};
+use hf_meta::{Endpoint, RepoPath, Source, SourceError};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A source on the command line, as it was typed and as it was parsed.
 #[derive(Clone, Debug)]
@@ -22,6 +23,19 @@ impl RepoArg {
         Self { source, shown }
     }
 
+    /// Returns the source with the revision and the path that options select, for messages.
+    pub(super) fn selected(mut self, revision: Option<&str>, path: Option<&str>) -> Self {
+        match &mut self.source {
+            Ok(Source::Repo { revision: named, path: place, .. }) => {
+                *named = revision.and_then(|text| text.parse().ok()).or(named.take());
+                *place = path.and_then(|text| text.parse().ok()).or(place.take());
+            }
+            Ok(Source::Local(folder)) => folder.extend(path),
+            _ => {}
+        }
+        self
+    }
+
     /// Returns whether the source is a file or folder on this machine.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.source, Ok(Source::Local(_)))
@@ -30,13 +44,14 @@ impl RepoArg {
     /// Returns the address of a file of the source, or of the source itself: a URL, or a local path.
     pub(crate) fn file_url(&self, file: Option<&str>, endpoint: &Endpoint) -> String {
         match &self.source {
-            Ok(Source::Repo { repo, revision, .. }) => {
+            Ok(Source::Repo { repo, revision, path }) => {
                 let (revision, kind) = (
                     revision.clone().unwrap_or_default(),
                     if file.is_some() { "blob" } else { "tree" },
                 );
-                let path = file.map(|file| format!("/{file}")).unwrap_or_default();
-                format!("{endpoint}/{repo}/{kind}/{revision}{path}")
+                let folder = path.as_ref().and_then(folder_of);
+                let file = file.map(|file| format!("/{}", encoded(&within(folder.as_ref(), file))));
+                format!("{endpoint}/{repo}/{kind}/{revision}{}", file.unwrap_or_default())
             }
             Ok(Source::Local(path)) => {
                 let folder = if path.is_dir() { Some(&**path) } else { path.parent() };
@@ -44,8 +59,10 @@ impl RepoArg {
                     (Some(folder), Some(file)) => folder.join(file),
                     _ => path.clone(),
                 };
-                let shown = path.to_string_lossy().replace('\\', "/");
-                shown.strip_prefix("./").map_or(shown.clone(), str::to_owned)
+                let shown = path.to_string_lossy();
+                let shown =
+                    if cfg!(windows) { shown.replace('\\', "/") } else { shown.into_owned() };
+                encoded(shown.strip_prefix("./").unwrap_or(&shown))
             }
             _ => self.shown.clone(),
         }
@@ -55,6 +72,28 @@ impl RepoArg {
     pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
         matches!(self.source, Ok(Source::Repo { .. })).then(|| self.file_url(None, endpoint))
     }
+}
+
+/// Returns the folder of a path, which may name a file in it.
+fn folder_of(path: &RepoPath) -> Option<RepoPath> {
+    let is_file = [".safetensors", ".gguf", ".json"].iter().any(|end| path.as_str().ends_with(end));
+    if is_file { path.as_str().rsplit_once('/')?.0.parse().ok() } else { Some(path.clone()) }
+}
+
+/// Returns the path of a file in a repository. Shards are named as in their index, so by their place in its folder.
+fn within(folder: Option<&RepoPath>, file: &str) -> String {
+    match folder {
+        Some(folder) if !file.starts_with(&format!("{folder}/")) => format!("{folder}/{file}"),
+        _ => file.to_owned(),
+    }
+}
+
+/// Encodes a path as a reference by RFC 3986.
+fn encoded(path: &str) -> String {
+    const SET: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+    utf8_percent_encode(path, SET).to_string()
 }
 
 /// Expands `~` as a shell does. The shell leaves it as it is within quotes.
@@ -97,6 +136,23 @@ mod tests {
             assert!(!shown(text).contains("s3cr3t"), "{}", shown(text));
         }
         assert_eq!(shown("hf://org/name@main/x"), "hf://org/name@main/x");
+    }
+
+    #[test]
+    fn the_address_of_a_file_has_the_revision_and_the_folder() {
+        let address = |text: &str, revision, path, file| {
+            let source = RepoArg::new(text, &Endpoint::default()).selected(revision, path);
+            source.file_url(file, &Endpoint::default()).replace("https://huggingface.co/", "")
+        };
+        let (index, shard) = (Some("7b/model.safetensors.index.json"), Some("m-00002.safetensors"));
+        for (text, path) in [("org/m", Some("7b")), ("hf://org/m/7b", None), ("org/m", index)] {
+            assert_eq!(address(text, None, path, shard), "org/m/blob/main/7b/m-00002.safetensors");
+            let index = "org/m/blob/main/7b/model.safetensors.index.json";
+            assert_eq!(address(text, None, path, Some("7b/model.safetensors.index.json")), index);
+        }
+        assert_eq!(address("gpt2", Some("v1"), None, None), "gpt2/tree/v1");
+        assert_eq!(address("gpt2", None, None, Some("a#b?c")), "gpt2/blob/main/a%23b%3Fc");
+        assert_eq!(address("./a b", None, Some("c"), None), "a%20b/c");
     }
 
     #[test]
