@@ -105,6 +105,8 @@ impl Listing {
     ///
     /// If a request fails, a page is not valid, or the file cannot be written.
     pub async fn write(&self, client: &Client, file: &Path) -> Result<usize, CensusError> {
+        // Before the first request: a listing takes minutes.
+        target(file)?;
         let pages = StoredPages { folder: sibling_of(file, ".pages") };
         fs::create_dir_all(&pages.folder).map_err(failed_to("create", &pages.folder))?;
         let conditions: Vec<_> =
@@ -234,10 +236,7 @@ pub(super) fn replace(
     file: &Path,
     write: impl FnOnce(&Path) -> Result<(), CensusError>,
 ) -> Result<(), CensusError> {
-    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    if target.exists() && !target.is_file() {
-        return Err(failed_to("write", file)(io::Error::other("it is not a regular file")));
-    }
+    let target = target(file)?;
     let temporary = sibling_of(&target, ".part");
     let written = write(&temporary);
     let written =
@@ -247,6 +246,15 @@ pub(super) fn replace(
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Returns the file with all links followed, if it can be replaced.
+fn target(file: &Path) -> Result<PathBuf, CensusError> {
+    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if target.exists() && !target.is_file() {
+        return Err(failed_to("write", file)(io::Error::other("it is not a regular file")));
+    }
+    Ok(target)
 }
 
 fn sibling_of(file: &Path, suffix: &str) -> PathBuf {

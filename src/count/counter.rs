@@ -207,7 +207,7 @@ fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
 /// Returns whether a tensor under an ordinary name may be quantized: integers and floats of 8 bits, and columns of
 /// any dtype, which bitsandbytes packs into.
 fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
-    let is_packed_dtype = tensor.dtype.is_small_float() || container_bits(&tensor.dtype).is_some();
+    let is_packed_dtype = tensor.dtype.is_float8() || container_bits(&tensor.dtype).is_some();
     if is_whole {
         // Tables of ids and masks have other names too, and are not packed.
         return is_packed_dtype

@@ -410,12 +410,6 @@ const CASES: &[Case] = &[
         expected: Marked,
     },
     Case {
-        name: "floats of 4 bits with their scales",
-        config: "{}",
-        tensors: &[("m.weight", "F4", &[64, 64]), ("m.weight_scale", "F8_E4M3", &[64, 4])],
-        expected: Exact(4_096),
-    },
-    Case {
         name: "an order of columns for each expert",
         config: r#"{"quantization_config":{"quant_method":"gptq","bits":4}}"#,
         tensors: &[

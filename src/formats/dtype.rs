@@ -246,11 +246,6 @@ impl FromStr for Dtype {
 super::serde_as_text!(Dtype);
 
 impl Dtype {
-    /// Returns whether the elements are floats of at most 8 bits with a mantissa, which only quantized weights have.
-    pub(crate) fn is_small_float(&self) -> bool {
-        self.is_float8() || matches!(self, Self::F4 | Self::FP4 | Self::F6_E2M3 | Self::F6_E3M2)
-    }
-
     /// Returns whether the elements are floats of 8 bits with a mantissa.
     pub(crate) fn is_float8(&self) -> bool {
         matches!(self, Self::F8_E4M3 | Self::F8_E5M2 | Self::F8_E4M3FNUZ | Self::F8_E5M2FNUZ)

@@ -119,16 +119,19 @@ pub(super) struct AddressGuard {
     policy: AddressPolicy,
     /// The host name of the endpoint.
     endpoint: Option<Box<str>>,
+    /// The host names of the proxies, which may have any address.
+    proxies: Vec<String>,
     /// The kinds of the endpoint's own addresses. The host name adds its kinds when it is resolved.
     allowed_kinds: Mutex<HashSet<NonPublicKind>>,
 }
 
 impl AddressGuard {
     /// Creates a guard that also allows the endpoint's kind of address.
-    pub(super) fn new(policy: AddressPolicy, endpoint: &Url) -> Arc<Self> {
+    pub(super) fn new(policy: AddressPolicy, endpoint: &Url, proxies: Vec<String>) -> Arc<Self> {
         let guard = Self {
             policy,
             endpoint: endpoint.host_str().map(Into::into),
+            proxies,
             allowed_kinds: Mutex::default(),
         };
         if let Some(address) = literal(endpoint) {
@@ -170,6 +173,10 @@ impl AddressGuard {
                 self.allow_kind_of(address.ip());
             }
         }
+        // The operator chose the proxy, and it resolves the names of servers itself.
+        if self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
+            return Ok(Box::new(addresses.into_iter()));
+        }
         let allowed: Vec<_> =
             addresses.into_iter().filter(|address| self.allows_address(address.ip())).collect();
         if allowed.is_empty() { Err(AddressError) } else { Ok(Box::new(allowed.into_iter())) }
@@ -206,6 +213,7 @@ pub(super) struct AddressError;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Proxies;
 
     #[test]
     fn every_non_public_address_has_its_kind() {
@@ -244,7 +252,8 @@ mod tests {
     }
 
     fn allows(endpoint: &str, url: &str) -> bool {
-        let guard = AddressGuard::new(AddressPolicy::Public, &Url::parse(endpoint).unwrap());
+        let endpoint = Url::parse(endpoint).unwrap();
+        let guard = AddressGuard::new(AddressPolicy::Public, &endpoint, Vec::new());
         guard.allows(&Url::parse(url).unwrap())
     }
 
@@ -268,12 +277,14 @@ mod tests {
 
     #[test]
     fn names_are_checked_by_their_addresses() {
-        let guard =
-            AddressGuard::new(AddressPolicy::Public, &Url::parse("https://hub.example").unwrap());
+        let endpoint = Url::parse("https://hub.example").unwrap();
+        let proxies = Proxies::for_all("http://Proxy.example:3128").unwrap().hosts();
+        let guard = AddressGuard::new(AddressPolicy::Public, &endpoint, proxies);
         let found = |name: &str, addresses: &[&str]| {
             let addresses = addresses.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0));
             guard.filter(name, addresses.collect()).map_or(0, Iterator::count)
         };
+        assert_eq!(found("proxy.example", &["10.0.0.1"]), 1);
         assert_eq!(found("cdn.example", &["10.0.0.1"]), 0);
         assert_eq!(found("cdn.example", &["10.0.0.1", "1.1.1.1"]), 1);
         assert_eq!(found("hub.example", &["10.0.0.1"]), 1);

@@ -248,7 +248,7 @@ mod tests {
     fn the_known_servers_are_bounded() {
         let endpoint = Url::parse("https://hub.example").unwrap();
         let settings = HttpSettings::for_test(endpoint.clone());
-        let guard = AddressGuard::new(AddressPolicy::Any, &endpoint);
+        let guard = AddressGuard::new(AddressPolicy::Any, &endpoint, Vec::new());
         let clients = HttpClients::new(settings, guard);
         for server in 0..10 * MAX_SERVERS {
             let url = Url::parse(&format!("https://{server}.example")).unwrap();

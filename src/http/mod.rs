@@ -191,7 +191,8 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new(settings: HttpSettings) -> Self {
-        let guard = AddressGuard::new(settings.connection.addresses, &settings.endpoint);
+        let proxies = settings.proxies.as_ref().map(Proxies::hosts).unwrap_or_default();
+        let guard = AddressGuard::new(settings.connection.addresses, &settings.endpoint, proxies);
         let clients = Arc::new(HttpClients::new(settings.clone(), Arc::clone(&guard)));
         let in_flight =
             Arc::new(Semaphore::new(settings.connection.concurrency.min(Semaphore::MAX_PERMITS)));

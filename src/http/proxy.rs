@@ -69,6 +69,16 @@ impl Proxies {
         }
     }
 
+    /// Returns the names of the proxies for HTTP and HTTPS, in lower case.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let servers = ["http://server.invalid", "https://server.invalid"];
+        let proxies = servers.iter().filter_map(|server| {
+            let proxy = self.matcher.intercept(&server.parse().ok()?)?;
+            Some(proxy.uri().host()?.to_ascii_lowercase())
+        });
+        proxies.collect()
+    }
+
     /// Returns the proxy for a server, if there is one.
     pub(super) fn proxy_for(&self, origin: &Origin) -> Option<SafeUrl> {
         let server = origin.ascii_serialization().parse().ok()?;

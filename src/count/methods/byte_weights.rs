@@ -35,7 +35,7 @@ const SCALES: [&str; 8] = [
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
     let scales = module.first(&SCALES);
-    let is_float = weights.dtype.is_small_float();
+    let is_float = weights.dtype.is_float8();
     // DeepSeek-V4 packs two FP4 weights in a signed byte. Elsewhere 4 bits in a signed byte are one weight.
     let is_packed = hints.names(&["fp8"]) && hints.bits(module.name) == Some(4);
     let is_byte = weights.dtype == Dtype::I8 && scales.is_some() && !is_packed;
@@ -46,13 +46,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         return Ok(None);
     }
     let elements = weights.elements().ok_or(UnresolvedReason::TooLarge)?;
-    let bits = weights.dtype.bits().unwrap_or(8);
-    let packing = match (is_float, bits) {
-        (false, _) => Packing::new("int8", 8, "elements of weight"),
-        (true, 4) => Packing::new("fp4", 4, "elements of weight"),
-        (true, 6) => Packing::new("fp6", 6, "elements of weight"),
-        (true, _) => Packing::new("fp8", 8, "elements of weight"),
-    };
+    let packing = Packing::new(if is_float { "fp8" } else { "int8" }, 8, "elements of weight");
     Solved::new(module, part.name(), Some(elements), packing)
 }
 

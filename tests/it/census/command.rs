@@ -94,13 +94,15 @@ async fn wrong_input_is_one_sentence() {
     assert_eq!(run(hub, &["-q", "census", "read", &path("names"), "-o", &path("census")]).code, 0);
     let no_table = format!("failed to read the table `{}`", path("broken"));
     fs::write(path("list"), "").unwrap();
+    fs::create_dir(path("folder")).unwrap();
     assert_eq!(run(hub, &["census", "list", "-o", &path("damaged")]).code, 0);
     let mut damaged = fs::read(path("damaged")).unwrap();
     damaged[4..64].fill(0xff);
     fs::write(path("damaged"), damaged).unwrap();
     let no_list = format!("failed to read the table `{}`", path("damaged"));
-    let cases: [(&[&str], i32, &str); 14] = [
+    let cases: [(&[&str], i32, &str); 15] = [
         (&["list", "-o", &path(".")], 4, "failed to write"),
+        (&["list", "-o", &path("folder")], 4, "it is not a regular file"),
         (&["list", "--since", &path("list"), "-o", &path("./list")], 2, "would overwrite"),
         (&["list", "--offline", "-o", &path("x")], 2, "cannot be read offline"),
         (&["read", &path("missing"), "-o", &path("x")], 4, "failed to read"),
@@ -122,6 +124,7 @@ async fn wrong_input_is_one_sentence() {
         assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
         assert_eq!(output.stdout, "", "{args:?}");
     }
+    assert!(!fs::exists(path("folder.pages")).unwrap(), "it was refused before the first request");
 }
 
 /// A link to the list on another disk stays one.
