@@ -122,9 +122,9 @@ impl CacheLookup<'_> {
         let inner = Arc::clone(backend);
         match call(Arc::new(CachedCommit { inner, commit, headers })).await {
             Ok(found) => Ok(Some(found)),
-            // The call that filled the entry may have had larger limits,
+            // The call that filled the entry may have had larger limits.
             Err(error) if is_over_limit(&error) => Err(error),
-            // or other formats.
+            // It may have had other formats, too.
             Err(Error::NoSafetensors { .. }) => Ok(None),
             Err(error) => {
                 warn_of_broken_entry(&key, &error);

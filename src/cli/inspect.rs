@@ -80,8 +80,8 @@ struct ViewArgs {
     #[arg(long, short)]
     metadata: bool,
 
-    /// Print an overview with one row per repository, the default for several and with --sort: table, tsv, csv or md; json is --json
-    /// --summary
+    /// Print an overview with one row per repository, the default for several and with --sort: table, tsv, csv or md;
+    /// json is --json --summary
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<OverviewFormat>,
 }

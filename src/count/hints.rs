@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::metadata::MetadataShapes;
 use super::module::UnresolvedReason;
+use super::pattern::Pattern;
 use super::schemes::{QuantizationConfig, Scheme};
 
 /// The largest number of steps of all choices in one count: about two seconds of work. Three patterns for each module
@@ -77,17 +78,23 @@ impl<'a> Hints<'a> {
             Err(UnresolvedReason::SeveralSchemes) => {}
             common => return common,
         }
-        if let Some(value) = self.matching(module).find_map(&value) {
-            return Ok(Some(value));
+        let (mut chosen, mut possible) = (None, Vec::new());
+        for (pattern, scheme) in self.matching(module) {
+            match value(scheme) {
+                Some(value) if pattern.is_readable() => {
+                    chosen = Some(value);
+                    break;
+                }
+                value => possible.extend(value),
+            }
         }
-        let default = self.common(self.config.defaults(), &value)?;
-        // A pattern that cannot be used could have chosen another value.
-        let unreadable = self.config.patterns().filter(|(pattern, _)| !pattern.is_readable());
-        let mut others = unreadable.filter_map(|(_, scheme)| value(scheme));
-        if others.any(|other| Some(&other) != default.as_ref()) {
-            return Err(UnresolvedReason::SeveralSchemes);
-        }
-        default.map(Some).ok_or(UnresolvedReason::SeveralSchemes)
+        let chosen = match chosen {
+            Some(value) => Some(value),
+            None => self.common(self.config.defaults(), &value)?,
+        };
+        // A pattern that cannot be used could have chosen its value.
+        let is_sure = possible.iter().all(|value| Some(value) == chosen.as_ref());
+        chosen.filter(|_| is_sure).map(Some).ok_or(UnresolvedReason::SeveralSchemes)
     }
 
     /// Returns the scheme of a module by its name, or by the last components of it.
@@ -123,12 +130,12 @@ impl<'a> Hints<'a> {
         Ok(first)
     }
 
-    /// Returns the schemes whose patterns match a module.
-    fn matching(&self, module: &str) -> impl Iterator<Item = &'a Scheme> {
+    /// Returns the patterns that match a module or cannot be used, with their schemes.
+    fn matching(&self, module: &str) -> impl Iterator<Item = (&'a Pattern, &'a Scheme)> {
         self.depends_on_name.set(true);
         let patterns =
             self.config.patterns().take_while(|(pattern, _)| self.spend(pattern.steps(module)));
-        patterns.filter(|(pattern, _)| pattern.matches(module)).map(|(_, scheme)| scheme)
+        patterns.filter(|(pattern, _)| pattern.matches(module) || !pattern.is_readable())
     }
 
     /// Takes steps from those that are left. Returns whether enough were left.

@@ -367,6 +367,18 @@ const CASES: &[Case] = &[
         expected: Exact(4_096),
     },
     Case {
+        name: "the list of SDNQ says nothing about other modules",
+        config: r#"{"quantization_config":{"quant_method":"sdnq","weights_dtype":"int4",
+            "modules_dtype_dict":{"int5":["h.0.q.weight"]}}}"#,
+        tensors: &[
+            ("h.0.q.weight", "U8", &[2560]),
+            ("h.0.q.scale", "F32", &[64, 1]),
+            ("h.0.k.weight", "U8", &[2560]),
+            ("h.0.k.scale", "F32", &[64, 1]),
+        ],
+        expected: Exact(4_096 + 5_120),
+    },
+    Case {
         name: "the list of SDNQ has components of names",
         config: r#"{"quantization_config":{"quant_method":"sdnq","weights_dtype":"int4",
             "modules_dtype_dict":{"minimum_6bit":["img_mod"]}}}"#,

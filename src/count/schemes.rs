@@ -209,21 +209,23 @@ impl QuantizationConfig {
         let default = object.get::<String>("weights_dtype").and_then(|text| bits_of_format(&text));
         for (format, list) in formats.entries() {
             let least = format.strip_prefix("minimum_").and_then(|text| text.strip_suffix("bit"));
-            let least =
-                least.and_then(|bits| bits.parse().ok()).map(|bits| default.max(Some(bits)));
-            let scheme = Scheme {
-                bits: least.unwrap_or_else(|| bits_of_format(format)),
-                ..Scheme::default()
+            let bits = match least.and_then(|bits| bits.parse().ok()) {
+                Some(least) => default.max(Some(least)),
+                None => bits_of_format(format),
             };
-            let names = strings(list, MOST_MODULES).ok_or(TOO_MANY_MODULES)?;
-            let is_component = |name: &&str| !name.contains(['.', '*']);
-            let names = names.iter().map(|name| name.strip_suffix(".weight").unwrap_or(name));
-            let inside = names.clone().filter(is_component).map(Pattern::any_component);
-            let names: Vec<_> = names.map(str::to_owned).collect();
-            if !names.is_empty() && scheme.bits.is_some() {
-                let patterns: Vec<_> = inside.collect();
-                self.add(&names, scheme)?;
-                self.add(&patterns, scheme)?;
+            let mut names = strings(list, MOST_MODULES).ok_or(TOO_MANY_MODULES)?;
+            let is_component = |name: &&String| !name.contains(['.', '*']);
+            let components: Vec<_> = names
+                .iter()
+                .filter(is_component)
+                .map(|name| Pattern::any_component(name))
+                .collect();
+            for name in &mut names {
+                name.truncate(name.strip_suffix(".weight").unwrap_or(name).len());
+            }
+            names.extend(components);
+            if !names.is_empty() && bits.is_some() {
+                self.add(&names, Scheme { bits, ..Scheme::default() })?;
             }
         }
         Ok(())

@@ -31,14 +31,14 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if !(is_packed || is_byte) || !hints.names(METHOD.names) {
         return Ok(None);
     }
-    if is_byte && module.has("scale") {
+    let scales = match module.get("scale") {
+        None if is_byte => return Ok(None),
+        scales => scales.ok_or(UnresolvedReason::MissingParts)?,
+    };
+    if is_byte {
         let packing = Packing::with_bits("sdnq", 8, "elements of weight");
         return Solved::new(module, part.name(), weights.elements(), packing);
     }
-    if is_byte {
-        return Ok(None);
-    }
-    let scales = module.get("scale").ok_or(UnresolvedReason::MissingParts)?;
     let values = weights.elements().and_then(|elements| elements.checked_mul(8));
     let values = values.ok_or(UnresolvedReason::TooLarge)?;
     let groups = scales.elements().ok_or(UnresolvedReason::TooLarge)?;
