@@ -66,12 +66,19 @@ impl TensorEntries {
         Ok(())
     }
 
-    /// Checks that the data of a tensor does not begin after the end of the one before it: GGML reads the data in the
-    /// order of the entries. Overlaps are found when the table is finished.
+    /// Checks that the data of a tensor begins where the data before it ends: GGML reads it in the order of the entries.
+    /// The table finds overlaps, too, but an empty tensor overlaps none.
     fn check_offset(&self, name: &str, begin: u64) -> Result<(), HeaderError> {
-        match self.next {
-            Some(expected) if begin > expected => {
-                Err(HeaderError::Hole { tensor: clip(name), begin, expected })
+        let tensor = || clip(name);
+        let expected = match self.next {
+            Some(expected) => expected,
+            // After a tensor of unknown size.
+            None => begin.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX),
+        };
+        match begin {
+            _ if begin > expected => Err(HeaderError::Hole { tensor: tensor(), begin, expected }),
+            _ if begin < expected => {
+                Err(HeaderError::Overlap { tensor: tensor(), begin, expected })
             }
             _ => Ok(()),
         }

@@ -342,6 +342,11 @@ fn broken_rules_of_tensors_are_errors() {
             of("x", &[8], 0, 32).tensor("y", &[8], 0, 0),
             "tensor `x` begins at byte 32 of the data; the bytes from 0 on belong to no tensor",
         ),
+        // An empty tensor overlaps none.
+        (
+            of("x", &[8], 0, 0).tensor("y", &[0], 0, 0),
+            "tensor `y` begins at byte 0 of the data, inside a tensor that ends at 32",
+        ),
         // In the bytes that align the next tensor.
         (
             of("x", &[9], 0, 0).tensor("y", &[8], 0, 40),
