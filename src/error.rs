@@ -1,4 +1,4 @@
-//! The errors of a call, with the repository or the file that they concern.
+//! The error of a call, with the repository or file that it concerns.
 
 mod code;
 
@@ -15,11 +15,11 @@ use crate::hub::{CommitSha, EndpointError, HubError, ListingError, RepoId, Revis
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The error of a call.
+/// An error returned by a call.
 ///
-/// No message repeats the message of its [source](std::error::Error::source): print the whole chain. No
-/// message holds a token, a password or a signed URL. Text from a file or a server has a limited length, but
-/// may contain control characters: escape it before you print it on a terminal.
+/// A message never repeats the message of its [source](std::error::Error::source), so print the whole chain. No
+/// message contains a token, a password or a signed URL. Text from a file or a server is truncated, but may contain
+/// control characters: escape it before printing it to a terminal.
 ///
 /// ```no_run
 /// use hf_meta::{Client, Error};
@@ -40,110 +40,111 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is not a repository, URL or path.
+    /// The input is not a valid repository name, URL or path.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The endpoint is not the address of a Hub.
-    #[error("the endpoint `{text}` cannot be used")]
+    /// The endpoint is not a valid Hub URL.
+    #[error("cannot use the endpoint `{text}`")]
     Endpoint {
-        /// The endpoint without user, password and query, shortened to 200 characters.
+        /// The endpoint without user, password, query and fragment, truncated to 200 characters.
         text: String,
-        /// The reason.
+        /// The underlying error.
         source: EndpointError,
     },
-    /// The token cannot be sent in an HTTP header. The token itself is left out.
-    #[error("the token contains characters that are not allowed in a token")]
+    /// The token cannot be sent in an HTTP header. The token itself is not included.
+    #[error("the token contains invalid characters")]
     MalformedToken,
-    /// The name of the program cannot be sent in an HTTP header.
-    #[error("the user agent contains characters that are not allowed in an HTTP header")]
+    /// The user agent cannot be sent in an HTTP header.
+    #[error("the user agent contains characters that are invalid in an HTTP header")]
     UserAgent,
     /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
-    #[error("offline mode needs a cache folder")]
+    #[error("offline mode requires a cache folder")]
     NoCache,
-    /// A header of [`ClientBuilder::header`](crate::ClientBuilder::header) cannot be set. Its value is left out.
-    #[error("the header `{name}` cannot be set: {reason}")]
+    /// A header passed to [`ClientBuilder::header`](crate::ClientBuilder::header) is invalid. Its value is not
+    /// included.
+    #[error("cannot set the header `{name}`: {reason}")]
     RequestHeader {
-        /// The name, shortened to 200 characters.
+        /// The name of the header, truncated to 200 characters.
         name: String,
         /// The reason.
         reason: &'static str,
     },
-    /// The HTTP library rejects the settings, such as a root certificate.
-    #[error("the HTTP client cannot be set up")]
+    /// The HTTP library rejected a setting, such as a root certificate.
+    #[error("failed to set up the HTTP client")]
     HttpClient {
-        /// The reason.
+        /// The underlying error.
         source: BoxError,
     },
-    /// No format has the name that was set by [`Model::format`](crate::Model::format).
-    #[error("there is no format `{name}`")]
+    /// The format passed to [`Model::format`](crate::Model::format) is unknown.
+    #[error("unknown format `{name}`")]
     UnknownFormat {
-        /// The name.
+        /// The name of the format.
         name: String,
     },
-    /// A proxy cannot be used.
+    /// A proxy setting is invalid.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
-    /// The program has installed no provider for TLS. The feature `rustls-no-provider` needs one.
+    /// No TLS provider is installed. The feature `rustls-no-provider` requires one.
     #[error("no TLS provider is installed; call `rustls::crypto::CryptoProvider::install_default`")]
     NoTlsProvider,
-    /// The repository does not exist, or it is private and this reader has no access.
+    /// The repository does not exist, or is private and the caller has no access to it.
     #[error("repository `{repo}` not found or not accessible")]
     RepoNotFound {
         /// The repository.
         repo: RepoId,
-        /// The response of the Hub.
+        /// The Hub's response.
         source: Box<HubError>,
     },
-    /// The repository exists, the revision does not.
+    /// The repository exists, but the revision does not.
     #[error("revision `{revision}` not found in `{repo}`")]
     RevisionNotFound {
         /// The repository.
         repo: RepoId,
         /// The branch, tag, ref or commit.
         revision: Revision,
-        /// The response of the Hub.
+        /// The Hub's response.
         source: Box<HubError>,
     },
-    /// The repository is gated, and this reader has not been granted access.
-    #[error("repository `{repo}` is gated, and this reader has no access")]
+    /// The repository is gated, and the caller has not been granted access.
+    #[error("repository `{repo}` is gated, and access has not been granted")]
     Gated {
         /// The repository.
         repo: RepoId,
-        /// The response of the Hub.
+        /// The Hub's response.
         source: Box<HubError>,
     },
-    /// The Hub does not know the token, and the repository cannot be read without it.
-    #[error("the token is not valid")]
+    /// The Hub rejected the token, and the repository cannot be read without one.
+    #[error("the Hub rejected the token")]
     RejectedToken {
-        /// The response of the Hub.
+        /// The Hub's response.
         source: Box<HubError>,
     },
-    /// Access to the file is denied for another reason, which the response may state.
-    #[error("access to `{file}` is denied")]
+    /// Access to the file was denied for another reason, which the response may state.
+    #[error("access to `{file}` denied")]
     Forbidden {
-        /// The file by its repository, URL or path.
+        /// The file, identified by repository, URL or local path.
         file: String,
-        /// The response of the server.
+        /// The server's response.
         source: Box<HubError>,
     },
     /// The file does not exist.
     #[error("`{file}` not found")]
     FileNotFound {
-        /// The file by its repository, URL or path.
+        /// The file, identified by repository, URL or local path.
         file: String,
-        /// The reason: a response, an I/O error, or what a cache lacks.
+        /// The cause: a response, an I/O error, or a file missing from a cache.
         source: BoxError,
     },
-    /// The index names a shard that does not exist.
+    /// The index lists a shard that does not exist.
     #[error("shard `{file}` not found")]
     MissingShard {
-        /// The file by its repository, URL or path.
+        /// The shard, identified by repository, URL or local path.
         file: String,
-        /// The reason: a response or an I/O error.
+        /// The cause: a response or an I/O error.
         source: BoxError,
     },
-    /// There are no safetensors weights under the two usual names, nor under any other name that could be
-    /// listed.
+    /// There are no safetensors weights: neither under one of the two standard names, nor in the file listing, if
+    /// there is one.
     #[error(
         "no safetensors weights in `{place}`{}: neither `{single}` nor `{index}` exists",
         list_formats(instead)
@@ -151,135 +152,131 @@ pub enum Error {
     NoSafetensors {
         /// The source that was searched.
         place: String,
-        /// The path of the usual single file.
+        /// The path of the standard single file.
         single: String,
-        /// The path of the usual index.
+        /// The path of the standard index.
         index: String,
-        /// Weights in other formats.
+        /// Weights found in other formats.
         instead: Vec<OtherWeights>,
-        /// The response for the single file or the index.
+        /// The cause: the response for the single file or the index, or a file missing from a cache.
         source: BoxError,
     },
-    /// There are several sets of weights, and no name shows which of them is the model. Their sum would
-    /// count some weights twice. Choose one by [`Model::path`](crate::Model::path).
-    #[error("`{place}` contains {} sets of weights, and it is unclear which one is the model", sets.len())]
+    /// There are several weight sets, and their names do not show which one is the main model. Adding them up could
+    /// count weights twice. Select one with [`Model::path`](crate::Model::path).
+    #[error("`{place}` contains {} weight sets, and it is unclear which one is the main model", sets.len())]
     SeveralSets {
         /// The source that was searched.
         place: String,
-        /// The sets.
+        /// The weight sets.
         sets: Vec<WeightSet>,
     },
-    /// Some of the shards are missing, and no index lists them.
-    #[error("`{set}` is incomplete: it has {found} of {total} shards and no index")]
+    /// Some shards are missing, and no index lists them.
+    #[error("`{set}` is incomplete: found {found} of {total} shards and no index")]
     MissingShards {
         /// The common path of the shards, with a `*` in place of the number.
         set: String,
-        /// The number of shards that exist.
+        /// The number of shards found.
         found: usize,
-        /// The number of shards that their names state.
+        /// The number of shards according to their names.
         total: u32,
     },
-    /// The files cannot be listed, so weights under an unusual name cannot be found.
-    #[error("the files of `{place}` cannot be listed")]
+    /// The files cannot be listed, so weights with nonstandard names cannot be found.
+    #[error("failed to list the files of `{place}`")]
     Listing {
         /// The repository.
         place: String,
-        /// The reason.
+        /// The underlying error.
         source: ListingError,
     },
-    /// The client is offline, and the cache does not have the repository at this revision.
+    /// The client is offline, and the repository is not cached at this revision.
     #[error("`{repo}` at `{revision}` is not in the cache, and the client is offline")]
     NotCached {
         /// The repository.
         repo: RepoId,
         /// The branch, tag, ref or commit.
         revision: Revision,
-        /// The part that the cache lacks.
+        /// The part that is missing from the cache.
         source: SnapshotError,
     },
-    /// The client is offline, and a URL cannot be read from the cache.
-    #[error("`{what}` cannot be read offline")]
+    /// The source is a URL, which an offline client cannot read.
+    #[error("cannot read `{what}` offline")]
     Offline {
         /// The URL.
         what: String,
     },
-    /// The file violates a rule of the format.
+    /// The file violates its format.
     #[error("`{file}` is not a valid {format} file")]
     Header {
-        /// The file by its repository, URL or path.
+        /// The file, identified by repository, URL or local path.
         file: String,
-        /// The name of the format as people write it, such as `GGUF`.
+        /// The display name of the format, such as `GGUF`.
         format: &'static str,
         /// The violated rule.
         source: HeaderError,
     },
-    /// The index violates a rule, or contradicts the headers of its shards.
-    #[error("`{file}` is not a valid index of its shards")]
+    /// The index is invalid or contradicts the headers of its shards.
+    #[error("`{file}` is not a valid shard index")]
     Index {
-        /// The index by its repository, URL or path.
+        /// The index, identified by repository, URL or local path.
         file: String,
         /// The violated rule.
         source: IndexError,
     },
-    /// The file is larger than a limit of the client.
-    #[error("`{file}` is larger than {limit} bytes")]
+    /// The file exceeds one of the client's size limits.
+    #[error("`{file}` exceeds the limit of {limit} bytes")]
     TooLarge {
-        /// The file by its repository, URL or path.
+        /// The file, identified by repository, URL or local path.
         file: String,
         /// The limit in bytes.
         limit: u64,
     },
-    /// The headers of all shards together are larger than
-    /// [`headers_limit`](crate::ClientBuilder::headers_limit).
-    #[error(
-        "the headers are larger than {limit} bytes in total; the limit was reached at `{file}`"
-    )]
+    /// The headers of all shards together exceed [`headers_limit`](crate::ClientBuilder::headers_limit).
+    #[error("the headers exceed the total limit of {limit} bytes, reached at `{file}`")]
     TooManyHeaders {
-        /// The file whose header exceeds the limit.
+        /// The file at which the limit was exceeded.
         file: String,
         /// The limit in bytes.
         limit: u64,
     },
-    /// The server returned another commit than the one that was asked for, or the branch moved while the
-    /// index was read.
-    #[error("expected `{file}` of commit {pinned}, got commit {found}")]
+    /// The server returned a different commit than requested, or the branch moved while the index was being read.
+    #[error("expected `{file}` at commit {pinned}, got commit {found}")]
     OtherCommit {
-        /// The file by its repository.
+        /// The file, identified by its repository.
         file: String,
-        /// The commit of the call.
+        /// The commit that the call is pinned to.
         pinned: CommitSha,
-        /// The commit of the response.
+        /// The commit in the response.
         found: CommitSha,
     },
-    /// The size of the file changed between two requests.
-    #[error("`{file}` changed while it was read: it had {before} bytes, then {after}")]
+    /// The file size changed between two requests.
+    #[error("`{file}` changed while being read: its size was {before} bytes, then {after} bytes")]
     Changed {
-        /// The file by its repository, URL or path.
+        /// The file, identified by repository, URL or local path.
         file: String,
         /// The first size in bytes.
         before: u64,
         /// The second size in bytes.
         after: u64,
     },
-    /// No usable response arrived.
+    /// No usable response was received.
     #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
     Fetch {
-        /// The file by its repository, URL or path.
+        /// The file, identified by repository, URL or local path.
         file: String,
-        /// The number of attempts.
+        /// The number of attempts made.
         attempts: usize,
         /// The time from the first attempt to the last failure.
         elapsed: Duration,
         /// The failure of the last attempt.
         source: Box<HttpError>,
     },
-    /// The server refused the request for a reason that concerns neither the repository nor the reader,
-    /// such as a rate limit.
+    /// The server refused the request for a reason unrelated to the repository or the caller's permissions, such as a
+    /// rate limit.
     #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
     Refused {
-        /// The file by its repository, URL or path.
+        /// The file, identified by repository, URL or local path.
         file: String,
-        /// The number of attempts.
+        /// The number of attempts made.
         attempts: usize,
         /// The time from the first attempt to the last failure.
         elapsed: Duration,
@@ -291,48 +288,49 @@ pub enum Error {
     Read {
         /// The path.
         file: String,
-        /// The error of the operating system.
+        /// The operating system error.
         source: io::Error,
     },
-    /// The call took longer than [`call_timeout`](crate::ClientBuilder::call_timeout).
-    #[error("the call took longer than {} s", limit.as_secs_f64())]
+    /// The call exceeded its timeout: [`Model::timeout`](crate::Model::timeout) or
+    /// [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout).
+    #[error("the call timed out after {} s", limit.as_secs_f64())]
     DeadlineExceeded {
-        /// The time limit.
+        /// The timeout.
         limit: Duration,
     },
 }
 
-/// A part that the disk cache of `huggingface_hub` lacks.
+/// An entry that is missing from the disk cache of `huggingface_hub`, or cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{path}` {reason}")]
 #[non_exhaustive]
 pub struct SnapshotError {
     /// The file or folder in the cache.
     pub path: String,
-    /// The reason why it cannot be used.
+    /// The reason, phrased to follow the path.
     pub reason: &'static str,
 }
 
-/// Weights have other quantizations than the one that a path names.
+/// The error for a quantization that no weights in the repository or folder have.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no weights have the quantization `{name}`")]
+#[error("no weights with quantization `{name}`")]
 #[non_exhaustive]
 pub struct MissingQuantization {
-    /// The name, shortened to 200 characters.
+    /// The requested name, truncated to 200 characters.
     pub name: String,
-    /// The quantizations of the weights in the repository or folder, each once.
+    /// The quantizations that are available, without duplicates.
     pub quantizations: Vec<String>,
 }
 
-/// Describes the attempts of a request, if there was more than one, as the end of a sentence.
+/// Describes the attempts of a request as the end of a sentence, if there was more than one.
 fn describe_attempts(attempts: usize, elapsed: Duration) -> String {
     match attempts {
         0 | 1 => String::new(),
-        _ => format!(", after {attempts} attempts in {:.1} s", elapsed.as_secs_f64()),
+        _ => format!(" after {attempts} attempts in {:.1} s", elapsed.as_secs_f64()),
     }
 }
 
-/// Lists weights in other formats, as the end of a sentence.
+/// Lists weights in other formats as the end of a sentence.
 fn list_formats(others: &[OtherWeights]) -> String {
     let others = others.iter().map(|OtherWeights { format, files }| match files {
         1 => format!("{format}, 1 file"),
@@ -345,12 +343,12 @@ fn list_formats(others: &[OtherWeights]) -> String {
 }
 
 impl Error {
-    /// Returns the error of settings that the HTTP library rejects.
+    /// Wraps an error of the HTTP library about its settings.
     pub(crate) fn http_client(source: impl Into<BoxError>) -> Self {
         Self::HttpClient { source: source.into() }
     }
 
-    /// Returns the error of an access to a local file.
+    /// Converts an error from accessing a local file.
     pub(crate) fn from_io(file: String, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -360,8 +358,8 @@ impl Error {
         }
     }
 
-    /// Returns the error of a call that needs all shards, of which one failed with this error. A cache that lacks a
-    /// shard does not show that the repository lacks it.
+    /// Converts the error of one shard into that of the call. A shard that is missing from a cache may exist in the
+    /// repository.
     pub(crate) fn of_shard(self) -> Self {
         match self {
             Self::FileNotFound { file, source } if !source.is::<SnapshotError>() => {
@@ -371,31 +369,33 @@ impl Error {
         }
     }
 
-    /// Returns whether the repository, the revision or the file does not exist, as far as this reader can see.
+    /// Returns whether the repository, revision or file does not exist, is not visible to the caller, or, for an
+    /// offline client, is not cached.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self.code(), "repoNotFound" | "revisionNotFound" | "fileNotFound" | "notCached")
     }
 
-    /// Returns whether the repository exists and has no safetensors weights, as far as this reader can see.
+    /// Returns whether the repository exists but has no safetensors weights, as far as the caller can see.
     #[must_use]
     pub fn has_no_weights(&self) -> bool {
         matches!(self, Self::NoSafetensors { .. })
     }
 
-    /// Returns whether access was denied: the repository is gated or closed, or the token is not valid.
+    /// Returns whether access was denied: the repository is gated, access is forbidden, or the token was rejected.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Gated { .. } | Self::RejectedToken { .. } | Self::Forbidden { .. })
     }
 
-    /// Returns whether the files themselves are invalid or too large. A retry gives the same error.
+    /// Returns whether the files themselves are invalid, incomplete or too large. Retrying does not help.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         matches!(self.code(), "malformedHeader" | "malformedIndex" | "tooLarge" | "missingShards")
     }
 
-    /// Returns whether the call itself was wrong, so that nothing was read.
+    /// Returns whether the call was invalid, so that nothing was read: a bad source, a bad setting, or a URL while
+    /// offline.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self.code(), "invalidSource" | "invalidSettings" | "offline")

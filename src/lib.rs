@@ -1,7 +1,7 @@
 //! Inspect safetensors checkpoints on the Hugging Face Hub without downloading them.
 //!
-//! A [`Client`] reads the headers of a repository with HTTP range requests, checks them, and counts parameters per dtype.
-//! For BLOOM, a checkpoint of 352 GB, it reads 156 kB.
+//! A [`Client`] reads the headers of a repository with HTTP range requests, validates them, and counts parameters per
+//! dtype. For BLOOM, a 352 GB checkpoint, it reads 156 kB.
 //!
 //! ```no_run
 //! use hf_meta::{Client, Error, SafetensorsParseFromRepo};
@@ -19,34 +19,34 @@
 //! }
 //! ```
 //!
-//! Create one [`Client`] and clone it: clones share connections and rate limits. Its calls need a tokio runtime. Their
-//! futures are `Send`, and dropping one cancels the call. A client does not read the environment unless
-//! [`Client::from_env`] creates it.
+//! Create one [`Client`] and clone it: clones share connections and rate limits. Calls must run on a tokio runtime.
+//! Their futures are `Send`, and dropping one cancels the call. Only [`Client::from_env`] and
+//! [`ClientBuilder::from_env`] read environment variables.
 //!
 //! # Starting points
 //!
 //! | task | item |
 //! |---|---|
 //! | read all headers of a checkpoint | [`Model::parse_safetensors_metadata`] |
-//! | read GGUF, or a format of your own | [`Model::inspect`] |
-//! | count parameters in little memory | [`Model::count`] |
-//! | check every file and the index | [`Model::verify`] |
-//! | list the sets of weights of a repository | [`Model::weight_sets`] |
+//! | read GGUF, or a custom format | [`Model::inspect`] |
+//! | count parameters without keeping headers in memory | [`Model::count`] |
+//! | validate every file and the index | [`Model::verify`] |
+//! | list the weight sets in a repository | [`Model::weight_sets`] |
 //! | compare two results | [`Diff`] |
-//! | arrange tensors by module | [`Tree`] |
-//! | print JSON | `serde_json::to_string(&parsed)`, or [`CountReport`] without headers |
-//! | read with the tokens of several users | [`Client::with_token`] |
-//! | report requests, bytes and waits | [`Client::stats`] |
+//! | group tensors by module | [`Tree`] |
+//! | serialize to JSON | `serde_json::to_string(&parsed)`, or [`CountReport`] to omit the headers |
+//! | use a different token for each user | [`Client::with_token`] |
+//! | collect request statistics | [`Client::stats`] |
 //! | read URLs and local files | [`Client::source`] |
-//! | store headers between calls | [`DiskCache`], [`MemoryCache`], or your own [`Cache`] |
-//! | parse a header from other storage | [`SafetensorsFileHeader`], [`formats`] and [`count`], without I/O |
+//! | cache headers across calls | [`DiskCache`], [`MemoryCache`], or your own [`Cache`] |
+//! | parse headers from other storage, without I/O | [`SafetensorsFileHeader`], [`formats`] and [`count`] |
 //! | read many repositories into tables | `census` |
 //! | draw a badge | `badge` |
 //! | serve badges | `server` |
 //!
 //! # Errors
 //!
-//! Every call returns [`Error`]. Match a variant, or ask a question:
+//! Every call returns [`Error`]. Match on its variants, or use its predicates:
 //!
 //! ```no_run
 //! async fn describe(client: &hf_meta::Client, repo: &str) -> String {
@@ -65,20 +65,20 @@
 //! }
 //! ```
 //!
-//! The message of an error never repeats its [source](std::error::Error::source), so print the whole chain.
+//! An error message never repeats the message of its [source](std::error::Error::source), so print the whole chain.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
-//! | none | formats and counting, without I/O, tokio and C code; builds for `wasm32-unknown-unknown` |
-//! | `client` | [`Client`], which reads over HTTP and from disk, with TLS by `aws-lc-rs` |
-//! | `rustls-no-provider` | the client with TLS by the `rustls` provider that the program installs, such as `ring` |
-//! | `reqwest-hook` | a hook for settings of the HTTP library that [`ClientBuilder`] lacks |
+//! | none | formats and counting, without I/O, tokio or C code; builds for `wasm32-unknown-unknown` |
+//! | `client` | [`Client`], which reads over HTTP and from disk, with TLS from `aws-lc-rs` |
+//! | `rustls-no-provider` | the client, with TLS from the `rustls` provider that you install, such as `ring` |
+//! | `reqwest-hook` | access to `reqwest` settings that [`ClientBuilder`] does not expose |
 //! | `badge` | badges as SVG and as shields.io JSON |
-//! | `census` | many repositories as Arrow record batches and Parquet files, here or in an object store |
+//! | `census` | bulk reads into Arrow record batches and Parquet files, on disk or in an object store |
 //! | `cli` (default) | the `hf-meta` command |
-//! | `server` | the badge service, and a cache in Redis |
+//! | `server` | the badge service and a Redis cache |
 //!
 //! A program that reads from the Hub needs `client`:
 //!
@@ -89,11 +89,11 @@
 //!
 //! # Guides
 //!
-//! [How bytes are read](docs::reading) · [What is counted](docs::counting) · [What is valid](docs::validity) ·
-//! [Where weights are looked for](docs::layouts) · [GGUF](docs::gguf) · [Cache and offline use](docs::cache) ·
-//! [JSON](docs::json) · [Errors in a service](docs::errors) · [Installation](docs::install) ·
-//! [The command](docs::command) · [Python](docs::python) · [The census](docs::census) ·
-//! [Badges and their service](docs::service) · [Speed](docs::speed) ·
+//! [Reading](docs::reading) · [Counting](docs::counting) · [Validation](docs::validity) ·
+//! [Repository layouts](docs::layouts) · [GGUF](docs::gguf) · [Caching and offline use](docs::cache) ·
+//! [JSON](docs::json) · [Error handling in a service](docs::errors) · [Installation](docs::install) ·
+//! [Command line](docs::command) · [Python](docs::python) · [Census](docs::census) ·
+//! [Badge service](docs::service) · [Performance](docs::speed) ·
 //! [Architecture](docs::architecture)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -127,7 +127,7 @@ mod http;
 mod hub;
 #[cfg(feature = "_http")]
 mod inspect;
-/// For the command and the census only; it may change in any version.
+/// Used by the command and the census only. It may change in any version.
 #[cfg(any(feature = "census", feature = "cli"))]
 #[doc(hidden)]
 pub mod name_list;
@@ -170,27 +170,27 @@ pub use self::{
     inspect::Progress,
 };
 
-/// The types of other crates in the interface of this one.
+/// Types from other crates that appear in this crate's public API.
 #[cfg(feature = "_http")]
 pub use {futures::future::BoxFuture, url::Url};
 
-/// The HTTP library of [`ClientBuilder::reqwest_hook`].
+/// The HTTP library used by [`ClientBuilder::reqwest_hook`].
 #[cfg(feature = "reqwest-hook")]
 pub use reqwest;
 
-/// Reads the safetensors headers of a repo on the Hub, with the defaults of [`Client`].
+/// Reads the safetensors headers of a repository on the Hub with a default [`Client`].
 ///
-/// For more than one repo, make a [`Client`] and keep it: it keeps its connections.
+/// To read more than one repository, create a [`Client`] and reuse it, so that connections are shared.
 ///
 /// # Errors
 ///
-/// As [`Client::new`] and [`Model::parse_safetensors_metadata`].
+/// Returns the errors of [`Client::new`] and [`Model::parse_safetensors_metadata`].
 #[cfg(feature = "_http")]
 pub async fn parse_safetensors_metadata(repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
     Client::new()?.model(repo).parse_safetensors_metadata().await
 }
 
-/// The examples of the README, compiled as tests.
+/// The examples in the README, compiled as tests.
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

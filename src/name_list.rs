@@ -1,26 +1,26 @@
-//! Lists of names: lines, or a column of a CSV file.
+//! Lists of repository names: one per line, or a column of a CSV file.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use thiserror::Error;
 
-/// The most bytes of a list.
+/// The maximum size of a list in bytes.
 const MAX_LIST: u64 = 1 << 30;
 
-/// The usual headings of a column of names.
+/// The default headings of a column of names.
 pub const COLUMNS: [&str; 4] = ["repo", "id", "modelId", "repository"];
 
-/// The error of a CSV file without the names.
+/// The error returned when a CSV file has no column of names.
 #[derive(Debug, Error)]
 pub enum ColumnError {
-    /// The file has none of the columns.
+    /// The file has none of the expected columns.
     #[error("has no column `{}`", columns.join("`, `"))]
     Missing {
-        /// The headings that were searched.
+        /// The expected headings.
         columns: Vec<String>,
     },
-    /// The file is not valid.
+    /// The file is not valid CSV.
     #[error("is not a valid CSV file: {0}")]
     Csv(#[from] csv::Error),
 }
@@ -29,7 +29,7 @@ pub enum ColumnError {
 ///
 /// # Errors
 ///
-/// If the list cannot be read, is not UTF-8, or is longer.
+/// Returns an error if the list cannot be read, is not UTF-8, or exceeds 1 GiB.
 pub fn read(list: impl Read) -> io::Result<String> {
     read_bounded(list, MAX_LIST)
 }
@@ -37,7 +37,7 @@ pub fn read(list: impl Read) -> io::Result<String> {
 fn read_bounded(list: impl Read, limit: u64) -> io::Result<String> {
     let mut text = String::new();
     if list.take(limit + 1).read_to_string(&mut text)? as u64 > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the list is too long"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the list exceeds 1 GiB"));
     }
     Ok(text)
 }
@@ -48,18 +48,18 @@ pub fn lines(text: &str) -> impl Iterator<Item = String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
 }
 
-/// Returns the columns that may have the names: the chosen one, or else the usual ones.
+/// Returns the columns that can contain the names: the chosen one, or else the default ones.
 #[must_use]
 pub fn columns(chosen: Option<&str>) -> Vec<&str> {
     chosen.map_or_else(|| COLUMNS.to_vec(), |column| vec![column])
 }
 
-/// Returns the names of a list. A file whose name ends with `.csv` is a CSV file with headings, and so is every file with
-/// a chosen column. Any other list has one name per line.
+/// Returns the names in a list. A file with the extension `.csv` is a CSV file with a header row, and so is any file
+/// if a column is chosen. Any other list has one name per line.
 ///
 /// # Errors
 ///
-/// If a CSV file has no such column, or is not valid.
+/// Returns an error if a CSV file has no such column or is invalid.
 pub fn parse(file: &Path, text: &str, column: Option<&str>) -> Result<Vec<String>, ColumnError> {
     let is_csv =
         column.is_some() || file.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));

@@ -1,4 +1,4 @@
-//! Our own header cache: a backend that serves a cached commit, and one that records another.
+//! Our own header cache: one backend serves a cached commit, and another records header bytes for the cache.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{BodyEvent, RangeBytes};
 use crate::hub::CommitSha;
 
-/// The length of a piece of a cached file in bytes. Longer pieces would be parsed on another thread.
+/// The chunk size of a streamed cached file, in bytes. Larger chunks would be parsed on another thread.
 const PIECE: usize = 1 << 16;
 
-/// A cached commit of another backend. It serves what an earlier call has read, and nothing else.
+/// A cached commit of another backend. It serves only what an earlier call has read.
 ///
-/// A range ends with the cached bytes: they end with the header.
+/// Ranges are truncated at the end of the cached bytes, which is the end of the header.
 #[derive(Debug)]
 pub(crate) struct CachedCommit {
     pub(crate) inner: Arc<dyn Backend>,
@@ -31,7 +31,7 @@ pub(crate) struct CachedCommit {
 }
 
 impl CachedCommit {
-    /// Decompresses bytes of a file; `None` if it is not cached, or broken. `length` is their number.
+    /// Decompresses `length` bytes of a file. Returns `None` if the file is not cached or its entry is corrupt.
     async fn inflate<T: Send + 'static>(
         &self,
         path: &RepoPath,
@@ -43,7 +43,7 @@ impl CachedCommit {
         spawn_blocking_if_large(length, move || inflate(file)).await
     }
 
-    /// Checks that a file is not longer than this call allows. Another call may have cached a longer one.
+    /// Checks a file against the size limit of this call. An earlier call may have had a larger limit.
     fn check_length(&self, path: &RepoPath, limit: u64) -> Result<(), Error> {
         match self.headers.file(path) {
             Some(file) if file.start.length() > limit => {
@@ -59,8 +59,7 @@ impl CachedCommit {
         name: impl FnOnce() -> String,
     ) -> Result<Fetched<T>, Error> {
         let commit = Some(self.commit.clone());
-        let missing =
-            || Error::FileNotFound { file: name(), source: "it is not in the cache".into() };
+        let missing = || Error::FileNotFound { file: name(), source: "it is not cached".into() };
         value.map(|value| Fetched::new(value, commit)).ok_or_else(missing)
     }
 }
@@ -83,7 +82,7 @@ impl Backend for CachedCommit {
         .boxed()
     }
 
-    /// Returns a file piece by piece, as it would arrive. Shards are parsed meanwhile.
+    /// Yields a file in chunks, as a download would. Shards are parsed in the meantime.
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
         if let Err(error) = self.check_length(path, limit) {
             return ready(Err(error)).boxed();
@@ -130,8 +129,8 @@ impl Backend for CachedCommit {
     }
 }
 
-/// Another backend, whose header bytes are recorded for the cache. Clones, and the backend at a commit or
-/// without its token, record in one place.
+/// Wraps another backend and records its header bytes for the cache. Clones share the recording, and so do the
+/// backends that `at_commit` and `anonymous` return.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheRecorder {
     inner: Arc<dyn Backend>,
@@ -139,7 +138,7 @@ pub(crate) struct CacheRecorder {
     on_header: Option<OnHeader>,
 }
 
-/// A function that is called with each header that was read.
+/// A callback for each header that is read.
 #[derive(Clone)]
 pub(crate) struct OnHeader(pub(crate) Arc<dyn Fn(&FileHeader) + Send + Sync>);
 
@@ -152,7 +151,7 @@ impl fmt::Debug for OnHeader {
 #[derive(Debug, Default)]
 struct Recorded {
     headers: RecordedHeaders,
-    /// The commit of the call, if it is known.
+    /// The commit of the call, once it is known.
     commit: Option<CommitSha>,
 }
 
@@ -161,13 +160,13 @@ impl CacheRecorder {
         Self { inner, recorded: Arc::default(), on_header: None }
     }
 
-    /// Creates a recorder that calls a function with each header.
+    /// Creates a recorder that passes each header to a callback.
     #[cfg(feature = "census")]
     pub(crate) fn observed(inner: Arc<dyn Backend>, on_header: OnHeader) -> Self {
         Self { on_header: Some(on_header), ..Self::new(inner) }
     }
 
-    /// Takes what was recorded. Returns `None` if it is not to be cached, or its commit is not known.
+    /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
     pub(crate) fn take(&self) -> Option<(CommitSha, CachedHeaders)> {
         let Recorded { headers, commit } = self.record(std::mem::take);
         Some((commit?, headers.finish(self.canonical_name())?))
@@ -197,8 +196,8 @@ impl Backend for CacheRecorder {
         .boxed()
     }
 
-    /// Records a whole file. If this reader may not read it, or not all of it, the result is not what
-    /// another reader would get, and is not cached.
+    /// Records a whole file. If access is denied or the file is over the limit, another reader could get another
+    /// result, so the commit is not cached.
     fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         let read = self.inner.read_whole(path, limit);
         read.inspect(move |read| match read {
@@ -214,7 +213,7 @@ impl Backend for CacheRecorder {
         .boxed()
     }
 
-    /// Records a streamed file once its end is reached.
+    /// Records a streamed file once it is complete.
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
         async move {
             let Fetched { value, commit, .. } = self.inner.stream(path, limit).await?;
@@ -242,7 +241,7 @@ impl Backend for CacheRecorder {
         .boxed()
     }
 
-    /// Records a listing. A server may have none today only, so its absence is not cached.
+    /// Records a listing. A missing listing may be temporary, so the commit is then not cached.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         let listed = self.inner.list(folder);
         listed
@@ -256,7 +255,7 @@ impl Backend for CacheRecorder {
             .boxed()
     }
 
-    /// Compresses the header, so that the headers of a call are never all in memory.
+    /// Compresses the header, so that the uncompressed headers of a call are never all in memory.
     fn header_read<'a>(&'a self, path: &'a RepoPath, header: &'a FileHeader) -> BoxFuture<'a, ()> {
         async move {
             if let Some(OnHeader(on_header)) = &self.on_header {
@@ -291,7 +290,7 @@ impl Backend for CacheRecorder {
         self.inner.token_is_rejected();
     }
 
-    /// Forwards the request. An answer is not cached, because it has no header bytes.
+    /// Forwards the request. The response is not cached, because it contains no header bytes.
     fn hub_headers<'a>(
         &'a self,
         index: &'a RepoPath,

@@ -1,15 +1,15 @@
-//! The limit on calls that take much memory at once.
+//! Limits the number of concurrent calls that need a lot of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
-/// The memory in bytes that each call may take. Few repositories have more indexes and headers, and nothing shows how much
-/// a call needs before they arrive.
+/// The memory in bytes that a call may use without a permit. Few repositories have more bytes of indexes and headers,
+/// and the need of a call is unknown until they arrive.
 pub(crate) const SMALL_CALL: u64 = 8 << 20;
 
-/// The memory of one call. It may exceed [`SMALL_CALL`] with a permit, which is kept until the end of the call.
+/// The memory use of one call. To exceed [`SMALL_CALL`], the call needs a permit, which it holds until it ends.
 #[derive(Debug)]
 pub(crate) struct CallSize {
     permits: Arc<Semaphore>,
@@ -18,12 +18,12 @@ pub(crate) struct CallSize {
 }
 
 impl CallSize {
-    /// Starts a call, which shares the permits with others.
+    /// Starts a call that shares the permits with other calls.
     pub(crate) fn new(permits: Arc<Semaphore>) -> Self {
         Self { permits, bytes: AtomicU64::new(0), permit: OnceCell::new() }
     }
 
-    /// Adds bytes. Returns the wait for a permit if the call needs one.
+    /// Adds bytes. If the call now needs a permit, returns a future that waits for it.
     pub(crate) fn add(&self, bytes: u64) -> Option<impl Future<Output = ()> + Send> {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= SMALL_CALL {

@@ -14,7 +14,7 @@ use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::{RangeBytes, RequestMeter};
 
-/// The largest number of entries in a listing. It ends the listing of a folder that holds a whole disk.
+/// The maximum number of entries in a listing. Stops the listing of a folder such as the root of a disk.
 const MAX_ENTRIES: usize = 100_000;
 
 /// A local folder.
@@ -62,7 +62,7 @@ impl DiskFolder {
     }
 }
 
-/// Reads a range of a file. The chunk is shorter than the range only if the file ends inside it.
+/// Reads a range of a file. The result is shorter than the range only if the file ends inside it.
 pub(super) async fn read_range(
     path: &Path,
     range: &Range<u64>,
@@ -101,8 +101,8 @@ pub(super) async fn read_whole(
     }
 }
 
-/// Lists all files of a folder, or of one of its own folders, by their paths in it. Returns `None` if
-/// there is no such folder. `name` is the folder's name in errors.
+/// Lists all files of a folder, or of its subfolder `below`. Paths are relative to the folder. Returns `None` if the
+/// folder does not exist. `name` is the folder's name in errors.
 pub(super) async fn list(
     folder: &Path,
     name: String,
@@ -115,21 +115,21 @@ pub(super) async fn list(
     }
 }
 
-/// Lists files. Ignores hidden files, links to folders (they could form a circle), and names that no
-/// path in a repository has.
+/// Lists files. Ignores hidden files, links to folders (which could form a loop), and names that are not valid in a
+/// repository path.
 async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<ListedFile>> {
     let mut files = Vec::new();
     let mut folders = vec![below.map_or_else(String::new, ToString::to_string)];
     let mut seen = 0;
     while let Some(below) = folders.pop() {
         let path = folder.join(&below);
-        // A bare file name lies in a folder without a name.
+        // The parent of a bare file name is the empty path.
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
         let mut entries = tokio::fs::read_dir(path).await?;
         while let Some(entry) = entries.next_entry().await? {
             seen += 1;
             if seen > MAX_ENTRIES {
-                return Err(io::Error::other(format!("it holds more than {MAX_ENTRIES} files")));
+                return Err(io::Error::other(format!("it contains more than {MAX_ENTRIES} files")));
             }
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
@@ -144,13 +144,14 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
     Ok(files)
 }
 
-/// Returns the size of a file in bytes, also of one behind a link.
+/// Returns the size of a file in bytes, following links.
 async fn file_size(path: &Path) -> Option<u64> {
     let metadata = tokio::fs::metadata(path).await.ok()?;
     metadata.is_file().then_some(metadata.len())
 }
 
-/// Opens a regular file and returns its size in bytes. Reading a pipe or a device might never end.
+/// Opens a regular file and returns its size in bytes. Pipes and devices are rejected, because reading them may never
+/// end.
 async fn open(path: &Path) -> io::Result<(File, u64)> {
     let metadata = tokio::fs::metadata(path).await?;
     if !metadata.is_file() {

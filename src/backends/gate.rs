@@ -1,4 +1,4 @@
-//! The decisions of a service about a call in progress.
+//! Lets a service pause or stop a call in progress.
 
 use std::fmt::Debug;
 
@@ -6,19 +6,19 @@ use futures::future::BoxFuture;
 
 use crate::hub::CommitSha;
 
-/// The decisions of a service about one call. Each future completes when the call may continue. A service that
-/// does not let a call continue drops the call.
+/// Lets a service pause or stop one call. Each future completes when the call may continue. To stop a call, the
+/// service drops it.
 pub(crate) trait CallGate: Debug + Send + Sync {
-    /// Decides once the commit of the call is known, before any shard is read. `name` is the current name of the
-    /// repository, if it is another one than the requested.
+    /// Waits for permission once the commit of the call is known, before any shard is read. `name` is the canonical
+    /// name of the repository if it differs from the requested one.
     fn pass_commit<'a>(&'a self, commit: &'a CommitSha, name: Option<String>) -> BoxFuture<'a, ()>;
 
-    /// Returns whether the commit of a branch is requested even if it was requested a moment ago.
+    /// Returns whether to request the commit of a branch even if the cached one is fresh.
     fn wants_current_commit(&self) -> bool;
 
-    /// Decides before a number of files is requested from a server.
+    /// Waits for permission to request `files` files from a server.
     fn pass_files(&self, files: usize) -> BoxFuture<'_, ()>;
 
-    /// Decides before the call takes more memory, in bytes.
+    /// Waits for permission to use `bytes` more bytes of memory.
     fn pass_memory(&self, bytes: u64) -> BoxFuture<'_, ()>;
 }

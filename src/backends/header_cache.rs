@@ -1,4 +1,4 @@
-//! Calls that are answered from our own header cache.
+//! Serves calls from our own header cache.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ pub(crate) struct HeaderCache {
     pub(crate) cache: Arc<dyn Cache>,
     /// Time to live of a cached branch.
     pub(crate) branch_ttl: Duration,
-    /// The age up to which a cached branch is used while the server does not answer.
+    /// The maximum age of a cached branch that is used while the server is down.
     pub(crate) stale_if_error: Duration,
 }
 
 /// The part of a repository that a call reads.
 pub(crate) struct CacheTarget {
-    /// A text that differs for any two calls that read different parts.
+    /// Unique to the part: calls that read different parts have different names.
     pub(crate) name: String,
-    /// A path that is likely to exist. The Hub is asked about it for the commit of a branch.
+    /// A path that is likely to exist. The commit of a branch is requested with it.
     pub(crate) probe: RepoPath,
     pub(crate) gate: Option<Arc<dyn CallGate>>,
     pub(crate) meter: RequestMeter,
@@ -41,7 +41,7 @@ pub(crate) struct CacheTarget {
 struct CacheLookup<'a> {
     settings: &'a HeaderCache,
     keys: CacheKeys,
-    /// The revision that was asked for.
+    /// The requested revision.
     revision: Revision,
     probe: RepoPath,
     gate: Option<Arc<dyn CallGate>>,
@@ -51,17 +51,18 @@ struct CacheLookup<'a> {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CachedRef {
     commit: String,
-    /// The time of the request, in seconds since 1970.
+    /// Unix time of the request, in seconds.
     seconds: u64,
 }
 
 impl HeaderCache {
-    /// Answers a call from the cached commit. If there is none, or it is broken, reads from the backend
-    /// and stores what the call has read.
+    /// Serves a call from the cached commit. On a miss, or if the entry is corrupt, reads from the backend and caches
+    /// what the call has read.
     ///
     /// # Errors
     ///
-    /// The errors of the call, and of the request for the commit of a branch. A broken entry is none.
+    /// Returns the errors of the call and of the request for a branch's commit. Corrupt entries are treated as
+    /// misses.
     pub(crate) async fn run<T>(
         &self,
         mut backend: Arc<dyn Backend>,
@@ -73,7 +74,7 @@ impl HeaderCache {
         let CacheTarget { probe, gate, meter, .. } = target;
         let lookup = CacheLookup { settings: self, keys, revision, probe, gate };
         if backend.is_offline() {
-            // Downloaded files come first, because programs on this machine load them.
+            // Downloaded files take precedence, because programs on this machine load them.
             return match call(Arc::clone(&backend)).await {
                 Err(error) if error.is_not_found() || error.has_no_weights() => {
                     let found = lookup.find(&mut backend, &call).await?;
@@ -105,8 +106,8 @@ impl HeaderCache {
 }
 
 impl CacheLookup<'_> {
-    /// Returns the result of the call if the cache has all that it takes. Otherwise the backend is at
-    /// the commit to read afterwards, if that is known.
+    /// Returns the result of the call on a cache hit. On a miss, pins `backend` to the commit to read, if it is
+    /// known.
     async fn find<T>(
         &self,
         backend: &mut Arc<dyn Backend>,
@@ -122,9 +123,9 @@ impl CacheLookup<'_> {
         let inner = Arc::clone(backend);
         match call(Arc::new(CachedCommit { inner, commit, headers })).await {
             Ok(found) => Ok(Some(found)),
-            // The call that filled the entry may have had larger limits.
+            // The call that stored the entry may have had higher limits.
             Err(error) if is_over_limit(&error) => Err(error),
-            // It may have had other formats, too.
+            // It may also have read other formats.
             Err(Error::NoSafetensors { .. }) => Ok(None),
             Err(error) => {
                 warn_of_broken_entry(&key, &error);
@@ -133,7 +134,7 @@ impl CacheLookup<'_> {
         }
     }
 
-    /// Waits while another call fills the same entry.
+    /// Waits while another call fills the same entry, and returns the lease to fill it.
     async fn lease(&self) -> FillLease {
         let key = match self.revision.as_str().parse() {
             Ok(commit) => self.keys.commit(&commit),
@@ -142,14 +143,14 @@ impl CacheLookup<'_> {
         self.settings.cache.lease(&key).await
     }
 
-    /// Stores what a call has read.
+    /// Caches the headers of a call, and the commit of its branch.
     async fn store(&self, commit: &CommitSha, headers: CachedHeaders) {
         self.put(self.keys.commit(commit), headers).await;
         self.store_ref(commit).await;
     }
 
-    /// Returns the commit to read: the one that was asked for, or the one that the branch points to.
-    /// Returns `None` for a branch that is not cached: asking for its commit would save nothing.
+    /// Returns the commit to read: the requested commit, or the commit of the requested branch. Returns `None` if the
+    /// branch is not cached, because requesting its commit would save nothing.
     async fn commit(&self, backend: &dyn Backend) -> Result<Option<CommitSha>, Error> {
         let identity = backend.cache_identity();
         if let Some(commit) = identity.and_then(|now| now.revision.as_str().parse().ok()) {
@@ -169,8 +170,8 @@ impl CacheLookup<'_> {
         !has_changed && cached.is_fresh(self.settings.branch_ttl)
     }
 
-    /// Requests the commit of the branch. Returns the cached commit for a while if the server is down. Returns
-    /// `None` if the server refuses this request or the token: the call itself continues without the token.
+    /// Requests the commit of the branch. Returns the cached commit while it may be used and the server is down.
+    /// Returns `None` if the server rejects the request or the token; the call then continues without the token.
     async fn request_commit(
         &self,
         backend: &dyn Backend,
@@ -183,14 +184,14 @@ impl CacheLookup<'_> {
                 tracing::warn!(
                     file = backend.file_name(&self.probe),
                     error,
-                    "using the cached commit"
+                    "the Hub is unavailable; using the cached commit"
                 );
                 return Ok(before.commit.parse().ok());
             }
             Err(
                 Error::RejectedToken { .. } | Error::FileNotFound { .. } | Error::Forbidden { .. },
             ) => None,
-            // Some servers have no `HEAD`.
+            // Some servers do not support `HEAD`.
             Err(Error::Refused { source, .. }) if matches!(source.status, 400..=499 | 501) => None,
             Err(error) => return Err(error),
         };
@@ -215,7 +216,7 @@ impl CacheLookup<'_> {
     async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
         let (key, entry) = (*key, self.settings.cache.get(key).await?);
         if let Some(gate) = &self.gate {
-            // The entry is in memory twice while it is decoded.
+            // Decoding briefly holds the entry in memory twice.
             gate.pass_memory(2 * entry.len() as u64).await;
         }
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
@@ -229,9 +230,9 @@ impl CacheLookup<'_> {
     }
 }
 
-/// Logs a broken entry. It is read anew, and so replaced.
+/// Logs a corrupt entry. The call reads the files again and replaces it.
 fn warn_of_broken_entry(key: &CacheKey, error: &dyn Display) {
-    tracing::warn!(%key, %error, "an entry of the cache is broken");
+    tracing::warn!(%key, %error, "a cache entry is corrupt");
 }
 
 fn is_over_limit(error: &Error) -> bool {
@@ -242,7 +243,7 @@ fn is_over_limit(error: &Error) -> bool {
     }
 }
 
-/// Returns whether a request failed because of the server or the network, and not because of its content.
+/// Returns whether the server or the network failed, rather than the request itself.
 fn is_outage(error: &Error) -> bool {
     match error {
         Error::Fetch { .. } => true,
@@ -252,8 +253,8 @@ fn is_outage(error: &Error) -> bool {
 }
 
 impl CachedRef {
-    /// Returns whether the branch was seen less than `ttl` ago. A time in the future comes from a clock
-    /// that was wrong.
+    /// Returns whether the branch was requested less than `ttl` ago. A time in the future comes from a wrong clock
+    /// and counts as expired.
     fn is_fresh(&self, ttl: Duration) -> bool {
         let age = now().checked_sub(self.seconds);
         age.is_some_and(|age| Duration::from_secs(age) < ttl)

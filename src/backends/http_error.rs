@@ -1,4 +1,4 @@
-//! The errors of files that are read over HTTP.
+//! Errors of files that are read over HTTP.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::http::{HttpError, RequestFailure};
 use crate::hub::{HubError, HubErrorKind, RepoId, Revision};
 
-/// Returns the error of a call that could not read a file. Only a server with repositories has a `repo`.
+/// Converts a request failure to the error for a file. `repo` is `None` on servers without repositories.
 pub(crate) fn explain(
     file: String,
     failure: RequestFailure,
@@ -22,7 +22,7 @@ pub(crate) fn explain(
     }
 }
 
-/// Returns the error for a status that is not a success.
+/// Returns the error for a response with an error status.
 fn refused(
     file: String,
     source: Box<HubError>,

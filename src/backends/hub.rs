@@ -18,7 +18,7 @@ use crate::hub::{
     CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, listing,
 };
 
-/// The header in which a Hub sends the SHA-256 hash of a file that is stored outside git, with the redirect to it.
+/// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
 const X_LINKED_ETAG: &str = "x-linked-etag";
 
 /// A revision of a repository on a Hub.
@@ -27,7 +27,8 @@ pub(crate) struct HubRepo {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
     pub(crate) repo: RepoId,
-    /// The name of the repository that the Hub redirects to. Shared, so that one redirect is enough for a call.
+    /// The canonical name of the repository, from the Hub's redirect. It is shared, so a call is redirected only
+    /// once.
     pub(crate) canonical: Arc<OnceLock<RepoId>>,
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
@@ -132,10 +133,10 @@ impl Backend for HubRepo {
             let read = self.http.read_all(&url, limit, &self.meter).await;
             match self.fetched(|| self.file_name(index), read) {
                 Ok(read) => Ok(Some(read)),
-                // The requests for the files return a more precise error.
+                // The requests for the individual files will report a more precise error.
                 Err(error) if error.is_transient() && !is_server_error(&error) => Err(error),
                 Err(error) => {
-                    tracing::debug!(%error, "the Hub does not answer with headers");
+                    tracing::debug!(%error, "the Hub did not provide the headers");
                     Ok(None)
                 }
             }
@@ -167,7 +168,7 @@ impl HubRepo {
         self.endpoint.file_url(repo, &self.revision, path)
     }
 
-    /// Returns the span of all requests for a file.
+    /// Returns the tracing span for all requests for a file.
     fn span(&self, path: &RepoPath) -> Span {
         debug_span!("file", repo = %self.repo, file = %path)
     }
@@ -182,7 +183,7 @@ impl HubRepo {
         Ok(Fetched { value, commit: self.commit(&chain), sha256 })
     }
 
-    /// Returns the commit of a response, logs the Hub's notice in it, and keeps the name that it redirects to.
+    /// Returns the commit of a response. Also logs the Hub's notice and keeps the canonical name.
     fn commit(&self, chain: &ResponseChain) -> Option<CommitSha> {
         self.warnings.warn_once(chain.header("x-hf-warning"));
         let target = chain.header("location").and_then(|to| self.endpoint.redirected_repo(to));
@@ -196,8 +197,8 @@ impl HubRepo {
         http_error::explain(file, failure, Some((&self.repo, &self.revision)))
     }
 
-    /// Ignores the failures by which servers say that they have no listing. Mirrors serve files, and each
-    /// has its own way to refuse a listing.
+    /// Ignores failures that mean the server has no listing. Mirrors serve files, and each rejects listings in its
+    /// own way.
     fn without_listing(&self, failure: RequestFailure) -> Result<(), Error> {
         match self.explain(format!("list of files of {}", self.repo), failure) {
             Error::Refused { source, .. } if matches!(source.status, 405 | 501) => Ok(()),
@@ -211,7 +212,7 @@ impl HubRepo {
     }
 }
 
-/// Returns the hash in the entity tag of a file that is stored outside git; `None` for other tags.
+/// Returns the SHA-256 hash in the entity tag of an LFS file; `None` for other tags.
 fn sha256(etag: &str) -> Option<String> {
     let hash = etag.trim_start_matches("W/").trim_matches('"');
     let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());

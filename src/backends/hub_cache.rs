@@ -1,4 +1,4 @@
-//! A repository in the disk cache of `huggingface_hub`, which is read without a request.
+//! A repository in the disk cache of `huggingface_hub`, read without any requests.
 //!
 //! ```text
 //! models--org--name/refs/main                          the commit that `main` pointed to
@@ -8,9 +8,8 @@
 //! blobs/<xx>/<xet hash>                                files that several repositories share
 //! ```
 //!
-//! A snapshot holds the files that were downloaded, which may be a part of the repository. Links are
-//! followed if they stay inside the repository's folder or lead to the shared blobs; `huggingface_hub`
-//! 2.4.0 makes no others.
+//! A snapshot contains the downloaded files, which may be only some of the repository's files. Links are followed if
+//! they stay inside the repository's folder or lead to the shared blobs; `huggingface_hub` 2.4.0 creates no others.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,35 +28,35 @@ use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::{CommitSha, RepoId, Revision};
 
-/// The limit of a file in `refs`, in bytes. A commit has 40.
+/// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.
 const REF_LIMIT: u64 = 100;
 
-/// The limit of a file in `trees`, in bytes. Each file of a repository takes about 300.
+/// The maximum size of a file in `trees`, in bytes. Each file of a repository takes about 300.
 const TREE_LIMIT: u64 = 64_000_000;
 
-/// A revision of a repository for an offline client: the files of its commit that were downloaded. If there are none,
-/// every read fails, and only our own header cache can answer a call.
+/// A revision of a repository, read offline: the downloaded files of its commit. If nothing was downloaded, every
+/// read fails, and only our own header cache can serve the call.
 #[derive(Debug)]
 pub(crate) struct OfflineRepo {
-    /// The repository that is not requested.
+    /// The repository on the Hub. It is used for names and cache keys, never for requests.
     hub: HubRepo,
     snapshot: Result<Snapshot, SnapshotError>,
 }
 
-/// The files of one commit that were downloaded.
+/// The downloaded files of one commit.
 #[derive(Debug)]
 struct Snapshot {
     commit: CommitSha,
     folder: PathBuf,
-    /// The file that lists all files of the commit, if it exists.
+    /// The JSON file that lists all files of the commit. It may not exist.
     tree: PathBuf,
-    /// The folders that links may lead to.
+    /// The folders that links may point into.
     roots: Vec<PathBuf>,
 }
 
 impl OfflineRepo {
-    /// Finds the snapshot of a revision in a cache folder. For a branch or a tag, it is the commit at the
-    /// time of the last download.
+    /// Finds the snapshot of a revision in a cache folder. For a branch or a tag, this is the commit of the last
+    /// download.
     pub(crate) async fn find(cache: &Path, hub: HubRepo) -> Self {
         let snapshot = Snapshot::find(cache, &hub.repo, &hub.revision).await;
         Self { hub, snapshot }
@@ -71,7 +70,7 @@ impl OfflineRepo {
         })
     }
 
-    /// Returns the commit, and the path of a file with all links followed.
+    /// Returns the commit and the path of a file, with all links resolved.
     async fn file(&self, path: &RepoPath) -> Result<(CommitSha, PathBuf), Error> {
         let Snapshot { commit, folder, roots, .. } = self.snapshot()?;
         let file = fs::canonicalize(folder.join(path.as_str())).await;
@@ -83,12 +82,12 @@ impl OfflineRepo {
                 file: self.file_name(path),
                 source: io::Error::new(
                     io::ErrorKind::PermissionDenied,
-                    "it is a link that leads out of the cache",
+                    "it is a link that leads outside the cache",
                 ),
             }),
-            // The repository may have it all the same.
+            // The repository itself may still have the file.
             Err(Error::FileNotFound { file, .. }) => {
-                let source = "does not hold it; only downloaded files can be read";
+                let source = "does not contain it; only downloaded files can be read";
                 Err(Error::FileNotFound { file, source: missing(folder, source).into() })
             }
             Err(error) => Err(error),
@@ -114,7 +113,7 @@ impl Snapshot {
         Ok(Self { commit, folder, tree, roots: [real].into_iter().chain(shared).collect() })
     }
 
-    /// Reads the listing that a download of a whole repository leaves behind.
+    /// Reads the listing that is saved when a whole repository is downloaded.
     async fn listed(&self) -> Option<Vec<ListedFile>> {
         let meter = RequestMeter::default();
         let json = disk::read_whole(&self.tree, String::new(), TREE_LIMIT, &meter).await.ok()?;
@@ -147,7 +146,7 @@ impl Backend for OfflineRepo {
         .boxed()
     }
 
-    /// Lists all files of the commit, or else those that were downloaded.
+    /// Lists all files of the commit if a saved listing exists, or else the downloaded files.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
             let snapshot = self.snapshot()?;
@@ -184,7 +183,7 @@ impl Backend for OfflineRepo {
             Ok(snapshot) => snapshot,
             Err(error) => return error,
         };
-        let source = "does not hold all of them; only downloaded files can be read";
+        let source = "does not contain all shards; only downloaded files can be read";
         let source = missing(&snapshot.folder, source).into();
         Error::FileNotFound { file: self.file_name(&set.path), source }
     }
@@ -205,9 +204,9 @@ struct CommitFile {
 /// Reads the commit of a branch, a tag or another ref.
 async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, SnapshotError> {
     let refs = home.join("refs");
-    // A revision is any text; only a plain path names a file in that folder.
+    // A revision can be any text. Only a plain relative path names a file in that folder.
     let Ok(path) = revision.as_str().parse::<RepoPath>() else {
-        return Err(missing(&refs, "does not hold the revision"));
+        return Err(missing(&refs, "does not contain the revision"));
     };
     let file = refs.join(path.as_str());
     let text = disk::read_whole(&file, String::new(), REF_LIMIT, &RequestMeter::default()).await;
@@ -217,7 +216,7 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, Snapsho
         Err(_) => return Err(missing(&file, "does not exist")),
     };
     let commit = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
-    commit.ok_or_else(|| missing(&file, "does not hold a commit"))
+    commit.ok_or_else(|| missing(&file, "does not contain a commit"))
 }
 
 fn missing(path: &Path, reason: &'static str) -> SnapshotError {

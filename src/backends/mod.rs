@@ -6,9 +6,9 @@
 //! | `web` | the folder of a file on any web server |
 //! | `disk` | a local folder |
 //! | `hub_cache` | a repository without a request: its snapshot in the disk cache of `huggingface_hub` |
-//! | `cached` | a commit in our own header cache; or another backend, whose headers it records |
+//! | `cached` | a commit from our own header cache; or another backend, whose headers it records |
 //!
-//! A new backend is one module that implements [`Backend`], and one match arm where a
+//! To add a backend, write a module that implements [`Backend`], and add one match arm where a
 //! [`Source`](crate::Source) becomes a backend (`client/model.rs`).
 
 mod cached;
@@ -51,34 +51,34 @@ use crate::formats::{FileHeader, RepoPath};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubReportedCount};
 
-/// The future of a value that is read from a file.
+/// The future of a value read from a file.
 pub(crate) type Fetch<'a, T> = BoxFuture<'a, Result<Fetched<T>, Error>>;
 
 /// The future of a listing.
 pub(crate) type ListFuture<'a> = BoxFuture<'a, Result<Option<FileListing>, Error>>;
 
-/// A folder of files, each named by its path in the folder. A backend is made for one call, and counts the
-/// requests and bytes of that call.
+/// A folder of files, addressed by their paths in it. A backend is created for one call, and counts the requests and
+/// bytes of that call.
 ///
-/// The methods with a default body are for repositories; a plain folder needs none of them.
+/// Methods with a default body are for repositories. A plain folder does not need them.
 pub(crate) trait Backend: Debug + Send + Sync {
-    /// Reads a range of a file. The chunk is shorter than the range only if the file ends inside it. It may be
+    /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
     /// longer if the range starts at byte 0.
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes>;
 
     /// Reads a whole file of at most `limit` bytes.
     fn read_whole<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>>;
 
-    /// Reads a whole file of at most `limit` bytes as a stream. Returns once the file is known to be there.
+    /// Streams a whole file of at most `limit` bytes. Completes once the file is known to exist.
     fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, ByteStream> {
         self.read_whole(path, limit).map(|read| read.map(stream::from_bytes)).boxed()
     }
 
-    /// Lists all files below a folder, or all files of the backend. Returns `None` if there is no listing,
-    /// or none for this reader.
+    /// Lists all files below a folder, or all files of the backend. Returns `None` if there is no listing, or this
+    /// reader has no access to it.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a>;
 
-    /// Notes that the header of a file was read. Bytes that were read behind its end are not cached.
+    /// Reports that the header of a file was read. Bytes that were read past its end are not cached.
     fn header_read<'a>(
         &'a self,
         _path: &'a RepoPath,
@@ -90,28 +90,28 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Returns the name of a file for messages.
     fn file_name(&self, path: &RepoPath) -> String;
 
-    /// Returns whether the files belong to commits.
+    /// Returns whether files belong to commits.
     fn has_commits(&self) -> bool {
         false
     }
 
-    /// Returns whether the files are in the header cache, so that they cost no requests.
+    /// Returns whether files come from the header cache and cost no requests.
     fn is_cached(&self) -> bool {
         false
     }
 
-    /// Returns whether this backend reads without requests. Then it is asked before the header cache.
+    /// Returns whether this backend reads without requests. Offline backends take precedence over the header cache.
     fn is_offline(&self) -> bool {
         false
     }
 
-    /// Returns the name of the repository on the Hub, if it is another one than this backend was asked for.
+    /// Returns the canonical name of the repository if it differs from the requested one.
     fn canonical_name(&self) -> Option<String> {
         None
     }
 
-    /// Asks which commit the revision is at, in one request about any path. Returns `None` if the server
-    /// does not say.
+    /// Requests the current commit of the revision with one request for `path`. Returns `None` if the server does not
+    /// report a commit.
     fn current_commit<'a>(
         &'a self,
         _path: &'a RepoPath,
@@ -119,8 +119,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
         ready(Ok(None)).boxed()
     }
 
-    /// Returns this backend at the commit of a call instead of a branch or a tag; `None` if it does not
-    /// change.
+    /// Returns this backend pinned to a commit; `None` if it already is or has no commits.
     fn at_commit(&self, _commit: &CommitSha) -> Option<Arc<dyn Backend>> {
         None
     }
@@ -130,10 +129,11 @@ pub(crate) trait Backend: Debug + Send + Sync {
         None
     }
 
-    /// Logs that the token is not valid, and that the files are read without it.
+    /// Logs that the token is invalid and that the files are read without it.
     fn token_is_rejected(&self) {}
 
-    /// Requests all headers of an index at once, as parsed by the Hub. Returns `None` if the Hub has none.
+    /// Requests all headers of an index at once, in the form parsed by the Hub. Returns `None` if the Hub does not
+    /// have them.
     fn hub_headers<'a>(
         &'a self,
         _index: &'a RepoPath,
@@ -142,12 +142,12 @@ pub(crate) trait Backend: Debug + Send + Sync {
         ready(Ok(None)).boxed()
     }
 
-    /// Asks for the parameter count that the Hub itself reports. Returns `None` if it reports none.
+    /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
     fn reported_count(&self) -> BoxFuture<'_, Result<Option<HubReportedCount>, Error>> {
         ready(Ok(None)).boxed()
     }
 
-    /// Returns the part of the cache keys that identifies this backend; `None` if it is not cached.
+    /// Returns the part of the cache keys that identifies this backend; `None` if its files are not cached.
     fn cache_identity(&self) -> Option<CacheIdentity<'_>> {
         None
     }
@@ -158,17 +158,17 @@ pub(crate) trait Backend: Debug + Send + Sync {
     }
 }
 
-/// Returns a backend at a commit, if the commit is known and the backend has commits.
+/// Pins a backend to a commit, if the commit is known and the backend has commits.
 pub(crate) fn pinned(backend: &Arc<dyn Backend>, commit: Option<&CommitSha>) -> Arc<dyn Backend> {
     commit.and_then(|commit| backend.at_commit(commit)).unwrap_or_else(|| Arc::clone(backend))
 }
 
-/// A value that was read from a file, and where the file came from.
+/// A value read from a file, with the origin of the file.
 pub(crate) struct Fetched<T> {
     pub(crate) value: T,
-    /// The commit of the file, if the server says so.
+    /// The commit of the file, if the server reports it.
     pub(crate) commit: Option<CommitSha>,
-    /// The SHA-256 hash of the whole file in hexadecimal, if the server says so.
+    /// The SHA-256 hash of the whole file in hexadecimal, if the server reports it.
     pub(crate) sha256: Option<String>,
 }
 
@@ -182,8 +182,8 @@ impl<T> Fetched<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct FileListing {
     pub(crate) files: Vec<ListedFile>,
-    /// The commit of the files, if the server says so.
+    /// The commit of the files, if the server reports it.
     pub(crate) commit: Option<CommitSha>,
-    /// `true` if no file is left out.
+    /// True if no file is missing from the listing.
     pub(crate) is_complete: bool,
 }

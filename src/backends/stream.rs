@@ -1,4 +1,4 @@
-//! Files that are used while they arrive.
+//! Streams of files that are used while they arrive.
 
 use std::pin::pin;
 
@@ -11,10 +11,10 @@ use crate::http::transfer::BodyEvent;
 use crate::http::{RequestFailure, ResponseChain};
 use crate::hub::CommitSha;
 
-/// The pieces of a file. Each start of the file carries its commit, if the server says so.
+/// The body events of a file. Each `Start` carries the commit, if the server reports it.
 pub(crate) type ByteStream = BoxStream<'static, Result<BodyEvent<Option<CommitSha>>, Error>>;
 
-/// Returns the stream of a file that was read already.
+/// Returns a file that is already in memory as a stream.
 pub(super) fn from_bytes(file: Fetched<Vec<u8>>) -> Fetched<ByteStream> {
     let Fetched { value, commit, .. } = file;
     let start =
@@ -23,8 +23,8 @@ pub(super) fn from_bytes(file: Fetched<Vec<u8>>) -> Fetched<ByteStream> {
     Fetched::new(pieces, commit)
 }
 
-/// Waits until a file that is read over HTTP begins to arrive, and returns its stream. `fetched` and
-/// `explain` are the backend's view of a response and of a failure.
+/// Waits until a file starts to arrive over HTTP, and returns its stream. `fetched` and `explain` map responses and
+/// failures to the backend's own types.
 pub(super) async fn from_http(
     pieces: impl Stream<Item = Result<BodyEvent<ResponseChain>, RequestFailure>> + Send + 'static,
     fetched: impl Fn(&ResponseChain) -> Option<CommitSha> + Send + 'static,
@@ -48,8 +48,8 @@ pub(super) async fn from_http(
     Ok(Fetched::new(pieces, commit))
 }
 
-/// Waits for another future while a file arrives. A stream that is open and not read would keep its
-/// connection, or most of its flow-control window, from the requests of that future.
+/// Drives a future while a file arrives, and buffers the file. A stream that is open but not polled would block the
+/// future's requests: it keeps its connection, or most of the flow-control window.
 pub(crate) async fn poll_alongside<T>(
     mut pieces: ByteStream,
     other: impl Future<Output = T>,

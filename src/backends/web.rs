@@ -14,8 +14,8 @@ use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::http::{Http, RequestFailure, ResponseChain, SafeUrl};
 use crate::hub::CommitSha;
 
-/// The header in which a Hub names the commit of a file. The CDN does not send it; some mirrors send it
-/// only with the last response.
+/// The header that carries the commit of a file on a Hub. The CDN does not send it, and some mirrors send it only
+/// with the last response.
 pub(super) const X_REPO_COMMIT: &str = "x-repo-commit";
 
 /// The folder of the file at `url`.
@@ -55,7 +55,7 @@ impl Backend for WebFolder {
         stream::from_http(pieces, commit, explain).boxed()
     }
 
-    /// A web server has no listing that could be relied on.
+    /// Web servers have no reliable listing.
     fn list<'a>(&'a self, _folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         ready(Ok(None)).boxed()
     }
@@ -70,7 +70,7 @@ impl WebFolder {
         sibling(&self.url, &self.file, path)
     }
 
-    /// Returns the span of all requests for a file.
+    /// Returns the tracing span for all requests for a file.
     fn span(&self, path: &RepoPath) -> Span {
         debug_span!("file", file = self.file_name(path))
     }
@@ -87,12 +87,12 @@ impl WebFolder {
     }
 }
 
-/// Returns the commit of a response: the URL may lead to a Hub.
+/// Returns the commit of a response, because the URL may lead to a Hub.
 pub(super) fn commit(chain: &ResponseChain) -> Option<CommitSha> {
     chain.header(X_REPO_COMMIT)?.parse().ok()
 }
 
-/// Returns the URL of a file in the folder of another. The query belongs to that one file: often it is a
+/// Returns the URL of another file in the same folder. The query is dropped: it belongs to one file and is often its
 /// signature.
 fn sibling(url: &Url, file: &RepoPath, other: &RepoPath) -> Url {
     if file == other {

@@ -1,4 +1,4 @@
-//! Choices with names: metric, style, theme and logo of a badge.
+//! The named choices for a badge: metric, style, theme and logo.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use thiserror::Error;
 
 use crate::formats::clip;
 
-/// The error for a text that names none of the choices.
+/// The error returned when a text is not the name of a choice.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{text}` is not {expected}")]
 #[non_exhaustive]
 pub struct UnknownChoice {
-    /// The unknown text, cut to 200 characters.
+    /// The input, truncated to 200 characters.
     pub text: String,
-    /// A noun phrase for the expected choice, such as `a badge style`.
+    /// The expected choice as a noun phrase, such as `a badge style`.
     pub expected: &'static str,
 }
 
@@ -32,13 +32,13 @@ macro_rules! choice {
         }
 
         impl $type {
-            /// All variants, the default first.
+            /// All variants, starting with the default.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The names of all variants, in the order of [`Self::ALL`].
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// Returns the name used in queries and on the command line.
+            /// Returns the name used in URL queries and on the command line.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -80,15 +80,15 @@ choice! {
     "a badge metric"
     /// The property of a checkpoint that a badge shows.
     Metric {
-        /// The number of parameters, followed by the active ones in a mixture of experts:
+        /// The number of parameters, followed by the active parameters of a mixture of experts:
         /// `params | 1.03T (A32B)`.
         #[default]
         Params = "params",
-        /// The number of parameters of a mixture of experts that are used for each token: `active | 32B`.
+        /// The number of active parameters per token in a mixture of experts: `active | 32B`.
         Active = "active",
-        /// The size of all tensors in bytes: `size | 352 GB`.
+        /// The total size of the tensors: `size | 352 GB`.
         Bytes = "bytes",
-        /// The most common dtype and its number of parameters: `BF16 | 176B`.
+        /// The dtype with the most parameters, and their number: `BF16 | 176B`.
         Dtype = "dtype",
         /// The number of tensors: `tensors | 845`.
         Tensors = "tensors",
@@ -98,7 +98,7 @@ choice! {
 }
 
 impl Metric {
-    /// Returns the default label of a badge that shows this metric.
+    /// Returns the default label for this metric.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -110,33 +110,33 @@ impl Metric {
 
 choice! {
     "a badge style"
-    /// A badge style of shields.io, under its name there.
+    /// A badge style, with the same name as on shields.io.
     Style {
-        /// Rounded corners and a slight gradient.
+        /// Rounded corners, subtle gradient.
         #[default]
         Flat = "flat",
         /// Square corners, no gradient.
         FlatSquare = "flat-square",
-        /// Rounded corners and a glossy gradient.
+        /// Rounded corners, glossy gradient.
         Plastic = "plastic",
-        /// Tall, with spaced capital letters.
+        /// Tall, with widely spaced capital letters.
         ForTheBadge = "for-the-badge",
-        /// A button with a speech bubble to its right.
+        /// A button with a speech bubble on its right.
         Social = "social",
     }
 }
 
 choice! {
     "a badge theme"
-    /// The background that the colors of a badge are chosen for.
+    /// The background that a badge's colors are chosen for.
     Theme {
-        /// A light page, with the colors of shields.io.
+        /// A light page; uses the colors of shields.io.
         #[default]
         Light = "light",
         /// A dark page.
         Dark = "dark",
-        /// The color scheme that the viewer prefers. Most browsers apply the scheme of the
-        /// surrounding page to a picture; some apply the preference of the operating system.
+        /// The viewer's preferred color scheme. Most browsers use the scheme of the surrounding page, some the
+        /// preference of the operating system.
         Auto = "auto",
     }
 }
@@ -148,8 +148,8 @@ choice! {
         /// No logo.
         #[default]
         None = "none",
-        /// A face with open hands. SVG badges use a drawing of this project; JSON badges name the
-        /// logo `huggingface` of shields.io.
+        /// A face with open hands. SVG badges use this project's own drawing; JSON badges refer to the logo
+        /// `huggingface` on shields.io.
         HuggingFace = "huggingface",
     }
 }

@@ -1,4 +1,4 @@
-//! Colors, written as names of shields.io or as hexadecimal digits.
+//! Colors, given as shields.io names or hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::formats::clip;
 
-/// The named colors of shields.io with their aliases, as of version 6.0 of its `badge-maker`.
+/// The named colors of shields.io, including aliases, as of version 6.0 of its `badge-maker`.
 const NAMED: [(&str, [u8; 3]); 16] = [
     ("brightgreen", [0x44, 0xbb, 0x00]),
     ("green", [0x67, 0xac, 0x09]),
@@ -27,27 +27,27 @@ const NAMED: [(&str, [u8; 3]); 16] = [
     ("inactive", [0x93, 0x93, 0x93]),
 ];
 
-/// An opaque color: `blue`, `fc3`, `#007ec6`.
+/// An opaque color, such as `blue`, `fc3` or `#007ec6`.
 ///
-/// `Display` gives the six digits without a `#`.
+/// The `Display` output is six hexadecimal digits without a `#`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Color([u8; 3]);
 
-/// The error for a text that is not a color.
+/// The error returned when parsing a [`Color`] fails.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{text}` is neither a color of shields.io nor three or six hexadecimal digits")]
+#[error("`{text}` is not a color; use a shields.io color name, or three or six hexadecimal digits")]
 pub struct ColorError {
     text: String,
 }
 
 impl Color {
-    /// The default background of a message.
+    /// The default background color of a message.
     pub const BLUE: Self = Self([0x00, 0x7e, 0xc6]);
-    /// The background of a label.
+    /// The background color of a label.
     pub const GREY: Self = Self([0x55, 0x55, 0x55]);
-    /// The background of a placeholder.
+    /// The background color of a placeholder.
     pub const LIGHT_GREY: Self = Self([0x93, 0x93, 0x93]);
-    /// The background of a label on a dark page.
+    /// The background color of a label on a dark page.
     pub(super) const DARK_GREY: Self = Self([0x30, 0x36, 0x3d]);
 }
 

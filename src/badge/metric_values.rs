@@ -1,4 +1,4 @@
-//! The values of all badge metrics of one checkpoint.
+//! The values of all badge metrics for a checkpoint.
 
 use std::cmp::Reverse;
 
@@ -8,9 +8,9 @@ use crate::formats::Dtype;
 use crate::report::CountReport;
 use crate::report::text::{short, short_bytes, thousands};
 
-/// The values of all badge metrics of one checkpoint.
+/// The values of all badge metrics for a checkpoint.
 ///
-/// A server keeps these few numbers instead of a whole result and draws every badge from them.
+/// A server can keep these few numbers instead of a full result and render every badge from them.
 ///
 /// ```
 /// use hf_meta::Dtype;
@@ -24,13 +24,13 @@ use crate::report::text::{short, short_bytes, thousands};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MetricValues {
-    /// The number of parameters of each dtype.
+    /// The number of parameters per dtype.
     pub dtypes: Vec<(Dtype, u64)>,
-    /// The number of parameters of all dtypes.
+    /// The total number of parameters.
     pub parameters: u64,
-    /// `false` if the number of parameters is not certain. A badge then marks it with `~`.
+    /// `false` if the number of parameters is uncertain. Badges then prefix it with `~`.
     pub is_exact: bool,
-    /// The number of parameters used for each token, or a short reason why none is known.
+    /// The number of active parameters per token, or a short reason why there is none.
     pub active: Result<u64, &'static str>,
     /// The size of all tensors in bytes, if known.
     pub bytes: Option<u64>,
@@ -38,13 +38,13 @@ pub struct MetricValues {
     pub tensors: Option<u64>,
     /// The number of weight files, if known.
     pub shards: Option<u64>,
-    /// `true` if the values were counted from headers, `false` if they were reported by the Hub. A
-    /// badge marks the latter as `unverified`.
+    /// `true` if the values were counted from headers, `false` if they were reported by the Hub. In the latter case,
+    /// badges are marked `unverified`.
     pub is_verified: bool,
 }
 
 impl MetricValues {
-    /// Returns the metric values of a result.
+    /// Returns the metric values of a report.
     #[must_use]
     pub fn from_report(report: &CountReport) -> Self {
         let count = &report.parameter_count;
@@ -63,7 +63,7 @@ impl MetricValues {
         }
     }
 
-    /// Creates metric values from a parameter count that was reported, not counted.
+    /// Creates metric values from a parameter count that was reported rather than counted.
     pub fn from_unverified(
         dtypes: impl IntoIterator<Item = (Dtype, u64)>,
         parameters: u64,
@@ -80,8 +80,8 @@ impl MetricValues {
         }
     }
 
-    /// Returns a badge that shows `metric`, or `None` if its value is unknown. A checkpoint without a number
-    /// of active parameters has a placeholder with the reason.
+    /// Returns a badge that shows `metric`, or `None` if its value is unknown. If the number of active parameters is
+    /// requested but there is none, the badge is a placeholder with the reason.
     #[must_use]
     pub fn badge(&self, metric: Metric) -> Option<Badge> {
         let (label, message) = match metric {
@@ -110,13 +110,13 @@ impl MetricValues {
         }
     }
 
-    /// Returns the mark of a number that is not certain.
+    /// Returns the prefix of an uncertain number.
     fn mark(&self) -> String {
         if self.is_exact { String::new() } else { "~".to_owned() }
     }
 
-    /// Returns the most common dtype and a message with its number of parameters. The message adds the
-    /// total (`1.02T of 1.03T`) if it differs after rounding.
+    /// Returns the dtype with the most parameters, and a message with their number. The message includes the total
+    /// (`1.02T of 1.03T`) if it differs after rounding.
     fn main_dtype(&self) -> Option<(&str, String)> {
         let (dtype, count) = self.dtypes.iter().min_by_key(|(_, count)| Reverse(*count))?;
         let [count, all] = [*count, self.parameters].map(short);
@@ -125,7 +125,7 @@ impl MetricValues {
     }
 }
 
-/// Returns the active parameters of a mixture of experts.
+/// Returns the active parameters of a mixture of experts, or a short reason why there are none.
 fn active(breakdown: &CountBreakdown) -> Result<u64, &'static str> {
     match (breakdown.moe, breakdown.moe_unknown) {
         (Some(moe), _) => Ok(moe.active()),

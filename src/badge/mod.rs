@@ -1,11 +1,11 @@
-//! Badges: a label and a message, drawn as SVG or written as JSON for [shields.io].
+//! Badges: a label and a message, rendered as SVG or as JSON for [shields.io].
 //!
-//! This module does no I/O. The [`shields`] crate draws the five styles of shields.io byte for byte;
-//! the dark theme is an addition of this module.
+//! This module performs no I/O. The [`shields`] crate reproduces the five shields.io styles byte for byte; the dark
+//! theme is an addition of this module.
 //!
-//! - [`Badge`] holds the texts, [`BadgeOptions`] the appearance.
-//! - [`Metric`] selects the property of a checkpoint to show; [`MetricValues`] holds the values of all
-//!   metrics. A new metric is one variant of [`Metric`] and one arm in [`MetricValues::badge`].
+//! - [`Badge`] contains the text, and [`BadgeOptions`] the appearance.
+//! - [`Metric`] selects the property to show, and [`MetricValues`] contains the values of all metrics. To add a
+//!   metric, add a variant to [`Metric`] and an arm to [`MetricValues::badge`].
 //!
 //! [shields.io]: https://shields.io
 //! [`shields`]: https://docs.rs/shields
@@ -31,10 +31,10 @@ use crate::report::text::escape;
 /// The maximum length of a rendered label or message, in characters.
 const MAX_TEXT_LENGTH: usize = 64;
 
-/// The texts of a badge, and the default background of its message.
+/// The text of a badge, and the default background color of its message.
 ///
-/// The texts may contain anything, for example text from a file on the Hub. Rendering makes control
-/// characters visible, escapes markup and cuts long texts.
+/// The text may come from untrusted sources, such as a file on the Hub. Rendering makes control characters visible,
+/// escapes markup and truncates long text.
 ///
 /// ```
 /// use hf_meta::badge::{Badge, BadgeOptions, Metric, Style};
@@ -56,34 +56,34 @@ pub struct Badge {
     pub label: String,
     /// The text on the right.
     pub message: String,
-    /// The default background of the message.
+    /// The default background color of the message.
     pub color: Color,
-    /// Set if the message is a reason for a missing value. [`BadgeOptions::color`] is then ignored.
+    /// `true` if the message explains why there is no value. [`BadgeOptions::color`] is then ignored.
     pub is_placeholder: bool,
 }
 
 impl Badge {
-    /// Creates a badge with a blue message.
+    /// Creates a badge with a blue message background.
     pub fn new(label: impl Into<String>, message: impl Into<String>) -> Self {
         let (label, message) = (label.into(), message.into());
         Self { label, message, color: Color::BLUE, is_placeholder: false }
     }
 
-    /// Creates a badge that shows one metric of a result.
+    /// Creates a badge that shows one metric of a report.
     #[must_use]
     pub fn from_report(report: &CountReport, metric: Metric) -> Self {
         let badge = MetricValues::from_report(report).badge(metric);
         badge.unwrap_or_else(|| Self::placeholder(metric, "unknown"))
     }
 
-    /// Creates a placeholder with a short reason for an error, such as `not found`.
+    /// Creates a placeholder with a short description of an error, such as `not found`.
     #[cfg(feature = "_http")]
     #[must_use]
     pub fn from_error(error: &Error, metric: Metric) -> Self {
         Self::placeholder(metric, short_reason(error))
     }
 
-    /// Creates a grey badge that shows a reason, such as `pending`, instead of a value.
+    /// Creates a gray placeholder that shows a reason, such as `pending`, instead of a value.
     #[must_use]
     pub fn placeholder(metric: Metric, reason: &str) -> Self {
         Self { color: Color::LIGHT_GREY, is_placeholder: true, ..Self::new(metric.label(), reason) }
@@ -102,7 +102,7 @@ impl Badge {
     }
 }
 
-/// Returns a text that fits a badge: on one line, without hidden characters, and not too long.
+/// Prepares text for a badge: puts it on one line, escapes hidden characters and truncates it.
 fn rendered(text: &str) -> String {
     // Escaping never makes a text shorter, so nothing after this many characters can be visible.
     let text: String = text.trim_start().chars().take(MAX_TEXT_LENGTH + 1).collect();
@@ -113,7 +113,7 @@ fn rendered(text: &str) -> String {
     }
 }
 
-/// Returns a reason of one or two words, which fits a badge.
+/// Returns a description of one or two words, which fits on a badge.
 #[cfg(feature = "_http")]
 pub(crate) fn short_reason(error: &Error) -> &'static str {
     match error {

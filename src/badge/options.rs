@@ -2,7 +2,7 @@
 
 use super::{Color, Logo, Style, Theme};
 
-/// The appearance of a badge: everything except its texts and their meaning.
+/// The appearance of a badge: everything except its message.
 ///
 /// ```
 /// use hf_meta::badge::{BadgeOptions, Style};
@@ -12,23 +12,23 @@ use super::{Color, Logo, Style, Theme};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BadgeOptions {
-    /// The style of the drawing.
+    /// The badge style.
     pub style: Style,
-    /// The theme of the page around the badge.
+    /// The theme of the page that shows the badge.
     pub theme: Theme,
     /// The logo to the left of the label.
     pub logo: Logo,
-    /// A label that replaces the default one. If it is empty, the badge shows only its message.
+    /// A custom label. If it is empty, the badge shows only its message.
     pub label: Option<String>,
-    /// A background color for the message. Placeholders and the style `social` ignore it.
+    /// A background color for the message. Ignored by placeholders and the style `social`.
     pub color: Option<Color>,
 }
 
 impl BadgeOptions {
-    /// Reads the options from the query parameters `style`, `theme`, `logo`, `label` and `color`.
+    /// Parses the query parameters `style`, `theme`, `logo`, `label` and `color`.
     ///
-    /// Unknown parameters are ignored and invalid values are replaced by the default, because a badge
-    /// has to be a picture for every query.
+    /// Unknown parameters are ignored, and invalid values are replaced by defaults, because every query must produce
+    /// an image.
     pub fn from_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut options = Self::default();
         for (name, value) in pairs {

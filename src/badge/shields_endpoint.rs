@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::{Badge, BadgeOptions, Color, Logo, Style, Theme};
 
-/// A badge in the JSON format of the [endpoint badge] of shields.io.
+/// A badge in the JSON format of the shields.io [endpoint badge].
 ///
-/// Shields.io rejects a document with any other field.
+/// Shields.io rejects documents with any other fields.
 ///
 /// [endpoint badge]: https://shields.io/badges/endpoint-badge
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -14,28 +14,28 @@ use super::{Badge, BadgeOptions, Color, Logo, Style, Theme};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ShieldsEndpoint {
-    /// The version of the format, always 1.
+    /// The schema version, always 1.
     #[cfg_attr(feature = "server", schema(minimum = 1, maximum = 1))]
     pub schema_version: u8,
-    /// The text on the left, possibly empty.
+    /// The text on the left; may be empty.
     pub label: String,
     /// The text on the right.
     pub message: String,
-    /// The background of the message, as six hexadecimal digits.
+    /// The background color of the message, as six hexadecimal digits.
     pub color: String,
-    /// The background of the label, as six hexadecimal digits; absent for the default grey.
+    /// The background color of the label, as six hexadecimal digits; absent for the default gray.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_color: Option<String>,
-    /// Set on a placeholder. Shields.io then ignores a color given in its own query.
+    /// `true` for a placeholder. Shields.io then ignores a color in its own query.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The name of a logo of shields.io.
+    /// The name of a shields.io logo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named_logo: Option<&'static str>,
-    /// The name of the style. The query of shields.io can override it.
+    /// The name of the style. A shields.io query can override it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub style: Option<&'static str>,
-    /// The time in seconds for which shields.io may cache the badge. It caches for at least 300 s.
+    /// The time, in seconds, for which shields.io may cache the badge. Its minimum is 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_seconds: Option<u64>,
 }
@@ -43,7 +43,7 @@ pub struct ShieldsEndpoint {
 impl Badge {
     /// Returns the badge in the JSON format of shields.io.
     ///
-    /// Shields.io cannot draw the theme `auto`; the light theme replaces it.
+    /// Shields.io does not support the theme `auto`, so it is replaced by the light theme.
     #[must_use]
     pub fn shields_endpoint(&self, options: &BadgeOptions) -> ShieldsEndpoint {
         let label = self.rendered_label(options);

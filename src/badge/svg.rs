@@ -1,4 +1,4 @@
-//! Badges as SVG pictures.
+//! Badges as SVG images.
 
 use shields::{BadgeParams, BadgeStyle, RenderOptions, render_badge_svg_with};
 
@@ -7,14 +7,14 @@ use super::{Badge, BadgeOptions, Color, Logo, Style, Theme};
 /// A face with open hands, drawn for this project.
 const FACE: &str = include_str!("face.svg");
 
-/// CSS rules that turn the style `social` dark: button, bubble, borders, text and text shadow. The
-/// other styles need one rule, for a darker label.
+/// CSS rules for the dark variant of the style `social`: button, bubble, borders, text and text shadow. The other
+/// styles need only one rule, for a darker label.
 const DARK_SOCIAL: &str = r##"[fill="#fcfcfc"]{fill:#21262d}[fill="#fafafa"]{fill:#161b22}[stroke="#fafafa"]{stroke:#161b22}[stroke="#d5d5d5"]{stroke:#3d444d}[fill="#333"]{fill:#e6edf3}[fill="#fff"]{fill:#010409}"##;
 
 impl Badge {
-    /// Draws the badge as an SVG picture.
+    /// Renders the badge as an SVG image.
     ///
-    /// The picture has a title for screen readers, contains no scripts and loads no other files.
+    /// The image has a title for screen readers, contains no scripts and loads no other files.
     #[must_use]
     pub fn svg(&self, options: &BadgeOptions) -> String {
         let (label, message) = (self.rendered_label(options), self.rendered_message());
@@ -48,7 +48,7 @@ fn dark_rules(style: Style) -> String {
     }
 }
 
-/// Inserts CSS rules after the title. Texts are escaped, so the first `</title>` ends the title.
+/// Inserts CSS rules after the title. Text is escaped, so the first `</title>` ends the title.
 fn with_rules(svg: &str, rules: &str) -> String {
     const END: &str = "</title>";
     match svg.split_once(END) {

@@ -1,13 +1,13 @@
-//! A circuit breaker: a server that is down does not delay every call.
+//! A circuit breaker, so that an unreachable server does not delay every call.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time after a failure in which no command is sent.
+/// The time after a failure during which no commands are sent.
 const OPEN_TIME: Duration = Duration::from_secs(1);
 
-/// A circuit breaker that is open for a while after each failure.
+/// A circuit breaker that opens for [`OPEN_TIME`] after each failure.
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<BreakerState>);
 
@@ -31,9 +31,9 @@ impl Breaker {
         drop(state);
         match error {
             Some(error) if has_changed => {
-                tracing::warn!(%error, "the shared cache does not answer; continuing without it");
+                tracing::warn!(%error, "the shared cache is unreachable; continuing without it");
             }
-            None if has_changed => tracing::warn!("the shared cache answers again"),
+            None if has_changed => tracing::warn!("the shared cache is reachable again"),
             _ => {}
         }
     }

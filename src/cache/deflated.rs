@@ -1,4 +1,4 @@
-//! Compressed bytes: headers are mostly names that resemble each other.
+//! Deflate compression. Headers compress well, because they consist mostly of similar names.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use serde::{Deserialize, Serialize};
 
-/// The highest ratio that the format can reach. An entry that promises more is broken.
+/// The maximum compression ratio of deflate. An entry that claims more is corrupt.
 const MAX_RATIO: u64 = 1_040;
 
 /// Compressed bytes. Clones share them.
@@ -32,12 +32,12 @@ impl Deflated {
         self.length
     }
 
-    /// Decompresses all bytes; `None` if they are broken.
+    /// Decompresses all bytes; `None` if they are corrupt.
     pub(crate) fn inflate(&self) -> Option<Vec<u8>> {
         self.inflate_range(0..self.length)
     }
 
-    /// Decompresses a range; `None` if it is not in the bytes, or they are broken.
+    /// Decompresses a range; `None` if it is out of bounds or the bytes are corrupt.
     pub(crate) fn inflate_range(&self, range: Range<u64>) -> Option<Vec<u8>> {
         let length = range.end.checked_sub(range.start)?;
         if range.end > self.length || range.end / MAX_RATIO > self.bytes.len() as u64 {
@@ -50,7 +50,8 @@ impl Deflated {
         (bytes.len() as u64 == length).then_some(bytes)
     }
 
-    /// Decompresses all bytes in pieces of at most `size` bytes. The last piece is an error if the bytes are broken.
+    /// Decompresses all bytes in chunks of at most `size` bytes. If the bytes are corrupt, the last chunk is an
+    /// error.
     pub(crate) fn pieces(self, size: usize) -> impl Iterator<Item = io::Result<Bytes>> + Send {
         let mut inflater = DeflateDecoder::new(io::Cursor::new(self.bytes)).take(self.length);
         let mut missing = self.length;
@@ -68,7 +69,7 @@ impl Deflated {
     }
 }
 
-/// Bytes that are compressed as they come.
+/// A streaming compressor.
 #[derive(Debug)]
 pub(crate) struct Deflater {
     encoder: DeflateEncoder<Vec<u8>>,
@@ -83,7 +84,7 @@ impl Default for Deflater {
 
 impl Deflater {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
-        // Writing to a vector does not fail.
+        // Writing to a `Vec` never fails.
         self.encoder.write_all(bytes).ok();
         self.length += bytes.len() as u64;
     }

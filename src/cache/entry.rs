@@ -1,4 +1,4 @@
-//! The encoding of a cache entry: its key, the value as encoded by `postcard`, and a checksum of both.
+//! The encoding of a cache entry: the key, the value encoded by `postcard`, and a checksum of both.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,12 +10,12 @@ use super::CacheKey;
 const KEY_LENGTH: usize = 32;
 const CHECKSUM_LENGTH: usize = 32;
 
-/// The reason why bytes are not the entry that was stored under a key.
+/// The reason an entry cannot be decoded.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[error("it is {0}")]
+#[error("{0}")]
 pub(crate) struct BrokenEntry(&'static str);
 
-/// Encodes the entry of a key. Returns `None` for a value that cannot be encoded.
+/// Encodes the entry for a key. Returns `None` if the value cannot be encoded.
 pub(crate) fn encode(key: &CacheKey, value: &impl Serialize) -> Option<Vec<u8>> {
     let mut entry = postcard::to_extend(value, key.as_bytes().to_vec()).ok()?;
     let checksum = Sha256::digest(&entry);
@@ -23,24 +23,24 @@ pub(crate) fn encode(key: &CacheKey, value: &impl Serialize) -> Option<Vec<u8>> 
     Some(entry)
 }
 
-/// Decodes the entry of a key from bytes of any origin.
+/// Decodes the entry for a key from untrusted bytes.
 ///
 /// # Errors
 ///
-/// [`BrokenEntry`] unless the bytes are exactly what [`encode`] returned for this key.
+/// Returns [`BrokenEntry`] unless the bytes are exactly what [`encode`] returned for this key.
 pub(crate) fn decode<T: DeserializeOwned>(key: &CacheKey, entry: &[u8]) -> Result<T, BrokenEntry> {
     let (sealed, checksum) =
         entry.split_last_chunk::<CHECKSUM_LENGTH>().ok_or(BrokenEntry("too short"))?;
     if Sha256::digest(sealed).as_slice() != checksum {
-        return Err(BrokenEntry("not what its checksum says"));
+        return Err(BrokenEntry("checksum mismatch"));
     }
     let encoded = match sealed.split_first_chunk::<KEY_LENGTH>() {
         Some((found, encoded)) if found == key.as_bytes() => encoded,
-        _ => return Err(BrokenEntry("an entry of another key")),
+        _ => return Err(BrokenEntry("stored under a different key")),
     };
     match postcard::take_from_bytes(encoded) {
         Ok((value, [])) => Ok(value),
-        _ => Err(BrokenEntry("not in the format of this version")),
+        _ => Err(BrokenEntry("unsupported format")),
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(decode(&key(""), &entry), Ok("value".to_owned()));
         assert_eq!(
             decode::<String>(&key("other"), &entry),
-            Err(BrokenEntry("an entry of another key"))
+            Err(BrokenEntry("stored under a different key"))
         );
     }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_value_of_another_type_or_with_more_behind_it_is_an_error() {
-        let unreadable = Err(BrokenEntry("not in the format of this version"));
+        let unreadable = Err(BrokenEntry("unsupported format"));
         let long = encode(&key(""), &(u64::MAX, "x")).unwrap();
         assert_eq!(decode::<String>(&key(""), &long), unreadable);
         assert_eq!(decode::<Vec<u64>>(&key(""), &long).map(|_| String::new()), unreadable);

@@ -10,27 +10,27 @@ use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::transfer::RangeBytes;
 
-/// The limit of the bytes that are cached of one commit, before compression. The largest known sets of weights have
-/// 120 MB of headers and index.
+/// The maximum number of bytes to cache per commit, before compression. The largest known set of weights has 120 MB
+/// of headers and index.
 const LIMIT: u64 = 128 << 20;
 
-/// The bytes that the results for one commit come from: the start of each weights file up to the end of
-/// its header, whole small files, and listings.
+/// Everything that results for one commit are computed from: the start of each weight file up to the end of its
+/// header, whole small files, and listings.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CachedHeaders {
     files: BTreeMap<String, CachedFile>,
-    /// By folder; the folder of the whole repository has no name.
+    /// By folder. The root folder has an empty name.
     listings: BTreeMap<String, CachedListing>,
-    /// The name of the repository on the Hub, if the entry was found under another one.
+    /// The canonical name of the repository, if it differs from the requested one.
     pub(crate) canonical_name: Option<String>,
 }
 
-/// The start of a file. Each file is compressed by itself, so that a call decompresses one after the other.
+/// The start of a file. Files are compressed separately, so that a call decompresses one at a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CachedFile {
     pub(crate) start: Deflated,
     pub(crate) file_size: u64,
-    /// The SHA-256 hash of the whole file in hexadecimal, if the server has sent it.
+    /// The SHA-256 hash of the whole file in hexadecimal, if the server sent it.
     pub(crate) sha256: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl CachedHeaders {
         self.files.into_iter()
     }
 
-    /// Creates the headers of a commit from its files. They are all files of its listing in a folder.
+    /// Creates the headers of a commit from its files, which are also the complete listing of `folder`.
     #[cfg(feature = "census")]
     pub(crate) fn from_files(
         files: impl IntoIterator<Item = (RepoPath, CachedFile)>,
@@ -68,7 +68,7 @@ impl CachedHeaders {
         recorded.headers
     }
 
-    /// Returns the listing of a folder, and whether it is complete.
+    /// Returns the listing of a folder, and true if it is complete.
     pub(crate) fn listing(&self, folder: Option<&RepoPath>) -> Option<(Vec<ListedFile>, bool)> {
         let CachedListing { files, is_complete } = self.listings.get(&folder_name(folder))?;
         let files: Vec<(String, u64)> = postcard::from_bytes(&files.inflate()?).ok()?;
@@ -81,7 +81,7 @@ impl CachedHeaders {
 }
 
 impl CachedFile {
-    /// Returns a range up to the end of the cached bytes; `None` if it begins behind them.
+    /// Returns a range, truncated at the end of the cached bytes; `None` if it starts after them.
     pub(crate) fn range(&self, range: &Range<u64>) -> Option<RangeBytes> {
         let (start, file_size) = (range.start, self.file_size);
         let bytes = self.start.inflate_range(start..range.end.min(self.start.length()))?;
@@ -89,23 +89,23 @@ impl CachedFile {
         (!is_behind).then_some(RangeBytes { bytes, file_size })
     }
 
-    /// Returns the bytes of a file that is cached to its end.
+    /// Returns all bytes of the file, if it is cached completely.
     pub(crate) fn whole(self) -> Option<Deflated> {
         (self.start.length() == self.file_size).then_some(self.start)
     }
 }
 
-/// The header bytes that a call has read so far.
+/// Collects the header bytes that a call reads.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedHeaders {
     headers: CachedHeaders,
-    /// The files whose header is not complete.
+    /// Files whose header is still incomplete.
     starts: BTreeMap<String, FileStart>,
-    /// Bytes that were added.
+    /// The number of bytes added so far.
     length: u64,
 }
 
-/// The bytes of a file so far, from its start on.
+/// The bytes read so far from the start of a file.
 #[derive(Debug, Default)]
 pub(crate) struct FileStart {
     bytes: Vec<u8>,
@@ -126,7 +126,7 @@ impl FileStart {
 }
 
 impl RecordedHeaders {
-    /// Adds a range of a file, if it continues the start that is known.
+    /// Adds a range of a file, if it overlaps or directly follows the bytes read so far.
     pub(crate) fn add_range(
         &mut self,
         path: &RepoPath,
@@ -145,7 +145,7 @@ impl RecordedHeaders {
         }
     }
 
-    /// Adds zeros in place of bytes up to an offset that no parser asked for, because it skips them unseen.
+    /// Fills a range that the parser skipped with zeros, up to `start`.
     pub(crate) fn fill_gap(&mut self, path: &RepoPath, start: u64) {
         let known = self.starts.get(path.as_str()).map_or(start, |file| file.bytes.len() as u64);
         let gap = start.saturating_sub(known);
@@ -158,7 +158,7 @@ impl RecordedHeaders {
         }
     }
 
-    /// Takes the start of a file up to the end of its header, to compress it and add it again.
+    /// Takes the start of a file, truncated at the end of its header. The caller compresses it and adds it back.
     pub(crate) fn take_start(&mut self, path: &RepoPath, end: u64) -> Option<FileStart> {
         let mut start = self.starts.remove(path.as_str())?;
         let end = usize::try_from(end).unwrap_or(usize::MAX);
@@ -167,7 +167,7 @@ impl RecordedHeaders {
         Some(start)
     }
 
-    /// Adds the start of a file that was taken before.
+    /// Adds a compressed start after [`Self::take_start`].
     pub(crate) fn add_start(&mut self, path: &RepoPath, file: CachedFile) {
         if !self.is_skipped() {
             self.headers.files.insert(path.to_string(), file);
@@ -208,17 +208,17 @@ impl RecordedHeaders {
         !self.is_skipped()
     }
 
-    /// Drops everything, now and later: the commit is not to be cached.
+    /// Drops all bytes and ignores later ones: the commit will not be cached.
     pub(crate) fn skip_caching(&mut self) {
         *self = Self { length: u64::MAX, ..Self::default() };
     }
 
-    /// Returns whether the commit is not to be cached.
+    /// Returns true if the commit will not be cached.
     fn is_skipped(&self) -> bool {
         self.length > LIMIT
     }
 
-    /// Returns what is to be cached; `None` if the commit is not.
+    /// Returns the headers to cache; `None` if the commit must not be cached.
     pub(crate) fn finish(mut self, canonical_name: Option<String>) -> Option<CachedHeaders> {
         if self.is_skipped() {
             return None;

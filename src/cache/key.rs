@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision};
 
-/// A change of this text makes all earlier entries unreachable.
+/// Part of every key. Changing it invalidates all existing entries.
 const VERSION: &[u8] = b"hf-meta cache 5";
 
-/// The key of a cache entry: a SHA-256 hash of everything that identifies the entry, the token included.
+/// The key of a cache entry: a SHA-256 hash of everything that identifies the entry, including the token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
@@ -21,14 +21,14 @@ impl CacheKey {
         &self.0
     }
 
-    /// Returns the key of the servers of a Hub.
+    /// Returns the key of the known servers of an endpoint.
     pub(crate) fn known_servers(endpoint: &Endpoint) -> Self {
         let parts = [VERSION, b"known servers", endpoint.url().as_str().as_bytes()];
         Self(parts.into_iter().fold(Sha256::new(), add).finalize().into())
     }
 }
 
-/// Writes the hash in hexadecimal.
+/// Formats the hash in hexadecimal.
 impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -41,13 +41,13 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// The properties of a backend by which its cache entries are found.
+/// The properties of a backend that are part of its cache keys.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheIdentity<'a> {
     pub(crate) endpoint: &'a Endpoint,
-    /// The token as it is sent; empty without a token.
+    /// The token as sent to the server; empty without a token.
     pub(crate) token: &'a [u8],
-    /// Further headers as they are sent: a gateway may let each reader see something else.
+    /// Additional headers as sent to the server. A gateway may show each reader something different.
     pub(crate) headers: &'a HeaderMap,
     pub(crate) repo: &'a RepoId,
     pub(crate) revision: &'a Revision,
@@ -55,13 +55,13 @@ pub(crate) struct CacheIdentity<'a> {
 
 /// The keys for one repository, one token and one target, at any revision.
 ///
-/// The token is part of every key: an entry that was read with a token is never found without it, so one
-/// reader never sees what only another may see. Only a hash of the token leaves this module.
+/// The token is part of every key: an entry that was read with one token is never found with another or without one.
+/// Only a hash of the token leaves this module.
 #[derive(Clone)]
 pub(crate) struct CacheKeys(Sha256);
 
 impl CacheKeys {
-    /// Returns the keys of a backend. `target` is the part of the repository that a call reads.
+    /// Creates the keys of a backend. `target` names the part of the repository that a call reads.
     pub(crate) fn new(identity: CacheIdentity<'_>, target: &str) -> Self {
         let (endpoint, repo) = (identity.endpoint.url().as_str(), identity.repo.to_string());
         let parts =
@@ -95,7 +95,7 @@ impl fmt::Debug for CacheKeys {
     }
 }
 
-/// Adds a part with its length before it, so that no two lists of parts give the same bytes.
+/// Hashes a part with a length prefix, so that different lists of parts never produce the same bytes.
 fn add(hash: Sha256, part: &[u8]) -> Sha256 {
     hash.chain_update((part.len() as u64).to_le_bytes()).chain_update(part)
 }

@@ -1,4 +1,4 @@
-//! A cache of headers in memory.
+//! An in-memory header cache.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -8,9 +8,9 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use super::{Cache, CacheKey};
 
-/// A cache of headers in the memory of this process, for services.
+/// An in-memory header cache, for services.
 ///
-/// It removes the entries that were not used for the longest time.
+/// When it is full, the least recently used entries are evicted.
 ///
 /// ```
 /// use hf_meta::{Client, MemoryCache};
@@ -23,7 +23,7 @@ pub struct MemoryCache {
     entries: Mutex<Entries>,
 }
 
-/// The entries, and the order of their last uses.
+/// The entries and the order in which they were last used.
 #[derive(Default)]
 struct Entries {
     by_key: HashMap<CacheKey, (u64, Vec<u8>)>,
@@ -33,13 +33,13 @@ struct Entries {
 }
 
 impl MemoryCache {
-    /// Returns an empty cache for entries of at most this many bytes together. A larger entry is not stored.
+    /// Creates an empty cache for entries of up to `max_bytes` in total. Larger entries are not stored.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         Self { max_bytes, entries: Mutex::default() }
     }
 
-    /// Returns the size of all entries in bytes.
+    /// Returns the total size of all entries, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries().bytes

@@ -1,9 +1,9 @@
 //! A cache of header bytes.
 //!
-//! The cache stores header bytes, not results: the headers and the index of one commit, which never change. A
-//! later call parses, checks and counts them as if they had just arrived from the Hub, so neither a
-//! broken entry nor an older version of this library can produce a wrong count.
-//! A cached commit costs no request; a cached branch costs one, for the commit that it points to.
+//! The cache stores header bytes, not results: the headers and the index of one commit, which never change. A later
+//! call parses, checks and counts them as if they had just arrived from the Hub, so neither a corrupt entry nor an
+//! older version of this library can produce a wrong count. A cached commit costs no requests; a cached branch costs
+//! one, for its current commit.
 
 #[cfg(feature = "server")]
 mod breaker;
@@ -31,11 +31,11 @@ pub use memory::MemoryCache;
 #[cfg(feature = "server")]
 pub use shared::{RedisCache, RedisCacheError};
 
-/// A store of cache entries, such as [`DiskCache`] and [`MemoryCache`]; see
+/// A store for cache entries, such as [`DiskCache`] and [`MemoryCache`]; see
 /// [`ClientBuilder::header_cache`](crate::ClientBuilder::header_cache).
 ///
-/// A cache may lose entries, and may even return other bytes than it was given: every entry has a checksum.
-/// A cache must not fail a call: it logs its errors and returns a miss.
+/// A cache may lose entries and may even return corrupt data, because every entry contains a checksum. It must not
+/// make a call fail: implementations should log errors and report a miss.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -66,14 +66,14 @@ pub use shared::{RedisCache, RedisCacheError};
 /// # }
 /// ```
 pub trait Cache: fmt::Debug + Send + Sync + 'static {
-    /// Returns the entry that was last stored under a key, if the cache still has it.
+    /// Returns the entry that was last stored under `key`, or `None` if the cache does not have it.
     fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>>;
 
-    /// Stores an entry under a key, and replaces an earlier one.
+    /// Stores an entry under `key`, replacing any earlier entry.
     fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()>;
 
-    /// Waits until no other process fills the entry of a key. A cache that is not shared between services
-    /// does not wait, and that is the default.
+    /// Waits until no other process is filling the entry, and acquires the lease to fill it. The default
+    /// implementation, for caches that are not shared between services, does not wait.
     fn lease<'a>(&'a self, _key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
         futures::future::ready(FillLease::immediate()).boxed()
     }
@@ -93,7 +93,7 @@ impl<C: Cache + ?Sized> Cache for Arc<C> {
     }
 }
 
-/// The lease of a call that fills an entry. It ends when it is dropped.
+/// A lease that permits a call to fill a cache entry. It is released on drop.
 #[must_use]
 pub struct FillLease {
     has_waited: bool,
@@ -101,13 +101,13 @@ pub struct FillLease {
 }
 
 impl FillLease {
-    /// Returns a lease that did not wait, and that nobody waits for.
+    /// Returns a lease that was granted without waiting and runs nothing when released.
     pub fn immediate() -> Self {
         Self { has_waited: false, on_end: None }
     }
 
-    /// Returns a lease that calls a function at its end. `has_waited` says whether another call had the
-    /// lease before, so that the entry may have been stored in the meantime.
+    /// Returns a lease that calls `on_end` when released. Set `has_waited` if another call held the lease before, so
+    /// that the entry may have been stored in the meantime.
     pub fn new(has_waited: bool, on_end: impl FnOnce() + Send + 'static) -> Self {
         Self { has_waited, on_end: Some(Box::new(on_end)) }
     }

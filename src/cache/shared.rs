@@ -1,4 +1,4 @@
-//! Cache entries in a Redis or Valkey server that several services share.
+//! Cache entries in a Redis or Valkey server shared by several services.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,35 +16,35 @@ use url::Url;
 use super::breaker::Breaker;
 use super::{Cache, CacheKey, FillLease};
 
-/// The limit of an entry, in bytes. A longer one would delay the commands of other services.
+/// The maximum size of an entry, in bytes. Larger ones would delay the commands of other services.
 const ENTRY_LIMIT: usize = 4 << 20;
 
 /// Time to live of an entry.
 const ENTRY_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// Time to live of a lease that is not renewed, as after its process was killed.
+/// Time to live of a lease that is no longer renewed, for example because its process was killed.
 const LEASE_TTL: Duration = Duration::from_secs(5);
 
-/// The interval between two renewals of a lease.
+/// The interval between renewals of a lease.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The interval between two requests for a lease that another process has.
+/// The interval between attempts to get a lease that another process holds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The longest wait for a lease. Afterwards the call continues without one.
+/// The maximum wait for a lease. After that, the call continues without one.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
 
-/// Renews a lease, if it still has this owner.
+/// Lua script: renews a lease if this owner still holds it.
 const RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0";
-/// Ends a lease, if it still has this owner.
+/// Lua script: releases a lease if this owner still holds it.
 const END: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
 
-/// A cache in a Redis or Valkey server that several services share. An entry of one service is found by all
-/// of them, and concurrent calls for one repository are coalesced into one.
+/// A cache in a Redis or Valkey server, shared by several services. Entries stored by one service are available to
+/// all of them, and concurrent calls for the same repository are coalesced across services.
 ///
-/// While the server is unreachable, every lookup is a miss and no lease is waited for; the next attempt
-/// follows a second later. The server must be trusted: checksums detect damage, not forgery.
+/// While the server is unreachable, every lookup is a miss and leases are granted without waiting; the connection is
+/// retried after one second. The server must be trusted: checksums detect corruption, not tampering.
 ///
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,34 +62,33 @@ struct RedisServer {
     breaker: Breaker,
 }
 
-/// The error for a text that is not the address of a Redis or Valkey server. The text itself is left out:
-/// it may hold a password.
+/// The error returned for an invalid Redis or Valkey URL. It omits the URL, which may contain a password.
 #[derive(Debug, Error)]
-#[error("not the address of a Redis or Valkey, such as redis://127.0.0.1:6379/0")]
+#[error("invalid Redis or Valkey URL; expected a URL such as redis://127.0.0.1:6379/0")]
 pub struct RedisCacheError;
 
 impl RedisCache {
-    /// The default timeout of a connection and of a command.
+    /// The default timeout for connecting and for each command.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
 
-    /// Returns the cache at `redis://[user:password@]host[:port][/database]`, or over TLS at `rediss://…`. It
-    /// connects when it is first used. Must be called on a tokio runtime.
+    /// Creates a cache at `redis://[user:password@]host[:port][/database]`, or `rediss://…` for TLS. The connection
+    /// is established on first use. Must be called within a tokio runtime.
     ///
-    /// Over TLS, certificates of the system are trusted; `SSL_CERT_FILE` names a file with others.
+    /// With TLS, the system's certificates are trusted; `SSL_CERT_FILE` overrides their location.
     ///
     /// # Errors
     ///
-    /// [`RedisCacheError`] if the text is not an address of this form.
+    /// Returns [`RedisCacheError`] if the URL does not have this form.
     pub fn new(address: &str) -> Result<Self, RedisCacheError> {
         Self::with_timeout(address, Self::DEFAULT_TIMEOUT)
     }
 
-    /// Returns a cache with another timeout than [`Self::DEFAULT_TIMEOUT`]. While the server is
-    /// unreachable, one call per second waits that long.
+    /// Creates a cache with a timeout other than [`Self::DEFAULT_TIMEOUT`]. While the server is unreachable, one call
+    /// per second is delayed by this timeout.
     ///
     /// # Errors
     ///
-    /// [`RedisCacheError`], as for [`new`](Self::new).
+    /// Returns [`RedisCacheError`] under the same conditions as [`new`](Self::new).
     pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, RedisCacheError> {
         let address = address.parse::<Url>().map_err(|_| RedisCacheError)?;
         if !matches!(address.scheme(), "redis" | "rediss") || address.fragment().is_some() {
@@ -105,7 +104,7 @@ impl RedisCache {
         Ok(Self(Arc::new(RedisServer { connection, timeout, breaker: Breaker::default() })))
     }
 
-    /// Returns `false` for a second after a command failed.
+    /// Returns whether the server is considered reachable: `false` for one second after a command has failed.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         !self.0.breaker.is_open()
@@ -153,7 +152,7 @@ impl RedisCache {
         FillLease::new(has_waited, || ())
     }
 
-    /// Returns a lease that a task renews until the lease is dropped.
+    /// Returns a lease that a background task renews until it is dropped.
     fn keep_renewed(&self, name: String, owner: String, has_waited: bool) -> FillLease {
         let (held, mut end) = oneshot::channel::<()>();
         let server = Arc::clone(&self.0);
@@ -172,7 +171,7 @@ impl RedisCache {
 }
 
 impl RedisServer {
-    /// Runs a command. Returns `None` if it fails, or if another one failed within the last second.
+    /// Runs a command. Returns `None` if it fails, or without running it if the circuit breaker is open.
     async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
         if self.breaker.is_open() {
             return None;
@@ -192,7 +191,7 @@ fn name(kind: &str, key: &CacheKey) -> String {
     format!("hf-meta:{kind}:{key}")
 }
 
-/// Returns a name that no other lease has. The keys of a [`RandomState`] come from the operating system.
+/// Returns a random name for the owner of a lease. The keys of a [`RandomState`] come from the operating system.
 fn owner() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

@@ -1,4 +1,4 @@
-//! Rows that are read or counted again.
+//! Reads or counts rows again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,11 +10,11 @@ use super::table_file::HeaderWriter;
 use super::{CensusError, CensusRow};
 
 impl Census {
-    /// Reads the rows with the status `failed` again.
+    /// Reads the repositories whose status is `failed` again.
     ///
     /// # Errors
     ///
-    /// If the target holds no census, or fails.
+    /// Returns an error if the target contains no census, or cannot be read or written.
     pub async fn retry(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
         for part in self.parts().await? {
@@ -28,7 +28,7 @@ impl Census {
         Ok(summary)
     }
 
-    /// Reads the failed rows of a part again. Returns the headers of all its rows.
+    /// Reads the failed rows of a part again. Returns the headers of all rows of the part.
     async fn retry_part(
         &self,
         part: &CensusPart,
@@ -53,11 +53,11 @@ impl Census {
         Ok(headers)
     }
 
-    /// Counts all rows anew from the stored headers, by the rules of this version. Sends no request.
+    /// Recounts all rows from the stored headers with the current rules, without sending a request.
     ///
     /// # Errors
     ///
-    /// If the target holds no census, or fails.
+    /// Returns an error if the target contains no census, or cannot be read or written.
     pub async fn count(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
         for part in self.parts().await? {
@@ -69,7 +69,7 @@ impl Census {
         Ok(summary)
     }
 
-    /// Counts the rows of a part. Returns the number of rows that stay as they were.
+    /// Counts the rows of a part. Returns the number of rows that were left unchanged.
     async fn count_part(
         &self,
         part: &CensusPart,

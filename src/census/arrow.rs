@@ -1,4 +1,4 @@
-//! Rows as Arrow record batches, and back.
+//! Converts rows to Arrow record batches and back.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +15,7 @@ pub(super) trait ArrowRow: Serialize + DeserializeOwned {
     /// Returns the columns.
     fn fields() -> &'static [FieldRef];
 
-    /// Returns about the number of bytes of the row in memory. Rows without headers have some kilobytes.
+    /// Returns the approximate size of the row in memory, in bytes. Rows without headers take a few kilobytes.
     fn size(&self) -> usize {
         16 << 10
     }
@@ -44,7 +44,7 @@ arrow_rows! {
     }
 }
 
-/// Columns of times.
+/// Columns with timestamps.
 const TIMES: [&str; 3] = ["created_at", "last_modified", "read_at"];
 
 /// Derives the columns of a row type from its fields.
@@ -53,7 +53,7 @@ fn trace<Row: ArrowRow>() -> Vec<FieldRef> {
         .strings_as_large_utf8(false)
         .sequence_as_large_list(false)
         .bytes_as_large_binary(false);
-    // The types are fixed, and a test traces them.
+    // Cannot fail: the row types are fixed, and a test covers them.
     let fields = Vec::<FieldRef>::from_type::<Row>(options).unwrap_or_default();
     fields
         .into_iter()
@@ -71,12 +71,12 @@ pub(super) fn schema<Row: ArrowRow>() -> SchemaRef {
     Arc::new(Schema::new(Row::fields().to_vec()))
 }
 
-/// Returns rows as a record batch.
+/// Converts rows to a record batch.
 pub(super) fn to_batch<Row: ArrowRow>(rows: &[Row]) -> Result<RecordBatch, CensusError> {
     Ok(serde_arrow::to_record_batch(Row::fields(), &rows)?)
 }
 
-/// Returns the rows of a record batch.
+/// Converts a record batch to rows.
 pub(super) fn from_batch<Row: ArrowRow>(batch: &RecordBatch) -> Result<Vec<Row>, CensusError> {
     Ok(serde_arrow::from_record_batch(batch)?)
 }

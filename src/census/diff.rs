@@ -1,4 +1,4 @@
-//! Differences between two censuses.
+//! Compares two censuses.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,25 +12,25 @@ use super::storage::Storage;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CensusChange {
-    /// The repository is in the new census only.
+    /// The repository is only in the new census.
     Added {
         /// The repository.
         repo: String,
     },
-    /// The repository is in the old census only.
+    /// The repository is only in the old census.
     Removed {
         /// The repository.
         repo: String,
     },
-    /// A column has another value.
+    /// The value of a column has changed.
     Changed {
         /// The repository.
         repo: String,
-        /// The column: `status`, `parameter_total`, `commit`, or `rules`.
+        /// The column: `status`, `parameter_total`, `commit` or `rules`.
         column: &'static str,
-        /// The old value; empty if there is none.
+        /// The old value; empty if absent.
         before: String,
-        /// The new value; empty if there is none.
+        /// The new value; empty if absent.
         after: String,
     },
 }
@@ -49,11 +49,12 @@ fn values(row: &CensusRow) -> [String; 4] {
     ]
 }
 
-/// Calls a function with each difference between two censuses. Each is a folder or URL, or a file by [`Census::pack`](super::Census::pack).
+/// Calls `report` for each difference between two censuses. Each census is a folder, a URL, or a file written by
+/// [`Census::pack`](super::Census::pack).
 ///
 /// # Errors
 ///
-/// If one of them cannot be read.
+/// Returns an error if a census cannot be read.
 pub async fn diff(
     before: &str,
     after: &str,

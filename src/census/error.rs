@@ -1,4 +1,4 @@
-//! Errors of a census.
+//! Census errors.
 
 use std::io;
 use std::path::Path;
@@ -7,53 +7,53 @@ use thiserror::Error as ThisError;
 
 use crate::error::Error;
 
-/// The error that ends a census. A repository that cannot be read is a row, and no error.
+/// An error that aborts a census. A repository that cannot be read becomes a row, not an error.
 ///
-/// No message repeats the message of its [source](std::error::Error::source): print the whole chain.
+/// No message repeats the message of its [source](std::error::Error::source), so print the whole chain.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum CensusError {
-    /// The client cannot be set up, or the Hub does not answer a listing.
+    /// The client cannot be set up, or a request for the Hub's listing failed.
     #[error(transparent)]
     Client(#[from] Error),
     /// The manifest cannot be used.
     #[error("the list `{name}` {reason}")]
     Manifest {
-        /// The file.
+        /// The path of the list.
         name: String,
-        /// The rule that it breaks, as the end of a sentence.
+        /// The problem, as the end of a sentence.
         reason: String,
     },
-    /// The target holds a census of another list.
-    #[error("`{target}` holds the census of another list; choose another target")]
+    /// The target contains the census of a different list.
+    #[error("`{target}` contains the census of a different list; choose another target")]
     OtherManifest {
         /// The folder or URL.
         target: String,
     },
-    /// The folder or URL holds no census.
-    #[error("`{target}` holds no census")]
+    /// The folder or URL contains no census.
+    #[error("`{target}` contains no census")]
     NoCensus {
         /// The folder or URL.
         target: String,
     },
     /// Some parts of the census are missing.
-    #[error("{missing} of {parts} parts are missing in `{target}`; run `census read` again")]
+    #[error("{missing} of {parts} parts are missing from `{target}`; run `census read` again")]
     Incomplete {
         /// The folder or URL.
         target: String,
         /// The number of missing parts.
         missing: usize,
-        /// The number of parts.
+        /// The total number of parts.
         parts: usize,
     },
-    /// The target cannot be opened, read or written.
+    /// The target cannot be opened, listed, read or written.
     #[error("failed to {action} `{target}`")]
     Storage {
         /// The action, such as `write`.
         action: &'static str,
         /// The folder, URL or file.
         target: String,
-        /// The reason.
+        /// The underlying error.
         source: object_store::Error,
     },
     /// A local file cannot be read or written.
@@ -63,7 +63,7 @@ pub enum CensusError {
         action: &'static str,
         /// The file.
         file: String,
-        /// The reason.
+        /// The underlying error.
         source: io::Error,
     },
     /// The table in a file cannot be read.
@@ -71,24 +71,24 @@ pub enum CensusError {
     TableFile {
         /// The file, or its path in the target.
         file: String,
-        /// The reason: [`Table`](Self::Table) or [`Parquet`](Self::Parquet).
+        /// The underlying error: [`Table`](Self::Table) or [`Parquet`](Self::Parquet).
         source: Box<CensusError>,
     },
-    /// A table has other columns, or is broken.
-    #[error("a table has other columns, or is broken")]
+    /// A table has unexpected columns or is corrupt.
+    #[error("the table has unexpected columns or is corrupt")]
     Table(#[from] serde_arrow::Error),
     /// A Parquet file cannot be read or written.
     #[error("failed to read or write a Parquet file")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// A page of the Hub's listing is not valid.
-    #[error("the listing of the Hub is not valid: {reason}")]
+    /// A page of the Hub's model listing is invalid.
+    #[error("the Hub's model listing is invalid: {reason}")]
     Listing {
         /// The reason.
         reason: String,
     },
 }
 
-/// Returns a function that adds the failed action and the file to an error.
+/// Returns a function that adds the failed action and the file name to an error.
 pub(super) fn failed_to(
     action: &'static str,
     file: impl AsRef<Path>,
@@ -98,7 +98,7 @@ pub(super) fn failed_to(
 }
 
 impl CensusError {
-    /// Adds the name of the file whose table cannot be read.
+    /// Adds the name of the table file to an error.
     pub(super) fn in_table(self, file: &str) -> Self {
         Self::TableFile { file: file.to_owned(), source: Box::new(self) }
     }

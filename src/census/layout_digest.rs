@@ -1,4 +1,4 @@
-//! Hashes by which checkpoints of one layout are found.
+//! Hashes that identify checkpoints with the same layout.
 
 use std::fmt::Write;
 use std::mem::take;
@@ -7,14 +7,14 @@ use sha2::{Digest, Sha256};
 
 use crate::formats::{FileHeader, TensorInfo};
 
-/// The bytes of a hash that are kept of each tensor: few, because a checkpoint may have half a million tensors.
+/// The number of hash bytes to keep per tensor. Small, because a checkpoint may have half a million tensors.
 const KEPT: usize = 16;
 
-/// The hashes of all tensors of a checkpoint.
+/// Hashes all tensors of a checkpoint.
 ///
-/// A hash is the SHA-256 of sorted entries. The entry of a tensor is the first 16 bytes of the SHA-256 of its name, its
-/// dtype and its shape as text, each followed by a line feed: `w\nBF16\n2,3\n`. The hash of shapes has entries without
-/// the dtype. So neither the order of the tensors nor their files matter.
+/// A hash is the SHA-256 of sorted entries. The entry of a tensor is the first 16 bytes of the SHA-256 of its name,
+/// dtype and shape as text, each followed by a line feed: `w\nBF16\n2,3\n`. The hash of shapes omits the dtype.
+/// Neither the order of the tensors nor their files affect the result.
 #[derive(Debug, Default)]
 pub(super) struct LayoutHasher {
     layout: Vec<[u8; KEPT]>,
@@ -64,7 +64,7 @@ fn write_entry(text: &mut String, name: &str, dtype: Option<&str>, tensor: &Tens
     text.push('\n');
 }
 
-/// Returns the first bytes of the hash of a text.
+/// Returns the first bytes of a text's hash.
 pub(super) fn short_hash(text: &str) -> [u8; KEPT] {
     let mut kept = [0; KEPT];
     kept.copy_from_slice(&Sha256::digest(text)[..KEPT]);
@@ -76,10 +76,9 @@ fn digest(mut entries: Vec<[u8; KEPT]>) -> String {
     hexadecimal(&Sha256::digest(entries.as_flattened()))
 }
 
-/// Returns bytes in hexadecimal.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
+        // Writing to a `String` never fails.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -113,7 +112,7 @@ mod tests {
         assert_eq!(LayoutHasher::default().finish(), None);
     }
 
-    /// Computed by Python: `sha256(b"".join(sorted(sha256(entry).digest()[:16] for entry in entries)))`.
+    /// Computed with Python: `sha256(b"".join(sorted(sha256(entry).digest()[:16] for entry in entries)))`.
     #[test]
     fn the_hashes_equal_those_of_another_program() {
         let both = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},

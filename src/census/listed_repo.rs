@@ -10,62 +10,62 @@ use serde::{Deserialize, Serialize};
 use super::CensusError;
 use super::arrow::{ArrowRow, from_batch};
 
-/// A repository to read. Everything but its name may be unknown.
+/// A repository to read. Only the name is required.
 ///
 /// The fields are the columns of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ListedRepo {
-    /// The name of the repository, such as `bigscience/bloom`.
+    /// The repository name, such as `bigscience/bloom`.
     pub repo: String,
-    /// The commit to read; `main` is read if it is unknown.
+    /// The commit to read; if absent, `main` is read.
     pub commit: Option<String>,
-    /// The paths of all files of this commit. The weights are probed for if they are unknown.
+    /// The paths of all files at this commit. If absent, the standard weight file names are tried.
     pub files: Option<Vec<String>>,
-    /// The user or the organization.
+    /// The user or organization that owns the repository.
     pub author: Option<String>,
-    /// The time of the first commit, in milliseconds since 1970.
+    /// The time of the first commit, in milliseconds since the Unix epoch.
     pub created_at: Option<i64>,
-    /// The time of the last commit, in milliseconds since 1970.
+    /// The time of the last commit, in milliseconds since the Unix epoch.
     pub last_modified: Option<i64>,
-    /// Downloads in the last 30 days.
+    /// The number of downloads in the last 30 days.
     pub downloads: Option<i64>,
-    /// The kind of gate: `auto` or `manual`; absent if the repository is open.
+    /// The type of gate, `auto` or `manual`; absent if the repository is not gated.
     pub gated: Option<String>,
-    /// The number of parameters that the Hub shows.
+    /// The number of parameters that the Hub reports.
     pub hub_total: Option<i64>,
     /// The task, such as `text-generation`.
     pub pipeline_tag: Option<String>,
     /// The library, such as `transformers`.
     pub library: Option<String>,
-    /// The license by its tag, such as `apache-2.0`.
+    /// The license tag, such as `apache-2.0`.
     pub license: Option<String>,
-    /// The first architecture of `config.json`, such as `LlamaForCausalLM`.
+    /// The first architecture in `config.json`, such as `LlamaForCausalLM`.
     pub architecture: Option<String>,
-    /// The repository that this model was made from, by its tag.
+    /// The base model, as tagged.
     pub base_model: Option<String>,
 }
 
 impl ListedRepo {
-    /// The names that the column of commits may have.
+    /// Possible names of the commit column.
     pub(super) const COMMIT_COLUMNS: [&str; 2] = ["commit", "sha"];
 
-    /// Creates a repository with its name alone.
+    /// Creates a repository from its name.
     #[must_use]
     pub fn new(repo: impl Into<String>) -> Self {
         Self { repo: repo.into(), ..Self::default() }
     }
 }
 
-/// Returns the repositories of a table. `names` is the column of their names. Columns that are missing, or have another
-/// type, are unknown.
+/// Returns the repositories of a table. `names` is the column with their names. Values of missing columns, and of
+/// columns with another type, are unknown.
 pub(super) fn from_columns(
     batch: &RecordBatch,
     names: &str,
 ) -> Result<Vec<ListedRepo>, CensusError> {
     let columns = ListedRepo::fields().iter().map(|field| -> (FieldRef, ArrayRef) {
         let text = match &**field.name() {
-            // A repository without a name becomes a row that says so.
+            // A missing name becomes a row with an error.
             "repo" => text_column(batch, &[names])
                 .map(|names| names.iter().map(|name| Some(name.unwrap_or_default())).collect()),
             "commit" => text_column(batch, &ListedRepo::COMMIT_COLUMNS),
@@ -91,8 +91,8 @@ pub(super) fn from_columns(
     )
 }
 
-/// Returns whether a type has the same values as another one. Libraries differ in the types of text and of lists, and in
-/// the name of the items.
+/// Returns whether two types have the same values. Libraries use different types for text and lists, and different
+/// names for list items.
 fn is_similar(found: &DataType, expected: &DataType) -> bool {
     use DataType::{LargeList, LargeUtf8, List, Utf8, Utf8View};
     match (found, expected) {
@@ -104,7 +104,7 @@ fn is_similar(found: &DataType, expected: &DataType) -> bool {
     }
 }
 
-/// Returns the first of some columns that has text.
+/// Returns the first of the named columns that contains text.
 pub(super) fn text_column(batch: &RecordBatch, names: &[&str]) -> Option<StringArray> {
     let column = names.iter().find_map(|name| batch.column_by_name(name))?;
     match column.data_type() {

@@ -1,4 +1,4 @@
-//! Listings of the models of a Hub, as manifests.
+//! Lists the models of a Hub in a manifest.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -16,16 +16,17 @@ use super::{CensusError, ListedRepo};
 use crate::client::Client;
 use crate::hub::{ListedModel, MAX_MODELS_PAGE};
 
-/// The models after which the position is stored, so that an interrupted listing can continue.
+/// The number of models after which progress is saved, so that an interrupted listing can continue.
 const STORED_AT_ONCE: usize = 2_000;
 
-/// The rows of a row group of a manifest: a part is read from one or two of them.
+/// The number of rows per row group of a manifest. A part is read from one or two row groups.
 const ROW_GROUP: usize = 10_000;
 
-/// The time before a watermark from which changes are listed again, because listings lag behind.
+/// The overlap with the previous listing, in milliseconds: changes shortly before its watermark are listed again,
+/// because listings lag behind.
 const OVERLAP: i64 = 3_600_000;
 
-/// A listing of the models of a Hub: all of them, or those that were changed.
+/// A listing of the models on a Hub: all of them, or only those modified since a given time.
 ///
 /// ```no_run
 /// use hf_meta::census::Listing;
@@ -45,17 +46,17 @@ pub struct Listing {
     since: Option<i64>,
 }
 
-/// The description in the footer of a manifest.
+/// The metadata in the footer of a manifest.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListingFooter {
-    /// The first page.
+    /// The URL of the first page.
     url: String,
-    /// The time since which models were changed.
+    /// The earliest time of change of the listed models, in milliseconds since 1970.
     since: Option<i64>,
-    /// The next page; `None` at the end.
+    /// The URL of the next page; `None` if the listing is complete.
     next: Option<String>,
-    /// The time at which the listing began, in milliseconds since 1970.
+    /// The start time of the listing, in milliseconds since 1970.
     watermark: i64,
 }
 
@@ -65,47 +66,47 @@ impl Listing {
         Self::default()
     }
 
-    /// Lists models with this tag only, such as `safetensors`.
+    /// Lists only models with this tag, such as `safetensors`.
     pub fn filter(mut self, tag: impl Into<String>) -> Self {
         self.conditions.push(("filter", tag.into()));
         self
     }
 
-    /// Lists models of this user or organization only.
+    /// Lists only the models of this user or organization.
     pub fn author(mut self, author: impl Into<String>) -> Self {
         self.conditions.push(("author", author.into()));
         self
     }
 
-    /// Lists models that were changed since a time only, in milliseconds since 1970. An hour before it is listed, too.
+    /// Lists only models modified since a time, in milliseconds since the Unix epoch. The hour before it is included.
     pub fn since(self, time: i64) -> Self {
         Self { since: Some(time), ..self }
     }
 
-    /// Returns the time at which an earlier listing began, from its file.
+    /// Returns the time at which an earlier listing started, in milliseconds since the Unix epoch, from its file.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or is not a listing.
+    /// Returns an error if the file cannot be read or [`write`](Self::write) did not write it.
     pub fn watermark(file: &Path) -> Result<i64, CensusError> {
         let opened = File::open(file).map_err(failed_to("read", file))?;
         let footer = read_footer::<ListingFooter>(&opened);
         let footer = footer.ok_or_else(|| CensusError::Manifest {
             name: file.display().to_string(),
-            reason: "is not a listing by `census list`".to_owned(),
+            reason: "is not a listing written by `census list`".to_owned(),
         })?;
         Ok(footer.watermark)
     }
 
     /// Requests the listing and writes it to a Parquet file. Returns the number of models.
     ///
-    /// Pages are stored in a folder next to the file, so that an interrupted listing continues.
+    /// Pages are stored in a folder next to the file, so that an interrupted listing can be resumed.
     ///
     /// # Errors
     ///
-    /// If a request fails, a page is not valid, or the file cannot be written.
+    /// Returns an error if a request fails, a page is invalid, or the file cannot be written.
     pub async fn write(&self, client: &Client, file: &Path) -> Result<usize, CensusError> {
-        // Before the first request: a listing takes minutes.
+        // Checked before the first request, because a listing takes minutes.
         target(file)?;
         let pages = StoredPages { folder: sibling_of(file, ".pages") };
         fs::create_dir_all(&pages.folder).map_err(failed_to("create", &pages.folder))?;
@@ -126,7 +127,7 @@ impl Listing {
         Ok(models)
     }
 
-    /// Requests some pages. Returns the URL of the next one; `None` at the end.
+    /// Requests a batch of pages. Returns the URL of the next page; `None` at the end.
     async fn list(
         &self,
         client: &Client,
@@ -150,10 +151,12 @@ impl Listing {
             models.extend(changed);
             match next.filter(|_| !is_end) {
                 None => return Ok(None),
-                // An endless listing has pages without models, or pages that lead back.
-                Some(_) if count == 0 => return Err(invalid("a page has no models".to_owned())),
+                // Detect endless listings, whose pages are empty or form a cycle.
+                Some(_) if count == 0 => {
+                    return Err(invalid("a page contains no models".to_owned()));
+                }
                 Some(next) if !seen.insert(next.to_string()) => {
-                    return Err(invalid("its pages form a cycle".to_owned()));
+                    return Err(invalid("the pages form a cycle".to_owned()));
                 }
                 Some(next) => page = next.into(),
             }
@@ -164,13 +167,13 @@ impl Listing {
     }
 }
 
-/// The pages of a listing that is not complete.
+/// The saved pages of an unfinished listing.
 struct StoredPages {
     folder: PathBuf,
 }
 
 impl StoredPages {
-    /// Returns the number of the next file, and the footer of the last one. Pages of another listing are ignored.
+    /// Returns the number of the next file and the footer of the last one. Pages of other listings are ignored.
     fn resume(&self, first: &Url, since: Option<i64>) -> (usize, ListingFooter) {
         let url = first.to_string();
         let mut last =
@@ -199,7 +202,7 @@ impl StoredPages {
         })
     }
 
-    /// Joins the pages to one file.
+    /// Joins the pages into one file.
     fn join(
         &self,
         file: &Path,
@@ -230,8 +233,8 @@ impl StoredPages {
     }
 }
 
-/// Writes a file under another name and renames it, so that the file is never incomplete. A failure leaves nothing. A
-/// link stays one, and what is no file, such as a pipe, is not replaced.
+/// Writes a file to a temporary name and renames it, so that it is never incomplete. If writing fails, nothing
+/// remains. Links are followed, and special files such as pipes are not replaced.
 pub(super) fn replace(
     file: &Path,
     write: impl FnOnce(&Path) -> Result<(), CensusError>,
@@ -242,13 +245,13 @@ pub(super) fn replace(
     let written =
         written.and_then(|()| fs::rename(&temporary, &target).map_err(failed_to("write", file)));
     if written.is_err() {
-        // It would keep a full disk full. The first error is the one to report.
+        // Otherwise a full disk would stay full. Errors are ignored, because the first error is reported.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// Returns the file with all links followed, if it can be replaced.
+/// Returns the file with all links resolved, if it can be replaced.
 fn target(file: &Path) -> Result<PathBuf, CensusError> {
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if target.exists() && !target.is_file() {

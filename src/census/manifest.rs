@@ -21,8 +21,8 @@ use super::listed_repo::{from_columns, text_column};
 use super::{CensusError, ListedRepo};
 use crate::name_list;
 
-/// The number of repositories of a part. Eight parts are read at once: by the quota of an anonymous reader they take four
-/// minutes, and that is the most that is lost when the process is killed.
+/// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
+/// take four minutes, which is the most work lost if the process is killed.
 pub(super) const PART: usize = 256;
 
 /// The first bytes of a Parquet file.
@@ -30,13 +30,14 @@ const MAGIC: &[u8] = b"PAR1";
 
 /// A list of repositories: a Parquet file, a CSV file, or one name per line.
 ///
-/// Its order and its content are part of the names of the tables, so a census continues only with the same list.
+/// The names of the tables depend on the order and content of the list, so a census can only be resumed with the same
+/// list.
 #[derive(Debug)]
 pub struct Manifest {
     repos: Repos,
     rows: usize,
     digest: String,
-    /// The positions of names that occurred before.
+    /// The row numbers of repeated names.
     duplicates: HashSet<usize>,
 }
 
@@ -48,7 +49,7 @@ enum Repos {
 
 type TableReader = ParquetRecordBatchReaderBuilder<File>;
 
-/// A Parquet file with its column of names.
+/// A Parquet file and its name column.
 #[derive(Debug)]
 struct ParquetTable {
     name: String,
@@ -58,13 +59,16 @@ struct ParquetTable {
 }
 
 impl Manifest {
-    /// Opens a file, or stdin for the path `-`. The repositories are in the column `column`, or else in the column
-    /// `repo`, `id`, `modelId` or `repository` of a table.
+    /// Opens a file, or stdin if the path is `-`. In a table, the repository names are in `column`, which defaults to
+    /// `repo`, `id`, `modelId` or `repository`.
     ///
-    /// A file that starts like a Parquet file is one, a file whose name ends with `.csv` is a CSV file with headings, and
-    /// every other one has a name per line; lines that start with `#` are comments.
+    /// A file that starts with the Parquet magic bytes is a Parquet file. A file with the extension `.csv` is a CSV
+    /// file with a header row, and so is any other file if `column` is given. Otherwise, each line is a name; lines
+    /// that start with `#` are comments.
     ///
     /// # Errors
+    ///
+    /// Returns an error if the file cannot be read, has no such column, or contains no repositories.
     ///
     /// If the file cannot be read, has no such column, or has no repository.
     pub fn open(path: &Path, column: Option<&str>) -> Result<Self, CensusError> {
@@ -84,11 +88,11 @@ impl Manifest {
         Self::from_text(path, &text, column)
     }
 
-    /// Creates a manifest of names.
+    /// Creates a manifest from repository names.
     ///
     /// # Errors
     ///
-    /// If there are no names.
+    /// Returns an error if there are no names.
     pub fn from_names(names: impl IntoIterator<Item = String>) -> Result<Self, CensusError> {
         Self::from_repos("-".to_owned(), names.into_iter().collect())
     }
@@ -128,7 +132,7 @@ impl Manifest {
             let repos =
                 text_column(&batch, &[&table.column]).ok_or_else(|| CensusError::Manifest {
                     name: name.clone(),
-                    reason: format!("has no text in its column `{}`", table.column),
+                    reason: format!("has no text in column `{}`", table.column),
                 })?;
             let commits = text_column(&batch, &ListedRepo::COMMIT_COLUMNS);
             for (at, repo) in repos.iter().enumerate() {
@@ -151,23 +155,23 @@ impl Manifest {
         Ok(Self { repos, rows, digest, duplicates: seen.duplicates })
     }
 
-    /// Returns the number of repositories without those that are repeated.
+    /// Returns the number of distinct repositories.
     #[must_use]
     pub fn repos(&self) -> usize {
         self.rows - self.duplicates.len()
     }
 
-    /// Returns the number of names that occurred before. They are read once.
+    /// Returns the number of repeated names. A repeated name is read once.
     #[must_use]
     pub fn duplicates(&self) -> usize {
         self.duplicates.len()
     }
 
-    /// Returns the names of all repositories, also those that are repeated.
+    /// Returns all repository names, including repeated ones.
     ///
     /// # Errors
     ///
-    /// If a Parquet file cannot be read.
+    /// Returns an error if a Parquet file cannot be read.
     pub fn names(&self) -> Result<Vec<String>, CensusError> {
         match &self.repos {
             Repos::Names(names) => Ok(names.clone()),
@@ -175,24 +179,24 @@ impl Manifest {
         }
     }
 
-    /// Returns the number of parts.
+    /// Returns the number of parts of up to 256 repositories.
     #[must_use]
     pub fn parts(&self) -> usize {
         self.rows.div_ceil(PART)
     }
 
-    /// Returns the number of repositories of a part.
+    /// Returns the number of repositories in a part.
     pub(super) fn part_len(&self, part: usize) -> usize {
         let rows = part * PART..self.rows.min((part + 1) * PART);
         rows.filter(|row| !self.duplicates.contains(row)).count()
     }
 
-    /// Returns a short hash of names and commits.
+    /// Returns a short hash of all names and commits.
     pub(super) fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Returns the repositories of a part.
+    /// Returns the repositories in a part.
     pub(super) fn part(&self, part: usize) -> Result<Vec<ListedRepo>, CensusError> {
         let rows = part * PART..self.rows.min((part + 1) * PART);
         let repos = match &self.repos {
@@ -205,7 +209,7 @@ impl Manifest {
 }
 
 impl ParquetTable {
-    /// Returns some columns of the rows that `choose` selects. Errors contain the name of the file.
+    /// Returns the columns that `is_read` selects, of the rows that `choose` selects. Errors contain the file name.
     fn batches(
         &self,
         is_read: impl Fn(&str) -> bool,
@@ -221,7 +225,7 @@ impl ParquetTable {
         Ok(batches.map(move |batch| batch.map_err(|error| failed(error.into()))))
     }
 
-    /// Reads all names. A row without one has an empty name.
+    /// Reads all names. Missing names are empty.
     fn names(&self) -> Result<Vec<String>, CensusError> {
         let mut names = Vec::new();
         for batch in self.batches(|name| name == self.column, |reader| reader)? {
@@ -233,7 +237,7 @@ impl ParquetTable {
         Ok(names)
     }
 
-    /// Reads some rows. Row groups without them are skipped.
+    /// Reads a range of rows. Other row groups are skipped.
     fn rows(&self, rows: &Range<usize>) -> Result<Vec<ListedRepo>, CensusError> {
         let (mut start, mut groups, mut skipped) = (0, Vec::new(), 0);
         for (at, group) in self.metadata.metadata().row_groups().iter().enumerate() {
@@ -261,10 +265,10 @@ impl ParquetTable {
     }
 }
 
-/// The names and commits so far.
+/// The names and commits seen so far.
 #[derive(Default)]
 struct Seen {
-    /// The first 16 bytes of the hash of each name: a shorter hash could take two names for one.
+    /// The first 16 bytes of the hash of each name. Shorter hashes could collide.
     names: HashSet<[u8; 16]>,
     duplicates: HashSet<usize>,
     digest: Sha256,

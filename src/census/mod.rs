@@ -1,18 +1,18 @@
-//! The census: one row for each repository of the Hub, as Arrow record batches and Parquet files.
+//! The census: one row per repository of the Hub, as Arrow record batches and Parquet files.
 //!
 //! | step | item |
 //! |---|---|
-//! | list the models of a Hub | [`Listing`] |
+//! | list the models on a Hub | [`Listing`] |
 //! | open a list of repositories | [`Manifest`] |
-//! | read them, and store rows and headers in parts | [`Census::read`] |
+//! | read the repositories and store their rows and headers in parts | [`Census::read`] |
 //! | read failed repositories again | [`Census::retry`] |
-//! | count stored headers anew | [`Census::count`] |
+//! | recount stored headers | [`Census::count`] |
 //! | write all rows to one sorted file | [`Census::pack`] |
 //! | compare two censuses | [`diff`] |
 //! | read a record batch of repositories, without files | [`read_batch`] |
 //!
-//! A repository that cannot be read is a row with a [status](CensusRow::status): every repository of the manifest has
-//! exactly one row. The page [`docs::census`](crate::docs::census) describes the tables.
+//! A repository that cannot be read still has a row, with a [status](CensusRow::status): every repository of the
+//! manifest has exactly one row. [`docs::census`](crate::docs::census) describes the tables.
 
 mod again;
 mod arrow;
@@ -48,7 +48,7 @@ pub use self::manifest::Manifest;
 pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherSet, SCHEMA_VERSION};
 pub use self::run::{Census, CensusProgress, CensusSummary};
 pub use self::stored_header::StoredHeader;
-/// The types of other crates in the interface of this module.
+/// The third-party crates whose types appear in the public API of this module.
 pub use {arrow_array, arrow_schema};
 
 use self::read_limits::ReadLimits;
@@ -56,59 +56,59 @@ use self::table_file::ROWS_AT_ONCE;
 use crate::client::Client;
 use crate::name_list::COLUMNS;
 
-/// The longest time that a repository of a census should wait for quotas, over all windows, for
-/// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
+/// The recommended limit on the total time that one repository of a census waits for quotas, for
+/// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait): 24 hours.
 pub const MAX_QUOTA_WAIT: Duration = Duration::from_secs(24 * 3_600);
 
-/// The limit in bytes of the headers of a repository of a census, for
-/// [`ClientBuilder::headers_limit`](crate::ClientBuilder::headers_limit). The largest known ones have 120 MB.
+/// The recommended limit on the total header size of one repository of a census, in bytes, for
+/// [`ClientBuilder::headers_limit`](crate::ClientBuilder::headers_limit). The largest known headers total 120 MB.
 pub const HEADERS_LIMIT: u64 = 128 << 20;
 
-/// Returns the columns of the table `models`: the fields of [`CensusRow`].
+/// Returns the schema of the `models` table, whose columns are the fields of [`CensusRow`].
 #[must_use]
 pub fn models_schema() -> SchemaRef {
     arrow::schema::<CensusRow>()
 }
 
-/// Returns the columns of the table `headers`: the fields of [`StoredHeader`].
+/// Returns the schema of the `headers` table, whose columns are the fields of [`StoredHeader`].
 #[must_use]
 pub fn headers_schema() -> SchemaRef {
     arrow::schema::<StoredHeader>()
 }
 
-/// Returns the columns of a manifest: the fields of [`ListedRepo`].
+/// Returns the schema of a manifest, whose columns are the fields of [`ListedRepo`].
 #[must_use]
 pub fn manifest_schema() -> SchemaRef {
     arrow::schema::<ListedRepo>()
 }
 
-/// Returns the rows of a Parquet file of the table `models`: a part, or a packed file.
+/// Returns the rows of a `models` table in a Parquet file: a part or a packed file.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is not such a table.
+/// Returns an error if the file cannot be read or is not a `models` table. Each item can also be an error.
 pub fn model_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>> + use<>, CensusError> {
     rows(file, ROWS_AT_ONCE)
 }
 
-/// Returns the rows of a Parquet file of the table `headers`.
+/// Returns the rows of a `headers` table in a Parquet file.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is not such a table.
+/// Returns an error if the file cannot be read or is not a `headers` table. Each item can also be an error.
 pub fn header_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<StoredHeader, CensusError>> + use<>, CensusError> {
     rows(file, 1)
 }
 
-/// Returns the rows of a Parquet file of a list of repositories by [`Listing::write`].
+/// Returns the rows of a list of repositories, a Parquet file that [`Listing::write`] wrote.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is not such a table.
+/// Returns an error if the file cannot be read or is not such a list. Each item can also be an error.
 pub fn listed_rows(
     file: &Path,
 ) -> Result<impl Iterator<Item = Result<ListedRepo, CensusError>> + use<>, CensusError> {
@@ -124,14 +124,14 @@ fn rows<Row: arrow::ArrowRow>(
     table_file::each_row(name, opened, rows_at_once)
 }
 
-/// Reads the repositories of a record batch, and returns their rows in the same order.
+/// Reads the repositories in a record batch and returns their [`CensusRow`]s in the same order.
 ///
-/// The batch has the columns of a manifest. A column of names is enough: `repo`, `id`, `modelId` or `repository`. At
-/// most `jobs` repositories are read at once.
+/// The batch has the columns of a manifest. Only the column of repository names is required: `repo`, `id`, `modelId`
+/// or `repository`. At most `jobs` repositories are read concurrently.
 ///
 /// # Errors
 ///
-/// If there is no column of names. A repository that cannot be read is a row.
+/// Returns an error if there is no such column. A repository that cannot be read becomes a row, not an error.
 pub async fn read_batch(
     client: &Client,
     repos: &RecordBatch,

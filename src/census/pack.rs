@@ -1,4 +1,4 @@
-//! All rows of a census as one file, sorted, for publication.
+//! Writes all rows of a census to one sorted file for publication.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,23 +15,23 @@ use super::run::Census;
 use super::storage::{temporary, temporary_name};
 use super::table_file::{TableWriter, each_row};
 
-/// The rows that are sorted in memory: 30 MB.
+/// The number of rows to sort in memory at a time, about 30 MB.
 const SORTED_AT_ONCE: usize = 16_384;
 
-/// The rows of a run that are in memory while the runs are merged.
+/// The number of rows per run to buffer while merging.
 const MERGED_AT_ONCE: usize = 256;
 
-/// The rows of a row group of the packed file.
+/// The number of rows per row group of the packed file.
 const ROW_GROUP: usize = 100_000;
 
 impl Census {
-    /// Writes all rows to one Parquet file, sorted by repository. Returns their number.
+    /// Writes all rows to one Parquet file, sorted by repository. Returns the number of rows.
     ///
-    /// The memory is independent of the number of rows: sorted runs are stored in temporary files and merged.
+    /// Memory use does not depend on the number of rows: sorted runs are stored in temporary files and merged.
     ///
     /// # Errors
     ///
-    /// If the target holds no census or only some parts of it, or a file cannot be read or written.
+    /// Returns an error if the target contains no census or only part of one, or if a file cannot be read or written.
     pub async fn pack(&self, file: &Path) -> Result<usize, CensusError> {
         let found = self.parts().await?;
         let number = found.len();
@@ -74,7 +74,7 @@ fn write_run(mut rows: Vec<CensusRow>) -> Result<File, CensusError> {
     writer.into_reader()
 }
 
-/// Returns the rows of sorted files in their common order.
+/// Merges sorted files.
 fn merge(
     files: Vec<File>,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {

@@ -1,4 +1,4 @@
-//! Parts: the files of a census, each with the rows of 256 repositories.
+//! Parts: the files of a census. Each has the rows of 256 repositories.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +8,20 @@ use super::table_file::{HeaderWriter, each_row, read_all_rows, read_footer, writ
 use super::{CensusError, Manifest, StoredHeader};
 use crate::count::RuleSet;
 
-/// The folder of rows.
+/// The folder with rows.
 const MODELS: &str = "models";
 
-/// The folder of headers.
+/// The folder with headers.
 const HEADERS: &str = "headers";
 
-/// The headers that are in memory at once while a part is copied: each may be as large as the limit of a header.
+/// The number of headers in memory while a part is copied. Each may be as large as the limit for a header.
 const HEADERS_AT_ONCE: usize = 1;
 
-/// The name of a part: the hash of its manifest and its number.
+/// The name of a part: the hash of its manifest, and its number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CensusPart(String);
 
-/// The description in the footers of a part.
+/// The metadata in the footers of a part's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PartFooter {
@@ -33,7 +33,6 @@ pub(super) struct PartFooter {
     parts: usize,
 }
 
-/// The rows of a part.
 pub(super) struct PartRows {
     pub(super) rows: Vec<CensusRow>,
     /// The number of parts of the census.
@@ -45,7 +44,7 @@ impl CensusPart {
         Self(format!("{}-{part:06}", manifest.digest()))
     }
 
-    /// Parses the name of a file of rows.
+    /// Parses the file name of a table of rows.
     fn parse(file: &str) -> Option<Self> {
         let name = file.strip_suffix(".parquet")?;
         let (digest, part) = name.split_once('-')?;
@@ -63,13 +62,14 @@ impl CensusPart {
         Ok(storage.list(MODELS).await?.iter().filter_map(|file| Self::parse(file)).collect())
     }
 
-    /// Lists the parts of a census. Without any, there is no census.
+    /// Lists the parts of a census, of which there must be at least one.
     pub(super) async fn list_existing(storage: &Storage) -> Result<Vec<Self>, CensusError> {
         let parts = Self::list(storage).await?;
         if parts.is_empty() { Err(no_census(storage)) } else { Ok(parts) }
     }
 
-    /// Reads the rows of the part; `None` if the part does not exist, or was read by other rules.
+    /// Reads the rows of the part; `None` if the part does not exist, or was written with other counting rules or
+    /// columns.
     pub(super) async fn read_current(
         &self,
         storage: &Storage,
@@ -92,7 +92,7 @@ impl CensusPart {
         Ok(PartRows { rows: read_all_rows(self.models(), file)?, parts })
     }
 
-    /// Returns all headers of the part. Those of a repository follow each other.
+    /// Returns all headers of the part. The headers of a repository are consecutive.
     pub(super) async fn read_headers(
         &self,
         storage: &Storage,
@@ -101,14 +101,14 @@ impl CensusPart {
         each_row(self.headers(), file, HEADERS_AT_ONCE)
     }
 
-    /// Starts the headers of the part.
+    /// Starts the header table of the part.
     pub(super) fn start_headers(&self) -> Result<HeaderWriter, CensusError> {
         HeaderWriter::headers(&PartFooter::new(self, 0, &[]))
     }
 
-    /// Writes a new part. It exists once its rows do, so they are written last.
+    /// Writes a new part. The rows are written last, because a part exists once its rows do.
     ///
-    /// If another process has read the part before, its files remain.
+    /// If another process wrote the part first, its files are kept.
     pub(super) async fn create(
         &self,
         storage: &Storage,
@@ -125,7 +125,7 @@ impl CensusPart {
         Ok(())
     }
 
-    /// Writes a part in place of an earlier one.
+    /// Replaces an existing part.
     pub(super) async fn replace(
         &self,
         storage: &Storage,
@@ -149,13 +149,13 @@ impl CensusPart {
     }
 }
 
-/// Returns the error of a target that has no census.
+/// Returns the error for a target without a census.
 fn no_census(storage: &Storage) -> CensusError {
     CensusError::NoCensus { target: storage.name().to_owned() }
 }
 
 impl PartFooter {
-    /// Creates the footer of a part. It has the rules of its oldest row.
+    /// Creates the footer of a part. Its rules are those of the oldest row.
     fn new(name: &CensusPart, parts: usize, rows: &[CensusRow]) -> Self {
         let current = RuleSet::CURRENT.to_string();
         let older = rows.iter().map(|row| &row.rules).find(|rules| **rules != current);

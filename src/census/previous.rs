@@ -1,4 +1,4 @@
-//! Rows of an earlier census, which are carried over.
+//! Carries over rows of an earlier census.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,9 +9,9 @@ use super::table_file::HeaderWriter;
 use super::{CensusError, ListedRepo};
 use crate::count::RuleSet;
 
-/// The part and the position of each row of an earlier census.
+/// Locates each row of an earlier census: its part, and its index in the part.
 ///
-/// The memory is 32 bytes for each row: repositories are found by the first 16 bytes of a hash of their name and commit.
+/// Takes 32 bytes per row: repositories are identified by the first 16 bytes of a hash of name and commit.
 #[derive(Debug)]
 pub(super) struct PreviousCensus {
     storage: Storage,
@@ -35,7 +35,7 @@ impl PreviousCensus {
         Ok(Self { storage, parts, rows })
     }
 
-    /// Returns the rows of repositories whose commit is still the same, and copies their headers. The others remain in
+    /// Returns the rows of all repositories with an unchanged commit, and copies their headers. The others remain in
     /// `repos`.
     pub(super) async fn carry_over(
         &self,
@@ -79,7 +79,8 @@ impl PreviousCensus {
     }
 }
 
-/// Returns the key of a row that can be carried over: one that was read, or that will not change until a new commit.
+/// Returns the key of a row; `None` if the row cannot be carried over, because a retry or the current rules could
+/// change it.
 fn row_key(row: &CensusRow) -> Option<[u8; 16]> {
     let is_final = matches!(&*row.status, "ok" | "no_weights" | "several_sets" | "malformed");
     let is_current =

@@ -1,4 +1,4 @@
-//! Limits of the repositories that are read at once.
+//! Limits the number of repositories that are read concurrently.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use crate::backends::{CallGate, CallSize};
 use crate::http::transfer::RequestMeter;
 use crate::hub::CommitSha;
 
-/// The repositories with much memory that are read at once. The largest allowed header takes 240 MB while it is parsed.
+/// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
+/// header takes 240 MB.
 const LARGE_AT_ONCE: usize = 2;
 
 /// The limits of all reads of a census. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct ReadLimits {
-    /// One permit for each repository that is read at once.
+    /// One permit per concurrent repository.
     pub(super) jobs: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
@@ -26,14 +27,14 @@ impl ReadLimits {
         Self { jobs: Arc::new(Semaphore::new(jobs.max(1))), large }
     }
 
-    /// Returns the gate of one repository. Its meter counts the time of a wait for other large ones, which is not a part of
-    /// the call's time.
+    /// Returns the gate of one repository. The wait for other large repositories is counted by the meter, and does
+    /// not count towards the call's timeout.
     pub(super) fn gate(self, meter: RequestMeter) -> Arc<dyn CallGate> {
         Arc::new(SizeGate { size: CallSize::new(self.large), meter })
     }
 }
 
-/// The gate of one repository.
+/// Limits the memory of one repository.
 #[derive(Debug)]
 struct SizeGate {
     size: CallSize,

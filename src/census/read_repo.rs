@@ -1,4 +1,4 @@
-//! One repository: its row, and the bytes that the row is computed from.
+//! Reads one repository: its row and the bytes from which the row is computed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,11 +18,12 @@ use crate::report::{CountReport, Plan};
 #[derive(Debug)]
 pub(super) struct ReadRepo {
     pub(super) row: CensusRow,
-    /// The commit and its headers; `None` if nothing was read, or more than is kept.
+    /// The commit and its headers; `None` if nothing was read or the headers are too large to store.
     pub(super) headers: Option<(String, CachedHeaders)>,
 }
 
-/// Reads a repository. An error becomes a row, too. `lists_sets` asks for the other sets if the files are not known.
+/// Reads a repository. Errors become rows, too. With `lists_sets`, also lists the other sets of weights if the files
+/// are unknown.
 pub(super) async fn read_repo(
     client: Client,
     listed: ListedRepo,
@@ -55,7 +56,7 @@ pub(super) async fn read_repo(
     ReadRepo { row, headers }
 }
 
-/// Computes the figures of a row anew, from stored bytes. Returns `None` if they do not suffice.
+/// Recounts a row from stored bytes. Returns `None` if the bytes are incomplete.
 pub(super) async fn count_again(
     client: &Client,
     row: &CensusRow,
@@ -84,13 +85,13 @@ fn model(client: &Client, listed: &ListedRepo, lists_sets: bool) -> Model {
         model = model.revision(commit);
     }
     match &listed.files {
-        // An invalid path cannot be requested, so it is not a file of weights.
+        // A file with an invalid path cannot be requested, so it is ignored.
         Some(files) => model.files(files.iter().filter_map(|path| path.parse().ok()).collect()),
         None => model,
     }
 }
 
-/// Returns the hashes of the files of weights that are known.
+/// Returns the known hashes of the weight files.
 fn hashes(report: &CountReport, headers: Option<&CachedHeaders>) -> Vec<String> {
     let Some(headers) = headers else { return Vec::new() };
     let files = report.filepaths.iter().filter(|path| !path.is_index());

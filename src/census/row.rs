@@ -13,101 +13,101 @@ use crate::formats::weight_sets::WeightSet;
 use crate::formats::{chain, clip};
 use crate::report::{CountReport, Finding};
 
-/// The version of the columns. It grows with every change of a column.
+/// The version of the table columns, which increases with every change.
 pub const SCHEMA_VERSION: i64 = 1;
 
 /// The result for one repository.
 ///
-/// The fields are the columns of the table `models`. A repository without figures has the reason in
-/// [`status`](Self::status).
+/// The fields are the columns of the `models` table. If a repository has no counts, [`status`](Self::status) is the
+/// reason. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CensusRow {
-    /// The name of the repository in the list.
+    /// The repository name in the list.
     pub repo: String,
-    /// The name that the Hub redirects to, if it is another one.
+    /// The name that the Hub redirects to, if it is different.
     pub canonical_repo: Option<String>,
     /// The commit that was read.
     pub commit: Option<String>,
-    /// The status: `ok`, `no_weights`, `several_sets`, `gated`, `denied`, `gone`, `malformed` or `failed`.
+    /// `ok`, `no_weights`, `several_sets`, `gated`, `denied`, `gone`, `malformed` or `failed`.
     pub status: String,
-    /// The code of the error, such as `malformedHeader`; absent if the status is `ok`.
+    /// The error code, such as `malformedHeader`; absent if the status is `ok`.
     pub error_kind: Option<String>,
-    /// The error as a sentence.
+    /// The error message, including its causes.
     pub error: Option<String>,
-    /// The path of the weights: a file, an index, or the common path of shards without an index.
+    /// The path of the weights: a file, an index, or a pattern for shards without an index.
     pub path: Option<String>,
     /// The format of the weights: `safetensors` or `gguf`.
     pub format: Option<String>,
-    /// `true` if the weights are in several files.
+    /// `true` if the weights are split into several files.
     pub sharded: Option<bool>,
-    /// The number of files of weights.
+    /// The number of weight files.
     pub files: Option<i64>,
     /// The number of tensors.
     pub tensors: Option<i64>,
     /// The number of parameters.
     pub parameter_total: Option<i64>,
-    /// `true` if the number of parameters is certain.
+    /// `true` if the number of parameters is exact.
     pub parameter_exact: Option<bool>,
-    /// The number of stored elements, without scalars.
+    /// The number of stored elements, excluding scalars.
     pub element_total: Option<i64>,
-    /// The number of bytes of all tensors.
+    /// The total size of all tensors in bytes.
     pub byte_total: Option<i64>,
     /// The number of parameters that the file or the index declares.
     pub declared_total: Option<i64>,
-    /// The number of parameters that the Hub shows.
+    /// The number of parameters that the Hub reports.
     pub hub_total: Option<i64>,
-    /// The sums of each dtype.
+    /// The totals per dtype.
     pub dtypes: Vec<DtypeSums>,
     /// The quantization method, such as `gptq`.
     pub quant_method: Option<String>,
-    /// The active parameters of a mixture of experts.
+    /// The active parameters of a mixture-of-experts model.
     pub moe: Option<ActiveParameters>,
     /// The kinds of the findings, such as `totalSizeMismatch`.
     pub findings: Vec<String>,
-    /// The other sets of weights, which are not counted, at most 1,000; absent if they were not listed.
+    /// The other weight sets, which are not counted, at most 1,000; absent if they were not listed.
     pub other_sets: Option<Vec<OtherSet>>,
-    /// The SHA-256 hashes of the files of weights, in the order of their paths, where the Hub has sent them.
+    /// The SHA-256 hashes of the weight files, ordered by path, as far as the Hub reported them.
     pub file_sha256: Vec<String>,
-    /// The hash of names, dtypes and shapes of all tensors, however they are spread over files.
+    /// The hash of the names, dtypes and shapes of all tensors, regardless of how they are split into files.
     pub layout_digest: Option<String>,
-    /// The hash of names and shapes of all tensors: the same for one architecture in several precisions.
+    /// The hash of the names and shapes of all tensors, the same for one architecture in different precisions.
     pub shape_digest: Option<String>,
-    /// The user or the organization.
+    /// The user or organization that owns the repository.
     pub author: Option<String>,
-    /// The time of the first commit.
+    /// The time of the first commit, in milliseconds since the Unix epoch.
     pub created_at: Option<i64>,
-    /// The time of the last commit.
+    /// The time of the last commit, in milliseconds since the Unix epoch.
     pub last_modified: Option<i64>,
-    /// Downloads in the last 30 days, at the time of the listing.
+    /// The number of downloads in the last 30 days, at the time of the listing.
     pub downloads: Option<i64>,
-    /// The kind of gate: `auto` or `manual`.
+    /// The type of gate, `auto` or `manual`; absent if the repository is not gated.
     pub gated: Option<String>,
     /// The task, such as `text-generation`.
     pub pipeline_tag: Option<String>,
     /// The library, such as `transformers`.
     pub library: Option<String>,
-    /// The license by its tag, such as `apache-2.0`.
+    /// The license tag, such as `apache-2.0`.
     pub license: Option<String>,
     /// The architecture, such as `LlamaForCausalLM`.
     pub architecture: Option<String>,
-    /// The repository that this model was made from, by its tag.
+    /// The base model, as tagged.
     pub base_model: Option<String>,
-    /// The HTTP requests of this repository, with redirects.
+    /// The number of HTTP requests for this repository, including redirects.
     pub requests: i64,
-    /// The bytes that were read.
+    /// The number of bytes read.
     pub bytes_read: i64,
-    /// The time of reading.
+    /// The time at which the repository was read, in milliseconds since the Unix epoch.
     pub read_at: Option<i64>,
-    /// The rules of counting, such as `hf-meta 1`.
+    /// The version of the counting rules, such as `hf-meta 1`.
     pub rules: String,
-    /// The program and its version.
+    /// The program name and version.
     pub tool: String,
-    /// The version of these columns.
+    /// The version of the table columns: [`SCHEMA_VERSION`].
     pub schema_version: i64,
 }
 
-/// The sums over the tensors of one dtype.
+/// The totals of the tensors of one dtype.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DtypeSums {
@@ -115,48 +115,48 @@ pub struct DtypeSums {
     pub dtype: String,
     /// The number of tensors.
     pub tensors: i64,
-    /// The number of elements, without scalars.
+    /// The number of elements, excluding scalars.
     pub elements: i64,
     /// The number of scalars.
     pub scalars: i64,
     /// The number of parameters.
     pub parameters: i64,
-    /// The number of bytes.
+    /// The size in bytes.
     pub bytes: i64,
 }
 
-/// The active parameters of a mixture of experts.
+/// The active parameters of a mixture-of-experts model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ActiveParameters {
-    /// The number of routed experts in a layer.
+    /// The number of routed experts per layer.
     pub num_experts: i64,
-    /// The number of experts that a token is routed to.
+    /// The number of routed experts per token.
     pub top_k: i64,
-    /// The number of parameters outside routed experts, which each token uses.
+    /// The number of parameters outside the routed experts, all of which every token uses.
     pub always_active: i64,
-    /// The number of parameters of the routed experts that one token uses.
+    /// The number of parameters in the routed experts that one token uses.
     pub routed_active: i64,
-    /// The number of parameters that one token uses: the sum of the two above.
+    /// The number of parameters that one token uses: `always_active + routed_active`.
     pub active: i64,
 }
 
-/// A set of weights that is not counted.
+/// A weight set that is not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OtherSet {
-    /// The path of the file, the index, or the shards.
+    /// The path of the file, the index or the shards.
     pub path: String,
-    /// The format.
+    /// The format: `safetensors` or `gguf`.
     pub format: String,
     /// The number of files.
     pub files: i64,
-    /// The bytes of these files; absent if they are not known.
+    /// The total size of the files in bytes; absent if unknown.
     pub bytes: Option<i64>,
 }
 
 impl CensusRow {
-    /// Creates the row of a repository that was not read yet.
+    /// Creates the row of a repository that has not been read.
     pub(super) fn new(listed: ListedRepo) -> Self {
         Self {
             read_at: Some(now()),
@@ -168,7 +168,8 @@ impl CensusRow {
         .with_listing(listed)
     }
 
-    /// Returns the row with the columns of a listing. A listing without an architecture leaves the one of the weights.
+    /// Adds the columns of a listing to the row. If the listing has no architecture, the architecture of the weights
+    /// is kept.
     fn with_listing(self, listed: ListedRepo) -> Self {
         let ListedRepo { repo, commit, author, created_at, last_modified, downloads, .. } = listed;
         let ListedRepo { gated, hub_total, pipeline_tag, library, license, base_model, .. } =
@@ -192,12 +193,12 @@ impl CensusRow {
         }
     }
 
-    /// Returns the row of an unchanged repository with the columns of a new listing. It costs no request.
+    /// Updates the row of an unchanged repository with a new listing. This costs no requests.
     pub(super) fn carried_over(&self, listed: ListedRepo) -> Self {
         Self { requests: 0, bytes_read: 0, ..self.clone().with_listing(listed) }
     }
 
-    /// Returns the repository, to read it again.
+    /// Returns the repository as a listing entry, to read it again.
     pub(super) fn listing(&self) -> ListedRepo {
         let row = self.clone();
         let Self { repo, commit, author, created_at, last_modified, downloads, .. } = row;
@@ -221,7 +222,7 @@ impl CensusRow {
         }
     }
 
-    /// Sets the status, and the figures if there are any.
+    /// Sets the status and, on success, the counts.
     pub(super) fn set_result(&mut self, result: Result<&CountReport, &Error>) {
         match result {
             Ok(report) => self.set_report(report),
@@ -246,7 +247,7 @@ impl CensusRow {
         {
             "malformed".clone_into(&mut self.status);
             self.error_kind = Some("countOverflow".to_owned());
-            self.error = Some("the totals do not fit into 63 bits".to_owned());
+            self.error = Some("the totals overflow 63 bits".to_owned());
             return;
         }
         "ok".clone_into(&mut self.status);
@@ -275,14 +276,14 @@ impl CensusRow {
         }
     }
 
-    /// Sets the hashes of the layout; none for a repository without figures.
+    /// Sets the layout hashes; `None` for a repository without counts.
     pub(super) fn set_digests(&mut self, digests: Option<LayoutDigests>) {
         let digests = digests.filter(|_| self.status == "ok");
         (self.layout_digest, self.shape_digest) =
             digests.map(|digests| (digests.layout, digests.shape)).unzip();
     }
 
-    /// Returns the row with figures that were computed anew from the same bytes.
+    /// Returns the row with a new count of the same bytes.
     pub(super) fn counted_again(&self, result: Result<&CountReport, &Error>) -> Self {
         let mut counted = Self::new(self.listing());
         counted.set_result(result);
@@ -305,18 +306,18 @@ impl CensusRow {
         }
     }
 
-    /// Returns whether the row would differ by other rules of counting.
+    /// Returns whether other counting rules could change the row.
     pub(super) fn depends_on_headers(&self) -> bool {
         matches!(&*self.status, "ok" | "malformed") && self.commit.is_some()
     }
 
-    /// Marks a row that no rule of counting changes.
+    /// Marks the row as up to date with the current counting rules.
     pub(super) fn set_current(&mut self) {
         self.rules = RuleSet::CURRENT.to_string();
         TOOL.clone_into(&mut self.tool);
     }
 
-    /// Returns whether another attempt may read the repository.
+    /// Returns whether another attempt may succeed.
     pub(super) fn has_failed(&self) -> bool {
         self.status == "failed"
     }
@@ -325,7 +326,7 @@ impl CensusRow {
 /// The name and the version of this program.
 pub(super) const TOOL: &str = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
 
-/// The largest number of other sets in a row: a repository may have 100,000 files.
+/// The maximum number of other sets in a row. A repository may have 100,000 files.
 const MAX_SETS: usize = 1_000;
 
 /// Returns the status of a repository that could not be read.
@@ -334,7 +335,7 @@ fn status(error: &Error) -> &'static str {
         Error::Gated { .. } => "gated",
         Error::SeveralSets { .. } => "several_sets",
         Error::Source(_) => "malformed",
-        // The client is offline, or its token has expired: neither is a property of the repository.
+        // The client is offline or its token has expired. Neither is a property of the repository.
         Error::NotCached { .. } | Error::RejectedToken { .. } => "failed",
         Error::FileNotFound { source, .. } | Error::NoSafetensors { source, .. }
             if source.is::<SnapshotError>() =>
@@ -349,13 +350,13 @@ fn status(error: &Error) -> &'static str {
     }
 }
 
-/// Returns the kinds of findings, sorted.
+/// Returns the distinct kinds of findings, sorted.
 fn kinds(findings: &[Finding]) -> Vec<String> {
     let kind = |finding| Some(serde_json::to_value(finding).ok()?["kind"].as_str()?.to_owned());
     findings.iter().filter_map(kind).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Converts a number. The totals of a row were checked before, and no other number is larger.
+/// Converts a number. The totals of a row were checked, and no other number is larger.
 fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

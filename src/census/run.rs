@@ -1,4 +1,4 @@
-//! The census of a manifest: parts of rows in a folder or an object store.
+//! Runs a census: reads the repositories of a manifest, and writes parts to a folder or an object store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,16 +16,16 @@ use super::table_file::HeaderWriter;
 use super::{CensusError, ListedRepo, Manifest, StoredHeader};
 use crate::client::{Client, ResultOrder};
 
-/// The parts that are read at once. Several are, so that one slow repository does not delay all others.
+/// The number of parts to read concurrently, so that one slow repository does not delay all others.
 const PARTS_AT_ONCE: usize = 8;
 
-/// The parts of an earlier run that are read at once.
+/// The number of parts of an earlier run to check concurrently.
 const CHECKS_AT_ONCE: usize = 32;
 
 /// A census: the rows and headers of repositories, in a local folder or an object store.
 ///
-/// Repositories are read in parts of 256, and a part appears at once, when all its repositories were read. So a census
-/// that was interrupted continues with the parts that are missing, and several processes can each read a slice.
+/// Repositories are read in parts of 256. A part is stored atomically, once all its repositories have been read. So
+/// an interrupted census resumes with the missing parts, and several processes can each read a slice.
 ///
 /// ```no_run
 /// use hf_meta::census::{Census, Manifest};
@@ -58,29 +58,29 @@ impl fmt::Debug for OnCensusProgress {
     }
 }
 
-/// The progress of a census, in repositories.
+/// The progress of a census, as numbers of repositories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CensusProgress {
-    /// Repositories that were read, or carried over.
+    /// Repositories that were read or copied from an earlier census.
     pub done: usize,
-    /// Repositories to read, without those of parts that exist.
+    /// Repositories to read, excluding those in existing parts.
     pub total: usize,
     /// Repositories that failed.
     pub failed: usize,
 }
 
-/// The numbers of rows of a census by status and kind of error.
+/// The number of rows of a census by status and error code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CensusSummary {
-    /// The numbers of rows by status, then by kind of error; the kind of rows without an error is empty.
+    /// The number of rows by status and error code; the code of rows without an error is empty.
     pub rows: BTreeMap<(String, String), usize>,
-    /// The rows of parts that existed before.
+    /// The number of rows in parts that existed before.
     pub existing: usize,
-    /// The rows that were carried over from an earlier census.
+    /// The number of rows that were copied from an earlier census.
     pub carried_over: usize,
-    /// The rows that [`Census::count`] left as they were, because their headers are not stored.
+    /// The number of rows that [`Census::count`] left unchanged because their headers are not stored.
     pub not_counted: usize,
 }
 
@@ -106,7 +106,7 @@ impl CensusSummary {
     }
 }
 
-/// The state that the parts of a run share.
+/// The state shared by all parts of a run.
 struct CensusRun<'a> {
     census: &'a Census,
     manifest: &'a Manifest,
@@ -116,21 +116,21 @@ struct CensusRun<'a> {
 }
 
 impl Census {
-    /// Creates or continues a census in a local folder, or at a URL such as `s3://bucket/folder` with the credentials of
+    /// Creates or resumes a census in a local folder, or at a URL such as `s3://bucket/folder` with credentials from
     /// the environment.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be created, or the URL or its settings are not valid.
+    /// Returns an error if the folder cannot be created, or if the URL or its settings are invalid.
     pub fn create(client: Client, target: &str) -> Result<Self, CensusError> {
         Ok(Self::new(client, Storage::open(target)?))
     }
 
-    /// Opens a census that exists.
+    /// Opens an existing census in a local folder or at a URL.
     ///
     /// # Errors
     ///
-    /// If there is no such folder, or the URL or its settings are not valid.
+    /// Returns an error if the folder does not exist, or if the URL or its settings are invalid.
     pub fn open(client: Client, target: &str) -> Result<Self, CensusError> {
         Ok(Self::new(client, Storage::existing(target)?))
     }
@@ -139,31 +139,35 @@ impl Census {
         Self { client, storage, jobs: 32, slice: (0, 1), previous: None, on_progress: None }
     }
 
-    /// Sets the number of repositories that are read at once; 32 by default.
+    /// Sets the number of repositories that are read concurrently, 32 by default.
     pub fn jobs(self, jobs: usize) -> Self {
         Self { jobs: jobs.max(1), ..self }
     }
 
-    /// Sets the slice to read: the parts whose number is `slice` modulo `slices`. By default all parts are read.
+    /// Reads only the parts whose number modulo `slices` is `slice`, so `slice` must be less than `slices`. By
+    /// default all parts are read.
     pub fn slice(self, slice: usize, slices: usize) -> Self {
         Self { slice: (slice, slices.max(1)), ..self }
     }
 
-    /// Sets an earlier census. Rows of repositories that are at the same commit are copied from it without a request.
+    /// Sets an earlier census. The rows of repositories with an unchanged commit are copied from it without a
+    /// request.
     pub fn previous(self, target: impl Into<String>) -> Self {
         Self { previous: Some(target.into()), ..self }
     }
 
-    /// Sets a function that is called after each repository.
+    /// Sets a function to be called after each repository.
     pub fn on_progress(self, report: impl Fn(CensusProgress) + Send + Sync + 'static) -> Self {
         Self { on_progress: Some(OnCensusProgress(Arc::new(report))), ..self }
     }
 
-    /// Reads the repositories of a manifest. Parts that exist are not read again.
+    /// Reads the repositories of a manifest. Existing parts with the current counting rules are not read again.
     ///
     /// # Errors
     ///
-    /// If the manifest or the target fails. A repository that cannot be read is a row.
+    /// Returns an error if the manifest, the target or the earlier census cannot be read, if the target cannot be
+    /// written, or if it contains the census of a different manifest. A repository that cannot be read becomes a row,
+    /// not an error.
     pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary, CensusError> {
         let existing = self.existing_parts().await?;
         if existing.iter().any(|part| !part.is_of(manifest)) {
@@ -205,7 +209,7 @@ impl Census {
         Ok(summary)
     }
 
-    /// Checks that all parts are there: somebody may have removed the target in the meantime.
+    /// Checks that all parts exist, because the target may have been removed during the run.
     async fn check_parts(
         &self,
         parts: impl Iterator<Item = CensusPart>,
@@ -252,7 +256,7 @@ impl Census {
 }
 
 impl CensusRun<'_> {
-    /// Reads a part. Returns its rows, and how many were carried over.
+    /// Reads a part. Returns its rows and the number of rows that were carried over.
     async fn read_part(
         &self,
         part: usize,
@@ -296,8 +300,8 @@ impl CensusRun<'_> {
     }
 }
 
-/// Reads repositories, each with its position. The headers are written as they come. `lists_sets` asks for the other sets
-/// of repositories whose files are not known.
+/// Reads repositories. Each has its index in the part. Headers are written as they arrive. With `lists_sets`, also
+/// lists the other sets of repositories whose files are unknown.
 pub(super) async fn read_rows(
     client: &Client,
     repos: Vec<(usize, ListedRepo)>,
@@ -311,7 +315,8 @@ pub(super) async fn read_rows(
     let read = move |client, (at, repo): (usize, ListedRepo)| {
         let limits = limits.clone();
         async move {
-            // The semaphore is never closed. The permit is kept until the headers are written: they take memory.
+            // The semaphore is never closed. The permit is held until the headers are written, because they take
+            // memory.
             let permit = Arc::clone(&limits.jobs).acquire_owned().await;
             (at, read_repo(client, repo, lists_sets, limits).await, permit)
         }

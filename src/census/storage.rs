@@ -1,4 +1,4 @@
-//! Folders of tables: on this machine, or in an object store.
+//! Stores tables in a local folder or in an object store.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,9 +18,9 @@ use url::Url;
 use super::CensusError;
 use super::error::failed_to;
 
-/// A folder on this machine or in an object store.
+/// A local folder or a folder in an object store.
 ///
-/// Files appear at once and whole: a local file is written under another name, synchronized and renamed.
+/// Files appear atomically: a local file is written to a temporary name, synced and renamed.
 #[derive(Clone, Debug)]
 pub(super) struct Storage {
     objects: Arc<dyn ObjectStore>,
@@ -33,7 +33,7 @@ impl Storage {
     pub(super) fn open(target: &str) -> Result<Self, CensusError> {
         let name = target.to_owned();
         match Url::parse(target) {
-            // A drive of Windows looks like a scheme of one letter.
+            // A Windows drive looks like a one-letter scheme.
             Ok(url) if url.scheme().len() > 1 => {
                 let variables = std::env::vars_os().filter_map(credential);
                 let (objects, folder) =
@@ -44,7 +44,7 @@ impl Storage {
         }
     }
 
-    /// Opens a local folder that must exist, or a URL.
+    /// Opens an existing local folder, or a URL.
     pub(super) fn existing(target: &str) -> Result<Self, CensusError> {
         let is_url = Url::parse(target).is_ok_and(|url| url.scheme().len() > 1);
         if !is_url && !LocalPath::new(target).is_dir() {
@@ -60,7 +60,7 @@ impl Storage {
         Ok(Self { objects: Arc::new(objects), folder: Path::default(), name: target.to_owned() })
     }
 
-    /// Returns the folder or URL as it was given.
+    /// Returns the folder or URL as given by the user.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -86,7 +86,6 @@ impl Storage {
         }
     }
 
-    /// Returns whether a file exists.
     pub(super) async fn exists(&self, file: &str) -> Result<bool, CensusError> {
         match self.objects.head(&self.path(file)).await {
             Ok(_) => Ok(true),
@@ -95,7 +94,7 @@ impl Storage {
         }
     }
 
-    /// Copies a file to a temporary one, because it may be larger than the memory. Returns `None` if it does not exist.
+    /// Downloads a file to a temporary file, because it may not fit in memory. Returns `None` if it does not exist.
     pub(super) async fn download(&self, file: &str) -> Result<Option<File>, CensusError> {
         let mut pieces = match self.objects.get(&self.path(file)).await {
             Ok(found) => found.into_stream(),
@@ -111,7 +110,7 @@ impl Storage {
         Ok(Some(copy))
     }
 
-    /// Writes a file that must not exist. Returns `false` if it does.
+    /// Creates a file. Returns `false` if it already exists.
     pub(super) async fn create(&self, file: &str, bytes: Vec<u8>) -> Result<bool, CensusError> {
         let options = PutOptions::from(PutMode::Create);
         match self.objects.put_opts(&self.path(file), bytes.into(), options).await {
@@ -121,13 +120,13 @@ impl Storage {
         }
     }
 
-    /// Writes a file in place of an earlier one.
+    /// Creates or replaces a file.
     pub(super) async fn replace(&self, file: &str, bytes: Vec<u8>) -> Result<(), CensusError> {
         let written = self.objects.put(&self.path(file), bytes.into()).await;
         written.map(drop).map_err(object_failed("write", &self.shown(file)))
     }
 
-    /// Writes a temporary file in place of an earlier one, piece by piece.
+    /// Creates or replaces a file with the content of a temporary file, in chunks.
     pub(super) async fn upload(&self, file: &str, content: File) -> Result<(), CensusError> {
         let mut content = tokio::fs::File::from_std(content);
         let mut writer = BufWriter::new(Arc::clone(&self.objects), self.path(file));
@@ -147,28 +146,28 @@ impl Storage {
     }
 }
 
-/// The beginnings of the variables with credentials and settings of object stores. Others, such as `TOKEN`, are not meant
-/// for them.
+/// The prefixes of environment variables that configure object stores. Others, such as `TOKEN`, are not meant for
+/// them.
 const CREDENTIALS: [&str; 3] = ["aws_", "azure_", "google_"];
 
-/// Returns a variable of the environment if it is a setting of an object store.
+/// Returns an environment variable if it configures an object store.
 fn credential((name, value): (OsString, OsString)) -> Option<(String, String)> {
     let name = name.into_string().ok()?.to_lowercase();
     let is_setting = CREDENTIALS.iter().any(|start| name.starts_with(start));
     is_setting.then_some((name, value.into_string().ok()?))
 }
 
-/// Returns an empty file that is deleted when it is closed, even if the process is killed.
+/// Creates an empty temporary file. It is deleted when it is closed, even if the process is killed.
 pub(super) fn temporary() -> Result<File, CensusError> {
     tempfile::tempfile().map_err(temporary_failed)
 }
 
-/// Returns the error of a temporary file.
+/// Returns the error for a temporary file.
 pub(super) fn temporary_failed(source: std::io::Error) -> CensusError {
     CensusError::File { action: "write", file: temporary_name(), source }
 }
 
-/// Returns the folder of temporary files, for errors.
+/// Returns the folder of temporary files, for error messages.
 pub(super) fn temporary_name() -> String {
     std::env::temp_dir().display().to_string()
 }

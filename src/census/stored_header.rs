@@ -1,4 +1,4 @@
-//! The bytes that figures are computed from, as rows.
+//! Stores the bytes that counts are computed from as rows.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use super::layout_digest::hexadecimal;
 use crate::cache::{CachedFile, CachedHeaders, Deflated};
 use crate::formats::RepoPath;
 
-/// The start of a file of a repository: a header, or the whole of a small file.
+/// The stored bytes of a file in a repository: its header, or all of it if it is a small file.
 ///
-/// The fields are the columns of the table `headers`.
+/// The fields are the columns of the `headers` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredHeader {
-    /// The name of the repository in the list.
+    /// The repository name in the list.
     pub repo: String,
     /// The commit.
     pub commit: String,
@@ -22,16 +22,16 @@ pub struct StoredHeader {
     pub file: String,
     /// The size of the whole file in bytes.
     pub file_size: i64,
-    /// The SHA-256 hash of the whole file, if the Hub has sent it.
+    /// The SHA-256 hash of the whole file, if the Hub reported it.
     pub file_sha256: Option<String>,
     /// The SHA-256 hash of the stored bytes.
     pub sha256: String,
-    /// The first bytes of the file, up to the end of its header. Long arrays in GGUF that no figure needs are zeros.
+    /// The start of the file, up to the end of its header. Long GGUF arrays that do not affect the counts are zeroed.
     pub header: Bytes,
 }
 
 impl StoredHeader {
-    /// Decompresses the files of a commit, one after the other. A file whose bytes are broken is left out.
+    /// Decompresses the files of a commit one at a time. Corrupt files are skipped.
     pub(super) fn all(
         repo: &str,
         commit: &str,
@@ -52,7 +52,7 @@ impl StoredHeader {
         })
     }
 
-    /// Returns the file as it was read; `None` if the row was changed.
+    /// Returns the stored file; `None` if the row has been changed.
     pub(super) fn cached(&self) -> Option<(RepoPath, CachedFile)> {
         let file_size = u64::try_from(self.file_size).ok()?;
         let is_unchanged = hexadecimal(&Sha256::digest(&self.header)) == self.sha256;

@@ -1,4 +1,4 @@
-//! Tables as Parquet files.
+//! Reads and writes tables as Parquet files.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -22,19 +22,19 @@ use super::arrow::{ArrowRow, from_batch, schema, to_batch};
 use super::storage::{temporary, temporary_failed, temporary_name};
 use super::{CensusError, StoredHeader};
 
-/// The key of the footer's description.
+/// The key of our metadata in the footer.
 const KEY: &str = "hf-meta";
 
-/// The level of compression of `zstd`: headers become a tenth, and a higher level gains little.
+/// The compression level of `zstd`. Headers shrink to a tenth, and higher levels gain little.
 const LEVEL: i32 = 3;
 
-/// The rows that are in memory at once while a table without headers is read.
+/// The number of rows in memory while a table without headers is read.
 pub(super) const ROWS_AT_ONCE: usize = 256;
 
-/// The bytes of rows that are in memory before they are written.
+/// The number of bytes of rows to buffer before they are encoded.
 const MAX_WAITING: usize = 4 << 20;
 
-/// The bytes of a row group that are in memory before they are written.
+/// The number of bytes of a row group to buffer before it is written.
 const MAX_ROW_GROUP: usize = 16 << 20;
 
 fn properties() -> WriterPropertiesBuilder {
@@ -46,7 +46,7 @@ fn description(footer: &impl Serialize) -> Vec<KeyValue> {
     vec![KeyValue::new(KEY.to_owned(), serde_json::to_string(footer).ok())]
 }
 
-/// Returns rows as a file, with a description in its footer.
+/// Encodes rows as a file, with metadata in its footer.
 pub(super) fn write_rows<Row: ArrowRow>(
     rows: &[Row],
     footer: &impl Serialize,
@@ -57,21 +57,21 @@ pub(super) fn write_rows<Row: ArrowRow>(
     Ok(writer.into_inner()?)
 }
 
-/// A table that is written row by row. At most some megabytes of it are in memory.
+/// Writes a table row by row. Buffers at most a few megabytes.
 pub(super) struct TableWriter<W: Write + Send, Row> {
     writer: ArrowWriter<W>,
-    /// The name of the file, for errors.
+    /// The name of the file, for error messages.
     name: String,
     waiting: Vec<Row>,
     bytes: usize,
 }
 
-/// A table of headers in a temporary file: the headers of a part may be larger than the memory.
+/// A header table in a temporary file, because the headers of a part may not fit in memory.
 pub(super) type HeaderWriter = TableWriter<File, StoredHeader>;
 
 impl<W: Write + Send, Row: ArrowRow> TableWriter<W, Row> {
-    /// Starts a table for publication. It has a page index, and chunks that depend on the content, so that storage by
-    /// chunks keeps what two versions have in common.
+    /// Starts a table for publication. It has a page index and content-defined chunks, so that chunk-based storage
+    /// deduplicates the common parts of two versions.
     pub(super) fn published(
         output: W,
         name: String,
@@ -120,9 +120,9 @@ impl<W: Write + Send, Row: ArrowRow> TableWriter<W, Row> {
 }
 
 impl HeaderWriter {
-    /// Starts a table of headers.
+    /// Starts a header table.
     pub(super) fn headers(footer: &impl Serialize) -> Result<Self, CensusError> {
-        // A header is not repeated, and its first bytes are its length.
+        // Headers do not repeat, and their first bytes are just their length.
         let properties = properties()
             .set_column_dictionary_enabled("header".into(), false)
             .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
@@ -131,7 +131,7 @@ impl HeaderWriter {
 }
 
 impl<Row: ArrowRow> TableWriter<File, Row> {
-    /// Returns the file, to read it from its start.
+    /// Returns the file, rewound to its start.
     pub(super) fn into_reader(self) -> Result<File, CensusError> {
         let mut file = self.finish()?;
         file.rewind().map_err(temporary_failed)?;
@@ -139,7 +139,7 @@ impl<Row: ArrowRow> TableWriter<File, Row> {
     }
 }
 
-/// Returns the error of a table that cannot be written. The library wraps errors of the file, such as a full disk.
+/// Returns the error for a table that cannot be written. The library wraps file errors, such as a full disk.
 fn write_failed(name: &str, error: ParquetError) -> CensusError {
     let source = match error {
         ParquetError::External(source) => source.downcast::<io::Error>(),
@@ -151,7 +151,7 @@ fn write_failed(name: &str, error: ParquetError) -> CensusError {
     }
 }
 
-/// Returns the description in the footer of a file; `None` if it has none of this form.
+/// Returns the metadata in the footer of a file; `None` if it has none of this type.
 pub(super) fn read_footer<Footer: DeserializeOwned>(file: &impl ChunkReader) -> Option<Footer> {
     let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::default()).ok()?;
     let pairs = metadata.metadata().file_metadata().key_value_metadata()?;
@@ -167,7 +167,7 @@ pub(super) fn read_all_rows<Row: ArrowRow>(
     each_row(name, file, ROWS_AT_ONCE)?.collect()
 }
 
-/// Returns the rows of a table one by one. `rows_at_once` of them are in memory. Errors contain the name of the file.
+/// Iterates over the rows of a table, with `rows_at_once` rows in memory. Errors contain the file name.
 pub(super) fn each_row<Row: ArrowRow>(
     name: String,
     file: impl ChunkReader + 'static,

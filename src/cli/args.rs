@@ -1,4 +1,4 @@
-//! The arguments of the command line.
+//! Command-line arguments.
 
 #[cfg(feature = "server")]
 use std::ffi::OsStr;
@@ -21,8 +21,8 @@ use super::verify::VerifyArgs;
 
 /// Inspect safetensors checkpoints on the Hugging Face Hub without downloading them
 ///
-/// Prints the parameters per dtype of each REPO. Only the headers of the files are read, never the
-/// weights: kilobytes out of terabytes.
+/// Prints the parameters per dtype of each REPO. Reads only file headers, never the weights: kilobytes
+/// instead of terabytes.
 #[derive(Debug, Parser)]
 #[command(name = "hf-meta", version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, after_long_help = LONG_HELP, max_term_width = 100)]
 #[command(subcommand_negates_reqs = true, override_usage = USAGE)]
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Man(ManArgs),
     #[cfg(feature = "server")]
     Serve(Box<super::serve::ServeArgs>),
-    /// Serve badges over HTTP; not part of this build
+    /// Serve badges over HTTP (not included in this build)
     #[cfg(not(feature = "server"))]
     #[command(hide = true, disable_help_flag = true)]
     Serve(MissingServerArgs),
@@ -71,7 +71,7 @@ impl Args {
     /// Returns the definition of all arguments.
     pub(super) fn definition() -> clap::Command {
         let mut command = Self::command();
-        // Copies the global options into the subcommands, where they can be hidden.
+        // Propagates the global options to the subcommands, where they can be hidden.
         command.build();
         #[cfg(feature = "server")]
         let command = command.mut_subcommand("serve", without_blank_variables);
@@ -87,7 +87,7 @@ impl Args {
         command
     }
 
-    /// Parses the arguments of the process, of which the first is its name. Exits if they are wrong or ask for help.
+    /// Parses the process arguments, including the program name. Exits if they are invalid or request help.
     pub(crate) fn parse_or_exit(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut command = Self::definition();
         let matches = command.try_get_matches_from_mut(arguments);
@@ -100,7 +100,7 @@ impl Args {
     }
 }
 
-/// Hides the connection options of a subcommand that sends no requests.
+/// Hides the connection options of subcommands that send no requests.
 fn without_connection(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
         let is_global = arg.is_global_set();
@@ -109,7 +109,7 @@ fn without_connection(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_connection)
 }
 
-/// Ignores environment variables without a text, as everywhere else.
+/// Ignores blank environment variables, as everywhere else.
 #[cfg(feature = "server")]
 fn without_blank_variables(command: clap::Command) -> clap::Command {
     let is_blank = |name: &OsStr| std::env::var(name).is_ok_and(|text| text.trim().is_empty());
@@ -118,7 +118,7 @@ fn without_blank_variables(command: clap::Command) -> clap::Command {
     )
 }
 
-/// Rejects options in front of a subcommand that belong behind it. clap would ignore them silently.
+/// Rejects options before a subcommand that belong after it. clap would silently ignore them.
 fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(name) = matches.subcommand_name() else { return Ok(()) };
     let is_typed = |arg: &&clap::Arg| {
@@ -130,7 +130,7 @@ fn check_order(command: &mut clap::Command, matches: &ArgMatches) -> Result<(), 
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
 
-/// The version with the features of this build and the rules of counting. The commit is known to builds of releases,
+/// The version, with the features of this build and the counting rules. The commit is known only in release builds,
 /// which set `HF_META_COMMIT`.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     let features = [
@@ -156,10 +156,10 @@ hf-meta [OPTIONS] <REPO>...
 const EXAMPLES: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
-  hf-meta gpt2 roberta-base --sort parameters   an overview of several
-  hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
-  hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
-  hf-meta gpt2 --tree                           the tree of its modules
+  hf-meta gpt2 roberta-base --sort parameters   an overview of several models
+  hf-meta org/name@refs/pr/1 --path 7b          a folder in a pull request
+  hf-meta gpt2 --tensors --filter '*.attn.*'    tensors that match a pattern
+  hf-meta gpt2 --tree                           the module tree
   hf-meta org/name --explain                    how a model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
@@ -171,12 +171,12 @@ See --help for environment variables and exit codes.";
 const LONG_HELP: &str = "\
 Examples:
   hf-meta bigscience/bloom                      parameters per dtype
-  hf-meta gpt2 roberta-base --sort parameters   an overview of several
-  hf-meta --from models.txt --format csv        the same of a list, as CSV
-  hf-meta org/name@refs/pr/1 --path 7b          a folder of a pull request
+  hf-meta gpt2 roberta-base --sort parameters   an overview of several models
+  hf-meta --from models.txt --format csv        models from a list, as CSV
+  hf-meta org/name@refs/pr/1 --path 7b          a folder in a pull request
   hf-meta https://huggingface.co/gpt2/blob/main/model.safetensors
-  hf-meta gpt2 --tensors --filter '*.attn.*'    some of the tensors
-  hf-meta gpt2 --tree                           the tree of its modules
+  hf-meta gpt2 --tensors --filter '*.attn.*'    tensors that match a pattern
+  hf-meta gpt2 --tree                           the module tree
   hf-meta org/name --explain                    how a model was counted
   hf-meta gpt2 --json --summary | jq .parameterTotal
   hf-meta ./model.safetensors                   a local file
@@ -188,29 +188,29 @@ Examples:
 Environment:
   HF_ENDPOINT                      URL of the Hub
   HF_TOKEN                         token for gated and private repositories
-  HF_TOKEN_PATH, HF_HOME           location of the token of `hf auth login`
-  HF_HUB_CACHE, HF_HOME            location of the files of `hf download`
+  HF_TOKEN_PATH, HF_HOME           location of the token from `hf auth login`
+  HF_HUB_CACHE, HF_HOME            location of the files from `hf download`
                                    [default: huggingface in $XDG_CACHE_HOME,
                                    else in ~/.cache]
-  HF_HUB_OFFLINE                   if 1, the same as --offline
+  HF_HUB_OFFLINE                   if 1, same as --offline
   HF_HUB_DISABLE_IMPLICIT_TOKEN    if 1, only --token sets a token
-  HF_META_CACHE                    folder of the cache of headers, or `off`
+  HF_META_CACHE                    folder of the header cache, or `off`
                                    [default: hf-meta in $XDG_CACHE_HOME, else
                                    in ~/.cache]
   https_proxy, http_proxy,         proxies
   all_proxy, no_proxy
-  SSL_CERT_FILE, SSL_CERT_DIR      trusted certificates, not the system's
+  SSL_CERT_FILE, SSL_CERT_DIR      trusted certificates, replacing the system's
   NO_COLOR                         disables colors
 
 Exit status:
   0  every repository was read
-  1  a repository has no valid safetensors weights, or several sets of them to
-     choose from; `verify` found an error; or `diff` found a difference
-  2  the arguments or the environment variables are wrong
+  1  no valid weights, no such file, or several weight sets to choose from;
+     `verify` found an error; or `diff` found a difference
+  2  invalid arguments or environment variables
   3  the repository or revision was not found, access was denied, or the Hub or
      the network failed
   4  a local file could not be read or written
-With several repositories, the highest code.";
+With several repositories, the highest of these codes.";
 
 #[cfg(test)]
 mod tests {
@@ -221,7 +221,7 @@ mod tests {
         Args::definition().debug_assert();
     }
 
-    /// Longer lines would be broken, and lose their columns.
+    /// Longer lines would wrap and lose their alignment.
     #[test]
     fn examples_fit_80_columns() {
         let mut commands = vec![Args::definition()];

@@ -1,4 +1,4 @@
-//! `hf-meta badge`: a badge for the page of a repository.
+//! `hf-meta badge`: draws badges for repository pages.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::repo_arg::RepoArg;
 
-/// Draw badges for repositories
+/// Create badges for repositories
 #[derive(Debug, clap::Args)]
 pub(crate) struct BadgeArgs {
     /// Repositories on the Hub, URLs, or local files and folders
@@ -23,41 +23,41 @@ pub(crate) struct BadgeArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Write to this file instead of stdout, or into this folder as `org--name.svg`; `-` is stdout. Several badges are
-    /// written into a folder, which is created
+    /// Output file, or folder for files such as `org--name.svg`; `-` is stdout. Several badges need a folder, which
+    /// is created if it does not exist
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write JSON for the endpoint badge of shields.io instead of SVG
+    /// Write JSON for the shields.io endpoint badge instead of SVG
     #[arg(long, short)]
     json: bool,
 
     #[arg(long, value_name = "METRIC", default_value_t, value_parser = choice::<Metric>(Metric::NAMES))]
-    #[arg(help = "Property to show")]
+    #[arg(help = "Metric to show")]
     show: Metric,
 
     #[arg(long, value_name = "STYLE", default_value_t, value_parser = choice::<Style>(Style::NAMES))]
-    #[arg(help = "Style of shields.io")]
+    #[arg(help = "Badge style, as on shields.io")]
     style: Style,
 
     #[arg(long, value_name = "THEME", default_value_t, value_parser = choice::<Theme>(Theme::NAMES))]
-    #[arg(help = "Background of the page; `auto` follows the color scheme of the viewer")]
+    #[arg(help = "Page background; `auto` follows the viewer's color scheme")]
     theme: Theme,
 
     #[arg(long, value_name = "LOGO", default_value_t, value_parser = choice::<Logo>(Logo::NAMES))]
     #[arg(help = "Logo to the left of the label")]
     logo: Logo,
 
-    /// Text on the left instead of the name of the metric; may be empty
+    /// Text on the left, instead of the metric name; may be empty
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
 
-    /// Background of the value: a color name of shields.io, or three or six hexadecimal digits
+    /// Background color of the value: a shields.io color name, or three or six hexadecimal digits
     #[arg(long, value_name = "COLOR")]
     color: Option<Color>,
 }
 
-/// Returns a parser that accepts one of these names.
+/// Returns a parser that accepts only these names.
 fn choice<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: Clone + FromStr<Err = UnknownChoice> + Send + Sync + 'static,
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     if let Some(folder) = folder {
         if folder.exists() {
             return Err(CommandError::Usage(
-                "several badges need a folder, and `--output` is not one",
+                "`--output` must be a folder if there are several badges",
             ));
         }
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
@@ -114,8 +114,8 @@ fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
     fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
 }
 
-/// Returns the name of a badge in a folder. `--` is not part of any repository name. The file of `./folder` is not
-/// hidden.
+/// Returns the file name of a badge in a folder. `--` cannot occur in a repository name. The badge of `./folder` must
+/// not become a hidden file.
 fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
     let stem = source.shown.replace(['/', '\\', ':'], "--");
     let visible = stem.trim_start_matches(['.', '-']);

@@ -1,4 +1,4 @@
-//! `hf-meta cache`: the local cache of headers.
+//! `hf-meta cache`: manages the local header cache.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use hf_meta::{DiskCache, DiskUsage};
 
 use super::exit::{ExitStatus, failed_to};
 
-/// Inspect or clear the local cache of headers
+/// Inspect or clear the local header cache
 #[derive(Debug, clap::Args)]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
@@ -17,9 +17,9 @@ pub(crate) struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 enum CacheCommand {
-    /// Print the folder of the cache and its size
+    /// Print the location and size of the cache
     Info,
-    /// Delete all cached headers; they are read again when they are needed
+    /// Delete all cached headers; they are fetched again when needed
     Clear,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &CacheArgs) -> io::Result<ExitStatus> {
     let Some(cache) = DiskCache::from_env() else {
         writeln!(
             stdout,
-            "no cache on disk: HF_META_CACHE turns it off, or there is no home folder"
+            "no disk cache: it is disabled by HF_META_CACHE, or there is no home directory"
         )?;
         return Ok(ExitStatus::Success);
     };
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &CacheArgs) -> io::Result<ExitStatus> {
         CacheCommand::Info => {
             let limit = bytes(DiskCache::DEFAULT_LIMIT);
             let usage = cache.usage().map_err(failed_to(format!("read the cache `{folder}`")))?;
-            writeln!(stdout, "{folder}\n{} of at most {limit}", size(usage))?;
+            writeln!(stdout, "{folder}\n{} (limit: {limit})", size(usage))?;
         }
         CacheCommand::Clear => {
             let deleted =

@@ -1,4 +1,4 @@
-//! `hf-meta census`: many repositories as tables.
+//! `hf-meta census`: reads many repositories into tables.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ mod progress;
 
 use self::progress::CensusBar;
 
-/// Read many repositories into tables: parameters, dtypes, quantization, headers
+/// Read many repositories into tables of parameters, dtypes, quantization and headers
 ///
-/// A census has one row for each repository, with its figures or with the reason why there are none, and the headers
-/// that the figures are computed from. Tables are Parquet files, in a folder or in an object store.
+/// A census has one row per repository, with its counts or the reason why there are none, and stores the headers that
+/// the counts are derived from. Tables are Parquet files in a folder or an object store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,11 +40,11 @@ pub(crate) struct CensusArgs {
 /// The options of subcommands that send requests.
 #[derive(Debug, clap::Args)]
 struct QuotaArgs {
-    /// Address or page that the User-Agent header names, so that the Hub can reach you
+    /// Email address or URL for the User-Agent header, so that the Hub can contact you
     #[arg(long, value_name = "CONTACT")]
     contact: Option<String>,
 
-    /// Part of the Hub's quota to use, from 0 to 1; the rest is left to other programs
+    /// Fraction of the Hub's quota to use, above 0 and up to 1; the rest is left to other programs
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
     quota_share: f64,
 }
@@ -55,7 +55,7 @@ struct ReadingArgs {
     #[command(flatten)]
     quota: QuotaArgs,
 
-    /// Number of repositories that are read at once
+    /// Number of repositories to read concurrently
     #[arg(long, value_name = "COUNT", default_value = "32")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     jobs: u16,
@@ -63,36 +63,35 @@ struct ReadingArgs {
 
 #[derive(Debug, Subcommand)]
 enum CensusCommand {
-    /// List the models of the Hub in a Parquet file; continues where it was interrupted
+    /// List the models on the Hub in a Parquet file; resumes if interrupted
     List(ListArgs),
-    /// Read all repositories of a list; continues where it was interrupted
+    /// Read all repositories in a list; resumes if interrupted
     Read(ReadArgs),
-    /// Read the repositories again that failed
+    /// Read failed repositories again
     Retry(RetryArgs),
-    /// Count all stored headers anew, without a request
+    /// Recount all stored headers without sending requests
     Count(TargetArgs),
     /// Write all rows to one Parquet file, sorted by repository
     Pack(PackArgs),
-    /// Print the differences between two censuses, as tab-separated values
+    /// Print the differences between two censuses as tab-separated values
     Diff(CensusDiffArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ListArgs {
-    /// List models with this tag only, such as safetensors
+    /// List only models with this tag, such as safetensors
     #[arg(long, value_name = "TAG")]
     filter: Option<String>,
 
-    /// List models of this user or organization only
+    /// List only models of this user or organization
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
 
-    /// List models only that were changed since a date (2026-01-31), a time (2026-01-31T12:00:00Z) or an earlier list (a
-    /// file)
+    /// List only models changed since a date (2026-01-31), a time (2026-01-31T12:00:00Z) or an earlier list (a file)
     #[arg(long, value_name = "TIME|FILE")]
     since: Option<String>,
 
-    /// File to write
+    /// Output file
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 
@@ -102,19 +101,20 @@ struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 struct ReadArgs {
-    /// List of repositories: a file by `census list`, another Parquet file, a CSV file, or one name per line; `-` for stdin
+    /// List of repositories: the output of `census list`, any other Parquet file, a CSV file, or one name per line;
+    /// `-` reads it from stdin
     #[arg(value_name = "LIST")]
     manifest: PathBuf,
 
-    /// Column of the names [default: repo, id, modelId or repository]
+    /// Column that contains the names [default: repo, id, modelId or repository]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
 
-    /// Folder or URL of the census: s3://, gs:// or az://, with the credentials of the environment
+    /// Folder or URL of the census (s3://, gs:// or az://, with credentials from the environment)
     #[arg(long, short, value_name = "TARGET")]
     output: String,
 
-    /// Read every N-th part of the list only, beginning with part K (from 0), such as 0/4
+    /// Read only every N-th part of the list, starting with part K (from 0), such as 0/4
     #[arg(long, value_name = "K/N", value_parser = slice, default_value = "0/1", hide_default_value = true)]
     slice: (usize, usize),
 
@@ -148,7 +148,7 @@ struct PackArgs {
     #[arg(value_name = "TARGET")]
     target: String,
 
-    /// File to write
+    /// Output file
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 }
@@ -183,13 +183,13 @@ pub(crate) async fn run(
         CensusCommand::Pack(pack) => {
             let census = Census::open(connection.builder().build()?, &pack.target)?;
             let rows = census.pack(&pack.output).await?;
-            say(&format!("{} in {}", counted(rows as u64, "row"), shown(&pack.output)))
+            say(&format!("wrote {} to {}", counted(rows as u64, "row"), shown(&pack.output)))
         }
         CensusCommand::Diff(compared) => print_changes(compared).await,
     }
 }
 
-/// Builds a client that waits for quotas, names itself, and has no cache, because the census keeps the headers.
+/// Builds a client that waits for quotas, identifies itself, and has no cache, because the census stores the headers.
 fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
     let retry = connection.retry_policy().max_wait(MAX_QUOTA_WAIT);
@@ -212,7 +212,7 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
             Ok(time) => time.timestamp_millis(),
             Err(_) if is_same_file(Path::new(since), &args.output) => {
                 return Err(CommandError::Usage(
-                    "`--output` would overwrite the list that `--since` names",
+                    "`--output` would overwrite the list passed to `--since`",
                 ));
             }
             Err(_) => Listing::watermark(Path::new(since))?,
@@ -220,7 +220,7 @@ async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, Comm
         listing = listing.since(time);
     }
     let models = listing.write(client, &args.output).await?;
-    say(&format!("{} in {}", counted(models as u64, "model"), shown(&args.output)))
+    say(&format!("wrote {} to {}", counted(models as u64, "model"), shown(&args.output)))
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -248,7 +248,7 @@ async fn read_manifest(
     print(&summary?)
 }
 
-/// Prints the number of rows of each status.
+/// Prints the number of rows per status.
 fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
     let rows: Vec<_> = summary.rows.iter().collect();
     let table = Table::new()
@@ -260,10 +260,10 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
     written.map_err(failed_to("write to stdout"))?;
     if summary.not_counted > 0 {
         let rows = counted(summary.not_counted as u64, "row");
-        // The exit status does not depend on stderr.
+        // A failure to write to stderr must not affect the exit status.
         let _ = writeln!(
             anstream::stderr(),
-            "{rows} kept the earlier count: the headers are not stored"
+            "{rows} kept their earlier counts, because their headers are not stored"
         );
     }
     Ok(if summary.failed() == 0 { ExitStatus::Success } else { ExitStatus::Remote })
@@ -312,11 +312,11 @@ fn shown(path: &Path) -> String {
     escape(&path.display().to_string())
 }
 
-/// Parses a number above 0 and up to 1.
+/// Parses a number greater than 0 and at most 1.
 fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err("not a number above 0 and up to 1".to_owned()),
+        _ => Err("must be a number above 0 and up to 1".to_owned()),
     }
 }
 
@@ -326,7 +326,7 @@ fn slice(text: &str) -> Result<(usize, usize), String> {
         let (slice, slices) = (slice.parse().ok()?, slices.parse().ok()?);
         (slice < slices).then_some((slice, slices))
     });
-    parsed.ok_or_else(|| "not a slice such as 0/4, numbered from 0".to_owned())
+    parsed.ok_or_else(|| "must be a slice such as 0/4, numbered from 0".to_owned())
 }
 
 #[cfg(test)]

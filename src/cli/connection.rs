@@ -1,4 +1,4 @@
-//! The options of every subcommand for the connection to the Hub.
+//! Options for the connection to the Hub, which every subcommand has.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "SECONDS", global = true, value_parser = seconds, help = TIMEOUT_HELP)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Neither read nor write the cache of headers
+    /// Do not read or write the header cache
     #[arg(long, global = true)]
     pub(crate) no_cache: bool,
 
@@ -28,36 +28,36 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
-    /// Log retries and waits to stderr; if given twice, every request
+    /// Log retries and waits to stderr; repeat to log every request
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-// `serve` has other defaults, which only a build with the server mentions.
+// `serve` has other defaults, which are mentioned only in builds with the server.
 const ENDPOINT_HELP: &str = "URL of the Hub [default: $HF_ENDPOINT, else https://huggingface.co]";
 
 const TOKEN_HELP: &str = if cfg!(feature = "server") {
-    "Token for gated and private repositories [default: $HF_TOKEN, else the token of `hf auth \
+    "Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth \
      login`; for `serve`: $HF_META_TOKEN]"
 } else {
-    "Token for gated and private repositories [default: $HF_TOKEN, else the token of `hf auth \
+    "Token for gated and private repositories [default: $HF_TOKEN, else the token from `hf auth \
      login`]"
 };
 
 const RETRIES_HELP: &str = if cfg!(feature = "server") {
-    "Retries of a request after a transient failure [default: 4; for `serve`: 2]"
+    "Number of retries after a transient failure [default: 4; for `serve`: 2]"
 } else {
-    "Retries of a request after a transient failure [default: 4]"
+    "Number of retries after a transient failure [default: 4]"
 };
 
 const TIMEOUT_HELP: &str = if cfg!(feature = "server") {
-    "Time limit for each repository, in seconds [default: 360; for `serve`: 120]"
+    "Timeout per repository, in seconds [default: 360; for `serve`: 120]"
 } else {
-    "Time limit for each repository, in seconds [default: 360]"
+    "Timeout per repository, in seconds [default: 360]"
 };
 
 impl ConnectionArgs {
-    /// Returns the place of the token for messages; `None` if there is no token.
+    /// Returns the origin of the token, for messages; `None` if there is no token.
     pub(crate) fn token_source(&self) -> Option<String> {
         let flag = self.token.as_ref().map(|_| "--token".to_owned());
         flag.or_else(|| Some(TokenSource::from_env()?.to_string()))
@@ -72,7 +72,7 @@ impl ConnectionArgs {
         builder.build()
     }
 
-    /// Returns the settings of a client without a cache of headers.
+    /// Returns a builder for a client without a header cache.
     pub(crate) fn builder(&self) -> ClientBuilder {
         let mut builder = ClientBuilder::from_env();
         if let Some(endpoint) = &self.endpoint {
@@ -91,7 +91,7 @@ impl ConnectionArgs {
         builder
     }
 
-    /// Returns the retries of a request.
+    /// Returns the retry policy for requests.
     pub(crate) fn retry_policy(&self) -> RetryPolicy {
         let policy = RetryPolicy::default();
         match self.retries {
@@ -107,7 +107,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(timeout) if !timeout.is_zero() => Ok(timeout),
         Err(_) if seconds > 0.0 => Err("too many seconds".to_owned()),
-        _ => Err("not a positive number of seconds".to_owned()),
+        _ => Err("must be a positive number of seconds".to_owned()),
     }
 }
 

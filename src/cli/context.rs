@@ -1,5 +1,5 @@
-//! The path that every subcommand takes: read its sources, print the results in order, report the
-//! errors, and combine the exit codes.
+//! The common flow of subcommands: read the sources, print the results in order, report errors, and combine the exit
+//! codes.
 
 use std::future::Future;
 use std::io::{self, Write};
@@ -16,36 +16,36 @@ use super::json::{self, FailedSource};
 use super::progress::ProgressBars;
 use super::repo_arg::RepoArg;
 
-/// The number of repositories that are read at once. At a round trip of 50 ms, 300 repositories took 16.2 s with 4 of
-/// them, 2.5 s with 32 and 1.6 s with 64; more of them also take more memory if their headers are large.
+/// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
+/// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
 const DEFAULT_JOBS: u16 = 32;
 
 /// The options that select a revision and a part of each repository.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SelectionArgs {
-    /// Branch, tag, ref or commit, instead of one in REPO [default: main]
+    /// Branch, tag, ref or commit; overrides the one in REPO [default: main]
     #[arg(long, short, value_name = "REVISION", value_parser = NonEmptyStringValueParser::new())]
     revision: Option<String>,
 
-    /// File to read, folder to search, or quantization of a GGUF file such as `q4_k_m`, inside each repository or local
-    /// folder, instead of one in REPO
+    /// File to read, folder to search, or GGUF quantization such as `q4_k_m`, within each repository or local folder;
+    /// overrides the one in REPO
     #[arg(long, short, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     path: Option<String>,
 
-    /// Format of the weights to read, in a repository that has several [default: safetensors, else GGUF]
+    /// Format of the weights to read, if a repository has several [default: safetensors, else GGUF]
     #[arg(long, value_name = "FORMAT", value_parser = ["safetensors", "gguf"])]
     weights: Option<String>,
 
-    /// Read each header in one request instead of two, at the cost of some extra bytes
+    /// Read each header in one request instead of two, at the cost of some extra bytes (same as --plan prefetch)
     #[arg(long)]
     prefetch: bool,
 
-    /// Requests by which headers are read: two ranges of each file, one, or one request for a whole repository, which
-    /// the Hub answers from its own parse [default: exact]
+    /// Requests for headers: two ranges per file (exact), one range per file (prefetch), or one request per
+    /// repository, served from the Hub's own parse (hub) [default: exact]
     #[arg(long, value_name = "PLAN", conflicts_with = "prefetch")]
     plan: Option<PlanArg>,
 
-    /// Number of repositories that are read at once [default: 32]
+    /// Number of repositories to read concurrently [default: 32]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     jobs: Option<u16>,
 }
@@ -83,7 +83,7 @@ impl SelectionArgs {
     }
 }
 
-/// The sources of a subcommand, and the form of their results.
+/// The sources of a subcommand and the form of their results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a> {
     pub(crate) repos: &'a [String],
@@ -94,11 +94,11 @@ pub(crate) struct Sources<'a> {
 /// The form of results on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputForm {
-    /// Text: an empty line separates results.
+    /// Text, with an empty line between results.
     Text,
-    /// JSON: one line per source, also for a source that could not be read.
+    /// JSON, with one line per source, including failed sources.
     Json,
-    /// Another form, without anything between or in place of results.
+    /// Another form: nothing is printed between results or for failed sources.
     Other,
 }
 
@@ -106,9 +106,9 @@ pub(crate) enum OutputForm {
 pub(crate) struct CommandContext {
     pub(crate) client: Client,
     pub(crate) bars: ProgressBars,
-    /// The place of the token for messages.
+    /// The origin of the token, for messages.
     pub(crate) token_source: Option<String>,
-    /// `true` if no warnings are printed.
+    /// True to print no warnings.
     pub(crate) is_quiet: bool,
 }
 
@@ -140,7 +140,7 @@ impl CommandContext {
         self.for_each_result(sources, read, print).await
     }
 
-    /// Reads all sources concurrently like [`for_each`](Self::for_each), and passes errors on, too.
+    /// Like [`for_each`](Self::for_each), but also passes errors to `print`.
     pub(crate) async fn for_each_result<T, Reading>(
         &self,
         sources: Sources<'_>,
@@ -154,8 +154,8 @@ impl CommandContext {
         let args: Vec<_> =
             sources.repos.iter().map(|repo| RepoArg::new(repo, self.client.endpoint())).collect();
         let (bars, selection) = (self.bars.clone(), sources.selection.clone());
-        // Each call is a task of its own. Otherwise a paused reader of stdout would also pause the reading of
-        // responses, and their deadlines would pass.
+        // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
+        // and they would time out.
         let reads = move |client: Client, source: RepoArg| {
             let (bar, model) = (bars.add(&source.shown), selection.model(&client, &source));
             let SelectionArgs { revision, path, .. } = selection.clone();
@@ -189,7 +189,7 @@ impl CommandContext {
         }
         let is_one_of_many = sources.repos.len() > 1;
         let client = (self.client.endpoint(), self.token_source.as_deref());
-        // The results and the exit status do not depend on stderr.
+        // A failure to write to stderr must not affect the results or the exit status.
         let _ = ErrorReport::for_source(source, is_one_of_many, error, client).print();
         Ok(ExitStatus::from(error))
     }
@@ -197,7 +197,7 @@ impl CommandContext {
     /// Prints the findings of a source as warnings.
     pub(crate) fn warn(&self, source: &RepoArg, findings: &[Finding]) {
         if !self.is_quiet {
-            // The results and the exit status do not depend on stderr.
+            // A failure to write to stderr must not affect the results or the exit status.
             let _ =
                 anstream::stderr().write_all(error_report::warnings(source, findings).as_bytes());
         }

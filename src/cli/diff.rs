@@ -18,34 +18,34 @@ use super::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
 use super::table::Table;
 use super::terminal::{TerminalSize, fitted, width, wrap};
 
-/// The most rows per kind of change; the JSON has every tensor.
+/// The maximum number of rows per kind of change. The JSON has every tensor.
 const MAX_ROWS: usize = 40;
 
-/// The narrowest useful column of names.
+/// The minimum useful width of the name column.
 const MIN_NAME_WIDTH: usize = 20;
 
-/// The narrowest useful column of differences.
+/// The minimum useful width of the difference column.
 const MIN_DIFFERENCE_WIDTH: usize = 24;
 
 /// Compare the tensors of two repositories, revisions or files
 ///
-/// Compares the names, dtypes, shapes and shards of all tensors, and the totals. Values are not
-/// compared, because only headers are read.
+/// Compares the names, dtypes, shapes and shards of all tensors, and the totals. Values are not compared,
+/// because only headers are read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct DiffArgs {
-    /// Weights before: anything that `hf-meta` reads, such as `org/name@revision`
+    /// Old checkpoint: anything that `hf-meta` can read, such as `org/name@revision`
     #[arg(value_name = "BEFORE", value_parser = NonEmptyStringValueParser::new())]
     before: String,
 
-    /// Weights after
+    /// New checkpoint
     #[arg(value_name = "AFTER", value_parser = NonEmptyStringValueParser::new())]
     after: String,
 
     #[command(flatten)]
     pub(crate) color: ColorArgs,
 
-    /// Print JSON with every tensor that differs
+    /// Print JSON that lists every changed tensor
     #[arg(long, short)]
     json: bool,
 }
@@ -57,9 +57,9 @@ Examples:
   hf-meta diff hf://org/name/7b hf://org/name/13b
 
 Exit status:
-  0  no difference
-  1  a difference, or one of the two has no valid safetensors weights
-  2  the arguments or the environment variables are wrong
+  0  no differences
+  1  differences were found, or one of the two has no valid weights
+  2  invalid arguments or environment variables
   3  a repository or revision was not found, access was denied, or the Hub or
      the network failed
   4  a local file could not be read";
@@ -106,7 +106,7 @@ fn write(out: &mut impl Write, diff: &Diff, terminal: Option<TerminalSize>) -> i
     writeln!(out, "{}", fitted(&summary(diff), terminal))
 }
 
-/// Writes the source of one side, and its files and tensors on the same line if they fit.
+/// Writes the source of one side, followed by its files and tensors on the same line if they fit.
 fn heading(
     out: &mut impl Write,
     name: &str,
@@ -132,7 +132,7 @@ fn heading(
     }
 }
 
-/// Writes the changes of the same kinds, one row per group.
+/// Writes all groups of changes of one kind, one row each.
 fn write_section(
     out: &mut impl Write,
     groups: &[ChangeGroup],
@@ -215,7 +215,7 @@ fn files(files: &BTreeSet<RepoPath>) -> String {
     }
 }
 
-/// One number of both checkpoints, and the function that formats it.
+/// A number for both checkpoints, and the function that formats it.
 struct TotalsRow<'a> {
     name: &'a str,
     before: u64,
@@ -264,7 +264,7 @@ fn change(row: &TotalsRow<'_>) -> String {
 fn summary(diff: &Diff) -> String {
     let unchanged = counted(diff.unchanged, "tensor");
     if diff.is_empty() {
-        return format!("{GREEN}no difference{GREEN:#} in {unchanged}; values are not compared");
+        return format!("{GREEN}no differences{GREEN:#} in {unchanged}; values are not compared");
     }
     let kinds = [
         ChangeKind::Removed,

@@ -1,5 +1,4 @@
-//! Errors and findings as text for people: `error: what failed`, `caused by: why`, `help: what to do
-//! next`.
+//! Formats errors and findings for people: `error: what failed`, `caused by: why`, `help: what to do next`.
 
 use std::error::Error as StdError;
 use std::io::{self, Write};
@@ -14,10 +13,10 @@ use super::repo_arg::RepoArg;
 use super::style::{BOLD, RED, YELLOW};
 use super::terminal::{TerminalSize, fitted_after};
 
-/// The most findings that are printed; the JSON has all of them.
+/// The maximum number of findings to print. The JSON has all of them.
 const MAX_FINDINGS: usize = 5;
 
-/// An error with its causes, and hints at what to do next.
+/// An error with its causes and hints.
 pub(crate) struct ErrorReport {
     message: String,
     causes: Vec<String>,
@@ -25,8 +24,8 @@ pub(crate) struct ErrorReport {
 }
 
 impl ErrorReport {
-    /// The report of an error about one source, for a client with this endpoint and place of its token. It names
-    /// the source if it is one of many.
+    /// Creates the report of an error about one source. `client` is the endpoint and the origin of the token. The
+    /// report names the source if it is one of many.
     pub(crate) fn for_source(
         source: &RepoArg,
         is_one_of_many: bool,
@@ -45,7 +44,7 @@ impl ErrorReport {
         Self { message, causes, hints }
     }
 
-    /// The report of an error that is not about a source.
+    /// Creates the report of an error that is not about a source.
     pub(crate) fn for_command(error: &CommandError, token_source: Option<&str>) -> Self {
         let hint = match error {
             CommandError::Client(error) => hints::for_client(error, token_source),
@@ -74,7 +73,7 @@ impl ErrorReport {
     }
 }
 
-/// Returns the first cause and the root cause. Those between them are layers of the HTTP library.
+/// Returns the first cause and the root cause. The causes between them are layers of the HTTP library.
 pub(super) fn causes(error: &dyn StdError) -> Vec<String> {
     let mut causes = Vec::new();
     let mut next = error.source();

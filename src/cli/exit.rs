@@ -7,23 +7,22 @@ use hf_meta::Error;
 use hf_meta::census::CensusError;
 use thiserror::Error as ThisError;
 
-/// An error that ends the command before or between its sources.
+/// An error that ends the command, as opposed to the error of one source.
 #[derive(Debug, ThisError)]
 pub(crate) enum CommandError {
     /// The client cannot be set up.
     #[error(transparent)]
     Client(#[from] Error),
-    /// `serve` in a build without the server.
+    /// `serve` was called in a build without the server.
     #[cfg(not(feature = "server"))]
-    #[error("this `hf-meta` was built without its server")]
+    #[error("this build of `hf-meta` does not include the server")]
     NoServer,
-    /// Options that do not go together, or a list without repositories.
+    /// Conflicting options, or an empty list of repositories.
     #[error("{0}")]
     Usage(&'static str),
-    /// `--from` names a CSV file without the names.
+    /// The list in `--from` is unusable, for example because it has no column of names.
     #[error("the list `{file}` {reason}")]
     List {
-        /// The file.
         file: String,
         /// The rule that it breaks, as the end of a sentence.
         reason: String,
@@ -37,7 +36,7 @@ pub(crate) enum CommandError {
     Io(#[from] io::Error),
 }
 
-/// A failure of local input or output, with the action that failed.
+/// A local I/O error with the action that failed.
 #[derive(Debug, ThisError)]
 #[error("failed to {action}")]
 struct FailedAction {
@@ -45,8 +44,8 @@ struct FailedAction {
     source: io::Error,
 }
 
-/// Returns a function that adds the failed action to an error, as in `write to stdout`. An error that has an
-/// action keeps it.
+/// Returns a function that adds the failed action to an error, such as `write to stdout`. An error that already has
+/// an action keeps it.
 pub(crate) fn failed_to(action: impl Into<String>) -> impl FnOnce(io::Error) -> io::Error {
     |source| match source.get_ref() {
         Some(_) => source,
@@ -57,10 +56,9 @@ pub(crate) fn failed_to(action: impl Into<String>) -> impl FnOnce(io::Error) -> 
 /// The exit status of a subcommand. The highest status of several sources wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ExitStatus {
-    /// Everything was read, and nothing is wrong.
+    /// Everything was read without errors.
     Success = 0,
-    /// There are no valid weights or several sets of them, or `verify` found an error, or `diff` a
-    /// difference.
+    /// There are no valid weights or several sets of them, `verify` found an error, or `diff` found a difference.
     Negative = 1,
     /// The arguments or the environment are wrong.
     Usage = 2,

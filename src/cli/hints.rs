@@ -1,4 +1,4 @@
-//! Hints at what to do about an error, printed after `help:`.
+//! Hints about errors, printed after `help:`.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use hf_meta::{
 use super::args::Args;
 use super::repo_arg::RepoArg;
 
-/// The most sets of weights or quantizations that a hint lists.
+/// The maximum number of sets of weights or quantizations in a hint.
 const MAX_CHOICES: usize = 20;
 
 /// The hint for a rate limit.
 const RATE_LIMIT: &str =
-    "requests with a token have a higher rate limit: set --token or HF_TOKEN, or try again later";
+    "authenticated requests have a higher rate limit: set --token or HF_TOKEN, or try again later";
 
-/// The hint for an HTML page in place of a file.
+/// The hint for an HTML page instead of a file.
 const WEB_PAGE: &str =
-    "a login page or a proxy has answered; open the address of the server in a browser";
+    "the response came from a login page or a proxy; open the server's address in a browser";
 
-/// Returns the hints for an error of a client that cannot be set up.
+/// Returns the hint for a client that cannot be set up.
 pub(crate) fn for_client(error: &Error, token_source: Option<&str>) -> Option<String> {
     let hint = match error {
         Error::Endpoint { .. } => {
@@ -31,12 +31,12 @@ pub(crate) fn for_client(error: &Error, token_source: Option<&str>) -> Option<St
         }
         Error::MalformedToken => {
             let source = token_source.unwrap_or("--token");
-            return Some(format!("the token is from {source}; set it to the token alone, hf_…"));
+            return Some(format!("the token comes from {source}; set it to just the token, hf_…"));
         }
         Error::Proxy(_) => {
             "set https_proxy to a URL such as http://proxy.example:8080, or unset it"
         }
-        Error::NoCache => "set HF_HUB_CACHE or HF_HOME to the folder of the cache",
+        Error::NoCache => "set HF_HUB_CACHE or HF_HOME to the cache folder",
         _ => return None,
     };
     Some(hint.to_owned())
@@ -53,7 +53,7 @@ pub(crate) fn for_source(
         Error::RejectedToken { .. } => {
             let source = token_source.unwrap_or("--token");
             let page = format!("{endpoint}/settings/tokens");
-            Some(format!("the token is from {source}; create a new one at {page}"))
+            Some(format!("the token comes from {source}; create a new one at {page}"))
         }
         error => for_error(source, error, endpoint),
     };
@@ -66,17 +66,17 @@ pub(crate) fn for_source(
 fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<String> {
     Some(match error {
         Error::Source(_) if source.source.is_err() => {
-            "`hf-meta --help` describes what can be given".to_owned()
+            "see `hf-meta --help` for the accepted forms".to_owned()
         }
         Error::RepoNotFound { .. } => "check the spelling; if the repository is private, set \
-             --token or HF_TOKEN to a token that can read it"
+             --token or HF_TOKEN to a token that has access to it"
             .to_owned(),
         Error::RevisionNotFound { repo, .. } => {
-            format!("its branches and tags are listed at {endpoint}/{repo}/tree/main")
+            format!("see {endpoint}/{repo}/tree/main for its branches and tags")
         }
         Error::Gated { repo, .. } => format!(
-            "accept its conditions at {endpoint}/{repo}, then set --token or HF_TOKEN to a token \
-             of that account"
+            "accept the conditions at {endpoint}/{repo}, then set --token or HF_TOKEN to a token \
+             of the same account"
         ),
         Error::NotCached { repo, .. } => download(repo),
         Error::FileNotFound { source: cause, .. } if cause.is::<MissingQuantization>() => {
@@ -89,9 +89,9 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
             file_list(source, cause.is::<SnapshotError>(), endpoint)?
         }
         Error::SeveralSets { sets, .. } => weight_sets(sets),
-        Error::Listing { .. } => "set --path to the file or the folder".to_owned(),
+        Error::Listing { .. } => "set --path to the file or folder".to_owned(),
         Error::MissingShard { .. } => {
-            format!("`hf-meta verify {}` lists everything that is missing", source.shown)
+            format!("run `hf-meta verify {}` to list everything that is missing", source.shown)
         }
         Error::Header { source: HeaderError::WrongFormat { detected, .. }, .. }
         | Error::Index { source: IndexError::NotAnIndex { detected }, .. } => {
@@ -102,37 +102,37 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
     })
 }
 
-/// Returns the hint for an error of the network or the server.
+/// Returns the hint for a network or server error.
 fn for_request(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Refused { source, .. } if source.status == 429 => RATE_LIMIT,
         Error::Fetch { source, .. } => match &**source {
             HttpError::Transport { kind: TransportKind::Connect, .. } => {
-                "check that this machine can reach the server; https_proxy sets a proxy, \
-                 --endpoint or HF_ENDPOINT another Hub, and --offline reads what is cached"
+                "check that this machine can reach the server; set https_proxy to use a proxy, \
+                 --endpoint or HF_ENDPOINT to use another Hub, or --offline to read cached data"
             }
             HttpError::Transport { kind: TransportKind::Certificate, .. } => {
-                "the certificates of the system are used; SSL_CERT_FILE sets others"
+                "the system's certificates are trusted; set SSL_CERT_FILE to trust others"
             }
             HttpError::RateLimited { .. } => RATE_LIMIT,
             HttpError::Range { source: RangeError::WebPage, .. } => WEB_PAGE,
             _ if error.is_transient() => "try again later",
             _ => return None,
         },
-        Error::DeadlineExceeded { .. } => "set --timeout to more seconds",
+        Error::DeadlineExceeded { .. } => "set --timeout to a higher value",
         error if error.is_transient() => "try again later",
         _ => return None,
     };
     Some(hint.to_owned())
 }
 
-/// Points to the list of files of a repository. Other servers have none.
+/// Points to the file list of a repository. Other servers have none.
 fn file_list(source: &RepoArg, is_offline: bool, endpoint: &Endpoint) -> Option<String> {
     match &source.source {
         Ok(Source::Repo { repo, .. }) if is_offline => Some(download(repo)),
         _ => {
             let page = source.page(endpoint)?;
-            Some(format!("its files are listed at {page}; set --path to one of them"))
+            Some(format!("see {page} for its files, and set --path to one of them"))
         }
     }
 }
@@ -149,7 +149,7 @@ fn other_format(source: &RepoArg, endpoint: &Endpoint) -> Option<String> {
 /// Explains how to get files that are not on this machine.
 fn download(repo: &RepoId) -> String {
     format!(
-        "`hf download {repo}` downloads it; to read it from the Hub, leave out --offline and unset \
+        "run `hf download {repo}` to download it; to read it from the Hub, omit --offline and unset \
          HF_HUB_OFFLINE"
     )
 }
@@ -173,20 +173,20 @@ fn choices<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     if more == 0 { listed } else { format!("{listed}, and {more} more") }
 }
 
-/// Points to a local file of the same name: a bare name is always a repository.
+/// Points to a local file with the same name, because a bare name always means a repository.
 fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
     let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
-    // A shell completes the name of a folder with a slash, which no repository has.
+    // Shells complete folder names with a slash, which no repository name ends with.
     let could_be_local = match source.source {
         Ok(Source::Repo { .. }) => is_missing,
         Ok(_) => false,
         Err(_) => true,
     };
     (could_be_local && Path::new(&source.shown).exists())
-        .then(|| format!("to read the local file or folder of that name, write ./{}", source.shown))
+        .then(|| format!("to read the local file or folder with that name, use ./{}", source.shown))
 }
 
-/// Names the command that a missing repository was probably meant to be.
+/// Suggests the command that was probably meant by the name of a missing repository.
 fn misspelled_command(source: &RepoArg, error: &Error) -> Option<String> {
     const MOST_TYPOS: usize = 2;
 
@@ -196,14 +196,14 @@ fn misspelled_command(source: &RepoArg, error: &Error) -> Option<String> {
     let is_meant = |name: &&str| strsim::damerau_levenshtein(name, &source.shown) <= MOST_TYPOS;
     let commands = Args::command();
     let command = commands.get_subcommands().map(clap::Command::get_name).find(is_meant)?;
-    Some(format!("`hf-meta {command}` is a command"))
+    Some(format!("did you mean the command `hf-meta {command}`?"))
 }
 
 /// Explains a file in another format.
 fn other_content(source: &RepoArg, detected: DetectedFormat) -> String {
     match detected {
         DetectedFormat::GitLfsPointer => {
-            "the content is stored elsewhere; in a clone, run `git lfs pull`".to_owned()
+            "this is only a Git LFS pointer; in a clone, run `git lfs pull`".to_owned()
         }
         DetectedFormat::Markup if !source.is_local() => WEB_PAGE.to_owned(),
         _ => invalid_files(source),
@@ -215,7 +215,7 @@ fn invalid_files(source: &RepoArg) -> String {
     let hint = if source.is_local() {
         "the files are incomplete or invalid; download them again"
     } else {
-        "the files are invalid; report it to their author"
+        "the files are invalid; report this to their author"
     };
     hint.to_owned()
 }

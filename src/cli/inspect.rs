@@ -1,4 +1,4 @@
-//! The call without a subcommand: inspects each source and prints one view of it.
+//! The command without a subcommand: inspects each source and prints one view of it.
 
 use std::io::{self, BufWriter, Write};
 
@@ -22,7 +22,7 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Also list the other sets of weights in each repository (one more request)
+    /// Also list the other weight sets in each repository (one more request per 1,000 files)
     #[arg(long, conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     sets: bool,
 
@@ -34,8 +34,8 @@ pub(crate) struct InspectArgs {
     #[arg(requires = "tensors", conflicts_with_all = ["json", "tree", "explain", "metadata"])]
     filter: Option<glob::Pattern>,
 
-    // `requires` alone is not enough: clap drops it where the required option conflicts with a given one.
-    /// Leave `header`, `index` and `headers` out of the JSON
+    // `requires` alone is not enough: clap ignores it if the required option conflicts with a given one.
+    /// Omit `header`, `index` and `headers` from the JSON
     #[arg(long, requires = "json")]
     #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     summary: bool,
@@ -48,7 +48,7 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) color: ColorArgs,
 
-    /// Draw modules of --tree down to this depth, instead of as many as fit
+    /// Draw --tree down to this depth, instead of as deep as fits
     #[arg(long, value_name = "LEVELS", requires = "tree")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     #[arg(conflicts_with_all = ["json", "tensors", "explain", "metadata", "format"])]
@@ -60,7 +60,7 @@ pub(crate) struct InspectArgs {
 #[group(multiple = false)]
 #[expect(clippy::struct_excessive_bools, reason = "flags that exclude each other")]
 struct ViewArgs {
-    /// Print JSON in the form of huggingface.js, one line per repository, also for one that failed
+    /// Print JSON compatible with huggingface.js, one line per repository, including failed ones
     #[arg(long, short)]
     json: bool,
 
@@ -68,29 +68,28 @@ struct ViewArgs {
     #[arg(long, short)]
     tensors: bool,
 
-    /// Draw the modules as a tree, with identical modules in one row and elements as stored
+    /// Draw the module tree, with identical modules folded into one row; elements are as stored
     #[arg(long)]
     tree: bool,
 
-    /// Explain how the parameters were counted: tensors unpacked, not counted, or buffers
+    /// Explain how the parameters were counted: unpacked, uncounted and buffer tensors
     #[arg(long, short = 'x')]
     explain: bool,
 
-    /// Print the metadata of the files, such as title and author by ModelSpec
+    /// Print the metadata of the files, such as the ModelSpec title and author
     #[arg(long, short)]
     metadata: bool,
 
-    /// Print an overview with one row per repository, the default for several and with --sort: table, tsv, csv or md;
-    /// json is --json --summary
+    /// Print an overview with one row per repository (the default for several, and with --sort): table, tsv, csv or
+    /// md; json is the same as --json --summary
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<OverviewFormat>,
 }
 
-/// The result for one source, as far as the view needs it.
+/// The part of a result that the view needs.
 enum InspectedSource {
-    /// Counts only, for which no header is kept in memory.
+    /// Counts only, so that no headers are kept in memory.
     Counts(Box<CountReport>),
-    /// All headers.
     Headers(Box<Weights>),
 }
 
@@ -101,13 +100,13 @@ impl ViewArgs {
 }
 
 impl InspectArgs {
-    /// Returns whether the view shows only counts, and so needs no headers.
+    /// Returns whether the view shows only counts and needs no headers.
     fn needs_counts_only(&self) -> bool {
         let ViewArgs { tensors, tree, metadata, json, .. } = self.view;
         !(tensors || tree || metadata || json && !self.summary)
     }
 
-    /// Returns the form of the overview; `None` if each repository has a view of its own.
+    /// Returns the format of the overview; `None` if each repository is printed separately.
     fn overview(&self, repos: usize) -> Option<OverviewFormat> {
         let ViewArgs { json, tensors, tree, explain, metadata, format } = self.view;
         let is_chosen = json || tensors || tree || explain || metadata || self.sets;
@@ -128,14 +127,16 @@ pub(crate) async fn run(
     context: &CommandContext,
 ) -> Result<ExitStatus, CommandError> {
     if args.view.tensors && args.sort == Some(SortKey::Active) {
-        return Err(CommandError::Usage("tensors are sorted by `name`, `parameters` or `bytes`"));
+        return Err(CommandError::Usage(
+            "`--tensors` can only be sorted by `name`, `parameters` or `bytes`",
+        ));
     }
     if args.view.is_json() && args.sort.is_some() {
-        return Err(CommandError::Usage("`--sort` orders tables, not lines of JSON"));
+        return Err(CommandError::Usage("`--sort` cannot be combined with JSON output"));
     }
     if args.sets && args.view.format.is_some_and(|format| format != OverviewFormat::Json) {
         return Err(CommandError::Usage(
-            "`--sets` cannot be combined with `--format`, except `json`",
+            "`--sets` cannot be combined with `--format`, except with `json`",
         ));
     }
     let repos = args.repos.list()?;
@@ -170,7 +171,7 @@ pub(crate) async fn run(
     Ok(context.for_each(sources, read, print).await?)
 }
 
-/// Prints one row per repository, after all of them were read.
+/// Prints one row per repository after all have been read.
 async fn overview(
     args: &InspectArgs,
     format: OverviewFormat,

@@ -1,4 +1,4 @@
-//! JSON output that is exact and safe to print to a terminal.
+//! JSON output that is lossless and safe to print to a terminal.
 
 use std::io::{self, BufWriter, Write};
 use std::iter;
@@ -12,7 +12,7 @@ use super::error_report::causes;
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print(value: &impl Serialize) -> io::Result<()> {
-    // Not `anstream`: it would remove bytes from strings that look like terminal styles.
+    // Not through `anstream`, which would remove bytes that look like terminal styles from strings.
     let mut stdout = BufWriter::new(io::stdout().lock());
     write(&mut stdout, value)?;
     stdout.flush()
@@ -24,23 +24,23 @@ fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// The document of a source that could not be read.
+/// The JSON document for a source that could not be read.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailedSource<'a> {
     source: &'a str,
     error: ErrorDocument,
-    /// The sets of weights to choose from. A source that was read has the same field.
+    /// The sets of weights to choose from. Successful results have the same field.
     #[serde(skip_serializing_if = "Option::is_none")]
     other_sets: Option<&'a [WeightSet]>,
 }
 
-/// An error for programs.
+/// The JSON form of an error.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ErrorDocument {
     code: &'static str,
-    /// The error and its causes.
+    /// The error with its causes.
     message: String,
     /// The HTTP status of the last response.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,8 +67,8 @@ impl<'a> FailedSource<'a> {
     }
 }
 
-/// A formatter of compact JSON that escapes control characters and invisible characters as `\u…`. JSON
-/// itself requires that only below U+0020.
+/// A compact formatter that escapes control characters and invisible characters as `\u…`. JSON itself requires this
+/// only below U+0020.
 struct EscapingFormatter;
 
 impl Formatter for EscapingFormatter {
@@ -89,8 +89,7 @@ impl Formatter for EscapingFormatter {
     }
 }
 
-/// Returns whether a character is escaped. [`escape`](hf_meta::report::text::escape) escapes the same
-/// ones.
+/// Returns whether to escape a character. [`escape`](hf_meta::report::text::escape) escapes the same characters.
 fn needs_escape(c: char) -> bool {
     !c.is_ascii_graphic() && c != ' ' && c.escape_debug().count() > 1
 }

@@ -16,9 +16,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::progress::ProgressBars;
 use super::style::{CYAN, DIM, RED, YELLOW};
 
-/// Starts logging: warnings, with `-q` only errors, with `-v` also retries and waits, with `-vv` every request.
+/// Initializes logging: warnings by default, only errors with `-q`, also retries and waits with `-v`, and every
+/// request with `-vv`.
 ///
-/// Only events of `hf_meta` are printed. The log of the HTTP libraries may contain tokens.
+/// Only events of `hf_meta` are printed, because the logs of the HTTP libraries may contain tokens.
 pub(crate) fn init(verbose: u8, is_quiet: bool, bars: &ProgressBars) {
     let level = match verbose {
         0 if is_quiet => LevelFilter::ERROR,
@@ -28,10 +29,10 @@ pub(crate) fn init(verbose: u8, is_quiet: bool, bars: &ProgressBars) {
     };
     let lines = fmt::layer().with_writer(LogWriter(bars.clone())).event_format(LogFormat);
     let lines = lines.fmt_fields(debug_fn(write_field).delimited(", "));
-    // Each line is complete; its spans would repeat a part of it.
+    // Lines are self-contained. Spans would only repeat parts of them.
     let lines = lines.with_filter(filter_fn(is_event));
     let ours = Targets::new().with_target("hf_meta", level);
-    // An error means that a subscriber is already set.
+    // Fails only if a subscriber is already set.
     let _ = tracing_subscriber::registry().with(ours).with(lines).try_init();
 }
 
@@ -39,7 +40,7 @@ fn is_event(metadata: &Metadata<'_>) -> bool {
     metadata.is_event()
 }
 
-/// The format of a log line, which is that of errors: `warning: …`.
+/// The format of a log line, the same as for errors: `warning: …`.
 struct LogFormat;
 
 impl<S, N> FormatEvent<S, N> for LogFormat
@@ -74,7 +75,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std
     }
 }
 
-/// A factory of writers, one per line.
+/// Creates one writer per line.
 struct LogWriter(ProgressBars);
 
 impl<'a> MakeWriter<'a> for LogWriter {
@@ -85,7 +86,7 @@ impl<'a> MakeWriter<'a> for LogWriter {
     }
 }
 
-/// One log line, printed as a whole when it is complete.
+/// A log line, printed at once when it is complete.
 struct LogLine<'a> {
     bars: &'a ProgressBars,
     text: Vec<u8>,

@@ -1,9 +1,9 @@
-//! The command line. It prints data to stdout and everything else to stderr. Text from a file or a
-//! server is escaped before it is printed.
+//! The command-line interface. It prints data to stdout and everything else to stderr. Text from files and servers is
+//! escaped before it is printed.
 //!
-//! Each subcommand has a module with its options and a `run` function. Those that read repositories go
-//! through [`CommandContext::for_each`], which reads, reports errors and combines exit codes. Tables are lists
-//! of [columns](table::Column).
+//! Each subcommand has a module with its options and a `run` function. Subcommands that read repositories use
+//! [`CommandContext::for_each`], which reads them, reports errors and combines exit codes. Tables are lists of
+//! [columns](table::Column).
 
 mod args;
 mod badge;
@@ -42,12 +42,12 @@ use self::error_report::ErrorReport;
 use self::exit::{CommandError, ExitStatus, failed_to};
 use self::progress::ProgressBars;
 
-/// Runs the command with these arguments, of which the first is its name. Returns its exit code.
+/// Runs the command and returns its exit code. The first argument is the program name.
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let args = Args::parse_or_exit(arguments);
     match run(&args) {
         Ok(status) => status as u8,
-        // The reader of stdout has closed it, as in `hf-meta … | head`.
+        // The reader of stdout has closed the pipe, as in `hf-meta … | head`.
         Err(CommandError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => {
             ExitStatus::Success as u8
         }
@@ -65,7 +65,7 @@ fn run(args: &Args) -> Result<ExitStatus, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(failed_to("start threads"))?;
     let status = runtime.block_on(dispatch(args, bars));
-    // A thread that waits for a disk or a pipe could wait forever.
+    // Do not wait for threads that are blocked on a disk or a pipe, possibly forever.
     runtime.shutdown_background();
     status
 }
@@ -110,8 +110,8 @@ async fn dispatch(args: &Args, bars: ProgressBars) -> Result<ExitStatus, Command
     })
 }
 
-/// Removes the progress bars when Ctrl-C is pressed, and ends the process by the signal, so that a loop of a
-/// shell ends, too.
+/// Removes the progress bars on Ctrl-C, and ends the process by the signal, so that a surrounding shell loop ends,
+/// too.
 fn end_on_interrupt(bars: ProgressBars) {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {

@@ -1,11 +1,11 @@
-//! Options for the output of subcommands.
+//! Output options of subcommands.
 
 use clap::ColorChoice;
 
 /// The option of every subcommand for messages, before or after its name.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct OutputArgs {
-    /// Print neither progress nor warnings; errors are still printed
+    /// Suppress progress and warnings, but not errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 }

@@ -1,4 +1,4 @@
-//! `hf-meta completions` and `hf-meta man`: files for shells and packages.
+//! `hf-meta completions` and `hf-meta man`: generate files for shells and packages.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use clap_mangen::Man;
 
 use super::exit::{ExitStatus, failed_to};
 
-/// Print the completions of a shell
+/// Print shell completions
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -16,14 +16,14 @@ Examples:
   hf-meta completions zsh > ~/.zfunc/_hf-meta
   hf-meta completions fish > ~/.config/fish/completions/hf-meta.fish")]
 pub(crate) struct CompletionsArgs {
-    /// Name of the shell
+    /// Shell to generate completions for
     shell: Shell,
 }
 
 /// Print the manual page, or write the pages of all subcommands to a folder
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArgs {
-    /// Folder for the pages, such as ~/.local/share/man/man1
+    /// Output folder for the pages, such as ~/.local/share/man/man1
     #[arg(long, short, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
@@ -51,7 +51,7 @@ pub(crate) fn man(args: &ManArgs, command: clap::Command) -> io::Result<ExitStat
     print(page(&Man::new(command))?.as_bytes())
 }
 
-/// Writes the pages of a command and of its subcommands.
+/// Writes the manual pages of a command and its subcommands.
 fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
     for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
         write_pages(subcommand.clone(), folder)?;
@@ -60,14 +60,14 @@ fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
     std::fs::write(folder.join(man.get_filename()), page(&man)?)
 }
 
-/// Returns a page whose examples keep their lines and columns. `clap_mangen` joins and justifies them.
+/// Renders a page whose examples keep their line breaks and alignment. `clap_mangen` joins and justifies them.
 fn page(man: &Man) -> io::Result<String> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     Ok(String::from_utf8_lossy(&page).replace("\n.SH EXTRA\n", "\n.SH EXTRA\n.nf\n"))
 }
 
-/// Hides the `help` subcommands. Each of them would add one page per subcommand.
+/// Hides the `help` subcommands, each of which would add one page per subcommand.
 fn without_help(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
         "help" => command.hide(true),
@@ -75,7 +75,7 @@ fn without_help(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Prints bytes that are for other programs, so without changing them.
+/// Prints bytes for other programs, unmodified.
 fn print(bytes: &[u8]) -> io::Result<ExitStatus> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;

@@ -18,7 +18,7 @@ pub(crate) struct ProgressBars {
     is_quiet: bool,
 }
 
-/// Returns the terminal of stderr as a place for bars.
+/// Returns a draw target for the bars: the terminal on stderr.
 fn draw_target(is_quiet: bool) -> ProgressDrawTarget {
     if !is_quiet && io::stderr().is_terminal() {
         ProgressDrawTarget::term_like_with_hz(Box::new(BarTerminal::default()), 15)
@@ -27,18 +27,18 @@ fn draw_target(is_quiet: bool) -> ProgressDrawTarget {
     }
 }
 
-/// The terminal of stderr, where the cursor stays behind the text of the last bar.
+/// The terminal on stderr. Leaves the cursor after the text of the last bar.
 ///
-/// `indicatif` fills each line with spaces up to the right edge. When Ctrl-C is pressed, a terminal prints `^C`: at the
-/// edge it would move the cursor to the next line, and a bar would remain when the bars are removed.
+/// `indicatif` pads each line with spaces up to the right edge. On Ctrl-C a terminal prints `^C`, which at the edge
+/// would move the cursor to the next line, so one bar would remain when the bars are removed.
 #[derive(Debug, Default)]
 struct BarTerminal(Mutex<BarText>);
 
-/// The text between two updates of the terminal.
+/// The text to write with the next flush.
 #[derive(Debug, Default)]
 struct BarText {
     text: Vec<u8>,
-    /// `true` if a bar is complete, and another one belongs to the next line.
+    /// True if a bar is complete, so that the next one starts a new line.
     is_line_complete: bool,
 }
 
@@ -47,7 +47,7 @@ impl BarTerminal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the cursor by a number of lines or columns. A terminal would read 0 as 1.
+    /// Moves the cursor by a number of lines or columns. Terminals interpret 0 as 1.
     fn move_cursor(&self, by: usize, direction: char) -> io::Result<()> {
         if by == 0 { Ok(()) } else { write!(self.text().text, "\u{1b}[{by}{direction}") }
     }
@@ -105,12 +105,12 @@ impl TermLike for BarTerminal {
 }
 
 impl ProgressBars {
-    /// Creates the bars, which a quiet command never draws.
+    /// Creates the bars. A quiet command never draws them.
     pub(crate) fn new(is_quiet: bool) -> Self {
         Self { bars: MultiProgress::with_draw_target(draw_target(is_quiet)), is_quiet }
     }
 
-    /// Adds a bar for a repository. It disappears when it is dropped.
+    /// Adds a bar for a repository, which is removed when it is dropped.
     pub(crate) fn add(&self, repo: &str) -> RepoBar {
         let spinner = ProgressStyle::with_template("{spinner} {msg}");
         let bar = ProgressBar::no_length().with_message(escape(repo));
@@ -129,10 +129,10 @@ impl ProgressBars {
 
     /// Hides the bars while `print` writes to stdout.
     ///
-    /// The reader of stdout may pause for any time. No lock is held meanwhile: reads that update their bars
-    /// would wait for it, and time out.
+    /// The reader of stdout may pause indefinitely. No lock is held during that time, or reads that update their bars
+    /// would block and time out.
     pub(crate) fn hidden_while<T>(&self, print: impl FnOnce() -> T) -> T {
-        // A terminal that cannot be written shows no bars.
+        // If the terminal is not writable, there are no bars to clear.
         let _ = self.bars.clear();
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
         let printed = print();
@@ -140,7 +140,7 @@ impl ProgressBars {
         printed
     }
 
-    /// Removes the bars while a line is written to stderr.
+    /// Hides the bars while a line is written to stderr.
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bars.suspend(print)
     }

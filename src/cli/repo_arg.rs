@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hf_meta::{Endpoint, RepoPath, Source, SourceError};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// A source on the command line, as it was typed and as it was parsed.
+/// A source on the command line, in parsed and displayable form.
 #[derive(Clone, Debug)]
 pub(crate) struct RepoArg {
     pub(crate) source: Result<Source, SourceError>,
@@ -23,7 +23,7 @@ impl RepoArg {
         Self { source, shown }
     }
 
-    /// Returns the source with the revision and the path that options select, for messages.
+    /// Applies the revision and path options to the source, for use in messages.
     pub(super) fn selected(mut self, revision: Option<&str>, path: Option<&str>) -> Self {
         match &mut self.source {
             Ok(Source::Repo { revision: named, path: place, .. }) => {
@@ -41,7 +41,7 @@ impl RepoArg {
         matches!(self.source, Ok(Source::Local(_)))
     }
 
-    /// Returns the address of a file of the source, or of the source itself: a URL, or a local path.
+    /// Returns the address of a file in the source, or of the source itself: a URL or a local path.
     pub(crate) fn file_url(&self, file: Option<&str>, endpoint: &Endpoint) -> String {
         match &self.source {
             Ok(Source::Repo { repo, revision, path }) => {
@@ -68,19 +68,19 @@ impl RepoArg {
         }
     }
 
-    /// Returns the URL of the page that lists the files; `None` if the source is not a repository.
+    /// Returns the URL of the file list page; `None` if the source is not a repository.
     pub(crate) fn page(&self, endpoint: &Endpoint) -> Option<String> {
         matches!(self.source, Ok(Source::Repo { .. })).then(|| self.file_url(None, endpoint))
     }
 }
 
-/// Returns the folder of a path, which may name a file in it.
+/// Returns the folder of a path, which may be a file or the folder itself.
 fn folder_of(path: &RepoPath) -> Option<RepoPath> {
     let is_file = [".safetensors", ".gguf", ".json"].iter().any(|end| path.as_str().ends_with(end));
     if is_file { path.as_str().rsplit_once('/')?.0.parse().ok() } else { Some(path.clone()) }
 }
 
-/// Returns the path of a file in a repository. Shards are named as in their index, so by their place in its folder.
+/// Returns the path of a file in a repository. Shard names are relative to the folder of their index.
 fn within(folder: Option<&RepoPath>, file: &str) -> String {
     match folder {
         Some(folder) if !file.starts_with(&format!("{folder}/")) => format!("{folder}/{file}"),
@@ -88,7 +88,7 @@ fn within(folder: Option<&RepoPath>, file: &str) -> String {
     }
 }
 
-/// Encodes a path as a reference by RFC 3986.
+/// Encodes a path as a URI reference (RFC 3986).
 fn encoded(path: &str) -> String {
     const SET: &AsciiSet =
         &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -96,7 +96,7 @@ fn encoded(path: &str) -> String {
     utf8_percent_encode(path, SET).to_string()
 }
 
-/// Expands `~` as a shell does. The shell leaves it as it is within quotes.
+/// Expands `~` like a shell, which does not expand it within quotes.
 pub(super) fn expand_home(text: &str) -> Option<PathBuf> {
     let rest = text.strip_prefix('~')?;
     let home = std::env::home_dir()?;
@@ -106,7 +106,7 @@ pub(super) fn expand_home(text: &str) -> Option<PathBuf> {
     Some(home.join(rest.strip_prefix(['/', '\\'])?))
 }
 
-/// Removes the query and the credentials from a text that is not a valid source but may be a URL.
+/// Removes the query and the credentials from a text that may be an invalid URL.
 fn without_secrets(text: &str) -> String {
     let text =
         text.split_once('?').map_or_else(|| text.to_owned(), |(text, _)| format!("{text}?…"));

@@ -1,4 +1,4 @@
-//! The repositories of a subcommand: arguments, lines of a file or of stdin, or a column of a table.
+//! The repositories of a subcommand: from arguments, from lines of a file or stdin, or from a table column.
 
 use std::fs::File;
 use std::io;
@@ -16,25 +16,25 @@ use super::exit::{CommandError, failed_to};
 pub(crate) struct RepoListArgs {
     /// Repositories on the Hub, URLs, or local files and folders; `-` reads a list from stdin
     ///
-    /// A repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
+    /// Each REPO is a repository (`org/name`, `name`, `org/name@revision`, `datasets/org/name`,
     /// `hf://org/name@revision/path`), the URL of its page on huggingface.co, the URL of a
-    /// `.safetensors` or `.gguf` file or an index on any server, a local file, or a local folder written with a
-    /// slash (`./folder`). A list has one of them per line.
+    /// `.safetensors` or `.gguf` file or an index on any server, a local file, or a local folder
+    /// written with a slash (`./folder`). Lists contain one REPO per line.
     #[arg(value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
     #[arg(required_unless_present = "from")]
     repos: Vec<String>,
 
-    /// Read repositories from a file: one per line, or a table (CSV; Parquet in a build with `census`)
+    /// Read repositories from a file: one per line, or a table (CSV, or Parquet in builds with `census`)
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// Column of the names in --from [default: repo, id, modelId or repository]
+    /// Column that contains the names, for --from [default: repo, id, modelId or repository]
     #[arg(long, value_name = "NAME", requires = "from")]
     column: Option<String>,
 }
 
 impl RepoListArgs {
-    /// Returns the repositories in the order of the arguments, then those of the file.
+    /// Returns the repositories from the arguments, followed by those from the file.
     pub(crate) fn list(&self) -> Result<Vec<String>, CommandError> {
         let mut repos = Vec::new();
         for repo in &self.repos {
@@ -63,7 +63,7 @@ fn read(path: &Path) -> io::Result<String> {
     read.map_err(failed_to(format!("read `{}`", path.display())))
 }
 
-/// Returns the repositories of a file.
+/// Reads the repositories from a file.
 fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<String>, CommandError> {
     #[cfg(feature = "census")]
     if file != Path::new("-") {

@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0, the format that code hosts show as annotations.
+//! Converts findings to SARIF 2.1.0, which code hosts show as annotations.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::error_report::causes;
 use super::repo_arg::RepoArg;
 
-/// The results of one run, and the kinds of findings in them.
+/// The results of a run and the kinds of findings in them.
 #[derive(Debug, Default)]
 pub(crate) struct SarifLog {
     results: Vec<Value>,
@@ -69,7 +69,7 @@ impl SarifLog {
     }
 }
 
-/// Returns the kind of a finding, and the file that it names.
+/// Returns the kind of a finding and the file it is about.
 fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
     let fields = serde_json::to_value(finding).unwrap_or_default();
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);

@@ -15,60 +15,60 @@ use super::connection::{ConnectionArgs, seconds};
 use super::exit::{CommandError, ExitStatus, failed_to};
 use super::repo_arg::expand_home;
 
-/// Serve badges, and the same counts as JSON, over HTTP
+/// Serve badges and JSON counts over HTTP
 ///
-/// Everybody who can reach the address can see the counts of every repository that the token can read. The
-/// service uses only a token from `--token` or `HF_META_TOKEN`, never the one of `hf auth login`.
+/// Anyone who can reach the address can see the counts of every repository that the token can read. The
+/// service uses only the token from `--token` or `HF_META_TOKEN`, never the one from `hf auth login`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Port to listen on at all addresses, in place of --listen
+    /// Port to listen on, on all IPv4 addresses; replaces --listen
     #[arg(long, env = "PORT", conflicts_with = "listen")]
     port: Option<u16>,
 
-    /// Address and port to listen on; port 0 selects a free one
+    /// Address and port to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", env = "HF_META_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 
     #[arg(long, value_name = "CACHE", env = "HF_META_CACHE", hide_env_values = true, help = CACHE_HELP)]
     cache: Option<CacheLocation>,
 
-    /// Size limit of a cache in a folder, in bytes
+    /// Size limit of a disk cache, in bytes
     #[arg(long, value_name = "BYTES", env = "HF_META_CACHE_LIMIT", default_value_t = DiskCache::DEFAULT_LIMIT)]
     cache_limit: u64,
 
-    /// Time after which a shared cache that does not respond is skipped, in seconds
+    /// Timeout after which an unresponsive shared cache is skipped, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_CACHE_TIMEOUT", default_value = "0.5", value_parser = seconds)]
     cache_timeout: Duration,
 
-    /// Time to live of the counts of a branch or tag, in seconds
+    /// Time to live of branch and tag counts, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_TTL", default_value = "300", value_parser = seconds)]
     ttl: Duration,
 
-    /// Age up to which cached counts of a branch or tag are served while the Hub is down, in seconds
+    /// Maximum age of branch and tag counts that are served while the Hub is unavailable, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_STALE_IF_ERROR", default_value = "604800", value_parser = seconds)]
     stale_if_error: Duration,
 
-    /// Time for which browsers and proxies may cache the counts of a branch or tag, in seconds
+    /// Time for which browsers and proxies may cache branch and tag counts, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_MAX_AGE", default_value = "3600", value_parser = seconds)]
     max_age: Duration,
 
-    /// Time for which a request waits for the Hub before its badge says `pending`, in seconds
+    /// Time to wait for the Hub before a badge says `pending`, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_LOOKUP_WAIT", default_value = "3", value_parser = seconds)]
     lookup_wait: Duration,
 
-    /// Repositories that are read from the Hub concurrently
+    /// Maximum number of repositories read from the Hub concurrently
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONCURRENT_LOOKUPS", default_value = "8")]
     max_concurrent_lookups: NonZeroUsize,
 
-    /// Repositories that may wait to be read; requests for further ones are refused
+    /// Maximum number of repositories waiting to be read; further requests are refused
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_QUEUED_LOOKUPS", default_value_t = 1_000)]
     max_queued_lookups: usize,
 
-    /// Approximate size of the results kept in memory, in bytes
+    /// Approximate memory limit for results, in bytes
     #[arg(long, value_name = "BYTES", env = "HF_META_MEMORY_LIMIT", default_value_t = 64 << 20)]
     memory_limit: u64,
 
-    /// Requests of one client per minute for results that are not in memory; 0 for no limit
+    /// Maximum requests per minute from one client for results that are not in memory; 0 for no limit
     #[arg(
         long,
         value_name = "COUNT",
@@ -77,7 +77,7 @@ pub(crate) struct ServeArgs {
     )]
     requests_per_minute: u32,
 
-    /// Requests to the Hub for one repository; weights in more files are not read
+    /// Maximum requests to the Hub per repository; weights in more files are not read
     #[arg(
         long,
         value_name = "COUNT",
@@ -86,7 +86,8 @@ pub(crate) struct ServeArgs {
     )]
     max_requests_per_lookup: NonZeroUsize,
 
-    /// Requests to the Hub that one client can cause per minute, and as many for known badges; 0 for no limit
+    /// Maximum requests to the Hub per minute caused by one client, and as many again for known badges; 0 for no
+    /// limit
     #[arg(
         long,
         value_name = "COUNT",
@@ -95,8 +96,8 @@ pub(crate) struct ServeArgs {
     )]
     upstream_requests_per_minute: u32,
 
-    /// Requests to the Hub that all clients together can cause per minute; 0 for no limit. The rest of the
-    /// quota is a reserve for known badges
+    /// Maximum requests to the Hub per minute caused by all clients together; 0 for no limit. The rest of the
+    /// quota is reserved for known badges
     #[arg(
         long,
         value_name = "COUNT",
@@ -109,23 +110,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NETWORK", env = "HF_META_TRUSTED_PROXIES", value_delimiter = ',')]
     trusted_proxy: Vec<IpNet>,
 
-    /// URL of the service for its users, used in snippets [default: taken from the request]
+    /// Public URL of the service, used in snippets [default: taken from the request]
     #[arg(long, value_name = "URL", env = "HF_META_PUBLIC_URL")]
     public_url: Option<Url>,
 
-    /// Open connections; further ones wait
+    /// Maximum number of open connections; further ones wait
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value = "10000")]
     max_connections: NonZeroUsize,
 
-    /// Open connections of one client; further ones are closed [default: a quarter of all connections]
+    /// Maximum number of open connections per client; further ones are closed [default: a quarter of all connections]
     #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS_PER_CLIENT")]
     max_connections_per_client: Option<NonZeroUsize>,
 
-    /// Time after which a connection is closed whose client does not read, in seconds
+    /// Timeout after which a connection is closed if its client does not read, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_WRITE_TIMEOUT", default_value = "30", value_parser = seconds)]
     write_timeout: Duration,
 
-    /// Owners whose repositories are read [default: all]
+    /// Owners whose repositories may be read [default: all]
     #[arg(long, value_name = "NAME", env = "HF_META_OWNERS", value_delimiter = ',')]
     owner: Vec<String>,
 
@@ -133,24 +134,24 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SITES", env = "HF_META_FRAME_ANCESTORS")]
     frame_ancestors: Option<String>,
 
-    /// Secret of a webhook of the Hub, which refreshes badges at `/webhook` [default: no webhook]
+    /// Secret of a Hub webhook, which refreshes badges through `/webhook` [default: no webhook]
     #[arg(long, value_name = "SECRET", env = "HF_META_WEBHOOK_SECRET", hide_env_values = true)]
     webhook_secret: Option<WebhookSecret>,
 
-    /// Another address for `/metrics`, which is then not served to clients
+    /// Separate address for `/metrics`, which is then no longer served at the main address
     #[arg(long, value_name = "ADDRESS", env = "HF_META_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
 
-    /// Time after the start of a shutdown in which new connections are accepted, in seconds [default: none]
+    /// Time after the start of a shutdown during which new connections are still accepted, in seconds [default: none]
     #[arg(long, value_name = "SECONDS", env = "HF_META_DRAIN_DELAY", value_parser = seconds)]
     drain_delay: Option<Duration>,
 
-    /// Time that requests in flight get to complete at shutdown, in seconds
+    /// Time that requests in flight are given to complete at shutdown, in seconds
     #[arg(long, value_name = "SECONDS", env = "HF_META_SHUTDOWN_TIMEOUT", default_value = "10", value_parser = seconds)]
     shutdown_timeout: Duration,
 }
 
-const CACHE_HELP: &str = "Cache of headers: a folder, `redis://…` or `rediss://…` to share it between \
+const CACHE_HELP: &str = "Header cache: a folder, a `redis://…` or `rediss://…` URL to share it between \
      servers, or `off` [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]";
 
 /// The location of the header cache of a service.
@@ -167,7 +168,9 @@ impl FromStr for CacheLocation {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once("://") {
             Some(("redis" | "rediss", _)) => Ok(Self::Redis(text.to_owned())),
-            Some(_) => Err("neither a folder nor a URL that begins with redis:// or rediss://"),
+            Some(_) => {
+                Err("must be a folder, `off`, or a URL that begins with redis:// or rediss://")
+            }
             None if text == "off" => Ok(Self::Off),
             None => Ok(Self::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
         }
@@ -197,10 +200,10 @@ pub(crate) async fn run(
     Ok(ExitStatus::Success)
 }
 
-/// The time that a lookup retries a request, and the time that it waits for rate limits.
+/// The maximum time a lookup spends on retries of a request, and on rate limits.
 const LOOKUP_RETRIES: Duration = Duration::from_secs(30);
 
-/// Builds a client for requests of strangers: public addresses only, with tight limits and deadlines.
+/// Builds a client for untrusted requests: public addresses only, with tight limits and timeouts.
 fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let token = connection.token.clone().or_else(|| std::env::var("HF_META_TOKEN").ok());
     let token = token.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Terminal styles. `anstream` removes them where stdout or stderr is not a terminal.
+//! Terminal styles. `anstream` removes them if stdout or stderr is not a terminal.
 
 use anstyle::{AnsiColor, Style};
 

@@ -1,5 +1,5 @@
-//! Tables of the command: a list of columns, and rows that are formatted twice (first to measure, then
-//! to write), so that a table of a million tensors is never held in memory.
+//! Text tables. A table is a list of columns. Rows are formatted twice, first to measure and then to write, so that a
+//! table of a million tensors is never held in memory.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use anstyle::Style;
 
 use super::terminal::{TerminalSize, cut, width, wrap};
 
-/// The limit of a column's width, in columns of the terminal. A longer cell shifts only the rest of its own row.
+/// The maximum width of a column, in terminal columns. A longer cell shifts only the rest of its own row.
 const MAX_CELL_WIDTH: usize = 80;
 
 /// The side of a column on which its cells line up.
@@ -17,7 +17,7 @@ enum Alignment {
     Right,
 }
 
-/// The place of a column in the order in which columns shrink.
+/// The order in which columns shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShrinkOrder {
     First,
@@ -25,7 +25,7 @@ enum ShrinkOrder {
     Last,
 }
 
-/// One column of a table whose rows are of type `R`.
+/// A column of a table with rows of type `R`.
 struct Column<'a, R> {
     heading: &'static str,
     alignment: Alignment,
@@ -33,16 +33,16 @@ struct Column<'a, R> {
     style: Style,
     /// The number of spaces before the column.
     gap: usize,
-    /// The width below which the column is not cut; `None` for a column that is never cut.
+    /// The minimum width to truncate the column to; `None` if it is never truncated.
     min_width: Option<usize>,
-    /// The narrowest width at which the column is shown at all.
+    /// The minimum width at which the column is shown.
     useful_width: usize,
     order: ShrinkOrder,
-    /// `true` if a cell that is too wide continues in further lines. Only the last column can.
+    /// True if cells that are too wide wrap to the next line. Only the last column can.
     wraps: bool,
 }
 
-/// A table: its columns from left to right, and the width that it has to fit.
+/// A table: its columns from left to right, and its maximum width.
 pub(crate) struct Table<'a, R> {
     columns: Vec<Column<'a, R>>,
     max_width: Option<usize>,
@@ -58,7 +58,7 @@ impl<'a, R> Table<'a, R> {
         self.column(heading, Alignment::Left, cell)
     }
 
-    /// Adds a column of numbers, aligned to the right.
+    /// Adds a right-aligned column of numbers.
     pub(crate) fn number(self, heading: &'static str, cell: impl Fn(&R) -> String + 'a) -> Self {
         self.column(heading, Alignment::Right, cell)
     }
@@ -84,7 +84,7 @@ impl<'a, R> Table<'a, R> {
         self
     }
 
-    /// Removes the last column unless a condition holds.
+    /// Removes the last column unless `is_shown` is true.
     pub(crate) fn shown_if(mut self, is_shown: bool) -> Self {
         if !is_shown {
             self.columns.pop();
@@ -97,32 +97,32 @@ impl<'a, R> Table<'a, R> {
         self.change_last(|column| column.style = style)
     }
 
-    /// Sets the number of spaces before the last column, 2 by default.
+    /// Sets the number of spaces before the last column. The default is 2.
     pub(crate) fn gap(self, gap: usize) -> Self {
         self.change_last(|column| column.gap = gap)
     }
 
-    /// Lets [`Table::fit`] cut the last column down to a width.
+    /// Lets [`Table::fit`] truncate the last column to this width.
     pub(crate) fn can_shrink_to(self, min_width: usize) -> Self {
         self.change_last(|column| column.min_width = Some(min_width))
     }
 
-    /// Lets [`Table::fit`] cut the last column, and drop it where less than a width is left for it.
+    /// Lets [`Table::fit`] truncate the last column, and drop it below this width.
     pub(crate) fn dropped_below(self, useful_width: usize) -> Self {
         self.can_shrink_to(0).change_last(|column| column.useful_width = useful_width)
     }
 
-    /// Lets [`Table::fit`] drop the whole last column before it changes others.
+    /// Lets [`Table::fit`] drop the last column before it changes other columns.
     pub(crate) fn dropped_first(self) -> Self {
         self.dropped_below(usize::MAX).change_last(|column| column.order = ShrinkOrder::First)
     }
 
-    /// Lets [`Table::fit`] drop the whole last column after it has changed others.
+    /// Lets [`Table::fit`] drop the last column after it has changed other columns.
     pub(crate) fn dropped_last(self) -> Self {
         self.dropped_below(usize::MAX).change_last(|column| column.order = ShrinkOrder::Last)
     }
 
-    /// Lets [`Table::fit`] wrap the cells of the last column between words, down to a width.
+    /// Lets [`Table::fit`] wrap the cells of the last column at words, down to this width.
     pub(crate) fn wrapped_to(self, min_width: usize) -> Self {
         self.can_shrink_to(min_width).change_last(|column| column.wraps = true)
     }
@@ -132,7 +132,7 @@ impl<'a, R> Table<'a, R> {
         self
     }
 
-    /// Narrows columns that can shrink until a row fits the terminal. Elsewhere nothing is cut.
+    /// Narrows columns until rows fit the terminal. Without a terminal, nothing is truncated.
     pub(crate) fn fit(self, terminal: Option<TerminalSize>) -> Self {
         Self { max_width: terminal.map(|size| size.width), ..self }
     }
@@ -186,7 +186,7 @@ impl<'a, R> Table<'a, R> {
         })
     }
 
-    /// Writes the headings, unless all are empty, and the rows. `rows` is called twice.
+    /// Writes the headings, unless all are empty, and the rows. Calls `rows` twice.
     pub(crate) fn write<I>(&self, out: &mut impl Write, rows: impl Fn() -> I) -> io::Result<()>
     where
         I: IntoIterator<Item = R>,
@@ -210,7 +210,7 @@ impl<'a, R> Table<'a, R> {
         })
     }
 
-    /// Takes width from the columns that can shrink, in their order, each from right to left.
+    /// Shrinks the columns in their order, and from right to left within the same order.
     fn shrink(&self, widths: &mut [usize]) {
         let Some(max_width) = self.max_width else { return };
         for order in [ShrinkOrder::First, ShrinkOrder::Normal, ShrinkOrder::Last] {
@@ -226,14 +226,14 @@ impl<'a, R> Table<'a, R> {
         }
     }
 
-    /// Returns the width of the first columns with their gaps. An empty column has none.
+    /// Returns the width of the first `columns` columns with their gaps. Empty columns have no gap.
     fn indent(&self, widths: &[usize], columns: usize) -> usize {
         let columns = widths.iter().zip(&self.columns).take(columns).enumerate();
         let columns = columns.filter(|(_, (width, _))| **width > 0);
         columns.map(|(at, (width, column))| width + if at == 0 { 0 } else { column.gap }).sum()
     }
 
-    /// Writes one row without spaces at its end.
+    /// Writes one row without trailing spaces.
     fn write_row(
         &self,
         out: &mut impl Write,

@@ -1,4 +1,4 @@
-//! The terminal: its size, and the width of text on it.
+//! Terminal size and text width.
 
 use std::io::{self, IsTerminal};
 
@@ -32,12 +32,12 @@ impl TerminalSize {
     }
 }
 
-/// Returns the number of columns that a text takes. A Chinese character or an emoji takes two.
+/// Returns the number of terminal columns of a text. Chinese characters and emoji take two.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Cuts a text to a number of columns, with `…` at its end.
+/// Truncates a text to a number of columns, ending with `…`.
 pub(crate) fn cut(text: &mut String, max_width: usize) {
     if width(text) <= max_width {
         return;
@@ -53,8 +53,7 @@ pub(crate) fn cut(text: &mut String, max_width: usize) {
     }
 }
 
-/// Splits a text between its words into lines of at most a number of columns. A longer word has a line of its
-/// own.
+/// Wraps a text at words into lines of at most `max_width` columns. Longer words get their own line.
 pub(crate) fn wrap(text: &str, max_width: usize) -> Vec<String> {
     let mut lines = Vec::<String>::new();
     for word in text.split(' ') {
@@ -69,12 +68,12 @@ pub(crate) fn wrap(text: &str, max_width: usize) -> Vec<String> {
     lines
 }
 
-/// Wraps a sentence to the width of the terminal. Without a terminal it stays one line.
+/// Wraps a sentence to the width of the terminal, if there is one.
 pub(crate) fn fitted(text: &str, terminal: Option<TerminalSize>) -> String {
     terminal.map_or_else(|| text.to_owned(), |size| wrap(text, size.width).join("\n"))
 }
 
-/// Wraps a sentence after a label with a width of `label` columns. Further lines are indented by four.
+/// Wraps a sentence after a label of `label` columns. The following lines are indented by four.
 pub(crate) fn fitted_after(label: usize, text: &str, terminal: Option<TerminalSize>) -> String {
     const INDENT: usize = 4;
 

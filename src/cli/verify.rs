@@ -18,15 +18,15 @@ use super::sarif::SarifLog;
 use super::style::{BOLD, CYAN, GREEN, RED, YELLOW};
 use super::terminal::{TerminalSize, fitted_after};
 
-/// The most findings of one kind that are printed; the JSON has up to 1,000.
+/// The maximum number of findings to print per kind. The JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
 
-/// Check every shard of repositories and their indexes
+/// Check every shard and the index of each repository
 ///
-/// Reads all headers, and continues when one is invalid. Checks each header against the format and the
-/// size of its file, the index against the headers, the declared totals, and the numbers in the names
-/// of the shards. Reads config.json to distinguish a tied output embedding from a missing one. Compares
-/// the parameters with those that config.json describes, and with those that the Hub shows.
+/// Reads all headers and continues after invalid ones. Checks each header against its format and the file
+/// size, the index against the headers, the declared totals, and the shard numbers. Reads config.json to
+/// distinguish a tied output embedding from a missing one. Compares the parameter count with the one that
+/// config.json implies and the one that the Hub reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_STATUS)]
 pub(crate) struct VerifyArgs {
@@ -40,28 +40,27 @@ pub(crate) struct VerifyArgs {
     #[arg(long, short)]
     json: bool,
 
-    /// Print the findings as SARIF, for the annotations of a code host
+    /// Print the findings as SARIF, for code scanning annotations
     #[arg(long, conflicts_with = "json")]
     sarif: bool,
 
     #[command(flatten)]
     pub(crate) color: ColorArgs,
 
-    /// Exit with 1 if there are warnings, too
+    /// Exit with 1 on warnings as well
     #[arg(long)]
     strict: bool,
 }
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  no errors; there may be warnings (not with --strict) and notes
-  1  errors were found, or with --strict warnings, or there are no safetensors
-     weights
-  2  the arguments or the environment variables are wrong
+  0  no errors; there may be notes and, without --strict, warnings
+  1  errors were found, or warnings with --strict, or there are no weights
+  2  invalid arguments or environment variables
   3  the repository or revision was not found, access was denied, or the Hub or
      the network failed, so not everything was checked
   4  a local file could not be read or written, so not everything was checked
-With several repositories, the highest code.";
+With several repositories, the highest of these codes.";
 
 pub(crate) async fn run(
     args: &VerifyArgs,
@@ -69,7 +68,7 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus, CommandError> {
     if args.selection.plan() == Plan::Hub {
         return Err(CommandError::Usage(
-            "`verify` reads the bytes of every file, so it cannot use the plan `hub`",
+            "`verify` checks the bytes of every file, so it cannot use `--plan hub`",
         ));
     }
     let read = |model: Model| async move { model.verify().await };
@@ -146,7 +145,7 @@ fn write(
     write_summary(out, report)
 }
 
-/// Groups the findings by kind. The number of unlisted findings belongs to the kind before it.
+/// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
 fn by_kind(report: &VerifyReport) -> impl Iterator<Item = &[Finding]> {
     report.findings.chunk_by(|a, b| {
         matches!(b, Finding::MoreFindings { .. })
@@ -162,7 +161,7 @@ fn label(severity: Severity) -> (Style, &'static str) {
     }
 }
 
-/// Counts findings, including those that are not listed.
+/// Counts findings, including unlisted ones.
 fn count(findings: &[Finding]) -> u64 {
     let count = |finding: &Finding| match finding {
         Finding::MoreFindings { findings } => *findings,
@@ -193,17 +192,17 @@ fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> 
     write_parameters(out, report.parameters)
 }
 
-/// Writes the parameters by each source that gives them.
+/// Writes the parameter counts from each source that has one.
 fn write_parameters(out: &mut impl Write, figures: ParameterFigures) -> io::Result<()> {
     let ParameterFigures { counted: Some(counted), exact, declared, config, hub, .. } = figures
     else {
         return Ok(());
     };
-    let others = [("declared", declared), ("by config.json", config), ("on the Hub", hub)];
+    let others = [("declared", declared), ("config.json", config), ("Hub", hub)];
     let others = others.into_iter().filter_map(|(source, figure)| {
         Some(match figure? {
-            equal if equal == counted => format!(", equal {source}"),
-            other => format!(", {} {source}", thousands(other)),
+            equal if equal == counted => format!("; {source}: same"),
+            other => format!("; {source}: {}", thousands(other)),
         })
     });
     let mark = if exact == Some(true) { "" } else { "~" };

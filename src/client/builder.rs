@@ -1,4 +1,4 @@
-//! The settings of a client.
+//! Client settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::http::transfer::RequestMeter;
 use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::{ClientMemory, Limits};
 
-/// The settings of a [`Client`].
+/// A builder for a [`Client`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,104 +81,103 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sets the address of the Hub, `https://huggingface.co` by default. It may have a path.
+    /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
     pub fn endpoint(mut self, endpoint: impl AsRef<str>) -> Self {
         endpoint.as_ref().clone_into(&mut self.endpoint);
         self
     }
 
-    /// Sets the token. It is sent to the endpoint's origin only. An empty token means none.
+    /// Sets the access token. It is sent only to the endpoint's origin. An empty token means none.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into()).filter(|token| !token.is_empty());
         self.token_source = None;
         self
     }
 
-    /// Sets the place of the token, for warnings.
+    /// Sets the origin of the token, which warnings name.
     pub(super) fn token_source(mut self, source: TokenSource) -> Self {
         self.token_source = Some(source);
         self
     }
 
-    /// Sets the timeout of a whole call, without its waits for rate limits; 360 seconds by default.
-    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits the waits.
+    /// Sets the timeout of a whole call, excluding time spent waiting for rate limits; 360 seconds by default.
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits those waits.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
         self
     }
 
-    /// Sets the limit of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
+    /// Sets the maximum size of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
     pub fn header_limit(mut self, bytes: u64) -> Self {
         self.limits.header = bytes;
         self
     }
 
-    /// Sets the limit of all headers of one call, in bytes; 500,000,000 by default. The largest known sets
-    /// of weights, with 497,000 tensors, need about an eighth of it.
+    /// Sets the maximum total size of all headers in one call, in bytes; 500,000,000 by default. The largest known
+    /// checkpoints, with 497,000 tensors, need about an eighth of that.
     pub fn headers_limit(mut self, bytes: u64) -> Self {
         self.limits.headers = bytes;
         self
     }
 
-    /// Sets the limit of an index, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
+    /// Sets the maximum size of an index, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
     pub fn index_limit(mut self, bytes: u64) -> Self {
         self.limits.index = bytes;
         self
     }
 
-    /// Sets the limit of `config.json`, in bytes; [`Configs::DEFAULT_LIMIT`] by default. It is read only
-    /// if it could change the count.
+    /// Sets the maximum size of `config.json`, in bytes; [`Configs::DEFAULT_LIMIT`] by default. The file is read only
+    /// if it could affect the count.
     pub fn config_limit(mut self, bytes: u64) -> Self {
         self.limits.config = bytes;
         self
     }
 
-    /// Adds a format to safetensors and GGUF. Files with its extension are read by its parser.
+    /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension.
     ///
-    /// The example `tensorsafe` of this library implements one.
+    /// The example `tensorsafe` in this repository implements one.
     pub fn format(mut self, format: impl Format + 'static) -> Self {
         self.formats = self.formats.with(Arc::new(format));
         self
     }
 
-    /// Sets the cache for headers of repositories on the Hub, such as a [`DiskCache`](crate::DiskCache);
-    /// none by default.
+    /// Sets the cache for the headers of Hub repositories, such as a [`DiskCache`](crate::DiskCache); none by
+    /// default.
     ///
-    /// A cached commit costs no request. A cached branch costs one request, which resolves the branch to its
-    /// commit. Cached results differ from others in their [`FetchStats`](crate::FetchStats) only.
+    /// Reading a cached commit costs no request; reading a cached branch costs one, which resolves the branch to a
+    /// commit. Cached results differ from fresh ones only in their [`FetchStats`](crate::FetchStats).
     ///
-    /// An entry that was read with a token is returned to clients with this token only. A hit for a commit
-    /// sends no request, so it succeeds even if the Hub has revoked the token since then.
+    /// An entry that was read with a token is returned only to clients with the same token. A cache hit for a commit
+    /// sends no request, so it succeeds even if the token has been revoked in the meantime.
     pub fn header_cache(mut self, cache: impl Cache) -> Self {
         self.header_cache = Some(Arc::new(cache));
         self
     }
 
-    /// Sets the time to live of a cached branch; zero by default. Within this time, a call for the branch
-    /// uses the cached commit and sends no request. It needs a [`header_cache`](Self::header_cache).
+    /// Sets the time to live of a cached branch; zero by default. Until it expires, a call for the branch uses the
+    /// cached commit without sending a request. Requires a [`header_cache`](Self::header_cache).
     pub fn branch_ttl(mut self, ttl: Duration) -> Self {
         self.branch_ttl = ttl;
         self
     }
 
-    /// Sets the age up to which a cached branch is used while the Hub does not answer or refuses further
-    /// requests; zero by default, so that such a call fails. It needs a
-    /// [`header_cache`](Self::header_cache).
+    /// Sets the maximum age of a cached branch that may be used when the Hub is unreachable or refuses requests. The
+    /// default is zero: such a call fails. Requires a [`header_cache`](Self::header_cache).
     pub fn stale_if_error(mut self, age: Duration) -> Self {
         self.stale_if_error = age;
         self
     }
 
     /// Sets the cache folder of `huggingface_hub`; none by default. An [offline](Self::offline) client reads
-    /// repositories from it.
+    /// repositories from it and cannot be built without it.
     pub fn hub_cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.hub_cache = Some(folder.into());
         self
     }
 
     /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
-    /// repositories from the [`hub_cache`](Self::hub_cache), at the commit of their last download, else from the
-    /// [`header_cache`](Self::header_cache). A URL is an error.
+    /// repositories from the [`hub_cache`](Self::hub_cache), at the commit that was downloaded last, or else from the
+    /// [`header_cache`](Self::header_cache). Reading a URL is an error.
     pub fn offline(mut self, yes: bool) -> Self {
         self.is_offline = yes;
         self
@@ -188,14 +187,13 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// - [`Error::NoCache`] for an offline client without a cache folder
-    /// - [`Error::Endpoint`] if the endpoint is not the address of a Hub
-    /// - [`Error::MalformedToken`] and [`Error::UserAgent`] for text that cannot be sent in an HTTP header
-    /// - [`Error::RequestHeader`] for a header that cannot be set
-    /// - [`Error::Proxy`] for a proxy that cannot be used
-    /// - [`Error::HttpClient`] for root certificates that cannot be read, and for other settings that the HTTP library
-    ///   rejects
-    /// - [`Error::NoTlsProvider`] with the feature `rustls-no-provider` if the program has not installed a provider
+    /// - [`Error::NoCache`] if the client is offline and has no [`hub_cache`](Self::hub_cache)
+    /// - [`Error::Endpoint`] if the endpoint is not a valid Hub URL
+    /// - [`Error::MalformedToken`] or [`Error::UserAgent`] if the text cannot be sent in an HTTP header
+    /// - [`Error::RequestHeader`] if a header is invalid or reserved
+    /// - [`Error::Proxy`] if a proxy setting is invalid
+    /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
+    /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
     pub fn build(self) -> Result<Client, Error> {
         let invalid = |source| Error::Endpoint { text: shown(&self.endpoint), source };
         let endpoint = Endpoint::parse(&self.endpoint).map_err(invalid)?;
@@ -233,7 +231,7 @@ impl ClientBuilder {
     }
 }
 
-/// Returns whether TLS can be set up. Without a provider, the HTTP library would panic.
+/// Returns whether a TLS provider is installed. Without one, reqwest panics.
 #[cfg(all(feature = "rustls-no-provider", not(feature = "client")))]
 fn has_tls_provider() -> bool {
     rustls::crypto::CryptoProvider::get_default().is_some()
@@ -244,7 +242,7 @@ fn has_tls_provider() -> bool {
     true
 }
 
-/// Returns an invalid endpoint for messages, without user, password and query.
+/// Formats an invalid endpoint for an error message, without user, password and query.
 fn shown(endpoint: &str) -> String {
     let endpoint = endpoint.split(['?', '#']).next().unwrap_or_default();
     match endpoint.rsplit_once('@') {
@@ -253,7 +251,7 @@ fn shown(endpoint: &str) -> String {
     }
 }
 
-/// Returns the `Authorization` header of a token, marked as secret for logs of headers.
+/// Returns the `Authorization` header for a token, marked as sensitive.
 pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
     let mut value =
         HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::MalformedToken)?;
@@ -261,7 +259,7 @@ pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
     Ok(value)
 }
 
-/// The token is left out, and so is the text of an invalid endpoint: it may hold a password.
+/// Omits the token. Also omits the text of an invalid endpoint, which may contain a password.
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")

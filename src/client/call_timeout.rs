@@ -7,10 +7,10 @@ use tokio::time::{Instant, timeout};
 
 use crate::http::transfer::RequestMeter;
 
-/// The shortest time after which a timeout that was extended by a wait is checked again.
+/// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Runs a call for at most `limit`, without its waits for rate limits. Returns `None` if it takes longer.
+/// Runs a call for at most `limit`, not counting its waits for rate limits. Returns `None` if the time runs out.
 pub(super) async fn within_timeout<T>(
     limit: Duration,
     meter: &RequestMeter,
@@ -38,7 +38,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// Runs a call that takes `own`, and in it one or more concurrent waits of `waits`.
+    /// Runs a call that takes all `waits` concurrently and then works for `own`.
     async fn run(own: Duration, waits: &[Duration]) -> Option<()> {
         let meter = RequestMeter::default();
         let waiting = waits.iter().map(async |wait| {

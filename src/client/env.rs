@@ -1,4 +1,4 @@
-//! The environment variables of the Hub's own tools. This is the only part of the library that reads the
+//! Configuration from the environment variables of the Hub's own tools. Only this part of the library reads the
 //! environment, and only on request.
 
 use std::path::PathBuf;
@@ -8,18 +8,21 @@ use crate::cache::DiskCache;
 use crate::client::ClientBuilder;
 
 impl ClientBuilder {
-    /// Returns the settings of the environment, by the conventions of `huggingface_hub`:
+    /// Returns a builder configured from environment variables, following the conventions of `huggingface_hub`:
     ///
     /// | variable | setting |
     /// |---|---|
     /// | `HF_ENDPOINT` | the endpoint |
     /// | `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN` | the token |
-    /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME`, else in `huggingface` in `XDG_CACHE_HOME`, else in `~/.cache/huggingface` | the file that holds the token |
-    /// | `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in the same folders | the cache of `huggingface_hub` |
+    /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME` | the file that contains the token |
+    /// | `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in `HF_HOME` | the cache of `huggingface_hub` |
     /// | `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE` | offline mode |
-    /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | none of these tokens is used |
-    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in either case | the HTTP proxies |
-    /// | `SSL_CERT_FILE`, `SSL_CERT_DIR` | on Linux, the certificates of the [system](Self::system_certificates) |
+    /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | disables all of the above token sources |
+    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in lower or upper case | the HTTP proxies |
+    /// | `SSL_CERT_FILE`, `SSL_CERT_DIR` | on Linux, the [system certificates](Self::system_certificates) |
+    ///
+    /// `HF_HOME` defaults to `huggingface` in `XDG_CACHE_HOME`, or else in `~/.cache`. No
+    /// [`header_cache`](Self::header_cache) is set; see [`DiskCache::from_env`].
     pub fn from_env() -> Self {
         let builder = Self::default().proxy_from_env(true).system_certificates(true);
         let builder = match text("HF_ENDPOINT") {
@@ -39,7 +42,7 @@ impl ClientBuilder {
     }
 }
 
-/// The place in the environment that holds a token.
+/// The environment source of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenSource {
@@ -50,7 +53,7 @@ pub enum TokenSource {
 }
 
 impl TokenSource {
-    /// Returns the place of the token that [`ClientBuilder::from_env`] uses; `None` if there is no token.
+    /// Returns the source of the token that [`ClientBuilder::from_env`] uses, or `None` if there is no token.
     #[must_use]
     pub fn from_env() -> Option<Self> {
         token().map(|(_, source)| source)
@@ -67,9 +70,8 @@ impl fmt::Display for TokenSource {
 }
 
 impl DiskCache {
-    /// Returns the cache in the folder of the environment: `HF_META_CACHE`, else `hf-meta` in
-    /// `XDG_CACHE_HOME`, else in `~/.cache`. Returns `None` if `HF_META_CACHE` is `off` or a URL, or if
-    /// there is no home folder.
+    /// Returns the cache in the folder named by `HF_META_CACHE`, or else in `hf-meta` in `XDG_CACHE_HOME` or
+    /// `~/.cache`. Returns `None` if `HF_META_CACHE` is `off` or a URL, or if there is no home directory.
     #[must_use]
     pub fn from_env() -> Option<Self> {
         if text("HF_META_CACHE").is_some_and(|folder| folder == "off" || folder.contains("://")) {
@@ -79,12 +81,12 @@ impl DiskCache {
     }
 }
 
-/// Returns the value of a variable, unless it is blank.
+/// Returns the value of a variable, or `None` if it is blank.
 fn text(variable: &str) -> Option<String> {
     Some(env::var(variable).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the path in a variable. A leading `~` is the home folder.
+/// Returns the path in a variable. Expands a leading `~` to the home folder.
 fn path(variable: &str) -> Option<PathBuf> {
     let text = text(variable)?;
     match text.strip_prefix('~') {
@@ -94,7 +96,7 @@ fn path(variable: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns the token of the environment, and its place.
+/// Returns the token of the environment and its origin.
 fn token() -> Option<(String, TokenSource)> {
     if text("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some_and(|value| is_true(&value)) {
         return None;
@@ -103,7 +105,7 @@ fn token() -> Option<(String, TokenSource)> {
     variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
 }
 
-/// Returns the token that `huggingface-cli login` has saved.
+/// Returns the token that `huggingface-cli login` saved.
 fn saved_token() -> Option<(String, TokenSource)> {
     let path = path("HF_TOKEN_PATH").or_else(|| Some(hub_home()?.join("token")))?;
     let token = std::fs::read_to_string(&path).ok()?;
@@ -111,13 +113,13 @@ fn saved_token() -> Option<(String, TokenSource)> {
     Some((token, TokenSource::File(path)))
 }
 
-/// Returns the folder of downloaded files.
+/// Returns the download cache of `huggingface_hub`.
 fn hub_cache() -> Option<PathBuf> {
     let folder = path("HF_HUB_CACHE").or_else(|| path("HUGGINGFACE_HUB_CACHE"));
     folder.or_else(|| Some(hub_home()?.join("hub")))
 }
 
-/// Returns the folder of the Hub's tools.
+/// Returns `HF_HOME`, the folder of the Hub's tools.
 fn hub_home() -> Option<PathBuf> {
     path("HF_HOME").or_else(|| Some(user_caches()?.join("huggingface")))
 }

@@ -1,13 +1,13 @@
-//! The servers of a Hub, kept in the header cache for later processes.
+//! Facts that earlier processes learned about the servers of a Hub, saved in the header cache.
 //!
-//! The command is a new process for each call. Without the stored servers, its connection to the CDN would be opened
-//! after the first redirect, and a server without HTTP/2 would be offered HTTP/2 again.
+//! The command starts a new process for every call. Without the saved servers, it would connect to the CDN only after
+//! the first redirect, and would offer HTTP/2 again to a server without it.
 
 use super::model::ClientContext;
 use crate::cache::{CacheKey, decode, encode};
 
 impl ClientContext {
-    /// Reads the servers from the cache, once per client.
+    /// Loads the servers from the cache, once per client.
     pub(super) async fn load_known_servers(&self) {
         let Some(cache) = &self.header_cache else { return };
         let load = async || {
@@ -20,7 +20,7 @@ impl ClientContext {
         self.known_servers_loaded.get_or_init(load).await;
     }
 
-    /// Stores the servers in the cache if the call has found others.
+    /// Saves the servers in the cache if the call discovered new ones.
     pub(super) async fn save_known_servers(&self) {
         let Some(cache) = &self.header_cache else { return };
         let Some(servers) = self.http.take_new_servers() else { return };

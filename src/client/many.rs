@@ -1,4 +1,4 @@
-//! Many calls of one client.
+//! Concurrent calls of one client.
 
 use std::future::pending;
 use std::panic::resume_unwind;
@@ -11,30 +11,30 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::Client;
 
-/// The order of the results of [`Client::read_many`].
+/// The order in which [`Client::read_many`] returns results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResultOrder {
-    /// Each result is returned as soon as its call ends.
+    /// Results are returned as soon as their calls finish.
     #[default]
     Completion,
-    /// The results have the order of the items. At most three results for each job wait in memory for an earlier one.
+    /// Results are returned in input order. At most three results per job are buffered behind a slower one.
     Input,
 }
 
-/// The number of running and finished calls per job if results have the order of the items.
+/// The maximum number of running and finished calls per job if results keep the order of the items.
 const WINDOW: usize = 4;
 
 const MOST_JOBS: usize = 10_000;
 
 impl Client {
-    /// Makes many calls concurrently, and returns a stream of their results.
+    /// Runs many calls concurrently and returns a stream of their results.
     ///
-    /// `read` makes the call for one item, such as the name of a repository, with this client. At most `jobs` calls
-    /// run at once; 32 is a good number, because each call reads its shards concurrently, and
-    /// [`ClientBuilder::concurrency`] limits the requests of all calls. Items are taken from their stream as calls end,
-    /// so it may be endless. Each call is a task of its own: it continues while the stream of results is not polled,
-    /// and it is cancelled when that stream is dropped.
+    /// `read` runs the call for one item, such as a repository name, with this client. At most `jobs` calls run
+    /// concurrently. 32 is a good default: each call already reads its shards concurrently, and
+    /// [`ClientBuilder::concurrency`] limits the requests of all calls together. Items are pulled from their stream
+    /// as calls finish, so the stream may be infinite. Each call runs in its own task: it makes progress even while
+    /// the result stream is not polled, and is cancelled when that stream is dropped.
     ///
     /// ```no_run
     /// use futures::stream::{self, StreamExt};
@@ -58,7 +58,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// The stream panics if `read` panics.
+    /// Polling the stream panics if `read` panics.
     ///
     /// [`ClientBuilder::concurrency`]: crate::ClientBuilder::concurrency
     pub fn read_many<Items, Read, Reading>(
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-/// Runs a future in a task of its own, which is cancelled when the returned future is dropped.
+/// Runs a future in a separate task, which is cancelled if the returned future is dropped.
 async fn in_task<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     let mut task = JoinSet::new();
     task.spawn(future);

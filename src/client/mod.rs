@@ -1,4 +1,4 @@
-//! The client: the start of every call.
+//! The client: the entry point of every call.
 
 mod builder;
 mod call_timeout;
@@ -26,10 +26,10 @@ use crate::http::transfer::RequestMeter;
 use crate::http::{ClientStats, RemainingQuota};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 
-/// A client that reads the headers of safetensors files on a Hub, on any other server and on disk.
+/// A client that reads the headers of weight files from a Hub, from other servers and from disk.
 ///
-/// A client is cheap to clone, and clones share their connections. Calls need a tokio runtime with time and
-/// I/O enabled. Only [`Client::from_env`] reads the environment.
+/// A client is cheap to clone, and clones share connections. Calls must run on a tokio runtime with time and I/O
+/// enabled. Only [`Client::from_env`] reads environment variables.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), hf_meta::Error> {
@@ -45,35 +45,35 @@ pub struct Client {
 }
 
 impl Client {
-    /// Returns a client of `https://huggingface.co` without a token, with the defaults of [`ClientBuilder`].
+    /// Creates a client for `https://huggingface.co` with the default settings and no token.
     ///
     /// # Errors
     ///
-    /// The errors of [`ClientBuilder::build`].
+    /// Returns the errors of [`ClientBuilder::build`].
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// Returns the default settings of a client, to change before it is built.
+    /// Returns a builder with the default settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// Returns a client with the settings of the environment; see [`ClientBuilder::from_env`].
+    /// Creates a client configured from environment variables; see [`ClientBuilder::from_env`].
     ///
     /// # Errors
     ///
-    /// The errors of [`ClientBuilder::build`].
+    /// Returns the errors of [`ClientBuilder::build`].
     pub fn from_env() -> Result<Self, Error> {
         ClientBuilder::from_env().build()
     }
 
-    /// Returns a client that shares everything with this one, except for its token. An empty token means none.
+    /// Returns a client with a different token that shares everything else with this one. An empty token means none.
     ///
-    /// A service that reads with the tokens of its users builds one client and gives each call the token of its user:
-    /// connections, limits, the cache of headers and [statistics](Client::stats) are shared. Rate limits are kept for
-    /// each token, because the Hub gives each account a quota. The cache never returns to one token what another has
-    /// read.
+    /// A service that acts on behalf of its users builds one client and derives one per user from it. Connections,
+    /// limits, the header cache and [statistics](Client::stats) are shared. Rate limits are tracked per token,
+    /// because the Hub grants each account its own quota. Cached data that was read with one token is never returned
+    /// for another.
     ///
     /// ```no_run
     /// # async fn example(client: &hf_meta::Client, token: &str) -> Result<(), hf_meta::Error> {
@@ -84,7 +84,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::MalformedToken`] for a token that cannot be sent in an HTTP header.
+    /// Returns [`Error::MalformedToken`] if the token cannot be sent in an HTTP header.
     pub fn with_token(&self, token: impl AsRef<str>) -> Result<Self, Error> {
         let token = Some(token.as_ref()).filter(|token| !token.is_empty());
         let http = self.context.http.with_token(token.map(bearer).transpose()?);
@@ -98,56 +98,55 @@ impl Client {
         })
     }
 
-    /// Connects to the endpoint, so that the first call need not. It sends one request, and accepts every response.
-    /// An offline client does nothing.
+    /// Opens a connection to the endpoint ahead of the first call. Sends one request and ignores the response status.
+    /// Does nothing if the client is offline.
     ///
     /// # Errors
     ///
-    /// If no response arrives.
+    /// Returns an error if no response arrives.
     pub async fn warm_up(&self) -> Result<(), Error> {
         self.context.warm_up().await
     }
 
-    /// Starts the meter of a call, which is a part of the totals.
+    /// Starts the meter of a call. The totals of the client include it.
     #[cfg(feature = "server")]
     pub(crate) fn start_call(&self) -> RequestMeter {
         self.context.totals.start_call()
     }
 
-    /// Returns the totals of all calls of this client, of its clones, and of the clients [with another
-    /// token](Self::with_token), since it was built.
+    /// Returns the totals of all calls made through this client, its clones, and clients derived from it by
+    /// [`with_token`](Self::with_token).
     #[must_use]
     pub fn stats(&self) -> ClientStats {
         self.context.totals.stats()
     }
 
-    /// Returns the quota of the Hub for files, by its last response; `None` if it has named none.
+    /// Returns the remaining quota for file requests, as last reported by the Hub, or `None` if it is unknown.
     #[must_use]
     pub fn remaining_quota(&self) -> Option<RemainingQuota> {
         self.context.http.quota()
     }
 
-    /// Returns the Hub of this client.
+    /// Returns the endpoint of the Hub that this client reads from.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.context.endpoint
     }
 
-    /// Returns a repository on the Hub by its name: `org/name`, `name`, `datasets/org/name` or
-    /// `spaces/org/name`.
+    /// Selects a repository on the Hub by name: `org/name`, `name`, `datasets/org/name` or `spaces/org/name`.
     ///
-    /// It accepts names only, never a URL or a local path, so it is safe for the input of users. A text
-    /// that is not a name is an error of the call.
+    /// Only names are accepted, never URLs or local paths, so untrusted input is safe here. An invalid name is
+    /// reported when the call is made.
     pub fn model(&self, repo: impl AsRef<str>) -> Model {
         let repo = repo.as_ref().parse::<RepoId>();
         let source = repo.map(Source::from).map_err(Into::into);
         Model::new(Arc::clone(&self.context), source)
     }
 
-    /// Returns the weights of a [`Source`]: a repository, a URL, a local file or folder.
+    /// Selects the weights of a [`Source`]: a repository, a URL, or a local file or folder.
     ///
-    /// A source that a stranger typed can be any file of this machine and any server that this machine
-    /// reaches; the input of [`Client::model`] cannot.
+    /// Do not pass a source that was parsed from untrusted input: it can name any file on this machine and any server
+    /// that it can reach. Use [`Client::model`] for untrusted input.
     pub fn source(&self, source: Source) -> Model {
         Model::new(Arc::clone(&self.context), Ok(source))
     }

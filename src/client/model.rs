@@ -25,14 +25,14 @@ use crate::inspect::{ClientMemory, Inspection, Limits, OnProgress, Progress, Tar
 use crate::report::verify::VerifyReport;
 use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 
-/// The parts that all calls of a client share.
+/// State that all calls of a client share.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientContext {
     pub(crate) http: Http,
     pub(crate) endpoint: Endpoint,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
-    /// The memory of all calls.
+    /// The header memory of all calls.
     pub(crate) memory: ClientMemory,
     /// The totals of all calls.
     pub(crate) totals: RequestMeter,
@@ -41,12 +41,12 @@ pub(crate) struct ClientContext {
     pub(crate) header_cache: Option<HeaderCache>,
     /// The cache folder of an offline client.
     pub(crate) offline: Option<PathBuf>,
-    /// Set once the servers of the Hub were read from the cache.
+    /// Set after the servers of the Hub have been loaded from the cache.
     pub(crate) known_servers_loaded: Arc<OnceCell<()>>,
 }
 
 impl ClientContext {
-    /// Sends a request to the endpoint. Its response does not matter.
+    /// Sends a request to the endpoint to open a connection, and ignores the response.
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         if self.offline.is_some() {
             return Ok(());
@@ -63,7 +63,7 @@ impl ClientContext {
         }
     }
 
-    /// Returns a repository on the Hub; for an offline client, its snapshot in the cache.
+    /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
     async fn repo(
         &self,
         repo: &RepoId,
@@ -82,8 +82,10 @@ impl ClientContext {
     }
 }
 
-/// The weights of a repository, a URL or a local path, with the options for reading them. Made by
-/// [`Client::model`] and [`Client::source`]; it makes no requests by itself.
+/// The weights of a repository, a URL or a local path, with options for reading them.
+///
+/// Created by [`Client::model`] and [`Client::source`]. No request is sent until a method such as
+/// [`count`](Self::count) is awaited. Invalid options, such as a malformed revision, are reported then.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), hf_meta::Error> {
@@ -102,16 +104,16 @@ impl ClientContext {
 pub struct Model {
     context: Arc<ClientContext>,
     source: Result<Source, SourceError>,
-    /// The name of the only format to read.
+    /// The name of the selected format.
     format: Option<String>,
     plan: Plan,
     lists_sets: bool,
     on_progress: Option<OnProgress>,
     timeout: Option<Duration>,
     gate: Option<Arc<dyn CallGate>>,
-    /// The meter of all calls; `None` if each call has its own.
+    /// The meter that all calls share; `None` if each call has a separate one.
     meter: Option<RequestMeter>,
-    /// The files of the repository, if they are known.
+    /// The files of the repository, if known in advance.
     files: Option<Arc<Vec<RepoPath>>>,
 }
 
@@ -132,102 +134,101 @@ impl Model {
         }
     }
 
-    /// Sets the branch, tag, ref or commit to read; `main` by default. A call resolves it to a commit once
-    /// and reads all files of that commit.
+    /// Sets the branch, tag, ref or commit to read; `main` by default. Each call resolves it to a commit once and
+    /// reads all files at that commit. Only repositories have revisions: for other sources, the call fails.
     pub fn revision(mut self, revision: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_revision(revision.as_ref()));
         self
     }
 
-    /// Sets the file to read (weights or an index), or the folder to search. Shards without an index have
-    /// a common path, such as `model-*-of-00003.safetensors`.
+    /// Sets the file to read (a weight file or an index), the folder to search, or the quantization to read from a
+    /// GGUF repository, such as `q4_k_m`. Shards without an index are selected by their common path, such as
+    /// `model-*-of-00003.safetensors`.
     ///
-    /// In a folder, or in the whole repository if no path is set, the weights are `model.safetensors` or
-    /// `model.safetensors.index.json`. If neither exists, the files are listed, and the weights are the
-    /// first of:
+    /// In a folder, or in the whole repository if no path is set, `model.safetensors` or
+    /// `model.safetensors.index.json` is read. If neither exists, the files are listed, and the first match is read:
     ///
     /// 1. shards named `model` without an index, or a variant such as `model.fp16.safetensors`
     /// 2. in a diffusers pipeline, the `transformer`, then the `unet`, then the repository's own
     ///    `diffusion_pytorch_model`
     /// 3. `consolidated`, `adapter_model`, `pytorch_lora_weights`
     /// 4. the first module of a sentence-transformers model
-    /// 5. the only weights at the top level
-    /// 6. the only weights
+    /// 5. the only weight set at the top level
+    /// 6. the only weight set
     ///
-    /// The others are in [`CountReport::other_sets`](crate::CountReport::other_sets).
+    /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest.
     pub fn path(mut self, path: impl AsRef<str>) -> Self {
         self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
         self
     }
 
-    /// Sets the format to read, `safetensors`, `gguf`, or the name of a format that was added by
-    /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default the weights are safetensors if there are any,
-    /// else in the first other format of which there are files.
+    /// Sets the format to read: `safetensors`, `gguf`, or the name of a format registered with
+    /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default, safetensors is read if the repository has
+    /// any, or else the first other format that it has.
     pub fn format(mut self, name: impl Into<String>) -> Self {
         self.format = Some(name.into());
         self
     }
 
-    /// Sets whether the report lists the other sets of weights in the repository or the folder; `false` by
-    /// default. Other sets are the modules of a sentence-transformers model, variants, or the checkpoints
-    /// of a training run. A listing costs one request per 1,000 files.
+    /// Sets whether the report lists the other weight sets in the repository or folder; `false` by default. Examples
+    /// are the modules of a sentence-transformers model, variants, and the checkpoints of a training run. Listing
+    /// costs one request per 1,000 files.
     pub fn other_sets(mut self, yes: bool) -> Self {
         self.lists_sets = yes;
         self
     }
 
-    /// Sets the requests by which headers are read; [`Plan::Exact`] by default. [`Model::verify`] always reads the
-    /// files.
+    /// Sets how headers are requested; [`Plan::Exact`] by default. [`Model::verify`] always reads the files.
     pub fn plan(mut self, plan: Plan) -> Self {
         self.plan = plan;
         self
     }
 
-    /// Sets [`Plan::Prefetch`], or [`Plan::Exact`].
+    /// Selects [`Plan::Prefetch`] if `true`, or [`Plan::Exact`] if `false`.
     pub fn prefetch(self, prefetch: bool) -> Self {
         self.plan(if prefetch { Plan::Prefetch } else { Plan::Exact })
     }
 
-    /// Sets the timeout of each call, in place of [`call_timeout`](crate::ClientBuilder::call_timeout).
+    /// Sets the timeout of each call, overriding [`call_timeout`](crate::ClientBuilder::call_timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets a function that is called after each shard, and never for weights in a single file. It runs
-    /// while the call is waiting for it, and must not block.
+    /// Sets a callback that is invoked after each shard is read, but never for a single file. It runs on the task
+    /// that drives the call and must not block.
     pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(OnProgress(Arc::new(report)));
         self
     }
 
-    /// Sets the gate of a service, and the meter of all calls.
+    /// Sets the gate of a service and the meter that all calls share.
     #[cfg(any(feature = "census", feature = "server"))]
     pub(crate) fn gate(mut self, gate: Arc<dyn CallGate>, meter: RequestMeter) -> Self {
         (self.gate, self.meter) = (Some(gate), Some(meter));
         self
     }
 
-    /// Counts the parameters. Makes the same requests as [`Model::parse_safetensors_metadata`] and needs
-    /// less memory, because it returns no headers.
+    /// Counts the parameters. Sends the same requests as [`Model::parse_safetensors_metadata`] but uses less memory,
+    /// because the headers are discarded.
     ///
     /// # Errors
     ///
-    /// The errors of [`Model::parse_safetensors_metadata`].
+    /// Returns the same errors as [`Model::parse_safetensors_metadata`].
     pub fn count(&self) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
         let cache = self.context.header_cache.clone();
         self.call(async move |inspection| inspection.count(cache.as_ref()).await)
     }
 
-    /// Reads the header of every file, checks it, and counts the parameters.
+    /// Reads and validates the header of every safetensors file, and counts the parameters.
     ///
     /// Dropping the future cancels the call and its requests.
     ///
     /// # Errors
     ///
-    /// The first [`Error`] of the call. [`Error::is_not_found`], [`Error::is_denied`],
-    /// [`Error::is_malformed`] and [`Error::is_usage`] group them; the others are failures of the network,
-    /// of the server or of the disk.
+    /// Returns the first [`Error`] that occurs. [`Error::is_not_found`], [`Error::is_denied`],
+    /// [`Error::is_malformed`] and [`Error::is_usage`] classify it; all other errors are network, server or disk
+    /// failures.
     pub fn parse_safetensors_metadata(
         &self,
     ) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> + Send + use<> {
@@ -236,7 +237,7 @@ impl Model {
         model.call(async move |inspection| inspection.parse(cache.as_ref()).await)
     }
 
-    /// Reads the header of every file in any format, checks it, and counts the parameters.
+    /// Reads and validates the header of every weight file, in any format, and counts the parameters.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), hf_meta::Error> {
@@ -250,34 +251,34 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// The errors of [`Model::parse_safetensors_metadata`].
+    /// Returns the same errors as [`Model::parse_safetensors_metadata`].
     pub fn inspect(&self) -> impl Future<Output = Result<Weights, Error>> + Send + use<> {
         let cache = self.context.header_cache.clone();
         self.call(async move |inspection| inspection.weights(cache.as_ref()).await)
     }
 
-    /// Checks everything that headers can show. Reads every header, and continues after an error.
+    /// Checks everything that headers can reveal. Reads every header and continues after an error.
     ///
-    /// It may read `config.json`, where `tie_word_embeddings` distinguishes a tied embedding from a missing
-    /// one. For weights at the root of a repository, one more request asks the Hub for the parameter count that it
-    /// shows. It waits at most 5 s for the answer.
+    /// May read `config.json`, whose `tie_word_embeddings` distinguishes a tied embedding from a missing one. For
+    /// weights at the root of a repository, one more request fetches the parameter count that the Hub reports, with a
+    /// timeout of 5 seconds.
     ///
     /// # Errors
     ///
-    /// The errors of [`Model::parse_safetensors_metadata`] up to the index, or up to the first bytes of a
-    /// single file; and [`Error::DeadlineExceeded`]. All later errors are findings of the report.
+    /// Returns the errors of [`Model::parse_safetensors_metadata`] that occur before the index, or the first bytes of
+    /// a single file, have been read, and [`Error::DeadlineExceeded`]. Later errors become findings in the report.
     pub fn verify(&self) -> impl Future<Output = Result<VerifyReport, Error>> + Send + use<> {
         self.call(|inspection| Box::pin(inspection.verify()))
     }
 
-    /// Asks the Hub for the parameter count that it reports for the repository. It covers the whole
-    /// repository, whatever the path, and is not checked. The Hub reports it for gated repositories, too.
-    /// Returns `None` if the Hub reports none, and for sources that are not on a Hub.
+    /// Returns the parameter count that the Hub reports for the repository, or `None` if it reports none or the
+    /// source is not on a Hub. The count covers the whole repository, regardless of [`path`](Self::path), and is not
+    /// verified. The Hub reports it for gated repositories as well.
     ///
     /// # Errors
     ///
-    /// If the repository does not exist or is not accessible, if no response arrives, and
-    /// [`Error::DeadlineExceeded`].
+    /// Returns an error if the repository does not exist or is not accessible, if no response arrives, or if the
+    /// timeout elapses ([`Error::DeadlineExceeded`]).
     pub fn hub_reported_count(
         &self,
     ) -> impl Future<Output = Result<Option<HubReportedCount>, Error>> + Send + use<> {
@@ -286,13 +287,13 @@ impl Model {
         })
     }
 
-    /// Lists all sets of weights in the repository or the folder, by the names of the files alone. Returns
-    /// `None` if files cannot be listed, as on a plain web server. A listing costs one request per 1,000
-    /// files.
+    /// Lists all weight sets in the repository or folder, judging by file names alone. Returns `None` if the files
+    /// cannot be listed, as on a plain web server. Listing costs one request per 1,000 files.
     ///
     /// # Errors
     ///
-    /// If no listing arrives or it is invalid, and [`Error::DeadlineExceeded`].
+    /// Returns an error if the listing cannot be fetched or is invalid, or if the timeout elapses
+    /// ([`Error::DeadlineExceeded`]).
     pub fn weight_sets(
         &self,
     ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
@@ -303,21 +304,21 @@ impl Model {
         })
     }
 
-    /// Returns this call with a meter of its own.
+    /// Returns a copy of this call with a separate meter.
     #[cfg(feature = "census")]
     pub(super) fn metered(&self) -> (Self, RequestMeter) {
         let meter = self.context.totals.start_call();
         (Self { meter: Some(meter.clone()), ..self.clone() }, meter)
     }
 
-    /// Sets the files of the repository, so that no name is probed and the other sets cost no request.
+    /// Sets the files of the repository, so that no name is probed and listing the other sets costs no request.
     #[cfg(feature = "census")]
     pub(crate) fn files(mut self, files: Vec<RepoPath>) -> Self {
         self.files = Some(Arc::new(files));
         self
     }
 
-    /// Makes a call within its timeout. Its future borrows nothing, so that it can be spawned.
+    /// Runs a call within its timeout. The future borrows nothing, so it can be spawned.
     pub(super) fn call<T, Read, Call>(
         &self,
         read: Read,
@@ -328,7 +329,7 @@ impl Model {
         Call: Future<Output = Result<T, Error>> + Send,
     {
         let model = self.clone();
-        // Boxed, because callers put the future into futures of their own, which are moved.
+        // Boxed, because callers embed the future in larger futures, and moving those would copy it.
         Box::pin(async move {
             let limit = model.timeout.unwrap_or(model.context.call_timeout);
             let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
@@ -392,8 +393,8 @@ impl Model {
     }
 }
 
-/// Sends a request to a backend. If the token is not valid, sends the request again without it: a public repository
-/// needs no token.
+/// Sends a request to a backend. If the Hub rejects the token, retries without it, because public repositories need
+/// no token.
 async fn ask<T, Request: Future<Output = Result<T, Error>>>(
     backend: Arc<dyn Backend>,
     request: impl Fn(Arc<dyn Backend>) -> Request,
@@ -408,7 +409,7 @@ async fn ask<T, Request: Future<Output = Result<T, Error>>>(
     }
 }
 
-/// Returns the listing of files that are known. Their sizes are not.
+/// Returns a listing of known files, without their sizes.
 fn known_files(source: &Source, files: &[RepoPath]) -> FileListing {
     let commit = match source {
         Source::Repo { revision, .. } => {

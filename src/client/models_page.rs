@@ -1,4 +1,4 @@
-//! Pages of the listing of models.
+//! Pages of the model listing.
 
 use url::Url;
 
@@ -9,7 +9,7 @@ use crate::http::SafeUrl;
 use crate::hub::listing::next_page;
 
 impl Client {
-    /// Requests a page of a listing. Returns it with the URL of the next one.
+    /// Requests a page of the listing. Returns it with the URL of the next page.
     pub(crate) async fn models_page(
         &self,
         page: &Url,

@@ -1,4 +1,4 @@
-//! Calls whose bytes are kept for a later count.
+//! Calls that record the bytes they read, so that a later call can recount them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::inspect::RecordedCall;
 use crate::report::CountReport;
 
 impl Model {
-    /// Reads all headers and returns their figures, the bytes that were read, also those of a failed call, and the cost.
+    /// Reads all headers. Returns the counts, the bytes that were read (even if the call fails) and the cost.
     pub(crate) fn record<Gate: FnOnce(RequestMeter) -> Arc<dyn CallGate>>(
         &self,
         on_header: OnHeader,
@@ -27,7 +27,7 @@ impl Model {
         }
     }
 
-    /// Returns the figures of headers that an earlier call has read, without a request.
+    /// Counts headers that an earlier call recorded, without a request.
     pub(crate) fn replay(
         &self,
         commit: CommitSha,

@@ -2,25 +2,25 @@
 
 use std::fmt;
 
-/// The kind of a tensor that is needed to unpack quantized weights and holds no weights itself.
+/// The kind of a tensor that is needed to unpack quantized weights but contains no weights itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AuxiliaryTensor {
-    /// The factors of the values in a block.
+    /// The scaling factors of the values in a block.
     Scale,
-    /// The offsets of the values in a block.
+    /// The zero points of the values in a block.
     ZeroPoint,
-    /// The shape of a weight before it was packed.
+    /// The shape of a weight before packing.
     Shape,
-    /// The order of the columns during quantization.
+    /// The order in which columns were quantized.
     ColumnOrder,
-    /// The values that the codes of a weight are mapped to.
+    /// The values that quantization codes map to.
     LookupTable,
     /// The serialized state of the quantizer.
     State,
-    /// A rotation or a flip of signs that spreads outliers before quantization.
+    /// A rotation or sign flip that spreads outliers before quantization.
     Rotation,
-    /// A low-rank branch that corrects the error of the quantization.
+    /// A low-rank branch that corrects quantization errors.
     LowRank,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for AuxiliaryTensor {
         f.write_str(match self {
             Self::Scale => "scale",
             Self::ZeroPoint => "zero point",
-            Self::Shape => "shape of a packed weight",
+            Self::Shape => "unpacked shape",
             Self::ColumnOrder => "column order",
             Self::LookupTable => "lookup table",
             Self::State => "quantization state",

@@ -1,4 +1,4 @@
-//! The explanation of a count.
+//! The breakdown of a count.
 
 use std::fmt;
 
@@ -9,42 +9,42 @@ use super::{
 };
 use crate::formats::Dtype;
 
-/// The explanation of a count: the rules, and the tensors in groups that were counted alike.
+/// The breakdown of a count: the rules that were applied, and the tensors grouped by how they were counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CountBreakdown {
-    /// The rules that were applied.
+    /// The counting rules.
     pub rules: RuleSet,
-    /// The quantization method, in lower case: the one that the configuration names, or else the layout of the
-    /// packed modules. `None` for a model that is not quantized.
+    /// The quantization method, in lowercase: the one specified by the configuration, or else the layout of the
+    /// packed modules. `None` if the model is not quantized.
     pub method: Option<String>,
-    /// The method that the configuration names, if this version does not know it. Modules are counted by their
-    /// parts all the same.
+    /// The method specified by the configuration, if this version does not know it. Modules are still counted by
+    /// their components.
     pub unknown_method: Option<String>,
-    /// All tensors, in groups that were counted alike, ordered by dtype.
+    /// All tensors, grouped by dtype and by how they were counted, ordered by dtype.
     pub groups: Vec<TensorGroup>,
-    /// The quantized modules, in kinds that have the same packing and parts; at most 200 kinds.
+    /// The quantized modules, grouped by packing and components; at most 200 kinds.
     pub module_kinds: Vec<ModuleKind>,
-    /// The modules whose number of weights is not certain. The count is exact if there are none.
+    /// The modules whose number of weights is uncertain. The count is exact if there are none.
     pub unresolved: Vec<UnresolvedModules>,
-    /// The active parameters; `None` for a model without routed experts, and where they are not known.
+    /// The active parameters, or `None` if the model has no routed experts or they could not be determined.
     pub moe: Option<MixtureOfExperts>,
-    /// The reason why the active parameters of a model with routed experts are not known.
+    /// The reason why the active parameters of a model with routed experts could not be determined.
     pub moe_unknown: Option<UnknownActive>,
 }
 
 impl CountBreakdown {
-    /// The largest number of kinds of modules. A model has a dozen, and a hostile file must not cause millions.
+    /// The maximum number of module kinds. A model has a dozen, and a hostile file must not create millions.
     pub(super) const MOST_KINDS: usize = 200;
 
-    /// Returns whether the number of parameters is certain.
+    /// Returns whether the count is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.unresolved.is_empty()
     }
 
-    /// Returns the number of parameters that huggingface.js, and with it the Hub, counts for the model. `total` is the
-    /// counted number. `None` if the figure of some modules is not known.
+    /// Returns the number of parameters that huggingface.js, and therefore the Hub, would count, given our `total`.
+    /// Returns `None` if it cannot be predicted for some modules.
     #[must_use]
     pub fn huggingface_js_total(&self, total: u64) -> Option<u64> {
         if self.module_kinds.len() >= Self::MOST_KINDS {
@@ -56,46 +56,46 @@ impl CountBreakdown {
     }
 }
 
-/// Quantized modules with the same packing and the same parts.
+/// Quantized modules with the same packing and components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModuleKind {
     /// The packing of the weights.
     pub packing: Packing,
-    /// The names and dtypes of the parts, sorted. A module that is one tensor has a part without a name.
+    /// The names and dtypes of the components, sorted. A module that consists of one tensor has an unnamed component.
     pub parts: Vec<(&'static str, Dtype)>,
     /// The number of modules.
     pub modules: u64,
-    /// The stored elements of the weights, without the other parts.
+    /// The number of elements stored for the weights, excluding the other components.
     pub elements: u64,
     /// The number of weights.
     pub parameters: u64,
-    /// The number of parameters that huggingface.js, and with it the Hub, counts for all parts of the modules; `None` if
-    /// the configuration mixes widths in a way that it resolves by names.
+    /// The number of parameters that huggingface.js, and therefore the Hub, counts for these modules, or `None` if
+    /// the configuration mixes bit widths that it can only distinguish by module name.
     pub huggingface_js: Option<u64>,
 }
 
-/// Tensors of one dtype that were counted alike.
+/// Tensors of one dtype that were counted in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorGroup {
     /// The dtype of the tensors.
     pub dtype: Dtype,
-    /// The class of the tensors.
+    /// The way in which the tensors were counted.
     pub counted_as: CountedAs,
-    /// The kind of buffer; `None` if the tensors are weights.
+    /// The kind of buffer, or `None` if the tensors are not buffers.
     pub buffer: Option<Buffer>,
-    /// The sums over the tensors.
+    /// The totals over the tensors.
     pub count: DtypeCount,
 }
 
-/// The name and the version of counting rules.
+/// The name and version of a set of counting rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RuleSet {
     /// The project that defined the rules.
     pub name: &'static str,
-    /// The version of the rules, which grows with every change that changes a count.
+    /// The version of the rules. It is incremented whenever a change affects a count.
     pub version: &'static str,
 }
 

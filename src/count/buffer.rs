@@ -1,30 +1,30 @@
-//! Tensors that are stored with a model but were never trained.
+//! Tensors that are stored with a model but are not trained.
 
 use std::fmt;
 
 use crate::formats::TensorInfo;
 
-/// The kind of a tensor that is computed, not learned. Older versions of libraries saved such tensors.
+/// The kind of a tensor that is computed rather than learned. Older library versions saved such tensors.
 ///
-/// A buffer is stored like a weight and is part of every documented count, so it is counted here too, in a
-/// group of its own. It is recognized by its name, and by its shape if a weight could have the same name.
+/// A buffer is stored like a weight, and every documented count includes it, so it is counted here as well, in a
+/// separate group. It is recognized by its name and, if a weight could have the same name, by its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Buffer {
-    /// The mask of an attention layer, such as `attn.bias` of gpt2.
+    /// The mask of an attention layer, such as `attn.bias` in gpt2.
     AttentionMask,
-    /// The numbers of positions or of token types.
+    /// Position IDs or token type IDs.
     Ids,
     /// The frequencies of rotary embeddings, or their sines and cosines.
     RotaryFrequencies,
-    /// The relative positions of all pairs of places in a window.
+    /// The relative positions of all pairs within an attention window.
     RelativePositions,
-    /// The running statistics of a batch normalization.
+    /// The running statistics of a batch normalization layer.
     Statistics,
 }
 
 impl Buffer {
-    /// Returns the kind of a buffer; `None` for any other tensor.
+    /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
     #[must_use]
     pub fn from_tensor(name: &str, info: &TensorInfo) -> Option<Self> {
         let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
@@ -45,7 +45,7 @@ impl Buffer {
     }
 }
 
-/// Returns whether a shape is that of a mask over positions, `[1, 1, n, n]`. The bias of a layer has one
+/// Returns whether a shape is `[1, 1, n, n]`, the shape of a mask over positions. The bias of a layer has one
 /// dimension.
 fn is_mask(shape: &[u64]) -> bool {
     matches!(shape, [1, 1, rows, columns] if rows == columns)
@@ -55,7 +55,7 @@ impl fmt::Display for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AttentionMask => "attention mask",
-            Self::Ids => "position or token type ids",
+            Self::Ids => "position or token type IDs",
             Self::RotaryFrequencies => "rotary frequencies",
             Self::RelativePositions => "relative positions",
             Self::Statistics => "batch-norm statistics",

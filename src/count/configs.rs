@@ -1,4 +1,4 @@
-//! The configuration files of a model, as far as they matter for a count.
+//! The parts of a model's configuration files that affect a count.
 
 use thiserror::Error;
 
@@ -8,9 +8,9 @@ use super::json_object::{JsonObject, read};
 use super::schemes::QuantizationConfig;
 use crate::formats::{ModelDescription, clip};
 
-/// The quantization of a model and its numbers of experts, as its configuration files give them.
+/// The quantization and the expert counts of a model, as described by its configuration files.
 ///
-/// [`Configs::default()`] stands for a model without configuration files.
+/// [`Configs::default()`] represents a model without configuration files.
 ///
 /// ```
 /// use hf_meta::count::Configs;
@@ -26,59 +26,57 @@ pub struct Configs {
     pub(super) huggingface_js: HuggingFaceJsRules,
 }
 
-/// An error in a configuration that makes all of it unusable.
+/// An error that makes a configuration file unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file is not a JSON object.
-    #[error("it is not a JSON object: {message}")]
+    #[error("not a JSON object: {message}")]
     Json {
-        /// The message of the JSON parser, cut to 200 characters.
+        /// The message of the JSON parser, truncated to 200 characters.
         message: String,
     },
-    /// The file lists more patterns of modules than any known model.
-    #[error(
-        "it lists more than {limit} patterns of modules, or patterns of more than {bytes} bytes"
-    )]
+    /// The file lists more module patterns than any known model.
+    #[error("more than {limit} module patterns, or more than {bytes} bytes of patterns")]
     TooManyPatterns {
-        /// The largest number of patterns that is accepted.
+        /// The maximum number of patterns.
         limit: usize,
-        /// The largest length in bytes of all patterns that is accepted.
+        /// The maximum total length of all patterns, in bytes.
         bytes: usize,
     },
-    /// The file describes more ways of packing than any known model has.
-    #[error("it describes more than {limit} schemes of quantization")]
+    /// The file describes more packing schemes than any known model.
+    #[error("more than {limit} quantization schemes")]
     TooManySchemes {
-        /// The largest number of different schemes that is accepted.
+        /// The maximum number of different schemes.
         limit: usize,
     },
     /// The file describes the packing of more modules than any known model has.
-    #[error("it describes more than {limit} modules")]
+    #[error("more than {limit} module entries")]
     TooManyModules {
-        /// The largest number of modules that is accepted.
+        /// The maximum number of modules.
         limit: usize,
     },
 }
 
-/// The keys under which a quantization is described, in the order of precedence.
+/// The keys of quantization sections, in order of precedence.
 const SECTIONS: [&str; 3] = ["quantization_config", "quantization", "compression_config"];
 
 impl Configs {
-    /// The default limit for the length of `config.json`, in bytes. huggingface.js has the same limit.
+    /// The default maximum size of `config.json`, in bytes. huggingface.js uses the same limit.
     pub const DEFAULT_LIMIT: u64 = 10_000_000;
 
-    /// The name of the file that describes Mistral's models in its own format.
+    /// The configuration file of Mistral's own format.
     pub(super) const PARAMS: &str = "params.json";
 
-    /// Reads the content of `config.json`.
+    /// Parses the contents of `config.json`.
     ///
-    /// Fields that do not matter for a count are ignored, and so is a value of an unexpected type. The
-    /// configurations of inner models, such as `text_config`, are read too.
+    /// Fields that do not affect the count are ignored, and so are values of an unexpected type. The configurations
+    /// of nested models, such as `text_config`, are read as well.
     ///
     /// # Errors
     ///
-    /// When the content is not a JSON object, or describes more modules or patterns of modules than any known
-    /// model.
+    /// Returns an error if the contents are not a JSON object, or describe more modules or module patterns than any
+    /// known model.
     pub fn from_config_json(json: &[u8]) -> Result<Self, ConfigError> {
         let model = parse(json)?;
         let mut quantization = find_section(&model)?.unwrap_or_default();
@@ -95,7 +93,7 @@ impl Configs {
         Ok(Self { quantization, experts, huggingface_js: HuggingFaceJsRules::from_config(&model) })
     }
 
-    /// Returns the configuration that the header of a file describes.
+    /// Returns the configuration described in a file's header.
     pub(super) fn from_model(model: &ModelDescription) -> Self {
         let drafts = model.draft_layers.unwrap_or_default();
         let config = serde_json::json!({
@@ -107,12 +105,13 @@ impl Configs {
         Self::from_config_json(config.to_string().as_bytes()).unwrap_or_default()
     }
 
-    /// Reads a file that describes the quantization outside of `config.json`, such as `quantize_config.json` of
-    /// AutoGPTQ or `hf_quant_config.json` of modelopt. It has no effect if `config.json` describes one.
+    /// Parses a file that describes the quantization outside of `config.json`, such as AutoGPTQ's
+    /// `quantize_config.json` or modelopt's `hf_quant_config.json`. Has no effect if `config.json` describes the
+    /// quantization.
     ///
     /// # Errors
     ///
-    /// As [`from_config_json`](Self::from_config_json).
+    /// Returns the same errors as [`from_config_json`](Self::from_config_json).
     pub fn add_quantization_json(&mut self, json: &[u8]) -> Result<(), ConfigError> {
         let file = parse(json)?;
         if self.quantization.is_empty() {
@@ -125,11 +124,11 @@ impl Configs {
         Ok(())
     }
 
-    /// Reads the file that [`Counter::other_config_file`](super::Counter::other_config_file) names.
+    /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file).
     ///
     /// # Errors
     ///
-    /// As [`from_config_json`](Self::from_config_json).
+    /// Returns the same errors as [`from_config_json`](Self::from_config_json).
     pub fn add_file(&mut self, name: &str, json: &[u8]) -> Result<(), ConfigError> {
         if name == Self::PARAMS {
             self.add_params_json(json)
@@ -138,8 +137,8 @@ impl Configs {
         }
     }
 
-    /// Reads `params.json`, which Mistral publishes next to weights in its own format. It has no effect on what
-    /// `config.json` describes.
+    /// Reads `params.json`, which Mistral publishes next to weights in its own format. Values in `config.json` take
+    /// precedence.
     fn add_params_json(&mut self, json: &[u8]) -> Result<(), ConfigError> {
         let Self { quantization, experts, .. } = Self::from_config_json(json)?;
         if self.experts.is_empty() {
@@ -152,7 +151,7 @@ impl Configs {
         Ok(())
     }
 
-    /// Returns the name of the quantization method, in lower case, if the configuration gives one.
+    /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         self.quantization.method()
@@ -175,7 +174,7 @@ fn find_section(model: &JsonObject<'_>) -> Result<Option<QuantizationConfig>, Co
     Ok(None)
 }
 
-/// Returns the configurations inside that of a model: `text_config`, `thinker_config.text_config` and their like.
+/// Returns the nested model configurations, such as `text_config` and `thinker_config.text_config`.
 fn inner_models<'a>(model: &JsonObject<'a>) -> Vec<JsonObject<'a>> {
     const MOST_MODELS: usize = 20;
 
@@ -238,7 +237,7 @@ mod tests {
         }
     }
 
-    /// The sides of weight matrices, which show the size of a padded weight.
+    /// Dimensions of weight matrices, from which the size of a padded weight follows.
     #[test]
     fn dimensions_are_collected_from_all_models() {
         let outer = r#"{"vocab_size":512,"hidden_size":64,"text_config":{"vocab_size":7,"moe_intermediate_size":96,
@@ -248,18 +247,18 @@ mod tests {
         assert_eq!(configs.quantization.vocabulary(), Some(512));
         assert_eq!(Vec::from_iter(configs.quantization.dimensions()), [&7, &64, &96, &512]);
         let cases: [(&str, &[u64]); 7] = [
-            // The outputs of the query, and of key and value.
+            // The outputs of the query projection, and of the key and value projections.
             (r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2}"#, &[24, 96]),
             (
                 r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2,"head_dim":16}"#,
                 &[32, 96, 128],
             ),
             (r#"{"hidden_size":96,"num_attention_heads":0}"#, &[96]),
-            // The latent attention of DeepSeek.
+            // Multi-head latent attention (MLA) of DeepSeek.
             (r#"{"q_lora_rank":48,"kv_lora_rank":32,"qk_rope_head_dim":8}"#, &[32, 40, 48]),
             (r#"{"q_lora_rank":48,"qk_rope_head_dim":8}"#, &[48]),
             (r#"{"hidden_dropout":1,"num_hidden_layers":2}"#, &[]),
-            // An object that is no model.
+            // An object that is not a model.
             (r#"{"rope_scaling":{"hidden_size":96}}"#, &[]),
         ];
         for (json, expected) in cases {
@@ -269,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Mistral's own file describes only what `config.json` leaves open.
+    /// Mistral's own file only fills in what `config.json` does not specify.
     #[test]
     fn a_second_file_fills_gaps() {
         let params = br#"{"quantization":{"quant_method":"fp8"},"moe":{"num_experts_per_tok":2},"hidden_dim":96}"#;

@@ -1,27 +1,27 @@
-//! The classes of tensors.
+//! The rules that tensors are counted by.
 
 use std::fmt;
 
 use super::AuxiliaryTensor;
 
-/// The class of a tensor, which determines the number of its parameters.
+/// The class of a tensor, which determines how its parameters are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CountedAs {
     /// Each element is a parameter.
     AsStored,
-    /// The elements hold packed parameters, whose number follows from the parts of the module.
+    /// The elements hold packed parameters, whose number is derived from the components of the module.
     Unpacked(Packing),
-    /// The tensor is not counted, because it only serves to unpack others.
+    /// The tensor is not counted, because it only serves to unpack other tensors.
     AuxiliaryTensor(AuxiliaryTensor),
-    /// The tensor is not counted, because one of shape `[]` is a constant.
+    /// The tensor has shape `[]` and is not counted, because it is a constant.
     Scalar,
-    /// The tensor looks packed, but its size could not be derived. Each element is counted.
+    /// The tensor looks packed, but its size could not be derived. Each element is counted as a parameter.
     Unresolved,
 }
 
 impl CountedAs {
-    /// Returns whether the tensor is counted at all.
+    /// Returns whether the tensor contributes to the count.
     #[must_use]
     pub fn is_counted(self) -> bool {
         !matches!(self, Self::AuxiliaryTensor(_) | Self::Scalar)
@@ -35,20 +35,20 @@ impl fmt::Display for CountedAs {
             Self::Unpacked(packing) => write!(f, "unpacked from {packing}"),
             Self::AuxiliaryTensor(kind) => write!(f, "{kind}, not counted"),
             Self::Scalar => f.write_str("scalar, not counted"),
-            Self::Unresolved => f.write_str("as stored, because the packing is unresolved"),
+            Self::Unresolved => f.write_str("as stored, packing unresolved"),
         }
     }
 }
 
-/// The packing of a module's weights.
+/// The way in which the weights of a module are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Packing {
-    /// The layout of the parts, such as `gptq`. It may differ from the `quant_method` of the configuration.
+    /// The layout of the components, such as `gptq`. It may differ from `quant_method` in the configuration.
     pub layout: &'static str,
-    /// The bits of a stored weight; `None` if they differ or are no whole number.
+    /// The number of bits per weight, or `None` if it varies or is not an integer.
     pub bits: Option<u32>,
-    /// The parts that gave the size.
+    /// The components from which the size was derived.
     pub evidence: &'static str,
 }
 
@@ -57,12 +57,12 @@ impl Packing {
         Self { layout, bits: Some(bits), evidence }
     }
 
-    /// Creates a packing whose bits are no whole number.
+    /// Creates a packing with a fractional number of bits.
     pub(super) const fn without_bits(layout: &'static str, evidence: &'static str) -> Self {
         Self { layout, bits: None, evidence }
     }
 
-    /// Creates a packing with bits that were derived.
+    /// Creates a packing with a derived number of bits.
     pub(super) fn with_bits(layout: &'static str, bits: u64, evidence: &'static str) -> Self {
         Self { layout, bits: bits.try_into().ok(), evidence }
     }

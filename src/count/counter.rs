@@ -1,4 +1,4 @@
-//! The counter that every path feeds.
+//! The counter that all reading paths share.
 
 use thiserror::Error;
 
@@ -12,12 +12,12 @@ use super::waiting::WaitingTensors;
 use super::{Buffer, Configs, CountBreakdown, ParameterCount, UnresolvedReason};
 use crate::formats::{FileHeader, TensorInfo, clip};
 
-/// Counts the parameters of a set of weights, tensor by tensor.
+/// Counts the parameters of a weight set, tensor by tensor.
 ///
-/// The result does not depend on the order of the tensors, on their split into files, or on the moment at
-/// which the configuration arrives. A tensor that cannot be a part of a quantized module is added to the sums at
-/// once. Any other is stored in a compact form until [`finish`](Self::finish), because the parts of a module may lie
-/// in different files.
+/// The result does not depend on the order of the tensors, on how they are split into files, or on when the
+/// configuration arrives. A tensor that cannot be a component of a quantized module is counted immediately. Any other
+/// tensor is kept in a compact form until [`finish`](Self::finish) is called, because the components of a module may
+/// be in different files.
 ///
 /// ```
 /// use hf_meta::SafetensorsFileHeader;
@@ -45,12 +45,12 @@ pub struct Counter {
     shapes: MetadataShapes,
 }
 
-/// A sum or product that does not fit in 64 bits.
+/// The error returned when a sum or product overflows 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the parameters do not fit in 64 bits, at tensor `{tensor}`")]
+#[error("the parameter count overflows 64 bits at tensor `{tensor}`")]
 #[must_use]
 pub struct CountOverflow {
-    /// The name of the tensor that was added last, cut to 200 characters.
+    /// The name of the tensor that caused the overflow, truncated to 200 characters.
     pub tensor: String,
 }
 
@@ -60,12 +60,12 @@ impl CountOverflow {
     }
 }
 
-/// The file in which AutoGPTQ described the quantization before `config.json` did. Of the formats that have such a
-/// file, only this one has shapes that leave a choice.
+/// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
+/// this is the only one whose shapes can be ambiguous.
 const OTHER_CONFIG: &str = "quantize_config.json";
 
 impl Counter {
-    /// Creates a counter without tensors.
+    /// Creates an empty counter.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -75,7 +75,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
+    /// Returns an error if a sum overflows. The counter must not be used afterwards.
     pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
         let found = TensorPart::new(name, tensor);
         self.needs_config = self.needs_config || found.may_be_packed();
@@ -91,12 +91,12 @@ impl Counter {
         Ok(())
     }
 
-    /// Adds the tensors of one file, and the shapes in its metadata, which torchao writes. Each element of a file that
-    /// is [self-describing](FileHeader::is_self_describing) is a parameter.
+    /// Adds the tensors of one file, and the unpacked shapes that torchao stores in its metadata. In a
+    /// [self-describing](FileHeader::is_self_describing) file, every element is a parameter.
     ///
     /// # Errors
     ///
-    /// When a sum does not fit in 64 bits. The counter is of no use afterwards.
+    /// Returns an error if a sum overflows. The counter must not be used afterwards.
     pub fn add_file(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
         if header.is_self_describing() {
             return self.add_unpacked(header);
@@ -107,7 +107,8 @@ impl Counter {
         header.tensors().try_for_each(|name, tensor| self.add(name, tensor))
     }
 
-    /// Adds the tensors of a file whose shapes are those of the weights, and the numbers of experts in its header.
+    /// Adds the tensors of a self-describing file: their shapes are the shapes of the weights, and its header states
+    /// the numbers of experts.
     fn add_unpacked(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
         if let Some(model) = header.model() {
             self.set_configs(Configs::from_model(model));
@@ -117,30 +118,30 @@ impl Counter {
         })
     }
 
-    /// Returns whether `config.json` could change the result.
+    /// Returns whether `config.json` could affect the result, given the tensors added so far.
     #[must_use]
     pub fn needs_config(&self) -> bool {
         self.needs_config
     }
 
-    /// Sets what the configuration files of the model say. Only the first call has an effect.
+    /// Sets the configuration of the model. Only the first call has an effect.
     pub fn set_configs(&mut self, configs: Configs) {
         self.configs.get_or_insert(configs);
     }
 
-    /// Returns the parameters, and how they were counted.
+    /// Returns the parameter count and its breakdown.
     ///
     /// # Errors
     ///
-    /// When a sum does not fit in 64 bits.
+    /// Returns an error if a sum overflows.
     pub fn finish(mut self) -> Result<(ParameterCount, CountBreakdown), CountOverflow> {
         let configs = self.configs.take().unwrap_or_default();
         let sums = std::mem::take(&mut self.sums);
         Ok(self.solve(sums, &configs)?.finish(&configs))
     }
 
-    /// Returns the name of a file that may describe the quantization or the experts besides `config.json`. `None` if
-    /// `config.json` describes them, or if the tensors leave no choice.
+    /// Returns the name of another file, besides `config.json`, that may describe the quantization or the experts.
+    /// Returns `None` if `config.json` describes them, or if the shapes are unambiguous.
     #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         if configs.quantization.is_empty() && !self.waiting.is_empty() {
@@ -152,7 +153,7 @@ impl Counter {
         (self.has_experts && configs.experts.is_empty()).then_some(Configs::PARAMS)
     }
 
-    /// Adds the modules that waited to some sums.
+    /// Solves the waiting modules and adds them to `sums`.
     fn solve(&self, sums: CountSums, configs: &Configs) -> Result<CountSums, CountOverflow> {
         let mut solver = Solver::new(configs, &self.shapes, sums);
         self.waiting.for_each_module(|name, parts| solver.add_module(&Module { name, parts }))?;
@@ -160,23 +161,23 @@ impl Counter {
     }
 }
 
-/// Returns whether `config.json` could change the count of a tensor.
+/// Returns whether `config.json` could affect the count of a tensor.
 ///
-/// The Hub counts the request as a download, so only a tensor asks for it that may be packed, or whose parameters may
-/// not be active. A [`Counter`] answers this for all its tensors together. Ask here to request `config.json` before
-/// the headers of all files have arrived.
+/// Fetching `config.json` counts as a download on the Hub, so it is needed only for tensors that may be packed or may
+/// belong to routed experts. [`Counter::needs_config`] answers this for all tensors added so far. Use this function
+/// to request `config.json` before all headers have arrived.
 #[must_use]
 pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
     TensorPart::new(name, tensor).may_be_packed() || is_routed(name, tensor)
 }
 
-/// A tensor with its place in a module.
+/// A tensor with its module and part.
 struct TensorPart<'a> {
     module: &'a str,
     part: PartId,
     tensor: &'a TensorInfo,
     buffer: Option<Buffer>,
-    /// True if the tensor may be a part of a quantized module.
+    /// True if the tensor may be part of a quantized module and has to wait for the other parts.
     waits: bool,
 }
 
@@ -199,17 +200,17 @@ impl<'a> TensorPart<'a> {
     }
 }
 
-/// Returns whether a tensor holds parameters of routed experts.
+/// Returns whether a tensor contains parameters of routed experts.
 fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
     !tensor.is_scalar() && TensorPosition::new(name).is_routed(tensor)
 }
 
-/// Returns whether a tensor under an ordinary name may be quantized: integers and floats of 8 bits, and columns of
-/// any dtype, which bitsandbytes packs into.
+/// Returns whether a tensor with an ordinary name may be quantized: integers, 8-bit floats, and columns of any dtype,
+/// which bitsandbytes packs into.
 fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
     let is_packed_dtype = tensor.dtype.is_float8() || container_bits(&tensor.dtype).is_some();
     if is_whole {
-        // Tables of ids and masks have other names too, and are not packed.
+        // Tables of IDs and masks also have such names, and are not packed.
         return is_packed_dtype
             && tensor.shape.len() > 1
             && tensor.dtype.bits().is_some_and(|bits| bits <= 32);

@@ -1,11 +1,11 @@
-//! The numbers of experts in a configuration.
+//! Numbers of experts in model configurations.
 
 use serde_json::value::RawValue;
 
 use super::UnknownActive;
 use super::json_object::{JsonObject, number, read};
 
-/// The numbers of experts of a model, and of the models inside it.
+/// The numbers of experts of a model and its nested models.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpertConfigs {
     models: Vec<ExpertConfig>,
@@ -14,21 +14,22 @@ pub(super) struct ExpertConfigs {
 /// The numbers of experts of one model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpertConfig {
-    /// The beginnings of components of all names in this model, such as `vision` or `talker`.
+    /// Prefixes of the name components of this model, such as `vision` or `talker`. A tensor name must match all of
+    /// them.
     stems: Vec<String>,
-    /// The numbers of experts that a token is routed to, each once. Several are a contradiction.
+    /// The distinct values of top-k, the number of experts per token. Several values are a contradiction.
     top_k: Vec<PerLayer>,
-    /// The number of the first model with the same `top_k`.
+    /// The index of the first model with the same `top_k`.
     top_k_number: usize,
-    /// The numbers of routed experts, which several keys may give with different meanings.
+    /// The distinct numbers of routed experts. Several keys may give them, with different meanings.
     experts: Vec<PerLayer>,
-    /// The number of layers that do not draft tokens; `None` if no numbered layer does.
+    /// The index of the first draft layer; `None` if no numbered layer is one.
     first_draft: Option<u64>,
     /// True if the router can choose an expert without parameters.
     pub(super) has_zero_experts: bool,
 }
 
-/// One number for all layers, or one per layer.
+/// One value for all layers, or one per layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PerLayer(Vec<u64>);
 
@@ -67,20 +68,20 @@ const DRAFT_LAYERS: [&str; 5] = [
 ];
 const ZERO_EXPERTS: [&str; 2] = ["zero_expert_num", "num_zero_experts"];
 
-/// Architectures whose router is not configurable, with the number of experts that it chooses.
+/// Architectures with a fixed top-k.
 const FIXED_TOP_K: [(&str, u64); 2] = [("switch_transformers", 1), ("nllb-moe", 2)];
 
 /// Objects that configure the experts of the model around them.
 const BLOCKS: [&str; 3] = ["moe_config", "ffn_config", "moe"];
 
-/// Objects that configure a part of the model which the names of tensors do not mention in a uniform way.
+/// Objects that configure a part of the model without a uniform name in its tensors.
 const TEXT_MODELS: [&str; 4] = ["text_config", "llm_config", "language_config", "decoder_config"];
 
 impl ExpertConfigs {
-    /// The largest number of objects that are read.
+    /// The maximum number of objects to read.
     const MOST_MODELS: usize = 64;
     const MOST_DEPTH: usize = 4;
-    /// The largest number of objects with experts that are used.
+    /// The maximum number of objects with experts to use.
     const MOST_WITH_EXPERTS: usize = 16;
 
     pub(super) fn from_config(model: &JsonObject<'_>) -> Self {
@@ -92,12 +93,12 @@ impl ExpertConfigs {
         configs
     }
 
-    /// Returns whether no configuration gives the number of experts that a token is routed to.
+    /// Returns whether no configuration gives a top-k.
     pub(super) fn is_empty(&self) -> bool {
         self.models.is_empty()
     }
 
-    /// Adds a model and those inside it, which inherit what they do not repeat.
+    /// Adds a model and its nested models, which inherit values they do not set themselves.
     fn add(&mut self, model: &JsonObject<'_>, config: ExpertConfig, depth: usize) {
         let at = self.models.len();
         self.models.push(config);
@@ -115,7 +116,7 @@ impl ExpertConfigs {
         }
     }
 
-    /// Gives models with the same numbers of experts per token the same number, so that tensors compare no lists.
+    /// Gives models with the same top-k the same number, so that lookups need not compare lists.
     fn number_top_k(&mut self) {
         for at in 1..self.models.len() {
             let (before, rest) = self.models.split_at_mut(at);
@@ -124,7 +125,7 @@ impl ExpertConfigs {
         }
     }
 
-    /// Returns the configuration of the experts under a name.
+    /// Returns the configuration of the experts with a name.
     pub(super) fn find(&self, name: &str) -> Result<&ExpertConfig, UnknownActive> {
         let matching = || self.models.iter().filter(|model| model.is_of(name));
         let specific = matching().map(|model| model.stems.len()).max();
@@ -169,25 +170,25 @@ impl ExpertConfig {
         }
     }
 
-    /// Returns whether a name has a component for each inner model.
+    /// Returns whether a name has a matching component for every stem.
     fn is_of(&self, name: &str) -> bool {
         self.stems.iter().all(|stem| name.split('.').any(|part| part.starts_with(stem.as_str())))
     }
 
-    /// Returns whether a layer drafts tokens.
+    /// Returns whether a layer is a draft layer.
     pub(super) fn is_draft(&self, layer: u64) -> bool {
         self.first_draft.is_some_and(|first| layer >= first)
     }
 
-    /// Returns the number of experts in a layer, if the configuration gives one number.
+    /// Returns the number of experts in a layer; `None` unless the configuration gives exactly one.
     pub(super) fn experts(&self, layer: Option<u64>) -> Option<u64> {
         let mut found = self.experts.iter().filter_map(|experts| experts.at(layer));
         let first = found.next()?;
         found.all(|other| other == first).then_some(first)
     }
 
-    /// Returns the numbers of experts that are routed separately, for a layer that has some number of experts. ERNIE
-    /// has one set for text and one for images. `None` if the configuration gives other numbers.
+    /// Returns the sizes of the expert sets that are routed separately in a layer with `experts` experts. ERNIE has
+    /// one set for text and one for images. Returns `None` if the configuration contradicts `experts`.
     pub(super) fn sets(&self, experts: u64, layer: Option<u64>) -> Option<Vec<u64>> {
         const MOST_SETS: u64 = 8;
 
@@ -206,13 +207,13 @@ impl ExpertConfig {
             .then(|| (0..sets).map(|_| size).collect())
     }
 
-    /// Returns the number of experts of a layer that a token is routed to.
+    /// Returns the top-k of a layer.
     pub(super) fn top_k(&self, layer: Option<u64>) -> Option<u64> {
         self.top_k.first()?.at(layer)
     }
 }
 
-/// Returns the beginning that names of an inner model have in one component; `None` if nothing is sure.
+/// Returns the prefix that name components of a nested model have; `None` if it is not certain.
 fn stem(key: &str) -> Option<String> {
     if BLOCKS.contains(&key) || TEXT_MODELS.contains(&key) {
         return None;
@@ -221,12 +222,12 @@ fn stem(key: &str) -> Option<String> {
 }
 
 impl PerLayer {
-    /// The largest number of layers that are read.
+    /// The maximum number of layers to read.
     const MOST_LAYERS: usize = 4096;
-    /// The largest length of a list, in bytes.
+    /// The maximum length of a list, in bytes.
     const LONGEST_LIST: usize = 1 << 16;
 
-    /// Reads the values of several keys, each value once.
+    /// Reads the distinct values of several keys.
     fn all<'k>(model: &JsonObject<'_>, keys: impl Iterator<Item = &'k &'k str>) -> Vec<Self> {
         let mut lists = Vec::new();
         for list in keys.filter_map(|key| model.raw(key)).filter_map(Self::new) {
@@ -237,7 +238,7 @@ impl PerLayer {
         lists
     }
 
-    /// Reads a number, or a list of numbers. Equal numbers in a list are one.
+    /// Reads a number or a list of numbers. A list of equal numbers is read as one number.
     fn new(value: &RawValue) -> Option<Self> {
         if let Some(number) = number(value) {
             return (number > 0).then(|| Self(vec![number]));
@@ -254,7 +255,7 @@ impl PerLayer {
         Some(Self(list))
     }
 
-    /// Returns the number of a layer.
+    /// Returns the value for a layer.
     fn at(&self, layer: Option<u64>) -> Option<u64> {
         if let [number] = self.0[..] {
             return Some(number);
@@ -336,7 +337,7 @@ mod tests {
         assert!(config.has_zero_experts);
     }
 
-    /// The limits of depth and of layers that can be drafts.
+    /// Checks the maximum depth, and that only the last layers can be draft layers.
     #[test]
     fn inner_models_are_read_to_a_depth_of_four() {
         let nested = |depth: usize| {

@@ -1,4 +1,4 @@
-//! Sums over the tensors of a model, from which the figures of a mixture of experts follow.
+//! Per-layer sums, from which the parameters of a mixture of experts are computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,33 +7,33 @@ use super::position::{Embedding, ExpertPart, TensorPosition};
 use super::{MixtureOfExperts, UnknownActive};
 use crate::formats::TensorInfo;
 
-/// Sums over the tensors of a model, from which the figures of a mixture of experts follow.
+/// Per-layer sums, from which the parameters of a mixture of experts are computed.
 ///
-/// Only the configuration says which layers draft tokens, and it may arrive after the tensors. Therefore each
-/// layer has sums of its own.
+/// Only the configuration identifies draft layers, and it may arrive after the tensors. Therefore each layer has its
+/// own sums.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpertSums {
     /// The sums of each layer.
     layers: Vec<LayerSums>,
-    /// The position of each layer in `layers`, by its name such as `model.layers.7`. Tensors outside of all layers have
-    /// no name.
+    /// The index of each layer in `layers`, by its name, such as `model.layers.7`. Tensors outside of all layers have
+    /// an empty name.
     numbers: BTreeMap<Box<str>, usize>,
-    /// The layer of the last tensor, which is usually that of the next one.
+    /// The layer of the previous tensor. The next tensor usually belongs to the same layer.
     last: Option<(Box<str>, usize)>,
-    /// The parameters of layers that draft tokens by their name.
+    /// The parameters of draft layers that are recognized by name.
     draft: u64,
-    /// The sizes of the largest embeddings.
+    /// The number of parameters of the largest input embedding.
     input_embedding: u64,
     output_embedding: u64,
     has_experts: bool,
-    /// The number of lists of experts, and the sum of their lengths.
+    /// The number of expert groups, over all layers.
     groups: usize,
     experts: usize,
-    /// True if a limit was exceeded. No figure is given then.
+    /// True if a limit was exceeded. The mixture is unknown in that case.
     is_too_large: bool,
 }
 
-/// The parameters of a layer, and its routed experts by the rest of their name, such as `.mlp.experts`.
+/// The parameters of a layer, and its routed experts by name without the layer, such as `.mlp.experts`.
 #[derive(Clone, Debug, Default)]
 struct LayerSums {
     number: Option<u64>,
@@ -41,30 +41,30 @@ struct LayerSums {
     groups: BTreeMap<Box<str>, ExpertGroup>,
 }
 
-/// The routed experts of a list.
+/// The routed experts of one list.
 #[derive(Clone, Debug, Default)]
 struct ExpertGroup {
-    /// The parameters of each expert that has a number.
+    /// The parameters of each numbered expert.
     numbered: Vec<u64>,
-    /// The number of experts in tensors that hold all of them, and their parameters.
+    /// The number of experts in stacked tensors, which contain all experts.
     stacked: Option<u64>,
     stacked_parameters: u64,
-    /// True if that number differs between two tensors.
+    /// True if two stacked tensors have different numbers of experts.
     is_unclear: bool,
-    /// The parameters of tensors that hold the rows of all experts.
+    /// The parameters of tensors that contain the rows of all experts.
     rows: u64,
 }
 
 impl ExpertSums {
-    /// The largest number of layers, of lists of experts, and of experts. Published models have at most a few hundred
-    /// layers and 50,000 experts, and a hostile name must not reserve memory for as many as it claims.
+    /// The maximum numbers of layers, expert groups and experts. Published models have at most a few hundred layers
+    /// and 50,000 experts. A hostile name must not allocate memory for as many as it claims.
     const MOST_LAYERS: usize = 4096;
     const MOST_GROUPS: usize = 8192;
     const MOST_EXPERTS: usize = 1 << 18;
-    /// The largest length of the name of a layer, or of a list of experts.
+    /// The maximum length of the name of a layer or of an expert group.
     const LONGEST_NAME: usize = 200;
 
-    /// Adds a tensor that holds some parameters. The sums are parts of the total, which was checked.
+    /// Adds a tensor with `parameters` parameters. The sums cannot overflow, because the total was checked.
     pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
         if parameters == 0 {
             return;
@@ -117,7 +117,7 @@ impl ExpertSums {
         (self.groups <= Self::MOST_GROUPS && self.experts <= Self::MOST_EXPERTS).then_some(())
     }
 
-    /// Adds a layer, and returns its position; `None` if a limit is exceeded.
+    /// Adds a layer and returns its index; `None` if a limit is exceeded.
     fn add_layer(&mut self, key: &str, number: Option<u64>) -> Option<usize> {
         let at = self.layers.len();
         if at >= Self::MOST_LAYERS || key.len() > Self::LONGEST_NAME {
@@ -133,12 +133,12 @@ impl ExpertSums {
         self.numbers.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
     }
 
-    /// Returns whether any tensor belongs to routed experts.
+    /// Returns true if any tensor belongs to routed experts.
     pub(super) fn has_experts(&self) -> bool {
         self.has_experts
     }
 
-    /// Returns the figures of the mixture; `None` for a model without routed experts.
+    /// Returns the parameters of the mixture; `None` for a model without routed experts.
     pub(super) fn mixture(
         &self,
         configs: &ExpertConfigs,
@@ -154,7 +154,7 @@ impl ExpertSums {
         let input_embedding = if is_tied { 0 } else { self.input_embedding };
         let mut mixture =
             MixtureOfExperts { draft: self.draft, input_embedding, ..MixtureOfExperts::default() };
-        // Only the layers next to those with experts can draft tokens. A vision tower has layers of its own.
+        // Only layers in the same stack as layers with experts can be draft layers. A vision tower has its own stack.
         let with_experts = self.by_name().filter(|(_, layer)| !layer.groups.is_empty());
         let stacks: BTreeSet<_> = with_experts.map(|(key, _)| stack(key)).collect();
         for (key, layer) in self.by_name().filter(|(key, _)| stacks.contains(stack(key))) {
@@ -171,7 +171,7 @@ fn stack(key: &str) -> &str {
 }
 
 impl LayerSums {
-    /// Returns the experts of a list; `None` if its name is too long.
+    /// Returns the expert group with a name; `None` if the name is too long.
     fn group(&mut self, name: &str) -> Option<&mut ExpertGroup> {
         if !self.groups.contains_key(name) {
             if name.len() > ExpertSums::LONGEST_NAME {
@@ -206,7 +206,7 @@ impl LayerSums {
 }
 
 impl ExpertGroup {
-    /// Adds a tensor; `None` if the number of an expert is too large.
+    /// Adds a tensor; `None` if its expert number is too large.
     fn add(&mut self, part: ExpertPart, parameters: u64) -> Option<()> {
         match part {
             ExpertPart::Numbered(number) => {
@@ -242,7 +242,7 @@ impl ExpertGroup {
         let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
         let in_all = self.stacked_parameters.saturating_add(self.rows);
         let is_divisible = in_all.is_multiple_of(experts) && (in_all == 0 || sets.len() == 1);
-        // Experts of the same size are one set.
+        // Experts of equal size belong to one set.
         let is_one_set = sets.len() > 1 && common_size(&self.numbered).is_ok();
         if !is_divisible || is_one_set || sets.iter().any(|&set| top_k > set) {
             return Err(UnknownActive::ConflictingExpertCount);
@@ -258,7 +258,7 @@ impl ExpertGroup {
         Ok(())
     }
 
-    /// Returns the number of experts, at least 1.
+    /// Returns the number of experts, which is at least 1.
     fn experts(&self, config: &ExpertConfig, layer: Option<u64>) -> Result<u64, UnknownActive> {
         let numbered = (!self.numbered.is_empty()).then_some(self.numbered.len() as u64);
         let shown = match (numbered, self.stacked) {
@@ -272,7 +272,7 @@ impl ExpertGroup {
     }
 }
 
-/// Returns the parameters of each expert, which must be the same for all; 0 if there are none.
+/// Returns the number of parameters per expert, which must be the same for all; 0 if there are no experts.
 fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
     let size = experts.first().copied().unwrap_or_default();
     if experts.contains(&0) {
@@ -309,7 +309,7 @@ mod tests {
         sums.mixture(&configs, total)
     }
 
-    /// Returns the active and all parameters.
+    /// Returns the active and the total parameters.
     fn figures(tensors: &[Tensor<'_>]) -> Result<(u64, u64), UnknownActive> {
         let config = r#"{"num_experts":4,"num_experts_per_tok":2,"num_hidden_layers":2,
             "num_nextn_predict_layers":1}"#;
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(figures(&[("h.0.ffn.experts.mlp.w1", &[20, 6])]), Ok((1_060, 1_120)));
     }
 
-    /// Mixtral 8x7B in a GGUF file of before April 2024, with the figures of its authors.
+    /// Mixtral 8x7B in a GGUF file from before April 2024, with the numbers its authors published.
     #[test]
     fn experts_of_older_gguf_files_are_counted() {
         let (ffn, kv, hidden) = (&[14336, 4096][..], &[1024, 4096][..], &[4096, 4096][..]);
@@ -363,8 +363,8 @@ mod tests {
         assert_eq!((moe.experts, moe.per_expert), (8, Some(32 * 3 * 14_336 * 4_096)));
     }
 
-    /// DeepSeek stores them in a layer after the last one, or under a name of their own. The layers of a vision tower are
-    /// none.
+    /// DeepSeek stores draft layers after the last layer, or under a name of their own. Layers of a vision tower are
+    /// not draft layers.
     #[test]
     fn draft_layers_are_not_active() {
         let tensors = [
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(figures(&tensors), Ok((1_000 + 20 + 5, 1_000 + 40 + 47 + 5 + 40 + 6)));
     }
 
-    /// ERNIE has experts for text and smaller ones for images. Experts of one size are not two sets.
+    /// ERNIE has experts for text and smaller ones for images. Experts of equal size cannot be two sets.
     #[test]
     fn sets_of_experts_differ_in_size() {
         let config = r#"{"moe_k":1,"moe_num_experts":[2,1]}"#;

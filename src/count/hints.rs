@@ -1,4 +1,4 @@
-//! Choices of solvers by the configuration, with a limit on their work.
+//! Answers questions of solvers from the configuration, with a limit on the total work.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -8,19 +8,19 @@ use super::module::UnresolvedReason;
 use super::pattern::Pattern;
 use super::schemes::{QuantizationConfig, Scheme};
 
-/// The largest number of steps of all choices in one count: about two seconds of work. Three patterns for each module
-/// of Kimi-K2.5 would take a sixth of them.
+/// The maximum number of steps for all choices of one count, about two seconds of work. Three patterns for each
+/// module of Kimi-K2.5 would take a sixth of them.
 const MOST_STEPS: u64 = 1_000_000_000;
 
-/// The steps of reading a value from a scheme.
+/// The steps charged for reading a value from a scheme.
 const STEPS_OF_SCHEME: u64 = 16;
 
-/// The configuration as solvers ask it, with a limit on the work of all choices.
+/// The configuration as seen by solvers, with a limit on the total work.
 pub(super) struct Hints<'a> {
     config: &'a QuantizationConfig,
     shapes: &'a MetadataShapes,
     steps_left: Cell<u64>,
-    /// True if an answer depended on the name of a module.
+    /// True if an answer depended on a module's name.
     depends_on_name: Cell<bool>,
 }
 
@@ -30,24 +30,24 @@ impl<'a> Hints<'a> {
         Self { config, shapes, steps_left, depends_on_name }
     }
 
-    /// Solves a module. Returns also whether the solution holds for any module with parts of the same shapes.
+    /// Solves a module. Also returns true if the solution is valid for all modules with parts of the same shapes.
     pub(super) fn solve<T>(&self, solve: impl FnOnce(&Self) -> T) -> (T, bool) {
         self.depends_on_name.set(false);
         let solution = solve(self);
         (solution, !self.depends_on_name.get())
     }
 
-    /// Returns whether the configuration names one of some methods.
+    /// Returns whether the configuration names one of `methods`.
     pub(super) fn names(&self, methods: &[&str]) -> bool {
         self.config.method().is_some_and(|method| methods.contains(&method))
     }
 
-    /// Returns whether a choice needed more work than the limit. Then no later answer can be trusted.
+    /// Returns true if the work exceeded the limit. From then on, no answer can be trusted.
     pub(super) fn is_exhausted(&self) -> bool {
         self.steps_left.get() == 0
     }
 
-    /// Takes all steps.
+    /// Uses up all steps.
     #[cfg(test)]
     pub(super) fn exhaust(&self) {
         self.steps_left.set(0);
@@ -58,14 +58,14 @@ impl<'a> Hints<'a> {
         self.choose(module, |scheme| scheme.bits).ok().flatten()
     }
 
-    /// Returns a value that a scheme of the configuration gives for a module; `None` if no scheme gives one.
+    /// Returns the value that the configuration's schemes give for a module; `None` if no scheme gives one.
     ///
-    /// A scheme that names the module goes first. Otherwise all schemes that give a value must give the same; where
-    /// they do not, patterns choose, and then the scheme of all other modules.
+    /// A scheme that names the module takes precedence. Otherwise, if all schemes that give a value agree, that value
+    /// applies. If not, the first matching pattern decides, and then the default schemes.
     ///
     /// # Errors
     ///
-    /// When several values remain.
+    /// If several values remain possible.
     pub(super) fn choose<T: PartialEq>(
         &self,
         module: &str,
@@ -92,12 +92,12 @@ impl<'a> Hints<'a> {
             Some(value) => Some(value),
             None => self.common(self.config.defaults(), &value)?,
         };
-        // A pattern that cannot be used could have chosen its value.
+        // An unsupported pattern might have matched.
         let is_sure = possible.iter().all(|value| Some(value) == chosen.as_ref());
         chosen.filter(|_| is_sure).map(Some).ok_or(UnresolvedReason::SeveralSchemes)
     }
 
-    /// Returns the scheme of a module by its name, or by the last components of it.
+    /// Returns the scheme that names a module, in full or by its last components.
     fn named(&self, module: &str) -> Option<&'a Scheme> {
         if !self.config.has_names() {
             return None;
@@ -109,7 +109,7 @@ impl<'a> Hints<'a> {
         names.find_map(|name| self.config.named(name))
     }
 
-    /// Returns the value that all schemes share which have one.
+    /// Returns the value common to all schemes that define one.
     fn common<T: PartialEq>(
         &self,
         schemes: impl Iterator<Item = &'a Scheme>,
@@ -130,7 +130,7 @@ impl<'a> Hints<'a> {
         Ok(first)
     }
 
-    /// Returns the patterns that match a module or cannot be used, with their schemes.
+    /// Returns the patterns that match a module or are unsupported, with their schemes.
     fn matching(&self, module: &str) -> impl Iterator<Item = (&'a Pattern, &'a Scheme)> {
         self.depends_on_name.set(true);
         let patterns =
@@ -138,25 +138,25 @@ impl<'a> Hints<'a> {
         patterns.filter(|(pattern, _)| pattern.matches(module) || !pattern.is_readable())
     }
 
-    /// Takes steps from those that are left. Returns whether enough were left.
+    /// Spends steps. Returns false if too few were left.
     fn spend(&self, steps: u64) -> bool {
         let left = self.steps_left.get().checked_sub(steps);
         self.steps_left.set(left.unwrap_or_default());
         left.is_some()
     }
 
-    /// Returns the number of weights that the metadata of the files gives for a module.
+    /// Returns the number of weights of a module according to the files' metadata.
     pub(super) fn metadata_elements(&self, module: &str) -> Option<u64> {
         self.depends_on_name.set(true);
         self.shapes.elements(module)
     }
 
-    /// Returns whether the configuration lists a dimension.
+    /// Returns whether the configuration contains a dimension.
     pub(super) fn is_dimension(&self, dimension: u64) -> bool {
         self.config.dimensions().contains(&dimension)
     }
 
-    /// Returns the dimensions of the model in a range, the largest first.
+    /// Returns the model dimensions in a range, in descending order.
     pub(super) fn dimensions(
         &self,
         range: RangeInclusive<u64>,
@@ -166,7 +166,7 @@ impl<'a> Hints<'a> {
         dimensions.take_while(|_| self.spend(1))
     }
 
-    /// Returns the outputs of a module before they were padded to a multiple of a number. The outputs of the head are the
+    /// Returns the unpadded outputs of a module whose packer pads to a multiple. The outputs of the head are the
     /// vocabulary.
     pub(super) fn outputs_without_padding(
         &self,
@@ -185,7 +185,7 @@ impl<'a> Hints<'a> {
         }
     }
 
-    /// Returns a side before it was padded to a multiple of a number: a dimension that the configuration lists.
+    /// Returns the unpadded length of a side: the largest model dimension that would be padded to it.
     pub(super) fn without_padding(&self, side: u64, multiple: u64) -> Side {
         let listed = self.dimensions(side.saturating_sub(multiple - 1)..=side).next();
         Side { length: listed.unwrap_or(side), is_certain: listed == Some(side) }
@@ -196,7 +196,7 @@ impl<'a> Hints<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) length: u64,
-    /// False if the side may be shorter or longer, because the packer pads.
+    /// False if padding makes the length uncertain.
     pub(super) is_certain: bool,
 }
 
@@ -204,7 +204,7 @@ pub(super) struct Side {
 mod tests {
     use super::*;
 
-    /// Chooses bits until no step is left, and returns the number of choices.
+    /// Chooses bits until no steps are left, and returns the number of choices.
     fn choices(json: &str, module: &str) -> u64 {
         let config =
             QuantizationConfig::from_section(&serde_json::from_str(json).unwrap()).unwrap();
@@ -236,8 +236,7 @@ mod tests {
         }
     }
 
-    /// A head may be padded by less than the multiple. The outputs of other modules may have the length of a vocabulary by
-    /// chance.
+    /// A head is padded by less than the multiple. Outputs of other modules may equal the vocabulary by chance.
     #[test]
     fn the_outputs_of_a_head_are_the_vocabulary() {
         let side = |vocabulary: u64, module: &str| {
@@ -254,7 +253,7 @@ mod tests {
         assert_eq!(are_certain, [true, true, true, false]);
     }
 
-    /// Neither many schemes, nor long names, nor costly patterns may take more work than the limit.
+    /// Many schemes, long names and expensive patterns must not exceed the limit.
     #[test]
     fn the_work_of_choices_is_limited() {
         let schemes: Vec<_> =

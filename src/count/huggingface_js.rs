@@ -1,8 +1,8 @@
-//! The count of huggingface.js, which the Hub shows, for the kinds of quantized modules.
+//! Reproduces the count of huggingface.js, which the Hub shows, for quantized modules.
 //!
-//! It multiplies the elements of packed tensors by a factor, and skips auxiliary tensors by their names. Source:
-//! `packages/hub/src/lib/parse-safetensors-metadata.ts` of version 2.17.5. Lists of unconverted modules are left out,
-//! because a packed module is not in them.
+//! huggingface.js multiplies the elements of packed tensors by a factor, and skips auxiliary tensors by name. Source:
+//! `packages/hub/src/lib/parse-safetensors-metadata.ts` of version 2.17.5. Its lists of unconverted modules are
+//! ignored here, because packed modules are not in them.
 
 use super::Packing;
 use super::json_object::{JsonObject, read};
@@ -22,16 +22,16 @@ enum Method {
     /// No quantization section.
     #[default]
     None,
-    /// A section without `quant_method`, with the fields of MLX.
+    /// A section without `quant_method` but with MLX fields.
     Mlx,
     Mxfp4,
     GptqOrAwq,
-    /// The widths of all groups; `None` if they differ, or their format is not a packed one.
+    /// The common bit width of all groups; `None` if the widths differ or the format is not packed.
     CompressedTensors {
         bits: Option<u64>,
         is_mixed: bool,
     },
-    /// The width of packed experts.
+    /// The bit width of packed experts.
     Fp8 {
         expert_bits: Option<u64>,
     },
@@ -39,10 +39,10 @@ enum Method {
     Other,
 }
 
-/// The fields by which a section without `quant_method` is one of MLX.
+/// Fields that identify a section without `quant_method` as MLX.
 const MLX_FIELDS: [&str; 3] = ["bits", "group_size", "mode"];
 
-/// Names of tensors that are skipped in any quantized model.
+/// Tensors that are skipped in every quantized model.
 const SKIPPED: [&str; 11] = [
     "weight_scale",
     "weight_scale_inv",
@@ -89,7 +89,7 @@ impl HuggingFaceJsRules {
         Self { method, bits: section.get("bits"), is_4bit }
     }
 
-    /// Returns the parameters of modules with the same parts; `None` if the configuration does not show them.
+    /// Returns the parameters of modules with equal parts; `None` if the configuration does not determine them.
     pub(super) fn module_parameters(
         &self,
         packing: &Packing,
@@ -107,7 +107,7 @@ impl HuggingFaceJsRules {
         Some(sum)
     }
 
-    /// Returns the parameters that a part of some modules counts for; `None` if the configuration does not show it.
+    /// Returns the parameters that one part contributes; `None` if the configuration does not determine them.
     fn parameters(&self, part: &str, dtype: &Dtype, elements: u64) -> Option<u64> {
         if self.is_skipped(part, dtype) {
             return Some(0);
@@ -134,7 +134,7 @@ impl HuggingFaceJsRules {
             }
     }
 
-    /// Returns the weights in a number of elements.
+    /// Returns a ratio: the number of weights, and the number of elements that store them.
     fn factor(&self, part: &str, dtype: &Dtype) -> Option<(u64, u64)> {
         let is_u8 = *dtype == Dtype::U8;
         let has_4bit_bytes = is_u8 && (self.is_4bit || self.bits == Some(4));
@@ -183,7 +183,7 @@ fn bits_of_format(format: &str) -> Option<u64> {
     }
 }
 
-/// Returns the weights of some bits in a number of integers.
+/// Returns a ratio: the number of weights of `bits` bits, and the number of integers that store them.
 fn packed(dtype: &Dtype, bits: Option<u64>) -> (u64, u64) {
     let container = super::module::container_bits(dtype).filter(|&container| container <= 32);
     match (container, bits) {
@@ -192,16 +192,16 @@ fn packed(dtype: &Dtype, bits: Option<u64>) -> (u64, u64) {
     }
 }
 
-/// The figures that `parseSafetensorsMetadata` of `@huggingface/hub` 2.17.5 gives for one module.
+/// The results of `parseSafetensorsMetadata` in `@huggingface/hub` 2.17.5 for single modules.
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::count::part::split;
     use Dtype::{BF16, F8_E4M3, F8_E8M0, F16, F32, I8, I32, I64, U8, U32};
 
-    /// A part with its dtype and its elements.
+    /// A part with its dtype and number of elements.
     type Part<'a> = (&'a str, Dtype, u64);
-    /// The section `quantization_config`, the parts of a module, and its count.
+    /// The `quantization_config` section, the parts of a module, and the expected count.
     type Case<'a> = (&'a str, &'a [Part<'a>], Option<u64>);
 
     const QWEIGHT: &[Part<'_>] =
@@ -244,7 +244,7 @@ mod tests {
         ]);
     }
 
-    /// As many whole weights as fit.
+    /// A word holds as many whole weights as fit.
     #[test]
     fn a_word_of_gptq_has_whole_weights() {
         check(&[
@@ -278,7 +278,7 @@ mod tests {
             (&format("mxfp4-pack-quantized"), BYTES, Some(128)),
             (&format("int2-pack-quantized"), BYTES, Some(256)),
             (&format("float-quantized"), BYTES, Some(64)),
-            // Names choose between the widths, and the count is over all names.
+            // Names choose between the widths, but the count covers all names.
             (
                 &section(r#""a":{"weights":{"num_bits":4}},"b":{"weights":{"num_bits":8}}"#),
                 WORDS,
@@ -325,7 +325,7 @@ mod tests {
         ]);
     }
 
-    /// The configuration of MLX does not name its method, and a module may have a width of its own.
+    /// The MLX configuration does not name its method, and each module may have its own width.
     #[test]
     fn modules_of_mlx_are_counted_by_their_width() {
         let parts = [("weight", U32, 64), ("scales", BF16, 8), ("biases", BF16, 8)];

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::formats::whole_number;
 
-/// A JSON object, in the order of the file. A value of an unexpected type is treated as missing, because a
-/// configuration may contain anything.
+/// A JSON object, in file order. A value of an unexpected type counts as missing, because a configuration may contain
+/// anything.
 #[derive(Default)]
 pub(super) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
@@ -18,7 +18,7 @@ pub(super) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> JsonObject<'a> {
-    /// Returns the value of a key; the last one if the key occurs several times.
+    /// Returns the value of a key. Of duplicate keys, the last one counts.
     pub(super) fn raw(&self, key: &str) -> Option<&'a RawValue> {
         let found = self.0.iter().rev().find(|(JsonKey(found), _)| found == key);
         found.map(|(_, value)| *value)
@@ -34,7 +34,7 @@ impl<'a> JsonObject<'a> {
         self.raw(key).and_then(number)
     }
 
-    /// Returns every key with its value.
+    /// Returns all keys with their values.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(JsonKey(key), value)| (&**key, *value))
     }
@@ -45,7 +45,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Returns the strings in a list; none if the value is not a list, and `None` if the list is longer than a limit.
+/// Returns the strings in a list. Returns no strings for other values, and `None` if the list is longer than `most`.
 pub(super) fn strings(list: &RawValue, most: usize) -> Option<Vec<String>> {
     let elements = read::<Vec<&RawValue>>(list).unwrap_or_default();
     let strings = || elements.iter().filter_map(|text| read::<JsonKey>(text));
@@ -63,7 +63,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
     }
 }
 
-/// The largest number of entries of an object: twice the modules that a configuration may name.
+/// The maximum number of entries of an object: twice the number of modules that a configuration may name.
 const MOST_ENTRIES: usize = 100_000;
 
 struct JsonObjectVisitor;

@@ -1,10 +1,10 @@
-//! A count is either right or marked: layouts that look alike, contradicting parts, and names that few writers use.
+//! Every count is either correct or flagged as inexact. Covers similar layouts, contradicting parts and rare names.
 
 use self::Expected::{Exact, Marked};
 use super::oracles::header;
 use super::{Configs, Counter};
 
-/// The count of a case. One that is marked counts the packed tensors as stored.
+/// The expected count of a case. A flagged count treats packed tensors as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Exact(u64),
@@ -13,7 +13,7 @@ enum Expected {
 
 struct Case {
     name: &'static str,
-    /// The section `quantization_config`, and other keys of `config.json`.
+    /// The content of `config.json`, usually with a quantization section.
     config: &'static str,
     tensors: &'static [(&'static str, &'static str, &'static [u64])],
     expected: Expected,
@@ -56,7 +56,7 @@ const HQQ: &str = r#"{"quantization_config":{"quant_method":"hqq","quant_config"
     "nbits":16,"group_size":64}}}}"#;
 
 const CASES: &[Case] = &[
-    // Packed parts that no method solves.
+    // Packed parts that no method can solve.
     Case {
         name: "bytes with the scales of no format",
         config: COMPRESSED,
@@ -111,7 +111,7 @@ const CASES: &[Case] = &[
         ],
         expected: Exact(3 * 4096),
     },
-    // Integers under other names.
+    // Integers with other names.
     Case {
         name: "gpt-oss in the format of OpenAI",
         config: "{}",
@@ -171,7 +171,7 @@ const CASES: &[Case] = &[
         ],
         expected: Marked,
     },
-    // Sizes that the configuration leaves open.
+    // Sizes that the configuration does not determine.
     Case {
         name: "a group size that does not fit is no scale per row",
         config: COMPRESSED,
@@ -345,7 +345,7 @@ const CASES: &[Case] = &[
         tensors: &[("a.up_blocks", "U8", &[4, 2, 16]), ("a.up_scales", "U8", &[4, 3])],
         expected: Marked,
     },
-    // Numbers that would divide by zero.
+    // Values that would cause a division by zero.
     Case {
         name: "more bits than a byte of HQQ has",
         config: HQQ,
@@ -469,7 +469,7 @@ const CASES: &[Case] = &[
 const COMPRESSED_CHANNELS: &str = r#"{"quantization_config":{"quant_method":"compressed-tensors","format":
     "pack-quantized","config_groups":{"a":{"targets":["Linear"],"weights":{"num_bits":4}}}}}"#;
 
-/// A part that is stored twice must not be counted twice without a mark.
+/// A part that is stored twice must not be counted twice without a flag.
 #[test]
 fn a_part_that_is_stored_twice_is_marked() {
     let tensors: [(_, _, &[u64]); 2] =

@@ -1,19 +1,20 @@
-//! Shapes of unpacked weights in the metadata of files.
+//! Reads the shapes of unpacked weights from file metadata.
 //!
-//! torchao writes an entry for each tensor, such as `"h.0.q_proj.weight": {"_type": "Int4Tensor", "_data": {"shape": [64, 128]}}` as text.
-//! Source: `torchao/prototype/safetensors` 0.18.
+//! torchao writes an entry per tensor, as text such as
+//! `"h.0.q_proj.weight": {"_type": "Int4Tensor", "_data": {"shape": [64, 128]}}`.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::json_object::{JsonObject, number};
 use super::module::product;
 
-/// The number of weights of each module that the metadata of the files describes.
+/// The number of weights per module, according to the metadata of the files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MetadataShapes(HashMap<Box<str>, u64>);
 
 impl MetadataShapes {
-    /// Adds the entries of one file. Of two shapes for one module the smaller is kept, whatever the order of the files.
+    /// Adds the entries of one file. If a module has several shapes, the smallest wins, so the order of files does
+    /// not matter.
     pub(super) fn add_metadata(&mut self, metadata: &BTreeMap<String, String>) {
         for (name, text) in metadata {
             let module = name.strip_suffix(".weight");
@@ -29,10 +30,10 @@ impl MetadataShapes {
     }
 }
 
-/// The largest length of an entry, in bytes. torchao writes some hundred.
+/// The maximum length of an entry, in bytes. torchao writes a few hundred.
 const LONGEST_ENTRY: usize = 16_384;
 
-/// Returns the elements of the shape in an entry.
+/// Returns the number of elements of the shape in an entry.
 fn elements(text: &str) -> Option<u64> {
     if text.len() > LONGEST_ENTRY || !text.contains("\"shape\"") {
         return None;

@@ -1,38 +1,39 @@
-//! Counting the parameters of a model from the names, dtypes and shapes of its tensors.
+//! Counts the parameters of a model from the names, dtypes and shapes of its tensors.
 //!
 //! # What is counted
 //!
-//! A parameter is a weight of the model before it was quantized. In most models every element is a
-//! parameter. A quantized model packs several weights into one element, and stores scales, zero
-//! points and tables next to them. The shapes of these parts show the size of the original matrix.
+//! A parameter is a weight of the model before quantization. In most models, every element is a parameter. A
+//! quantized model packs several weights into one element and stores scales, zero points and lookup tables alongside.
+//! The size of the original matrix follows from the shapes of these components.
 //!
 //! - A tensor without dimensions is a constant and is not counted.
-//! - Exponents without a mantissa (`F8_E8M0`) are scales and are not counted in any model.
-//! - A [`Buffer`], such as a mask, is counted as stored and listed in a group of its own.
-//! - A module whose size does not follow from its parts is counted as stored, and makes the count inexact.
-//! - For a mixture of experts, [`MixtureOfExperts`] has the parameters that are active for one token.
+//! - Exponents without a mantissa (`F8_E8M0`) are scales and are never counted.
+//! - A [`Buffer`], such as a mask, is counted as stored and reported in a separate group.
+//! - A module whose size cannot be derived from its components is counted as stored, and the count is marked inexact.
+//! - For a mixture of experts, [`MixtureOfExperts`] gives the parameters that are active per token.
 //!
 //! # The life of a tensor
 //!
-//! There is one [`Counter`], without I/O, and every way of reading headers feeds it.
+//! There is a single [`Counter`]. It performs no I/O, and every way of reading headers uses it.
 //!
-//! 1. [`Counter::add`] looks at the name, the dtype and the shape. A tensor that cannot be a part of a quantized module is
-//!    added to the sums at once. Any other waits, packed into a few bytes, because the parts of a module may lie in different
-//!    files.
-//! 2. [`Counter::needs_config`] is `true` as soon as one tensor is a reason to request `config.json`.
-//! 3. [`Counter::finish`] groups the tensors that waited into modules and solves each one: the methods whose parts it has are
-//!    asked for the number of its weights. The configuration is used only where the shapes leave a choice.
+//! 1. [`Counter::add`] inspects the name, dtype and shape. A tensor that cannot be a component of a quantized module
+//!    is counted immediately. Any other tensor is queued in a compact form, because the components of a module may
+//!    be in different files.
+//! 2. [`Counter::needs_config`] returns `true` as soon as the count of one tensor may depend on `config.json`.
+//! 3. [`Counter::finish`] groups the queued tensors into modules and solves each one: the methods whose components
+//!    match derive the number of weights. The configuration is used only where the shapes are ambiguous.
 //!
-//! The result does not depend on the order of the tensors, on the files they are in, or on the moment of
-//! [`Counter::set_configs`]. This is why sums are kept for each layer: only the configuration says which layers draft tokens.
+//! The result does not depend on the order of the tensors, on how they are split into files, or on when
+//! [`Counter::set_configs`] is called. Sums are therefore kept per layer: only the configuration identifies the
+//! layers that draft tokens.
 //!
 //! # Adding a quantization method
 //!
-//! Write one file in `methods/` and add its `METHOD` to the list `METHODS` in `methods/mod.rs`. The file has the values of
-//! `quant_method`, the names of the parts, and the function that derives the number of weights from two or more parts. Then
-//! add a checkpoint of known size to `fixtures/quantized`.
+//! Add a file to `methods/` and its `METHOD` to the list `METHODS` in `methods/mod.rs`. The file defines the values
+//! of `quant_method`, the names of the components, and the function that derives the number of weights from two or
+//! more of them. Then add a checkpoint of known size to `fixtures/quantized`.
 //!
-//! Names and configurations come from the network. Regular expressions are matched in linear time and limited in number
+//! Names and configurations are untrusted input. Regular expressions are matched in linear time and limited in number
 //! and length, and the work per module is bounded.
 
 mod auxiliary;

@@ -1,20 +1,20 @@
-//! A module with its parts, as solvers see it.
+//! The view of a module that solvers get.
 
 use super::Packing;
 pub(super) use super::UnresolvedReason;
 use super::part::PartId;
 use crate::formats::{Dtype, TensorInfo};
 
-/// The parts of a module from all files.
+/// A module and its parts, collected from all files.
 #[derive(Clone, Copy)]
 pub(super) struct Module<'a> {
-    /// The name of the module, without its parts.
+    /// The name of the module, without any part name.
     pub(super) name: &'a str,
     pub(super) parts: &'a [(PartId, TensorInfo)],
 }
 
 impl<'a> Module<'a> {
-    /// Returns the part of a name.
+    /// Returns the part with a name.
     pub(super) fn get(&self, name: &str) -> Option<&'a TensorInfo> {
         self.parts.iter().find(|(part, _)| part.name() == name).map(|(_, tensor)| tensor)
     }
@@ -24,18 +24,17 @@ impl<'a> Module<'a> {
         self.get(name).is_some()
     }
 
-    /// Returns the first of some parts that the module has.
+    /// Returns the first of the named parts that exists.
     pub(super) fn first(&self, names: &[&str]) -> Option<&'a TensorInfo> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// Returns a part of two dimensions: its rows and columns.
+    /// Returns a part as a matrix.
     pub(super) fn matrix(&self, name: &str) -> Option<Matrix<'a>> {
         Matrix::new(self.get(name)?)
     }
 
-    /// Returns the part that holds weights under the name that unquantized models use: `weight`, or the module's
-    /// own name.
+    /// Returns the part with the name that unquantized models use for weights: `weight`, or the bare module name.
     pub(super) fn plain_weight(&self) -> Option<(PartId, &'a TensorInfo)> {
         let (part, tensor) = self.parts.iter().find(|(part, _)| part.is_plain())?;
         Some((*part, tensor))
@@ -48,7 +47,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// A tensor of two dimensions, or of more that are a stack of matrices.
+/// A tensor with two dimensions, or with more as a stack of matrices.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
     /// The product of all dimensions before the last two.
@@ -59,7 +58,7 @@ pub(super) struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Creates the matrix of a tensor; `None` if it has no two dimensions, or a dimension of 0.
+    /// Creates a matrix; `None` if the tensor has fewer than two dimensions or a dimension of 0.
     pub(super) fn new(tensor: &'a TensorInfo) -> Option<Self> {
         let [stacked @ .., rows, columns] = &tensor.shape[..] else { return None };
         let stacked = product(stacked)?;
@@ -68,29 +67,29 @@ impl<'a> Matrix<'a> {
         (!is_empty).then_some(matrix)
     }
 
-    /// Returns the width in bits of an element that smaller values are packed into.
+    /// Returns the width in bits of an element that packs smaller values.
     pub(super) fn container(&self) -> Option<u64> {
         container_bits(self.dtype)
     }
 }
 
-/// The result of a solver: `Ok(None)` if the parts are not those of its method.
+/// The result of a solver: `Ok(None)` if the parts do not belong to its method.
 pub(super) type Solution = Result<Option<Solved>, UnresolvedReason>;
 
 /// The logical size of a module's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Solved {
-    /// The part that holds the weights.
+    /// The part that contains the weights.
     pub(super) weights: PartId,
     /// The number of weights.
     pub(super) parameters: u64,
     pub(super) packing: Packing,
-    /// True if the packer may have padded the weights, and nothing shows by how much.
+    /// True if the packer may have padded the weights by an unknown amount.
     pub(super) is_padded: bool,
 }
 
 impl Solved {
-    /// Creates the solution of a module whose weights are in a part.
+    /// Creates the solution for weights in the named part.
     pub(super) fn new(
         module: &Module<'_>,
         weights: &str,
@@ -105,7 +104,7 @@ impl Solved {
         Ok(Some(Self { weights: *weights, parameters, packing, is_padded: false }))
     }
 
-    /// Returns whether a byte holds at most 32 weights. No method packs more.
+    /// Returns whether a byte contains at most 32 weights. No method packs more densely.
     pub(super) fn is_plausible(&self, module: &Module<'_>) -> bool {
         const MOST_WEIGHTS_PER_BYTE: u64 = 32;
 
@@ -118,7 +117,7 @@ impl Solved {
     }
 }
 
-/// Marks the count of a solution as an upper bound, because the packer pads and nothing shows by how much.
+/// Marks a solution as an upper bound, because of padding of an unknown amount.
 pub(super) fn padded(solution: Solution) -> Solution {
     solution.map(|solved| solved.map(|solved| Solved { is_padded: true, ..solved }))
 }
@@ -133,7 +132,7 @@ pub(super) fn divide(number: u64, divisor: u64) -> Option<u64> {
     (divisor > 0 && number.is_multiple_of(divisor)).then(|| number / divisor)
 }
 
-/// Returns the width in bits of a dtype that smaller values are packed into; `None` for any other dtype.
+/// Returns the width in bits of a dtype that packs smaller values; `None` for any other dtype.
 pub(super) fn container_bits(dtype: &Dtype) -> Option<u64> {
     let is_container = matches!(
         dtype,
@@ -173,7 +172,7 @@ mod tests {
         }
     }
 
-    /// The densest packing in use is AQLM with a quarter of a bit per weight.
+    /// The densest packing in use is AQLM, at a quarter of a bit per weight.
     #[test]
     fn a_byte_holds_at_most_32_weights() {
         let part = split("m.weight").1;

@@ -1,4 +1,4 @@
-//! Counts of checkpoints that real packers wrote, or that follow the definition of their format.
+//! Compares counts with checkpoints that were written by real packers or follow the definition of their format.
 //!
 //! `tests/oracles` writes the fixtures.
 
@@ -24,7 +24,7 @@ struct QuantizedCase {
     tensors: Vec<StoredTensor>,
     #[serde(default)]
     shards: Vec<Vec<StoredTensor>>,
-    /// The reason why header and configuration do not show the size.
+    /// The reason why the header and the configuration do not determine the size.
     inexact: Option<String>,
     #[serde(default)]
     metadata: Option<BTreeMap<String, String>>,
@@ -43,7 +43,7 @@ impl StoredTensor {
     }
 }
 
-/// Creates the header of a file with some tensors, one after the other.
+/// Creates the header of a file with these tensors.
 pub(super) fn header<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a str, &'a [u64])>,
     metadata: Option<BTreeMap<String, String>>,
@@ -116,9 +116,9 @@ fn quantized_checkpoints_have_their_true_parameters() {
     );
 }
 
-/// Returns the bits of a weight that the name of a checkpoint states, such as `gptq-3bit` or `quanto-int4`.
+/// Returns the bits per weight stated in a checkpoint name, such as `gptq-3bit` or `quanto-int4`.
 fn stated_bits(name: &str) -> Option<u32> {
-    // Several widths, or values that the packer writes to wider integers.
+    // These have several widths, or store values in wider integers.
     let is_other = |word| matches!(word, "mixed" | "embedding" | "head" | "packed");
     let is_wider = ["naive-w4", "w4afp8", "intx-4bit", "quark-int2", "quark-real-int2"];
     if name.split('-').any(is_other) || is_wider.iter().any(|wider| name.contains(wider)) {
@@ -143,7 +143,7 @@ fn quantized_checkpoints_have_the_bits_in_their_names() {
         let (_, breakdown) = case.count();
         let kinds = breakdown.module_kinds.iter().max_by_key(|kind| kind.parameters);
         let (Some(bits), Some(kind)) = (stated_bits(&case.name), kinds) else { continue };
-        // The codes of these stand for groups of weights, or follow from a configuration that is not needed.
+        // Their codes represent groups of weights, or their bits follow from a configuration that is not needed.
         let has_no_bits = matches!(kind.packing.layout, "bitmask" | "higgs" | "sinq");
         if kind.packing.bits != Some(bits).filter(|_| !has_no_bits) {
             wrong.push(format!("{}: {}", case.name, kind.packing));
@@ -171,7 +171,7 @@ struct MoeCase {
     patterns: Vec<Pattern>,
 }
 
-/// Tensors whose names differ in numbers only: one per combination of the ranges.
+/// Tensors whose names differ only in numbers: one per combination of the ranges.
 #[derive(Deserialize)]
 struct Pattern {
     #[serde(flatten)]
@@ -253,7 +253,7 @@ fn mixtures_of_experts_have_their_active_parameters() {
     assert!(wrong.is_empty(), "{wrongs} of {cases} are wrong:\n{}", wrong.join("\n"));
 }
 
-/// The geometry of a Llama-like model.
+/// The dimensions of a Llama-like model.
 struct Geometry {
     layers: u64,
     hidden: u64,
@@ -287,7 +287,7 @@ const BITNET_2B: Geometry = Geometry {
     ..LLAMA_70B
 };
 
-/// The parts that a packer writes for a matrix of some outputs and inputs.
+/// Returns the parts that a packer writes for a matrix.
 type Pack = fn(outputs: u64, inputs: u64) -> Vec<(&'static str, &'static str, Vec<u64>)>;
 
 impl Geometry {
@@ -356,7 +356,7 @@ fn exl3(outputs: u64, inputs: u64) -> Vec<(&'static str, &'static str, Vec<u64>)
     ]
 }
 
-/// The figures that users missed: the Hub shows 36.3B, 1.98B, 0.85B and 19B for models of these layouts.
+/// Counts that users expected: the Hub shows 36.3B, 1.98B, 0.85B and 19B for models with these layouts.
 #[test]
 fn published_sizes_are_exact() {
     let cases: [(&Geometry, Pack, &str, u64); 4] = [

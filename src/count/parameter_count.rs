@@ -1,4 +1,4 @@
-//! Numbers of parameters per dtype.
+//! Parameter counts per dtype.
 
 use std::collections::BTreeMap;
 use std::iter::Sum;
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::formats::Dtype;
 
-/// The sums over the tensors of one dtype.
+/// Totals over the tensors of one dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DtypeCount {
     /// The number of tensors, including scalars.
     pub tensors: u64,
-    /// The number of tensors whose elements hold parameters: all but scalars and auxiliary tensors.
+    /// The number of tensors that contain parameters: all except scalars and auxiliary tensors.
     pub counted: u64,
-    /// The number of parameters. It is the number of elements, unless the model is quantized.
+    /// The number of parameters. Equals the number of elements unless the model is quantized.
     pub parameters: u64,
-    /// The number of elements as stored, without scalars.
+    /// The number of stored elements, excluding scalars.
     pub elements: u64,
-    /// The number of tensors of shape `[]`. These are constants, not weights: the count in the safetensors
-    /// documentation for EleutherAI/gpt-neox-20b leaves out its 44 `masked_bias`. To count each as one element,
-    /// add this number to `elements`.
+    /// The number of tensors with shape `[]`. These are constants, not weights: the safetensors documentation, too,
+    /// omits the 44 `masked_bias` tensors of EleutherAI/gpt-neox-20b from its count. To count each scalar as one
+    /// element, add this number to `elements`.
     pub scalars: u64,
-    /// The number of bytes between the data offsets, including scalars.
+    /// The size of all tensors in bytes, including scalars.
     pub bytes: u64,
 }
 
 impl DtypeCount {
-    /// Adds every field; `None` when a sum of parameters, elements or bytes does not fit in 64 bits.
+    /// Adds every field. Returns `None` if a sum of parameters, elements or bytes does not fit in 64 bits.
     pub(super) fn checked_add(&self, other: &Self) -> Option<Self> {
         Some(Self {
             parameters: self.parameters.checked_add(other.parameters)?,
@@ -38,7 +38,7 @@ impl DtypeCount {
         })
     }
 
-    /// Adds every field.
+    /// Adds every field, saturating at the numeric bounds.
     pub(super) fn saturating_add(&self, other: &Self) -> Self {
         Self {
             tensors: self.tensors.saturating_add(other.tensors),
@@ -51,13 +51,13 @@ impl DtypeCount {
     }
 }
 
-/// The number of parameters per dtype.
+/// Parameter counts per dtype.
 ///
-/// An element is stored: the product of the shape is the number of elements. A parameter is a weight of the
-/// model before it was quantized, by the rules of [`count`](crate::count). No sum overflowed: a
+/// Elements are what is stored: the product of a tensor's dimensions. Parameters are the weights of the model before
+/// quantization, counted by the rules in [`count`](crate::count). A count from a single model never overflows: a
 /// [`Counter`](crate::count::Counter) returns an error instead.
 ///
-/// Serializes to the parameters per dtype, such as `{"BF16": 176247271424}`, the `parameterCount` of
+/// Serializes to the parameters per dtype, such as `{"BF16": 176247271424}`, like `parameterCount` in a
 /// [`CountReport`](crate::CountReport).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterCount {
@@ -66,7 +66,7 @@ pub struct ParameterCount {
 }
 
 impl ParameterCount {
-    /// Creates a count from rows and their sum. A dtype may have several rows.
+    /// Creates a count from rows and their total. A dtype may have several rows.
     pub(super) fn from_rows<'a>(
         rows: impl Iterator<Item = (&'a Dtype, DtypeCount)>,
         total: DtypeCount,
@@ -74,38 +74,38 @@ impl ParameterCount {
         let mut by_dtype = BTreeMap::<Dtype, DtypeCount>::new();
         for (dtype, count) in rows {
             let row = by_dtype.entry(dtype.clone()).or_default();
-            // No sum can overflow, because the total is larger and did not.
+            // Cannot overflow: the total is larger and did not.
             *row = row.saturating_add(&count);
         }
         Self { by_dtype, total }
     }
 
-    /// Returns the parameters of one dtype; 0 if no tensor has it.
+    /// Returns the number of parameters of one dtype, or 0 if no tensor has this dtype.
     #[must_use]
     pub fn get(&self, dtype: &Dtype) -> u64 {
         self.by_dtype.get(dtype).map_or(0, |count| count.parameters)
     }
 
-    /// Returns the parameters of all dtypes together.
+    /// Returns the total number of parameters.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.parameters
     }
 
-    /// Returns the dtypes of all counted tensors with their parameters, in the order of [`Dtype::KNOWN`].
+    /// Returns the dtypes of all counted tensors with their number of parameters, in the order of [`Dtype::KNOWN`].
     pub fn iter(&self) -> impl Iterator<Item = (&Dtype, u64)> {
         self.rows()
             .filter(|(_, count)| count.counted > 0)
             .map(|(dtype, count)| (dtype, count.parameters))
     }
 
-    /// Returns every dtype with its sums.
+    /// Returns every dtype with its totals, including dtypes that occur only in uncounted tensors.
     #[must_use]
     pub fn rows(&self) -> impl ExactSizeIterator<Item = (&Dtype, &DtypeCount)> {
         self.by_dtype.iter()
     }
 
-    /// Returns the sums over all dtypes.
+    /// Returns the totals over all dtypes.
     #[must_use]
     pub fn totals(&self) -> &DtypeCount {
         &self.total
@@ -116,13 +116,13 @@ impl<'a> IntoIterator for &'a ParameterCount {
     type Item = (&'a Dtype, u64);
     type IntoIter = Box<dyn Iterator<Item = Self::Item> + 'a>;
 
-    /// Returns the items of [`ParameterCount::iter`].
+    /// Iterates over the same items as [`ParameterCount::iter`].
     fn into_iter(self) -> Self::IntoIter {
         Box::new(self.iter())
     }
 }
 
-/// Adds the counts of several models. A sum that does not fit in 64 bits is [`u64::MAX`].
+/// Adds up the counts of several models. Sums saturate at [`u64::MAX`].
 ///
 /// ```
 /// use hf_meta::ParameterCount;
@@ -143,21 +143,21 @@ impl<'a> Sum<&'a Self> for ParameterCount {
     }
 }
 
-/// Adds counts by value, like those by reference.
+/// Adds up counts by value.
 impl Sum for ParameterCount {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, count| [sum, count].iter().sum())
     }
 }
 
-/// Adds every field. A sum that does not fit in 64 bits is [`u64::MAX`].
+/// Adds every field. Sums saturate at [`u64::MAX`].
 impl<'a> Sum<&'a Self> for DtypeCount {
     fn sum<I: Iterator<Item = &'a Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, count| sum.saturating_add(count))
     }
 }
 
-/// Adds counts by value, like those by reference.
+/// Adds up counts by value.
 impl Sum for DtypeCount {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, count| sum.saturating_add(&count))
@@ -235,7 +235,7 @@ mod tests {
         let half: (&str, &[u64], u64) = ("?", &[1 << 63], 0);
         assert_eq!(count(&[half, half]), None);
         assert!(count(&[half]).is_some());
-        // Scales hold no parameters, but their elements and bytes are added, too.
+        // Scales contain no parameters, but their elements and bytes are added, too.
         let scales: (&str, &[u64], u64) = ("F8_E8M0", &[1 << 63], 0);
         assert_eq!(count(&[scales, scales]), None);
         assert_eq!(count(&[scales]).map(|count| count.total()), Some(0));

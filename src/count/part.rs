@@ -1,4 +1,4 @@
-//! The names of the parts of quantized modules.
+//! Part names of quantized modules.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use memchr::memrchr;
 use super::AuxiliaryTensor;
 use super::methods::part_names;
 
-/// The name that quantizers give to a part of their modules, and its role.
+/// The name that quantizers give to a part of a module, and its role.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartName {
-    /// The last components of the tensor's name, or the end of the last component after an initial `*`.
+    /// The last components of the tensor name. After an initial `*`, a suffix of the last component.
     name: &'static str,
     role: PartRole,
     /// True if a tensor of this name is a reason to request `config.json`.
@@ -20,11 +20,11 @@ pub(super) struct PartName {
 /// The role of a part in its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartRole {
-    /// The weights, several of them in one element.
+    /// The weights, with several in one element.
     Weights,
     /// A tensor that is needed to unpack the weights.
     Auxiliary(AuxiliaryTensor),
-    /// A tensor that is auxiliary in every quantized model, also without weights in its module.
+    /// A tensor that is auxiliary in every quantized model, even in modules without packed weights.
     AuxiliaryAnywhere(AuxiliaryTensor),
 }
 
@@ -39,7 +39,7 @@ impl PartName {
         Self { name, role: PartRole::Auxiliary(tensor), asks: true }
     }
 
-    /// Creates the name of an auxiliary tensor that models without quantization use too, such as `scale`.
+    /// Creates the name of an auxiliary tensor that unquantized models use, too, such as `scale`.
     pub(super) const fn common(name: &'static str, tensor: AuxiliaryTensor) -> Self {
         Self { name, role: PartRole::Auxiliary(tensor), asks: false }
     }
@@ -49,7 +49,6 @@ impl PartName {
         Self { name, role: PartRole::AuxiliaryAnywhere(tensor), asks: true }
     }
 
-    /// Returns the role of the part.
     pub(super) fn role(&self) -> PartRole {
         self.role
     }
@@ -64,12 +63,12 @@ impl PartName {
     }
 }
 
-/// The number of a part name in the list of all of them.
+/// The index of a part name in the list of all part names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PartId(u16);
 
 impl PartId {
-    /// A tensor that is a module of its own, because no quantizer uses the end of its name.
+    /// A tensor that is a whole module, because its name ends with no known part name.
     pub(super) const WHOLE: Self = Self(0);
 
     /// Returns the name of the part; empty for [`WHOLE`](Self::WHOLE).
@@ -77,7 +76,6 @@ impl PartId {
         PARTS.get(self).text()
     }
 
-    /// Returns the role of the part.
     pub(super) fn role(self) -> PartRole {
         PARTS.get(self).role
     }
@@ -87,12 +85,12 @@ impl PartId {
         PARTS.get(self).asks
     }
 
-    /// Returns whether the part may hold weights under the name that unquantized models use as well.
+    /// Returns whether the part has a name that unquantized models use for weights.
     pub(super) fn is_plain(self) -> bool {
         self == Self::WHOLE || self == PARTS.weight
     }
 
-    /// Returns the name of the tensor in a module, the inverse of [`split`].
+    /// Returns the tensor name of the part in a module. The inverse of [`split`].
     pub(super) fn tensor_name(self, module: &str) -> String {
         let part = PARTS.get(self);
         let dot = if module.is_empty() || part.is_end() || self == Self::WHOLE { "" } else { "." };
@@ -109,12 +107,12 @@ impl PartId {
         self.0.into()
     }
 
-    /// Returns the part of a number that [`number`](Self::number) returned.
+    /// Returns the part with a number from [`number`](Self::number).
     pub(super) fn from_number(number: u64) -> Self {
         Self(u16::try_from(number).unwrap_or_default())
     }
 
-    /// Returns the number.
+    /// Returns the number of the part, for compact storage.
     pub(super) fn number(self) -> u64 {
         self.0.into()
     }
@@ -129,7 +127,7 @@ pub(super) fn split(name: &str) -> (&str, PartId) {
     PARTS.split(name, module, last).unwrap_or((name, PartId::WHOLE))
 }
 
-/// Returns the module of a tensor whose name only quantizers give to weights.
+/// Returns the module of a tensor whose name only quantizers use for weights.
 pub(crate) fn module_of_packed_weights(name: &str) -> Option<&str> {
     let (module, part) = split(name);
     (part.role() == PartRole::Weights && !part.is_plain()).then_some(module)
@@ -140,12 +138,12 @@ static PARTS: LazyLock<PartIndex> = LazyLock::new(PartIndex::from_methods);
 /// The part names of all methods.
 struct PartIndex {
     parts: Vec<PartName>,
-    /// Names of whole components by the [`bucket`] of their last one. Few share one, so a look-up compares one or two of
-    /// them: every tensor of every model is looked up.
+    /// Names of whole components, by the [`bucket`] of their last component. Every tensor of every model is looked up
+    /// here, and few names share a bucket, so a lookup compares one or two names.
     buckets: Vec<Vec<ComponentName>>,
-    /// Ends of components, the longest first.
+    /// Suffixes of components, longest first.
     ends: Vec<(&'static str, PartId)>,
-    /// True for the last bytes of the ends.
+    /// True for the last byte of any suffix.
     last_bytes: [bool; 256],
     weight: PartId,
 }
@@ -161,10 +159,10 @@ struct ComponentName {
 impl PartIndex {
     fn from_methods() -> Self {
         let mut parts: Vec<_> = part_names().copied().collect();
-        // Their dtype decides if they ask for `config.json`.
+        // For these, the dtype decides whether `config.json` is needed.
         parts
             .extend(["", "weight"].map(|name| PartName { asks: false, ..PartName::weights(name) }));
-        // The longest name of those with the same end comes first, after the empty one.
+        // Sorted so that the longest of several suffixes matches first. The empty name has index 0.
         parts
             .sort_by_key(|part| (!part.name.is_empty(), usize::MAX - part.text().len(), part.name));
         parts.dedup_by_key(|part| part.name);
@@ -217,14 +215,14 @@ impl PartIndex {
     }
 }
 
-/// Returns a number below 256 that few names share: their lengths, first and last bytes differ.
+/// Returns a bucket below 256. Few names share one, because it depends on their length, first byte and last byte.
 fn bucket(name: &str) -> usize {
     let [first, last] = [name.bytes().next(), name.bytes().last()].map(Option::unwrap_or_default);
     let length = name.len().to_le_bytes()[0];
     length.wrapping_mul(29).wrapping_add(first.wrapping_mul(7)).wrapping_add(last).into()
 }
 
-/// Removes components from the end of a module; `None` if it does not end with them.
+/// Removes trailing components from a module name; `None` if it does not end with them.
 fn strip_components<'a>(module: &'a str, components: &str) -> Option<&'a str> {
     if components.is_empty() {
         return Some(module);
@@ -262,7 +260,7 @@ mod tests {
         }
     }
 
-    /// The list contains only one of two parts with the same name.
+    /// The index keeps only one of several parts with the same name.
     #[test]
     fn methods_agree_on_the_role_of_a_name() {
         for part in part_names() {

@@ -1,10 +1,10 @@
-//! Patterns of module names in configurations.
+//! Module name patterns in configurations.
 
 use std::sync::OnceLock;
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// A regular expression that a configuration lists, compiled when a choice needs it.
+/// A regular expression from a configuration, compiled on first use.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: Box<str>,
@@ -12,19 +12,19 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// The largest length in bytes. Longer ones match nothing.
+    /// The maximum length in bytes. Longer patterns match nothing.
     const LONGEST: usize = 500;
 
-    /// Returns the pattern that a name stands for; `None` if it is an exact name.
+    /// Parses a name as a pattern; `None` if it is an exact name.
     ///
-    /// compressed-tensors writes `re:` and GPTQModel `+:`, and both match from the start of a module's name. Others
-    /// search.
+    /// compressed-tensors prefixes patterns with `re:` and GPTQModel with `+:`. Both match from the start of the
+    /// module name. Other patterns match anywhere.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         let text = if let Some(text) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:"))
         {
             format!("^(?:{text})")
         } else if name.starts_with('*') {
-            // Quark writes shell patterns, in which a star stands for any text.
+            // Quark writes shell patterns, in which a star matches any text.
             format!("{}$", name.replace('.', "\\.").replace('*', ".*"))
         } else if name.contains(['*', '\\', '[', '(', '^', '$', '|']) {
             name.to_owned()
@@ -34,26 +34,26 @@ impl Pattern {
         Some(Self { text: text.into(), compiled: OnceLock::new() })
     }
 
-    /// Returns the text of a pattern that matches a module with a name as any of its components.
+    /// Returns the text of a pattern that matches modules with `name` as one of their components.
     pub(super) fn any_component(name: &str) -> String {
         let escaped = regex_lite::escape(name);
         format!("re:(?:.*\\.)?{escaped}(?:\\.|$)")
     }
 
-    /// Returns whether the pattern can be used. One that is too long or that looks around matches nothing.
+    /// Returns whether the pattern is supported. Patterns that are too long or use look-around match nothing.
     pub(super) fn is_readable(&self) -> bool {
         self.compiled.get_or_init(|| self.compile()).is_some()
     }
 
-    /// Returns the steps that a comparison takes at most, some 2 ns each: for each byte of the name, every repetition and
-    /// alternative may lead to every other one.
+    /// Returns the maximum number of steps of a match, at about 2 ns each: for every byte of the name, every
+    /// repetition and alternative may lead to every other one.
     pub(super) fn steps(&self, name: &str) -> u64 {
-        /// The steps of a comparison that ends at the first byte.
+        /// The steps of a match that fails at the first byte.
         const START: usize = 150;
 
         let operators = self.text.bytes().map(|byte| match byte {
             b'*' | b'+' | b'?' | b'|' => 1,
-            // Up to some dozen of them; more are over the limit of the size.
+            // A repetition multiplies the states by a few dozen at most; more would exceed the size limit.
             b'{' => 10,
             _ => 0,
         });
@@ -63,14 +63,14 @@ impl Pattern {
         u64::try_from(steps).unwrap_or(u64::MAX)
     }
 
-    /// Returns whether a name matches. An expression that is too long or that looks around matches nothing.
+    /// Returns whether a name matches. Unsupported patterns match nothing.
     pub(super) fn matches(&self, name: &str) -> bool {
         let compiled = self.compiled.get_or_init(|| self.compile());
         compiled.as_ref().is_some_and(|regex| regex.is_match(name))
     }
 
-    /// Compiles the expression. Its size is limited by its length, so that repetitions such as `a{1000}` cannot
-    /// multiply its states.
+    /// Compiles the expression. The compiled size is limited in proportion to the length, so that repetitions such as
+    /// `a{1000}` cannot multiply the states.
     fn compile(&self) -> Option<Regex> {
         const BYTES_PER_CHARACTER: usize = 32;
         const LEAST_BYTES: usize = 2_000;
@@ -86,7 +86,7 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    /// Each operator may lead to every other one, for each byte of the name.
+    /// For each byte of the name, every operator may lead to every other one.
     #[test]
     fn operators_and_long_names_take_more_steps() {
         let steps = |pattern: &str, name: &str| Pattern::from_name(pattern).unwrap().steps(name);

@@ -1,18 +1,17 @@
-//! The place of a tensor in the model, as its name shows it.
+//! Derives the position of a tensor in the model from its name.
 
 use crate::formats::TensorInfo;
 
-/// The place of a tensor in the model.
+/// The position of a tensor in the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TensorPosition<'a> {
-    /// True if a component starts with `mtp`: some models store the layers that draft tokens under it.
+    /// True if a component starts with `mtp`. Some models store draft layers under such names.
     pub(super) is_draft: bool,
-    /// The layer.
     pub(super) layer: Option<LayerPosition<'a>>,
-    /// The routed expert, or the tensor that holds all of them. `None` for shared experts and routers: each token uses
-    /// them.
+    /// The routed expert, or all routed experts if the tensor contains them. `None` for shared experts and routers,
+    /// which every token uses.
     pub(super) expert: Option<ExpertPosition<'a>>,
-    /// The embedding outside of any layer.
+    /// The kind of embedding; `None` inside a layer.
     pub(super) embedding: Option<Embedding>,
 }
 
@@ -24,7 +23,7 @@ pub(super) struct LayerPosition<'a> {
     pub(super) number: u64,
 }
 
-/// The place of routed experts.
+/// The position of routed experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExpertPosition<'a> {
     /// The name up to the list of experts, such as `model.layers.7.mlp.experts`.
@@ -38,23 +37,23 @@ enum ExpertKind {
     Numbered(u64),
     /// All experts, such as `experts.gate_up_proj`.
     Stacked { is_bias: bool },
-    /// A tensor in a block that has experts and other tensors, such as `block_sparse_moe.input_linear`.
+    /// A tensor in a block that contains experts and other tensors, such as `block_sparse_moe.input_linear`.
     Block,
 }
 
-/// The part of the routed experts of a group that a tensor holds.
+/// The part of a group's routed experts that a tensor contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpertPart {
     /// One expert, by its number.
     Numbered(u64),
-    /// Some number of experts, along the first dimension.
+    /// This number of experts, along the first dimension.
     Stacked(u64),
-    /// All experts, with their rows one after the other.
+    /// All experts, with their rows concatenated.
     Rows,
 }
 
 impl ExpertPosition<'_> {
-    /// Returns the part of the experts that a tensor holds; `None` if it is not routed, such as a norm.
+    /// Returns the part of the experts that a tensor contains; `None` if it is not routed, such as a norm.
     pub(super) fn part(&self, tensor: &TensorInfo) -> Option<ExpertPart> {
         match (self.kind, &tensor.shape[..]) {
             (ExpertKind::Numbered(number), _) => Some(ExpertPart::Numbered(number)),
@@ -69,7 +68,7 @@ impl ExpertPosition<'_> {
     }
 }
 
-/// An embedding of tokens.
+/// A token embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Embedding {
     Input,
@@ -95,7 +94,7 @@ impl<'a> TensorPosition<'a> {
         let mut is_shared = false;
         let (mut start, mut kind) = (0, Component::Other);
         let (mut module, mut last) = ("", "");
-        // A loop over bytes is faster than a search for each short component.
+        // For such short components, a loop over bytes is faster than `str::split`.
         while start <= name.len() {
             let rest = &name.as_bytes()[start..];
             let end =
@@ -127,7 +126,7 @@ impl<'a> TensorPosition<'a> {
         found
     }
 
-    /// Adds a component that is a number.
+    /// Handles a component that is a number.
     fn add_number(&mut self, key: &'a str, number: u64, previous: Component) {
         let is_in_gguf_layer = self.layer.is_some_and(|layer| layer.key.starts_with("blk."));
         match (previous, &mut self.expert) {
@@ -136,7 +135,7 @@ impl<'a> TensorPosition<'a> {
                 self.expert = Some(ExpertPosition { group, kind: ExpertKind::Numbered(number) });
             }
             (Component::Experts, Some(expert)) => expert.kind = ExpertKind::Numbered(number),
-            // A list of tensors for each expert, such as `experts.gate_up_projs.3`.
+            // A list with one tensor per expert, such as `experts.gate_up_projs.3`.
             (Component::Other, Some(expert))
                 if matches!(expert.kind, ExpertKind::Stacked { .. }) =>
             {
@@ -149,7 +148,7 @@ impl<'a> TensorPosition<'a> {
         }
     }
 
-    /// Adds a component that names experts.
+    /// Handles a component that names experts.
     fn add_experts(
         &mut self,
         name: &'a str,
@@ -172,7 +171,7 @@ impl<'a> TensorPosition<'a> {
         self.expert = Some(ExpertPosition { group, kind });
     }
 
-    /// Returns whether the tensor holds parameters of routed experts.
+    /// Returns whether the tensor contains parameters of routed experts.
     pub(super) fn is_routed(&self, tensor: &TensorInfo) -> bool {
         !self.is_draft && self.expert.is_some_and(|expert| expert.part(tensor).is_some())
     }
@@ -185,15 +184,15 @@ enum Component {
     Number(u64),
     /// A list of layers.
     Stack,
-    /// A list of experts, or tensors that hold all of them.
+    /// A list of experts, or tensors that contain all of them.
     Experts,
     /// An expert with its number.
     Expert(u64),
-    /// A block with experts, a router and more.
+    /// A block with experts, a router and other tensors.
     Block,
-    /// A linear layer of Granite and `JetMoE`, which has three dimensions if it holds experts.
+    /// A linear layer in Granite and `JetMoE`. It has three dimensions if it contains experts.
     Linear,
-    /// A linear layer of a feed-forward block in GGUF, which older files store once per expert.
+    /// A linear layer of a feed-forward block in GGUF. Older files store one per expert.
     FeedForward,
     Shared,
     Router,
@@ -204,7 +203,7 @@ impl Component {
     fn new(component: &str) -> Self {
         match component {
             "weight" | "model" | "mlp" | "self_attn" => Self::Other,
-            // `blk` and `_exps` are the names of GGUF.
+            // GGUF uses `blk` and `_exps`.
             "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Stack,
             "experts" | "switch_mlp" | "switch_glu" => Self::Experts,
             "moe" => Self::Block,

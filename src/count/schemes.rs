@@ -1,7 +1,7 @@
-//! The packing schemes that a configuration lists: bits, group sizes, and the modules that they are for.
+//! The packing schemes in a configuration: bits, group sizes, and the modules they apply to.
 //!
-//! Each library nests them differently, so all objects of the quantization section are searched. Shapes are
-//! looked at first. The configuration only chooses among sizes that fit the shapes.
+//! Each library nests schemes differently, so all objects of the quantization section are searched. Shapes take
+//! precedence: the configuration only chooses among sizes that fit them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,26 +11,26 @@ use super::methods::block_of_type;
 use super::pattern::Pattern;
 use crate::formats::BlockSize;
 
-/// The largest number of modules that are named. A configuration that names every module of the largest models has
-/// some thousands.
+/// The maximum number of named modules. A configuration that names every module of the largest models has a few
+/// thousand.
 const MOST_MODULES: usize = 50_000;
 
-/// The largest number of schemes that differ. Models of mixed widths have some dozens.
+/// The maximum number of distinct schemes. Models with mixed widths have a few dozen.
 const MOST_SCHEMES: usize = 1_000;
 
-/// The largest number of regular expressions, and of their bytes. A compiled one takes some 30 times its length.
+/// The maximum number of regular expressions, and of their bytes. Compiling multiplies their size by about 30.
 const MOST_PATTERNS: usize = 1_000;
 const MOST_PATTERN_BYTES: usize = 100_000;
 
 const TOO_MANY_MODULES: ConfigError = ConfigError::TooManyModules { limit: MOST_MODULES };
 
-/// The largest number of stages in which a weight is quantized.
+/// The maximum number of stages in which a weight is quantized.
 const MOST_STAGES: usize = 4;
 
-/// The deepest nesting that is searched.
+/// The maximum nesting depth to search.
 const DEEPEST: usize = 8;
 
-/// Ends of keys whose values are sides of weight matrices.
+/// Suffixes of keys whose values are dimensions of weight matrices.
 const DIMENSIONS: [&str; 9] = [
     "hidden_size",
     "intermediate_size",
@@ -69,43 +69,43 @@ const NOT_MODULES: [&str; 9] = [
     "_data",
 ];
 
-/// The place of a scheme in the list of all.
+/// The index of a scheme in the list of schemes.
 type SchemeId = usize;
 
-/// The quantization of a model, as its configuration gives it.
+/// The quantization of a model, according to its configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QuantizationConfig {
     /// `quant_method`, in lower case.
     method: Option<String>,
-    /// All schemes, each once.
+    /// All distinct schemes.
     schemes: Vec<Scheme>,
-    /// The schemes of modules that are not named.
+    /// The schemes of all modules without a more specific scheme.
     defaults: BTreeSet<SchemeId>,
     named: HashMap<Box<str>, SchemeId>,
-    /// The names without their first components: the model around the language model may be left out of the weights.
+    /// The names without their first components, because the weights may omit the model around the language model.
     named_tails: HashMap<Box<str>, SchemeId>,
-    /// The number of names that were added, each as often as it is repeated.
+    /// The number of names added, including repetitions.
     additions: usize,
     patterns: Vec<(Pattern, SchemeId)>,
     pattern_bytes: usize,
-    /// The size of the vocabulary.
+    /// The vocabulary size.
     vocabulary: Option<u64>,
-    /// The dimensions that the configuration of the model lists.
+    /// The dimensions in the model's configuration.
     dimensions: BTreeSet<u64>,
 }
 
-/// The parameters of a packing; `None` where the configuration says nothing.
+/// The parameters of a packing; `None` where the configuration does not specify them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scheme {
-    /// The bits of a weight, from 1 to 32.
+    /// The bits per weight, from 1 to 32.
     pub(super) bits: Option<u64>,
     /// The number of weights that share a scale.
     pub(super) group_size: Option<u64>,
-    /// The number of weights that a code stands for.
+    /// The number of weights that a code represents.
     pub(super) vector_length: Option<u64>,
     pub(super) in_features: Option<u64>,
     pub(super) out_features: Option<u64>,
-    /// The block of a GGUF type.
+    /// The block size of a GGUF type.
     pub(super) block: Option<BlockSize>,
 }
 
@@ -119,7 +119,7 @@ impl QuantizationConfig {
         Ok(config)
     }
 
-    /// Adds the dimensions that the configuration of a model lists, such as `hidden_size`.
+    /// Adds the dimensions in a model's configuration, such as `hidden_size`.
     pub(super) fn add_dimensions(&mut self, model: &JsonObject<'_>) {
         const MOST_DIMENSIONS: usize = 1_000;
 
@@ -135,7 +135,7 @@ impl QuantizationConfig {
         for heads in [heads, number_of("num_key_value_heads")].into_iter().flatten() {
             self.dimensions.extend(width.and_then(|width| heads.checked_mul(width)));
         }
-        // The latent attention of DeepSeek.
+        // Multi-head latent attention (MLA) of DeepSeek.
         let ranks = ["q_lora_rank", "kv_lora_rank"].map(number_of);
         self.dimensions.extend(ranks.into_iter().flatten());
         let rope = number_of("qk_rope_head_dim");
@@ -144,7 +144,7 @@ impl QuantizationConfig {
         self.dimensions.extend(numbers.take(MOST_DIMENSIONS));
     }
 
-    /// Returns the configuration with the dimensions of another one.
+    /// Returns this configuration with the dimensions of another one.
     pub(super) fn with_dimensions_of(self, other: Self) -> Self {
         Self { dimensions: other.dimensions, vocabulary: other.vocabulary, ..self }
     }
@@ -154,13 +154,12 @@ impl QuantizationConfig {
         self.method.as_deref()
     }
 
-    /// Returns whether the section says anything that a solver could use.
+    /// Returns whether the section contains nothing that a solver could use.
     pub(super) fn is_empty(&self) -> bool {
         self.method.is_none() && self.schemes.is_empty()
     }
 
-    /// Adds the scheme of an object, and those of the objects in it. `names` are the modules that it is for; none for
-    /// all.
+    /// Adds the schemes of an object and its nested objects. `names` are the modules they apply to; empty means all.
     fn search(
         &mut self,
         object: &JsonObject<'_>,
@@ -183,7 +182,7 @@ impl QuantizationConfig {
             if NOT_WEIGHTS.contains(&key) {
                 continue;
             }
-            // Quark lists the schemes of a weight that is quantized in two stages.
+            // Quark lists several schemes for weights that are quantized in stages.
             if NOT_MODULES.contains(&key) && value.get().starts_with('[') {
                 for stage in read::<Vec<JsonObject>>(value).iter().flatten().take(MOST_STAGES) {
                     self.search(stage, names, depth - 1)?;
@@ -202,8 +201,8 @@ impl QuantizationConfig {
         Ok(())
     }
 
-    /// Adds the modules that SDNQ lists by format: `"modules_dtype_dict": {"int6": ["proj_out.weight"]}`. An entry is the
-    /// name of a parameter, or any component of it. `minimum_6bit` widens the format of the others.
+    /// Adds the modules that SDNQ lists by format: `"modules_dtype_dict": {"int6": ["proj_out.weight"]}`. An entry is
+    /// a parameter name, or any component of one. `minimum_6bit` widens the default format for its modules.
     fn add_modules_by_format(&mut self, object: &JsonObject<'_>) -> Result<(), ConfigError> {
         let formats = object.get::<JsonObject>("modules_dtype_dict").unwrap_or_default();
         let default = object.get::<String>("weights_dtype").and_then(|text| bits_of_format(&text));
@@ -233,7 +232,7 @@ impl QuantizationConfig {
 
     fn add(&mut self, names: &[String], scheme: Scheme) -> Result<(), ConfigError> {
         let id = self.id(scheme)?;
-        // A class of layers, as compressed-tensors writes it, is every module.
+        // compressed-tensors names classes of layers. `Linear` applies to every module.
         if names.is_empty() || names.iter().any(|name| name == "Linear") {
             self.defaults.insert(id);
             return Ok(());
@@ -254,7 +253,7 @@ impl QuantizationConfig {
         Ok(())
     }
 
-    /// Returns the place of a scheme, which is added if it is new.
+    /// Returns the index of a scheme, and adds the scheme if it is new.
     fn id(&mut self, scheme: Scheme) -> Result<SchemeId, ConfigError> {
         if let Some(id) = self.schemes.iter().position(|other| *other == scheme) {
             return Ok(id);
@@ -279,22 +278,22 @@ impl QuantizationConfig {
         Ok(())
     }
 
-    /// Returns all schemes, each once.
+    /// Returns all distinct schemes.
     pub(super) fn schemes(&self) -> impl Iterator<Item = &Scheme> {
         self.schemes.iter()
     }
 
-    /// Returns the schemes of modules that are not named.
+    /// Returns the schemes of all modules without a more specific scheme.
     pub(super) fn defaults(&self) -> impl Iterator<Item = &Scheme> {
         self.defaults.iter().filter_map(|&id| self.schemes.get(id))
     }
 
-    /// Returns whether modules are named.
+    /// Returns whether any modules are named.
     pub(super) fn has_names(&self) -> bool {
         !self.named.is_empty()
     }
 
-    /// Returns the scheme of a name.
+    /// Returns the scheme of a named module.
     pub(super) fn named(&self, name: &str) -> Option<&Scheme> {
         self.schemes.get(*self.named.get(name).or_else(|| self.named_tails.get(name))?)
     }
@@ -304,18 +303,18 @@ impl QuantizationConfig {
         self.patterns.iter().filter_map(|(pattern, id)| Some((pattern, self.schemes.get(*id)?)))
     }
 
-    /// Returns the size of the vocabulary.
+    /// Returns the vocabulary size.
     pub(super) fn vocabulary(&self) -> Option<u64> {
         self.vocabulary
     }
 
-    /// Returns the dimensions that the configuration of the model lists.
+    /// Returns the dimensions in the model's configuration.
     pub(super) fn dimensions(&self) -> &BTreeSet<u64> {
         &self.dimensions
     }
 }
 
-/// Returns a name without its first component, and without its first two, as long as two components are left.
+/// Returns a name without its first component and without its first two, if at least two components remain.
 fn tails(name: &str) -> impl Iterator<Item = &str> {
     let has_two = |tail: &&str| tail.contains('.');
     name.match_indices('.').map(|(at, _)| &name[at + 1..]).take(2).filter(has_two)
@@ -352,7 +351,7 @@ impl Scheme {
     }
 }
 
-/// Returns the bits of a weight that the name of a format contains, such as `int4` or `mxfp4`.
+/// Returns the bits per weight stated in a format name, such as `int4` or `mxfp4`.
 fn bits_of_format(format: &str) -> Option<u64> {
     let format = format.to_lowercase();
     let digits = ["int", "float", "fp", "nf"].iter().find_map(|name| {
@@ -483,7 +482,7 @@ mod tests {
         assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
         let error = many(MOST_MODULES, |at| format!(r#""{at}":{{"bits":4}}"#));
         assert_eq!(error, TOO_MANY_MODULES);
-        // Names that are handed down to many objects, and long lists of names.
+        // Names that many objects inherit, and long lists of names.
         let error = many(60, |at| match at {
             0 => format!(r#""targets":[{}"m"]"#, r#""m","#.repeat(999)),
             at => format!(r#""a{at}":{{"group_size":{at}}}"#),

@@ -1,4 +1,4 @@
-//! From the parts of modules to sums.
+//! Solves modules and adds them to the sums.
 
 use std::collections::VecDeque;
 
@@ -12,23 +12,23 @@ use super::waiting::WaitingTensors;
 use super::{AuxiliaryTensor, Configs, CountOverflow, CountedAs, UnresolvedReason};
 use crate::formats::TensorInfo;
 
-/// Solves modules, and adds their tensors to the sums.
+/// Solves modules and adds their tensors to the sums.
 pub(super) struct Solver<'a> {
     hints: Hints<'a>,
     sums: CountSums,
     /// Tensors whose class depends on whether the model is quantized.
     open: WaitingTensors,
-    /// True if the configuration says so, or a module with packed weights was found.
+    /// True if the configuration describes a quantization or a module with packed weights was found.
     is_quantized: bool,
-    /// The last solutions that do not depend on the name of the module, with the parts that they are for.
+    /// Recent solutions that do not depend on the module's name, with the parts they apply to.
     recent: VecDeque<(Vec<(PartId, TensorInfo)>, ModuleSolution)>,
 }
 
-/// The number of solutions that are searched before a module is solved. Experts have two or three kinds of modules.
+/// The number of recent solutions to reuse. Experts have two or three kinds of modules.
 const MOST_RECENT: usize = 4;
 
 impl<'a> Solver<'a> {
-    /// Creates a solver that adds to some sums.
+    /// Creates a solver that adds to `sums`.
     pub(super) fn new(configs: &'a Configs, shapes: &'a MetadataShapes, sums: CountSums) -> Self {
         Self {
             hints: Hints::new(&configs.quantization, shapes),
@@ -39,8 +39,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Solves a module, or returns the solution of one with parts of the same shapes: a model has many equal layers and
-    /// experts.
+    /// Solves a module, or reuses the solution of a module with the same part shapes, because models have many equal
+    /// layers and experts.
     fn solve(&mut self, module: &Module<'_>) -> ModuleSolution {
         let is_equal = |parts: &[(PartId, TensorInfo)]| {
             parts.len() == module.parts.len()
@@ -61,7 +61,7 @@ impl<'a> Solver<'a> {
 
     /// Adds the tensors of a module.
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
-        // A tensor that is stored twice: no part of the module can be trusted.
+        // A tensor is stored twice, so no part of the module can be trusted.
         if module.parts.windows(2).any(|parts| parts[0].0 == parts[1].0) {
             return self.add_unresolved(module, UnresolvedReason::ConflictingParts);
         }
@@ -81,8 +81,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns whether a module is quantized, though no method solves it: other models name tensors `B` or `codes`, too.
-    /// Scalars do not show it, as they do not [need the configuration](super::needs_config).
+    /// Returns whether an unsolved module is quantized. Unquantized models also have tensors named `B` or `codes`.
+    /// Scalars are no evidence, because they do not [need the configuration](super::needs_config).
     fn is_packed(&self, module: &Module<'_>) -> bool {
         module.parts.iter().any(|(part, tensor)| match part.role() {
             _ if tensor.is_scalar() => false,
@@ -132,7 +132,7 @@ impl<'a> Solver<'a> {
         self.add(module.name, part, tensor, class)
     }
 
-    /// Adds a module that is packed, and whose size is not known.
+    /// Adds a packed module of unknown size.
     fn add_unresolved(
         &mut self,
         module: &Module<'_>,
@@ -186,7 +186,7 @@ impl<'a> Solver<'a> {
         self.sums.add(&name, tensor, class, None)
     }
 
-    /// Classifies the remaining tensors, now that it is known if the model is quantized.
+    /// Classifies the open tensors, now that it is known whether the model is quantized.
     pub(super) fn finish(mut self) -> Result<CountSums, CountOverflow> {
         let open = std::mem::take(&mut self.open);
         open.for_each_module(|module, parts| {
@@ -207,14 +207,14 @@ impl<'a> Solver<'a> {
             PartRole::AuxiliaryAnywhere(kind) if self.is_quantized => {
                 CountedAs::AuxiliaryTensor(kind)
             }
-            // Integers under other names are tables or masks as often as weights.
+            // Integers with other names are as likely to be tables or masks as weights.
             PartRole::Weights
                 if part == PartId::WHOLE
                     && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor))) =>
             {
                 CountedAs::AsStored
             }
-            // Auxiliary: packed zero points without their weights.
+            // Auxiliary parts are packed zero points without their weights.
             PartRole::Weights | PartRole::Auxiliary(_) if self.is_quantized => {
                 self.open_weights(module, tensor, UnresolvedReason::UnknownParts)
             }
@@ -245,12 +245,12 @@ fn may_be_packed(tensor: &TensorInfo) -> bool {
     is_large && container_bits(&tensor.dtype).is_some_and(|bits| bits <= 32)
 }
 
-/// Returns whether a module has a part that only quantizers write, and that holds weights.
+/// Returns whether a module has a weights part that only quantizers write.
 fn has_packed_part(module: &Module<'_>) -> bool {
     module.parts.iter().any(|(part, _)| part.role() == PartRole::Weights && !part.is_plain())
 }
 
-/// Returns whether a tensor has the size of a weight matrix. A table of expert ids, as DeepSeek has, is narrow.
+/// Returns whether a tensor is large enough for a weight matrix. A table of expert IDs, as in DeepSeek, is narrow.
 fn is_matrix(tensor: &TensorInfo) -> bool {
     const SMALLEST_SIDE: u64 = 32;
 
@@ -262,7 +262,7 @@ fn is_matrix(tensor: &TensorInfo) -> bool {
     }
 }
 
-/// Returns whether a tensor is a stack of several matrices. Masks have a first side of 1.
+/// Returns whether a tensor is a stack of several matrices. The first dimension of masks is 1.
 fn is_stack(tensor: &TensorInfo) -> bool {
     matches!(tensor.shape[..], [stacked, _, _, ..] if stacked > 1)
 }
@@ -274,9 +274,9 @@ fn unresolved_class(tensor: &TensorInfo) -> CountedAs {
     }
 }
 
-/// Returns the class of a tensor that is no part of a quantized module.
+/// Returns the class of a tensor outside of quantized modules.
 pub(super) fn class_as_stored(tensor: &TensorInfo) -> CountedAs {
-    // Exponents without a mantissa only scale other values.
+    // Exponents without a mantissa can only scale other values.
     if tensor.dtype.is_exponent() {
         CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale)
     } else if tensor.is_scalar() {
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use crate::count::part::split;
 
-    /// The answers to earlier questions may have been wrong, too.
+    /// Earlier answers may have been wrong, too.
     #[test]
     fn nothing_is_certain_without_steps() {
         let (configs, shapes) = (Configs::default(), MetadataShapes::default());

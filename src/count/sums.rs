@@ -1,4 +1,4 @@
-//! The sums over the tensors of a model.
+//! Sums over the tensors of a model.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use super::{
 };
 use crate::formats::{Dtype, TensorInfo, clip};
 
-/// The sums over all tensors that have been classified.
+/// Sums over the classified tensors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CountSums {
     total: DtypeCount,
     groups: BTreeMap<GroupKey, DtypeCount>,
-    /// The groups of the last tensors, which are usually those of the next ones. They are not in `groups` yet.
+    /// The groups of recent tensors, which later tensors usually share. They are not in `groups` yet.
     recent: Vec<(GroupKey, DtypeCount)>,
     experts: ExpertSums,
     kinds: Vec<(KindKey, KindSum)>,
-    /// The position of the kind of the last module.
+    /// The index of the last module's kind.
     last_kind: Option<usize>,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
 }
 
-/// The number of groups that are searched one by one, which is faster than a map for the few of a model.
+/// The number of recent groups. A model has few groups, and searching them linearly is faster than a map.
 const MOST_RECENT: usize = 8;
 
-/// The dtype, the class and the kind of buffer of the tensors of a group.
+/// A group's dtype, class and kind of buffer.
 type GroupKey = (Dtype, CountedAs, Option<Buffer>);
 
-/// The packing of modules, and their parts.
+/// A module's packing and parts.
 type KindKey = (Packing, Vec<(PartId, Dtype)>);
 
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ struct KindSum {
 }
 
 impl CountSums {
-    /// Adds a tensor that is not unpacked.
+    /// Adds a tensor whose elements are not packed.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -112,7 +112,7 @@ impl CountSums {
         Some(())
     }
 
-    /// Adds the sums of the recent groups to the others.
+    /// Moves the recent groups to the map.
     fn flush(&mut self) {
         for (key, count) in self.recent.drain(..) {
             let group = self.groups.entry(key).or_default();
@@ -120,7 +120,6 @@ impl CountSums {
         }
     }
 
-    /// Adds a solved module to those of its kind.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
         let Some(kind) = self.kind(module, solved) else { return };
         kind.modules += 1;
@@ -134,13 +133,13 @@ impl CountSums {
         kind.parameters = kind.parameters.saturating_add(solved.parameters);
     }
 
-    /// Returns the sum of the modules of a kind; `None` if there are too many kinds.
+    /// Returns the sum of a module's kind; `None` if there are too many kinds.
     fn kind(&mut self, module: &Module<'_>, solved: &Solved) -> Option<&mut KindSum> {
         let is_kind = |((packing, parts), _): &(KindKey, KindSum)| {
             let found = module.parts.iter().map(|(part, tensor)| (part, &tensor.dtype));
             *packing == solved.packing && parts.iter().map(|(part, dtype)| (part, dtype)).eq(found)
         };
-        // The kind of the last module is usually that of the next one.
+        // Consecutive modules are usually of the same kind.
         let at = match self.last_kind.filter(|&at| is_kind(&self.kinds[at])) {
             Some(at) => at,
             None => match self.kinds.iter().position(is_kind) {
@@ -160,7 +159,7 @@ impl CountSums {
         Some(&mut self.kinds[at].1)
     }
 
-    /// Records a module whose size is not certain.
+    /// Records a module with an uncertain size.
     pub(super) fn add_unresolved(&mut self, module: &str, reason: UnresolvedReason, elements: u64) {
         let found = self.unresolved.entry(reason).or_insert_with(|| UnresolvedModules::new(reason));
         found.modules += 1;
@@ -170,12 +169,12 @@ impl CountSums {
         }
     }
 
-    /// Returns whether modules are not certain for a reason.
+    /// Returns whether any module is unresolved for this reason.
     pub(super) fn has_unresolved(&self, reason: UnresolvedReason) -> bool {
         self.unresolved.contains_key(&reason)
     }
 
-    /// Returns whether any tensor belongs to routed experts.
+    /// Returns true if any tensor belongs to routed experts.
     pub(super) fn has_experts(&self) -> bool {
         self.experts.has_experts()
     }

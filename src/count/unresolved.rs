@@ -1,52 +1,52 @@
-//! Modules whose size does not follow from their parts.
+//! Modules whose size cannot be derived from their components.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The reason why the parameters of a module could not be derived from its parts.
+/// The reason why the number of parameters in a module could not be derived from its components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum UnresolvedReason {
-    /// The parts are not those of any known method.
+    /// The components match no known method.
     UnknownParts,
-    /// Two parts give different sizes.
+    /// Two components imply different sizes.
     ConflictingParts,
-    /// The shapes allow several sizes, and the configuration does not choose one of them.
+    /// The shapes allow several sizes, and the configuration does not select one.
     SeveralSchemes,
-    /// The choices among the schemes of the configuration took more work than any known model needs.
+    /// Choosing among the schemes in the configuration would take more work than any known model needs.
     TooManyChoices,
-    /// Packed weights are there without the tensors that show their size.
+    /// The weights are packed, but the tensors that determine their size are missing.
     MissingParts,
-    /// The weights would be smaller than a quarter of a bit, or their number does not fit in 64 bits.
+    /// The weights would have less than a quarter of a bit each, or their number overflows 64 bits.
     TooLarge,
-    /// The packer pads the weights, and nothing shows by how much. The module is counted with its padding.
+    /// The weights are padded by an unknown amount. The module is counted including its padding.
     Padded,
-    /// An integer tensor looks like packed weights, in a model without a quantization configuration.
+    /// An integer tensor looks like packed weights, but the model has no quantization configuration.
     SuspectedPacking,
 }
 
 impl fmt::Display for UnresolvedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::UnknownParts => "no known quantization method writes these parts",
-            Self::ConflictingParts => "its parts give different sizes",
+            Self::UnknownParts => "no known quantization method uses these components",
+            Self::ConflictingParts => "the components imply different sizes",
             Self::SeveralSchemes => {
-                "its shapes allow several sizes, and the configuration does not choose one"
+                "the shapes allow several sizes, and the configuration does not select one"
             }
             Self::TooManyChoices => "the configuration lists too many schemes and patterns",
-            Self::MissingParts => "the parts that show its size are missing",
-            Self::TooLarge => "its parts give an absurd size",
-            Self::Padded => "its weights may be padded, and nothing shows by how much",
+            Self::MissingParts => "the components that determine the size are missing",
+            Self::TooLarge => "the components imply an implausible size",
+            Self::Padded => "the weights may be padded by an unknown amount",
             Self::SuspectedPacking => {
-                "its integers look like packed weights, but no configuration names a quantization"
+                "the integers look like packed weights, but no configuration specifies a quantization method"
             }
         })
     }
 }
 
-/// Modules that could not be solved, for one reason.
+/// Modules that could not be resolved for a common reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -55,14 +55,15 @@ pub struct UnresolvedModules {
     pub reason: UnresolvedReason,
     /// The number of modules.
     pub modules: u64,
-    /// The names of the first modules, sorted, each cut to 200 characters.
+    /// The names of up to [`MOST_EXAMPLES`](Self::MOST_EXAMPLES) of the modules, sorted, each truncated to 200
+    /// characters.
     pub examples: Vec<String>,
-    /// The stored elements of their weights.
+    /// The number of elements stored for their weights.
     pub elements: u64,
 }
 
 impl UnresolvedModules {
-    /// The largest number of examples.
+    /// The maximum number of examples.
     pub const MOST_EXAMPLES: usize = 10;
 
     pub(super) fn new(reason: UnresolvedReason) -> Self {

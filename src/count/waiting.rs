@@ -1,32 +1,32 @@
-//! Tensors that are stored until all parts of their modules are there.
+//! Stores tensors until all parts of their modules have arrived.
 
 use std::ops::Range;
 
 use super::part::PartId;
 use crate::formats::{PackedTensors, TensorInfo};
 
-/// A list of tensors in a compact form: the 208,550 tensors of Kimi-K2.5 take about 7 MB.
+/// A compact list of tensors. The 208,550 tensors of Kimi-K2.5 take about 7 MB.
 ///
-/// An entry is the number of the part; the dtype and the shape; and the length of the data.
+/// An entry consists of the part number, the dtype, the shape and the data length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitingTensors {
-    /// The names of modules, one after the other.
+    /// The concatenated module names.
     modules: String,
     entries: PackedTensors,
     runs: Vec<Run>,
 }
 
-/// Entries of one module that follow each other. They end where the next run begins. The positions have 32 bits, because
-/// a hostile file can cause millions of runs.
+/// Consecutive entries of one module, up to the start of the next run. Positions have 32 bits, because a hostile file
+/// can create millions of runs.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The start of the module in the names.
+    /// The start of the module name.
     module: u32,
     /// The start of the first entry.
     entry: u32,
 }
 
-/// The parts of a module. Reuses the memory of the parts of the last one.
+/// The parts of a module, in memory that is reused for the next module.
 #[derive(Default)]
 struct Parts {
     parts: Vec<(PartId, TensorInfo)>,
@@ -35,7 +35,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Adds a part, and returns the tensor to write.
+    /// Adds a part and returns its tensor, to be overwritten.
     fn push(&mut self, part: PartId) -> &mut TensorInfo {
         if self.length == self.parts.len() {
             self.parts.push((part, TensorInfo::EMPTY));
@@ -46,7 +46,7 @@ impl Parts {
         tensor
     }
 
-    /// Returns the parts, ordered by name. The order of two with the same name must not depend on the order of files.
+    /// Returns the parts, sorted by name. The order of duplicates does not depend on the order of files.
     fn sorted(&mut self) -> &[(PartId, TensorInfo)] {
         let parts = &mut self.parts[..self.length];
         parts.sort_unstable_by(|(part, one), (other_part, other)| {
@@ -79,21 +79,20 @@ impl WaitingTensors {
         self.runs.is_empty()
     }
 
-    /// Returns the memory that the list takes, in bytes.
+    /// Returns the memory use of the list in bytes.
     #[cfg(test)]
     pub(super) fn byte_length(&self) -> usize {
         self.modules.len() + self.entries.byte_length() + self.runs.len() * size_of::<Run>()
     }
 
-    /// Calls a function with each module and its parts, which may lie anywhere in the list. Modules are ordered by
-    /// name.
+    /// Visits each module with its parts, which may be anywhere in the list. Modules are sorted by name.
     pub(super) fn for_each_module<E>(
         &self,
         mut visit: impl FnMut(&str, &[(PartId, TensorInfo)]) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Sorted positions take 4 bytes per run, where a map of modules would take hundreds.
+        // Sorted indices take 4 bytes per run, where a map of modules would take hundreds.
         let mut runs: Vec<_> = (0_u32..).take(self.runs.len()).collect();
-        // Most files are sorted by dtype and name. A stable sort merges such runs instead of starting anew.
+        // Most files are sorted by dtype and name, and a stable sort exploits existing runs.
         runs.sort_by_key(|run| self.module(*run));
         let mut parts = Parts::default();
         for runs in runs.chunk_by(|a, b| self.module(*a) == self.module(*b)) {
@@ -122,7 +121,7 @@ impl WaitingTensors {
         }
     }
 
-    /// Returns the range from a run's position to the next run's position, or to the end.
+    /// Returns the range from a run's position to the next run's, or to the end.
     fn range(&self, run: u32, position: fn(&Run) -> u32, end: usize) -> Range<usize> {
         let run = run as usize;
         let next = self.runs.get(run + 1).map_or(end, |next| position(next) as usize);

@@ -2,21 +2,21 @@
 //!
 //! | page | subject |
 //! |---|---|
-//! | [`reading`] | HTTP requests, retries, rate limits, deadlines, security, logs |
+//! | [`reading`] | HTTP requests, retries, rate limits, timeouts, security, logs |
 //! | [`counting`] | parameters, elements, buffers, quantized models, experts |
 //! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
-//! | [`layouts`] | file names of weights, and repositories with several sets of weights |
-//! | [`gguf`] | quantized models in GGUF, and formats of your own |
-//! | [`cache`] | the cache of headers, and offline use |
-//! | [`json`] | the JSON of every command |
-//! | [`install`] | packages of the command: Cargo, wheel, container, `hf` extension, GitHub Action |
-//! | [`command`] | sources, options, environment and exit codes of `hf-meta` |
+//! | [`layouts`] | names of weight files, and repositories with several sets of weights |
+//! | [`gguf`] | quantized models in GGUF, and custom formats |
+//! | [`cache`] | the header cache, and offline mode |
+//! | [`json`] | the JSON output of every command |
+//! | [`install`] | ways to install the command: Cargo, wheel, container, `hf` extension, GitHub Action |
+//! | [`command`] | sources, options, exit codes and environment variables of `hf-meta` |
 //! | [`python`] | the Python module |
-//! | [`errors`] | errors in a service, and the status to answer with |
+//! | [`errors`] | error codes, and the HTTP status to return for each |
 //! | [`census`] | many repositories as tables, on one machine or many |
 //! | [`service`] | badges, their options, and `hf-meta serve` in production |
-//! | [`speed`] | measurements, with the commands that repeat them |
-//! | [`architecture`] | the code: the life of a request, its layers, where to add what |
+//! | [`speed`] | measurements, and the commands that reproduce them |
+//! | [`architecture`] | the code: the life of a request, the layers, where to add features |
 
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}

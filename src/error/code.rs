@@ -1,4 +1,4 @@
-//! Codes of errors for programs.
+//! Machine-readable error codes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::http::{HttpError, TransportKind};
 use crate::hub::HubError;
 
 impl Error {
-    /// Returns a short code for programs, such as `repoNotFound`. The JSON of the command has it.
+    /// Returns a machine-readable code, such as `repoNotFound`. The command uses the same codes in its JSON.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -45,13 +45,13 @@ impl Error {
         }
     }
 
-    /// Returns the HTTP status of the response that caused the error, if one did.
+    /// Returns the HTTP status of the response that caused this error, or `None` if no response did.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.response().map(|response| response.status)
     }
 
-    /// Returns the time until the server accepts requests again, if it says so.
+    /// Returns how long to wait before the server accepts requests again, or `None` if the server did not say.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -63,19 +63,19 @@ impl Error {
         }
     }
 
-    /// Returns whether a server has limited the rate of requests.
+    /// Returns whether a server has rate limited the client.
     #[must_use]
     pub fn is_rate_limited(&self) -> bool {
         self.code() == "rateLimited"
     }
 
-    /// Returns whether a time limit passed: the one of the call, or the one of a request.
+    /// Returns whether the timeout of the call or of a request has elapsed.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.code() == "timeout"
     }
 
-    /// Returns whether the same call may succeed later, although nobody changes the repository or the settings.
+    /// Returns whether the same call may succeed later without any change to the repository or the settings.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -86,7 +86,7 @@ impl Error {
         }
     }
 
-    /// Returns the response of the Hub that caused the error, if one did.
+    /// Returns the Hub response that caused this error, or `None` if no response did.
     fn response(&self) -> Option<&HubError> {
         match self {
             Self::RepoNotFound { source, .. }

@@ -1,229 +1,227 @@
-//! The errors of a header.
+//! Errors of headers.
 
 use thiserror::Error;
 
 use super::gguf::GgufError;
 use super::{Dtype, clip};
 
-/// The error of a file whose header is not valid.
+/// The error returned for a file with an invalid header.
 ///
-/// Text from the file, such as the name of a tensor, is cut to 200 characters and otherwise unchanged: escape
-/// control characters before you print it to a terminal. Sizes and offsets are in bytes, and the offsets of
-/// tensors are relative to the start of the data.
+/// Text from the file, such as a tensor name, is truncated to 200 characters but otherwise unchanged: escape control
+/// characters before printing it to a terminal. Sizes and offsets are in bytes. Tensor offsets are relative to the
+/// start of the data section.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// A file without the eight bytes of the header's length.
-    #[error("the file has {file_size} bytes; a safetensors file has at least 8")]
+    /// The file is too short to contain the 8-byte header length.
+    #[error("the file has only {file_size} bytes; a safetensors file has at least 8")]
     FileTooShort {
         /// The size of the file.
         file_size: u64,
     },
-    /// A file in another format.
-    #[error("the file is not {expected}: it starts like {detected}")]
+    /// The file is in a different format.
+    #[error("the file is not {expected}: it looks like {detected}")]
     WrongFormat {
-        /// The name of the expected format.
+        /// The expected format.
         expected: &'static str,
-        /// The format that the file seems to have.
+        /// The format that the file appears to have.
         detected: DetectedFormat,
     },
-    /// A header that is cut off.
-    #[error("the header ends at byte {expected}, but only {found} bytes are there")]
+    /// The header is truncated.
+    #[error("the header ends at byte {expected}, but only {found} bytes are available")]
     Truncated {
-        /// The end of the header.
+        /// The end offset of the header.
         expected: u64,
-        /// The number of bytes that were read.
+        /// The number of bytes available.
         found: u64,
     },
-    /// A header longer than the limit.
-    #[error("a header of {length} bytes is over the limit of {limit}")]
+    /// The header exceeds the size limit.
+    #[error("a header of {length} bytes exceeds the limit of {limit} bytes")]
     OverLimit {
         /// The length of the header.
         length: u64,
-        /// The largest accepted length.
+        /// The maximum accepted length.
         limit: u64,
     },
-    /// A header longer than its file.
-    #[error("a header of {length} bytes does not fit into a file of {file_size} bytes")]
+    /// The header is longer than the file.
+    #[error("a header of {length} bytes does not fit in a file of {file_size} bytes")]
     PastEndOfFile {
         /// The length of the header.
         length: u64,
         /// The size of the file.
         file_size: u64,
     },
-    /// A header of length 0.
+    /// The header is empty.
     #[error("the header is empty")]
     Empty,
-    /// A header that is not a JSON object.
-    #[error("the header does not start with `{{` but with byte 0x{first:02x}")]
+    /// The header is not a JSON object.
+    #[error("the header starts with byte 0x{first:02x} instead of `{{`")]
     NotAnObject {
         /// The first byte of the header.
         first: u8,
     },
-    /// A header that is not UTF-8.
-    #[error("the header is not UTF-8 at byte {at}")]
+    /// The header is not valid UTF-8.
+    #[error("the header is not valid UTF-8 at byte {at}")]
     NotUtf8 {
         /// The offset of the first invalid byte in the header.
         at: usize,
     },
-    /// A header with NUL bytes at its end.
-    #[error("the header is padded with NUL bytes from byte {at} on; the format pads with spaces")]
+    /// The header is padded with NUL bytes.
+    #[error("the header is padded with NUL bytes from byte {at}; it must be padded with spaces")]
     NulPadding {
         /// The offset of the first NUL byte in the header.
         at: usize,
     },
-    /// A header that is not JSON of the expected structure.
-    #[error("the header is not valid JSON of its kind: {message}")]
+    /// The header is not JSON with the expected structure.
+    #[error("the header is malformed: {message}")]
     Json {
         /// The reason, with line and column.
         message: String,
     },
-    /// An entry that does not describe a tensor.
-    #[error("tensor `{tensor}` is not a valid entry: {message}")]
+    /// An entry does not describe a tensor.
+    #[error("the entry of tensor `{tensor}` is malformed: {message}")]
     Entry {
         /// The name of the tensor.
         tensor: String,
         /// The reason, with line and column.
         message: String,
     },
-    /// Two tensors with one name.
-    #[error("tensor `{tensor}` occurs twice in the header")]
+    /// Two tensors have the same name.
+    #[error("tensor `{tensor}` appears twice in the header")]
     DuplicateTensor {
         /// The name of the tensor.
         tensor: String,
     },
-    /// A tensor that ends before it begins.
+    /// The data of a tensor ends before it begins.
     #[error("tensor `{tensor}` ends at byte {end}, before it begins at byte {begin}")]
     ReversedOffsets {
         /// The name of the tensor.
         tensor: String,
         /// The offset of its first byte.
         begin: u64,
-        /// The offset after its last byte.
+        /// The offset past its last byte.
         end: u64,
     },
-    /// A tensor whose size does not fit in 64 bits.
-    #[error("tensor `{tensor}` is larger than 64 bits can count")]
+    /// The size of a tensor overflows 64 bits.
+    #[error("the size of tensor `{tensor}` overflows 64 bits")]
     Overflow {
         /// The name of the tensor.
         tensor: String,
     },
-    /// A tensor that does not fill whole bytes.
+    /// The elements of a tensor do not fill whole bytes.
     #[error(
         "tensor `{tensor}` has {elements} elements of {dtype}, which is not a whole number of bytes"
     )]
     PartialByte {
         /// The name of the tensor.
         tensor: String,
-        /// The type of the elements.
+        /// The dtype of the tensor.
         dtype: Dtype,
         /// The number of elements.
         elements: u64,
     },
-    /// A tensor whose shape and dtype disagree with its offsets.
+    /// The shape and dtype of a tensor do not match its offsets.
     #[error(
-        "tensor `{tensor}` has {elements} elements of {dtype}, which is {expected} bytes, but spans {found}"
+        "tensor `{tensor}` has {elements} elements of {dtype}, which is {expected} bytes, but spans {found} bytes"
     )]
     Size {
         /// The name of the tensor.
         tensor: String,
-        /// The type of the elements.
+        /// The dtype of the tensor.
         dtype: Dtype,
         /// The number of elements.
         elements: u64,
-        /// The number of bytes that shape and dtype need.
+        /// The number of bytes implied by shape and dtype.
         expected: u64,
-        /// The number of bytes between the offsets.
+        /// The number of bytes between its offsets.
         found: u64,
     },
-    /// A tensor of an unknown dtype with less than one bit per element.
+    /// A tensor of an unknown dtype has less than one bit per element.
     #[error("tensor `{tensor}` has {elements} elements of {dtype}, too many for its {found} bytes")]
     Implausible {
         /// The name of the tensor.
         tensor: String,
-        /// The type of the elements.
+        /// The dtype of the tensor.
         dtype: Dtype,
         /// The number of elements.
         elements: u64,
-        /// The number of bytes between the offsets.
+        /// The number of bytes between its offsets.
         found: u64,
     },
-    /// A tensor after bytes that belong to no tensor.
-    #[error(
-        "tensor `{tensor}` begins at byte {begin} of the data; the bytes from {expected} on belong to no tensor"
-    )]
+    /// The data of a tensor is preceded by bytes that belong to no tensor.
+    #[error("the data has a gap from byte {expected} to byte {begin}, before tensor `{tensor}`")]
     Hole {
         /// The name of the tensor.
         tensor: String,
         /// The offset of its first byte.
         begin: u64,
-        /// The end of the data before it.
+        /// The offset at which the data before it ends.
         expected: u64,
     },
-    /// A tensor that begins inside another.
+    /// The data of a tensor overlaps that of another.
     #[error(
-        "tensor `{tensor}` begins at byte {begin} of the data, inside a tensor that ends at {expected}"
+        "tensor `{tensor}` begins at byte {begin} of the data, inside a tensor that ends at byte {expected}"
     )]
     Overlap {
         /// The name of the tensor.
         tensor: String,
         /// The offset of its first byte.
         begin: u64,
-        /// The end of the data before it.
+        /// The offset at which the data before it ends.
         expected: u64,
     },
-    /// A file with another size than its header requires.
+    /// The file does not have the size that its header implies.
     #[error(
-        "by its header the file ends with {} at byte {expected}, but it has {found} bytes",
+        "according to its header, the file ends with {} at byte {expected}, but it has {found} bytes",
         last(tensor.as_deref())
     )]
     FileSize {
-        /// The name of the last tensor in the file; `None` if it has no data.
+        /// The name of the last tensor in the file, or `None` if the file has no tensor data.
         tensor: Option<String>,
-        /// The size that the header requires.
+        /// The size that the header implies.
         expected: u64,
-        /// The size of the file.
+        /// The actual size of the file.
         found: u64,
     },
-    /// A broken rule of the GGUF format.
+    /// The file violates the GGUF format.
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// A broken rule of a format that is not part of this library.
+    /// The file violates a custom format.
     #[error("{message}")]
     Other {
-        /// The rule.
+        /// The violated rule.
         message: String,
     },
 }
 
 impl HeaderError {
-    /// Creates the error of a tensor that is too large for 64 bits.
+    /// Creates the error for a tensor whose size does not fit in 64 bits.
     pub(crate) fn overflow(tensor: &str) -> Self {
         Self::Overflow { tensor: clip(tensor) }
     }
 }
 
-/// Names the last part of a file: a tensor, or the header if there is no data.
+/// Describes the last part of a file: a tensor, or the header if there is no data.
 fn last(tensor: Option<&str>) -> String {
     tensor.map_or_else(|| "its header".to_owned(), |tensor| format!("tensor `{tensor}`"))
 }
 
-/// The format of a file that has another format than expected, recognized by its first eight bytes.
+/// The actual format of a file with an unexpected format, detected from its first eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DetectedFormat {
-    /// The text file that git stores in place of a large file.
+    /// A Git LFS pointer, the text file that Git stores in place of a large file.
     GitLfsPointer,
-    /// A page of a website, such as a login or an error page.
+    /// A web page, such as a login or error page.
     Markup,
-    /// A zip archive, such as a checkpoint written by `torch.save`.
+    /// A ZIP archive, such as a checkpoint written by `torch.save`.
     Zip,
-    /// A GGUF model.
+    /// A GGUF file.
     Gguf,
 }
 
 impl DetectedFormat {
-    /// The first bytes of each format, after white space.
+    /// The first bytes of each format, after optional whitespace.
     const STARTS: [(&[u8], Self); 4] = [
         (b"version ", Self::GitLfsPointer),
         (b"<", Self::Markup),
@@ -231,14 +229,14 @@ impl DetectedFormat {
         (b"GGUF", Self::Gguf),
     ];
 
-    /// Returns the format of a file that starts with these bytes; `None` for an unknown format.
+    /// Detects the format of a file by its first bytes; `None` if it is unknown.
     pub(in crate::formats) fn recognize(start: &[u8]) -> Option<Self> {
         let start = start.trim_ascii_start();
         let mut found = Self::STARTS.into_iter().filter(|(known, _)| start.starts_with(known));
         found.next().map(|(_, detected)| detected)
     }
 
-    /// Returns whether these bytes can be an incomplete start of one of the formats.
+    /// Returns whether these bytes could be an incomplete start of a known format.
     pub(in crate::formats) fn is_possible(start: &[u8]) -> bool {
         Self::STARTS.iter().any(|(known, _)| known.starts_with(start.trim_ascii_start()))
     }
@@ -247,9 +245,9 @@ impl DetectedFormat {
 impl std::fmt::Display for DetectedFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::GitLfsPointer => "a git-LFS pointer",
+            Self::GitLfsPointer => "a Git LFS pointer",
             Self::Markup => "an HTML or XML page",
-            Self::Zip => "a zip archive (a PyTorch checkpoint?)",
+            Self::Zip => "a ZIP archive (a PyTorch checkpoint?)",
             Self::Gguf => "a GGUF file",
         })
     }

@@ -1,4 +1,4 @@
-//! The interface of a file format.
+//! The trait that file formats implement.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -13,26 +13,26 @@ pub trait Format: Debug + Send + Sync {
     /// Returns the name of the format, such as `safetensors`.
     fn name(&self) -> &'static str;
 
-    /// Returns the name of the format as people write it, such as `GGUF`. By default it is the [`name`](Self::name).
+    /// Returns the display name of the format, such as `GGUF`. Defaults to [`name`](Self::name).
     fn title(&self) -> &'static str {
         self.name()
     }
 
-    /// Returns the extension of files in this format, with its dot.
+    /// Returns the file extension, including the dot.
     fn extension(&self) -> &'static str;
 
-    /// Creates a parser for the header of the file at a path. Headers of more than `header_limit` bytes are
-    /// refused.
+    /// Creates a parser for the header of the file at `path`. The parser must reject headers larger than
+    /// `header_limit` bytes.
     fn parser(&self, path: &RepoPath, header_limit: u64) -> Box<dyn HeaderParser>;
 
-    /// Splits the name of a file, without its extension and shard number, into its parts. By default all of it is the
-    /// name of the model.
+    /// Splits a file name, without extension and shard number, into its parts. By default, the whole name is the
+    /// model name.
     fn split_name(&self, stem: &str) -> NameParts {
         NameParts::new(stem)
     }
 }
 
-/// The parts of the name of a file of weights, without its extension and shard number.
+/// The parts of a weight file's name, without extension and shard number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct NameParts {
@@ -40,37 +40,37 @@ pub struct NameParts {
     pub model: String,
     /// The variant, such as `fp16` or `Q4_K_M`; empty if there is none.
     pub variant: String,
-    /// True if the variant is a quantization: then any variant is the whole model.
+    /// `true` if the variant is a quantization, so that each variant is a complete model.
     pub is_quantized: bool,
-    /// The kind of the weights.
+    /// The kind of weights.
     pub kind: WeightsKind,
 }
 
 impl NameParts {
-    /// Creates the name of a model without a variant.
+    /// Creates the parts of a model name without a variant.
     #[must_use]
     pub fn new(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 }
 
-/// The kind of the weights in a file, by its name.
+/// The kind of weights in a file, judging by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum WeightsKind {
-    /// A model, or any part of one that is not listed here.
+    /// A model, or any component not covered by another variant.
     #[default]
     Model,
-    /// The projector of a multimodal model, `mmproj`.
+    /// The projector of a multimodal model (`mmproj`).
     Projector,
-    /// An adapter, such as one of low rank.
+    /// An adapter, such as a LoRA.
     Adapter,
-    /// An importance matrix, which was used to quantize the model.
+    /// An importance matrix that was used to quantize a model.
     ImportanceMatrix,
 }
 
-/// A parser of one header that performs no I/O: it says which bytes it needs, and its caller reads them.
+/// An incremental parser of one header. It performs no I/O: it requests byte ranges, and the caller reads them.
 ///
 /// ```
 /// use hf_meta::formats::{Format, Step, safetensors::Safetensors};
@@ -92,17 +92,18 @@ pub enum WeightsKind {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait HeaderParser: Send {
-    /// Returns the byte range to read first, of any file in this format.
+    /// Returns the first byte range to read. It may extend past the end of the file, and so may later ranges: pass
+    /// the bytes that exist.
     fn first_range(&self) -> Range<u64>;
 
-    /// Takes bytes that were read at the offset `start`, and the size of the file in bytes if it is known.
+    /// Consumes bytes that were read at offset `start`, along with the size of the file in bytes, if known.
     ///
-    /// Bytes that were given before and bytes after the header are ignored. No bytes at the offset that was
-    /// asked for mean that the file ends there.
+    /// Bytes that were passed before and bytes after the header are ignored. Passing no bytes at the requested offset
+    /// signals the end of the file.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule of the format, with the tensor that breaks it.
+    /// Returns the first violated rule of the format, naming the tensor that violates it.
     fn advance(
         &mut self,
         start: u64,
@@ -114,14 +115,14 @@ pub trait HeaderParser: Send {
 /// The next step of a [`HeaderParser`].
 #[derive(Debug)]
 pub enum Step {
-    /// Read this byte range of the file, which is not empty and holds only bytes that are missing, and call
-    /// [`HeaderParser::advance`] again.
+    /// Read this byte range and call [`HeaderParser::advance`] again. The range is not empty and contains only bytes
+    /// that have not been passed yet.
     Read(Range<u64>),
     /// The header is complete and valid.
     Done(FileHeader),
 }
 
-/// The formats that headers are read from: the built-in ones, safetensors first, then those of the caller.
+/// The accepted formats: the built-in ones, with safetensors first, then those of the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Formats(Arc<[Arc<dyn Format>]>);
 
@@ -130,48 +131,48 @@ pub(crate) static FORMATS: LazyLock<Formats> =
     LazyLock::new(|| Formats(Arc::new([Arc::new(safetensors::Safetensors), Arc::new(gguf::Gguf)])));
 
 impl Formats {
-    /// Adds a format.
+    /// Returns the formats with one more.
     #[cfg(feature = "_http")]
     pub(crate) fn with(&self, format: Arc<dyn Format>) -> Self {
         Self(self.0.iter().cloned().chain([format]).collect())
     }
 
-    /// Returns only the format of a name; `None` if there is no such format.
+    /// Restricts the list to the format with a name; `None` if it does not exist.
     #[cfg(feature = "_http")]
     pub(crate) fn only(&self, name: &str) -> Option<Self> {
         let found = self.0.iter().find(|format| format.name() == name)?;
         Some(Self(Arc::new([Arc::clone(found)])))
     }
 
-    /// Returns the position of safetensors, whose weights have usual names and indexes; `None` if only another format is
-    /// read.
+    /// Returns the index of safetensors, whose weights have standard names and index files; `None` if it is not
+    /// accepted.
     pub(crate) fn safetensors(&self) -> Option<usize> {
         self.0.iter().position(|format| format.extension() == safetensors::EXTENSION)
     }
 
-    /// Returns the position and the format of a file by its extension; `None` if no format matches.
+    /// Returns the index and the format for a file extension; `None` if no format matches.
     pub(crate) fn find(&self, path: &str) -> Option<(usize, &dyn Format)> {
         let mut formats = self.0.iter().map(AsRef::as_ref).enumerate();
         formats.find(|(_, format)| path.ends_with(format.extension()))
     }
 
-    /// Returns the format of a file by its extension; safetensors if no format matches.
+    /// Returns the format for a file extension, or safetensors if no format matches.
     pub(crate) fn find_or_safetensors(&self, path: &RepoPath) -> &dyn Format {
         self.find(path.as_str()).map_or(&safetensors::Safetensors, |(_, format)| format)
     }
 
-    /// Returns the name of the format at a position.
+    /// Returns the name of the format at an index.
     pub(crate) fn name(&self, position: usize) -> &'static str {
         self.0.get(position).map_or("", |format| format.name())
     }
 
-    /// Returns the pattern of the names of all files, such as `*.gguf`.
+    /// Returns the glob pattern for weight files, such as `*.gguf`.
     pub(crate) fn pattern(&self) -> String {
         let patterns: Vec<_> = self.0.iter().map(|one| format!("*{}", one.extension())).collect();
         patterns.join(" or ")
     }
 
-    /// Returns whether a text alone is a variant that names a quantization in some format.
+    /// Returns whether a text is just the name of a quantization in some format.
     pub(crate) fn is_quantization(&self, text: &str) -> bool {
         let is_one = |parts: NameParts| parts.is_quantized && parts.model.is_empty();
         self.0.iter().any(|format| is_one(format.split_name(text)))

@@ -1,16 +1,16 @@
 //! File formats of model weights.
 //!
-//! A file of weights starts with a header: the name, dtype, shape and data offsets of each tensor. The data
-//! after it is thousands of times as long, and is never read. [`FileHeader`] is the checked header of a file
-//! in any format, and its [`TensorTable`] has the tensors.
+//! A weight file starts with a header: the name, dtype, shape and data offsets of each tensor. The tensor data that
+//! follows is thousands of times larger and is never read. [`FileHeader`] is the validated header of a file in any
+//! format, and its [`TensorTable`] contains the tensors.
 //!
-//! Parsers perform no I/O. A [`HeaderParser`] asks for a byte range with [`HeaderParser::first_range`] and
-//! [`Step::Read`]. Its caller reads the bytes from the network or a disk and passes them to
-//! [`HeaderParser::advance`], until it returns [`Step::Done`]. Bytes from a file are not trusted: sizes are
-//! limited, arithmetic is checked, and text in errors is cut.
+//! Parsers perform no I/O. A [`HeaderParser`] requests byte ranges through [`HeaderParser::first_range`] and
+//! [`Step::Read`]. The caller reads the bytes from the network or from disk and passes them to
+//! [`HeaderParser::advance`] until it returns [`Step::Done`]. File contents are untrusted: sizes are limited,
+//! arithmetic is checked, and text in errors is truncated.
 //!
-//! A format is one module that implements [`Format`], and one line of `FORMATS` in `format.rs`. A dtype is one
-//! line of the table in `dtype.rs`. Indexes of sharded checkpoints are a part of [`safetensors`].
+//! A format is a module that implements [`Format`], plus one line in `FORMATS` in `format.rs`. A dtype is one line of
+//! the table in `dtype.rs`. Indexes of sharded checkpoints belong to [`safetensors`].
 
 mod description;
 mod dtype;

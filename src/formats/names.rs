@@ -1,36 +1,36 @@
-//! The names of tensors.
+//! Tensor names.
 
 use std::ops::Range;
 
 use super::clip;
 
-/// Distinct names in the order of the file, stored in one text: a file may have half a million.
+/// Distinct names in file order, stored in one string, because a file may contain half a million.
 ///
-/// The sorted order that shows duplicates also serves lookups. A lookup is a binary search, which hostile
-/// names cannot slow down as they could a hash table.
+/// The names are also sorted, to detect duplicates and for lookups. A binary search, unlike a hash table, cannot be
+/// slowed down by hostile names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
     list: NameList,
     by_name: Box<[u32]>,
 }
 
-/// Names that may not be distinct.
+/// Names that may contain duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameList {
     text: String,
     ends: Vec<u32>,
 }
 
-/// The longest text of names, in bytes: offsets in it have 32 bits.
+/// The maximum total length of names in bytes, because offsets have 32 bits.
 pub(super) const LONGEST: usize = u32::MAX as usize;
 
 impl NameList {
-    /// Creates an empty list with memory for `names` names of `bytes` bytes in total.
+    /// Creates an empty list with capacity for `names` names of `bytes` bytes in total.
     pub(super) fn with_capacity(names: usize, bytes: usize) -> Self {
         Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(names) }
     }
 
-    /// Adds a name. All names together must be no longer than [`LONGEST`].
+    /// Adds a name. The total length must not exceed [`LONGEST`].
     pub(crate) fn push(&mut self, name: &str) {
         self.text.push_str(name);
         #[expect(clippy::cast_possible_truncation, reason = "no text is longer than LONGEST")]
@@ -39,7 +39,7 @@ impl NameList {
 
     /// Returns whether a name of `length` bytes can be added.
     pub(super) fn has_room_for(&self, length: usize) -> bool {
-        // Empty names are limited as well.
+        // The number of names counts, too, so that empty names are limited.
         self.text.len() + self.len() + length < LONGEST
     }
 
@@ -51,14 +51,14 @@ impl NameList {
         &self.text[self.range(at)]
     }
 
-    /// Returns the positions of all names.
+    /// Returns the indices of all names.
     pub(crate) fn positions(&self) -> Range<u32> {
         #[expect(clippy::cast_possible_truncation, reason = "no more names than bytes of text")]
         let names = self.len() as u32;
         0..names
     }
 
-    /// Returns the memory that is not needed.
+    /// Releases unused capacity.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
@@ -68,13 +68,13 @@ impl NameList {
     ///
     /// # Errors
     ///
-    /// Returns the first name that occurs twice.
+    /// Returns a duplicate name.
     pub(super) fn into_names(mut self) -> Result<Names, String> {
         self.shrink_to_fit();
         let mut by_name: Box<[u32]> = self.positions().collect();
-        // A sort compares all names that end up next to each other, and so meets every duplicate.
+        // Sorting compares all pairs that end up adjacent, so it finds every duplicate.
         let mut has_duplicate = false;
-        // The stable sort is fast for long runs that are in order already, and most files have them.
+        // The stable sort is fast on sorted runs, which most files have.
         by_name.sort_by(|&a, &b| {
             let order = self.bytes(a).cmp(self.bytes(b));
             has_duplicate |= order.is_eq();
@@ -87,7 +87,7 @@ impl NameList {
         }
     }
 
-    /// Returns the bytes of a name. They have the order of the text, and need no check for the borders of characters.
+    /// Returns the bytes of a name. They sort like the text and need no check for character boundaries.
     fn bytes(&self, at: u32) -> &[u8] {
         &self.text.as_bytes()[self.range(at as usize)]
     }
@@ -99,7 +99,7 @@ impl NameList {
 }
 
 impl Names {
-    /// Returns the position of a name in the order of the file.
+    /// Returns the index of a name in file order.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         let found = self.by_name.binary_search_by(|&at| self.list.get(at as usize).cmp(name));
         found.ok().map(|rank| self.by_name[rank] as usize)
@@ -117,30 +117,30 @@ impl Names {
         self.list.len()
     }
 
-    /// Returns the memory of the names, in bytes.
+    /// Returns the memory use of the names in bytes.
     pub(super) fn memory(&self) -> usize {
         self.list.text.len() + (self.list.ends.len() + self.by_name.len()) * size_of::<u32>()
     }
 }
 
-/// A search for many names, which is fast if they come in sorted order, with small gaps.
+/// Looks up many names. Fast if they arrive in sorted order with small gaps.
 #[derive(Debug)]
 pub(crate) struct NameFinder<'a> {
     names: &'a Names,
-    /// The rank after that of the name that was found last.
+    /// The rank after the last found name.
     next: usize,
 }
 
 impl<'a> NameFinder<'a> {
-    /// The number of ranks that are tried before all names are searched. A file has its tensors in the order of dtypes, so
-    /// the scale of a packed weight, which follows it by name, is elsewhere in the file.
+    /// The number of ranks to try before a full search. Files are sorted by dtype, so the scale of a packed weight,
+    /// which follows the weight by name, is elsewhere in the file.
     const TRIED: usize = 3;
 
     pub(in crate::formats) fn new(names: &'a Names) -> Self {
         Self { names, next: 0 }
     }
 
-    /// Returns the position of a name in the order of the file.
+    /// Returns the index of a name in file order.
     pub(crate) fn position(&mut self, name: &str) -> Option<u32> {
         let Names { list, by_name } = self.names;
         let has_name =
@@ -175,11 +175,11 @@ mod tests {
             assert_eq!(names.position(name), Some(at));
         }
         assert_eq!(names.position("h.1"), None);
-        // The text, and two numbers of 32 bits for each name.
+        // The text, and two 32-bit numbers per name.
         assert_eq!(names.memory(), "wteh.10h.2".len() + 4 * 2 * 4);
     }
 
-    /// A parser knows from the length of the header how many names may come, and then moves them once at most.
+    /// A parser knows the maximum number of names from the header's length, and so reallocates at most once.
     #[test]
     fn memory_is_reserved_at_once() {
         let list = NameList::with_capacity(1_000, 30_000);
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(NameFinder::new(&super::tests::names(&[]).unwrap()).position("a"), None);
     }
 
-    /// Offsets have 32 bits. Each name takes at least one, even if it is empty.
+    /// Offsets have 32 bits. Each name counts as at least one byte, even an empty one.
     #[test]
     fn names_have_less_than_four_gibibytes() {
         let mut list = NameList::default();

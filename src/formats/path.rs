@@ -1,4 +1,4 @@
-//! Paths of files in a repository.
+//! Paths in a repository.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use thiserror::Error;
 use super::clip;
 use super::safetensors::{is_index_name, is_weights_name};
 
-/// A plain relative path in a repository, with `/` between its segments.
+/// A relative path within a repository, with `/` as separator.
 ///
-/// A path cannot leave the folder that it is joined to, and it cannot be a URL: it has no leading `/`, no
-/// empty, `.` or `..` segment, no `\`, no `:` (a scheme or a drive) and no control character. It has at most
-/// 1,024 bytes. Without these rules, an index with a `..` in the name of a shard could read another
-/// repository with the token of the user (`huggingface_hub` #4916).
+/// A path cannot escape the folder it is joined to and cannot be a URL: it has no leading `/`, no empty, `.` or `..`
+/// segment, no `\`, no `:` (as in a URL scheme or a Windows drive) and no control characters. Its maximum length is
+/// 1,024 bytes. Without these rules, an index that lists a shard name with `..` could read another repository with
+/// the user's token (`huggingface_hub` #4916).
 ///
 /// ```
 /// use hf_meta::RepoPath;
@@ -26,38 +26,38 @@ use super::safetensors::{is_index_name, is_weights_name};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoPath(Box<str>);
 
-/// The error of a text that is not a [`RepoPath`].
+/// The error returned when parsing a [`RepoPath`] fails.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{path}` {reason}")]
 #[non_exhaustive]
 pub struct PathError {
-    /// The text, cut to 200 characters.
+    /// The input, truncated to 200 characters.
     pub path: String,
-    /// The broken rule, as the end of a sentence that begins with the path.
+    /// The violated rule, phrased to follow the path.
     pub reason: &'static str,
 }
 
 impl RepoPath {
-    /// The longest path, in bytes.
+    /// The maximum length of a path in bytes.
     const LONGEST: usize = 1_024;
 
-    /// Returns the path as text.
+    /// Returns the path as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the segments between the slashes. There is at least one, and none is empty.
+    /// Returns the segments between slashes. There is at least one, and none is empty.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.0.split('/')
     }
 
-    /// Creates a path without checks, from a text that does not come from the network.
+    /// Creates a path without checks. The text must not come from the network.
     pub(crate) fn new_unchecked(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// Returns a path that is relative to the folder of this file.
+    /// Resolves a path relative to the folder of this file.
     pub(crate) fn sibling(&self, other: &Self) -> Self {
         match self.0.rsplit_once('/') {
             Some((folder, _)) => Self(format!("{folder}/{other}").into()),
@@ -65,7 +65,7 @@ impl RepoPath {
         }
     }
 
-    /// Joins a folder, `None` for the top, and the name of a file.
+    /// Joins a folder and a file name. `None` is the root folder.
     pub(crate) fn join(folder: Option<&Self>, name: &str) -> Self {
         match folder {
             Some(folder) => Self(format!("{folder}/{name}").into()),
@@ -73,7 +73,7 @@ impl RepoPath {
         }
     }
 
-    /// Returns the folder of this file; `None` at the top.
+    /// Returns the folder of this file; `None` for the root folder.
     pub(crate) fn folder(&self) -> Option<Self> {
         self.0.rsplit_once('/').map(|(folder, _)| Self(folder.into()))
     }
@@ -83,12 +83,12 @@ impl RepoPath {
         Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
     }
 
-    /// Returns whether this is a safetensors file, by its extension.
+    /// Returns whether the path has the extension of safetensors files.
     pub(crate) fn is_safetensors(&self) -> bool {
         is_weights_name(&self.0)
     }
 
-    /// Returns whether this is the index of a sharded checkpoint, by its name.
+    /// Returns whether the path is named like the index of a sharded checkpoint.
     pub(crate) fn is_index(&self) -> bool {
         is_index_name(&self.0)
     }
@@ -113,7 +113,7 @@ impl FromStr for RepoPath {
     }
 }
 
-/// Returns the first broken rule of a path.
+/// Returns the first rule that a path violates.
 fn broken_rule(path: &str) -> Option<&'static str> {
     let has = |test: fn(char) -> bool| path.contains(test);
     if path.is_empty() {
@@ -123,13 +123,13 @@ fn broken_rule(path: &str) -> Option<&'static str> {
     } else if path.starts_with('/') {
         Some("is absolute")
     } else if has(|c| c == '\\') {
-        Some("holds a backslash")
+        Some("contains a backslash")
     } else if has(|c| c == ':') {
-        Some("holds a colon, as URLs and drives do")
+        Some("contains a colon, like a URL or a drive letter")
     } else if has(char::is_control) {
-        Some("holds a control character")
+        Some("contains a control character")
     } else if path.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
-        Some("holds an empty, `.` or `..` segment")
+        Some("contains an empty, `.` or `..` segment")
     } else {
         None
     }

@@ -1,10 +1,10 @@
-//! Tensors, numbers and texts in a compact binary form.
+//! Tensors, numbers and strings in a compact binary form.
 
 use std::slice::SliceIndex;
 
 use super::{Dtype, TensorInfo};
 
-/// One record per tensor, found by its position.
+/// One record per tensor, accessed by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
     packed: PackedTensors,
@@ -12,32 +12,32 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Creates records with memory for `records` of `bytes` bytes together.
+    /// Creates an empty list with capacity for `records` records of `bytes` bytes in total.
     pub(super) fn with_capacity(records: usize, bytes: usize) -> Self {
         let packed = PackedTensors { bytes: Vec::with_capacity(bytes) };
         Self { packed, starts: Vec::with_capacity(records) }
     }
 
-    /// Returns whether a tensor can be added: offsets have 32 bits.
+    /// Returns whether another tensor fits, because offsets have 32 bits.
     pub(super) fn has_room(&self) -> bool {
         u32::try_from(self.packed.byte_length()).is_ok()
     }
 
-    /// Adds a tensor for which there is room.
+    /// Adds a tensor. There must be room for it.
     pub(super) fn push(&mut self, tensor: &TensorInfo) {
         #[expect(clippy::cast_possible_truncation, reason = "there is room")]
         self.starts.push(self.packed.byte_length() as u32);
         self.packed.push(tensor);
     }
 
-    /// Returns the tensor at a position.
+    /// Returns the tensor at an index.
     pub(super) fn get(&self, at: usize) -> TensorInfo {
         let mut tensor = TensorInfo::EMPTY;
         self.packed.reader(self.starts[at] as usize..).read_tensor(&mut tensor);
         tensor
     }
 
-    /// Returns the memory of the records, in bytes.
+    /// Returns the memory use of the records in bytes.
     pub(super) fn memory(&self) -> usize {
         self.packed.byte_length() + self.starts.len() * size_of::<u32>()
     }
@@ -47,29 +47,29 @@ impl Records {
         self.packed.reader(..)
     }
 
-    /// Returns the memory that is not needed.
+    /// Releases unused capacity.
     pub(super) fn shrink_to_fit(&mut self) {
         self.packed.bytes.shrink_to_fit();
         self.starts.shrink_to_fit();
     }
 }
 
-/// A buffer of tensors, with numbers and texts between them.
+/// A buffer of tensors, mixed with numbers and strings.
 ///
-/// A tensor is its dtype, the number of its dimensions, the dimensions, and the begin and the length of its
-/// data. Every number is in LEB128, which has seven bits in a byte, and so is never longer than its decimal digits:
-/// any header takes less memory than its JSON. With a `Vec` per shape, a hostile header could take many times more.
-/// [`push_layout`](Self::push_layout) adds the dtype and the dimensions alone.
+/// A tensor is stored as its dtype, its rank, its dimensions, and the start and length of its data. All numbers are
+/// LEB128, with seven bits per byte, and so never longer than their decimal digits: any header takes less memory than
+/// its JSON. With a `Vec` per shape, a hostile header could take many times more. [`push_layout`](Self::push_layout)
+/// adds only the dtype and the dimensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PackedTensors {
     bytes: Vec<u8>,
 }
 
-/// The tag of a dtype that is none of [`Dtype::KNOWN`]; its name follows.
+/// The tag of an unknown dtype, which is followed by its name.
 const OTHER: u8 = u8::MAX;
 
 impl PackedTensors {
-    /// Returns the length of the buffer.
+    /// Returns the length of the buffer in bytes.
     pub(crate) fn byte_length(&self) -> usize {
         self.bytes.len()
     }
@@ -100,7 +100,7 @@ impl PackedTensors {
         }
     }
 
-    /// Adds a text and its length.
+    /// Adds a length-prefixed string.
     pub(crate) fn push_text(&mut self, text: &str) {
         self.push_number(text.len() as u64);
         self.bytes.extend_from_slice(text.as_bytes());
@@ -116,19 +116,19 @@ impl PackedTensors {
     }
 }
 
-/// The part of a [`PackedTensors`] that has not been read yet. It was written by this module, so it is valid.
+/// The unread part of a [`PackedTensors`]. It was written by this module, so it is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedReader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> PackedReader<'a> {
-    /// Returns the number of bytes that have not been read yet.
+    /// Returns the number of unread bytes.
     pub(crate) fn byte_length(&self) -> usize {
         self.rest.len()
     }
 
-    /// Reads a tensor in place of another one, and reuses the memory of its shape.
+    /// Reads a tensor into `tensor`, and reuses the memory of its shape.
     pub(crate) fn read_tensor(&mut self, tensor: &mut TensorInfo) {
         self.read_layout(tensor);
         let begin = self.number();
@@ -138,7 +138,7 @@ impl<'a> PackedReader<'a> {
     /// Reads a dtype and a shape into a tensor.
     pub(crate) fn read_layout(&mut self, tensor: &mut TensorInfo) {
         match self.rest.split_first() {
-            // Most tensors have the dtype of the one before.
+            // Most tensors have the same dtype as the previous one.
             Some((&rank, rest)) if tensor.dtype.rank() == Some(rank) => self.rest = rest,
             _ => tensor.dtype = self.dtype(),
         }
@@ -148,7 +148,6 @@ impl<'a> PackedReader<'a> {
         }
     }
 
-    /// Reads a number.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {
         let (mut number, mut shift) = (0, 0);
@@ -163,7 +162,7 @@ impl<'a> PackedReader<'a> {
         number
     }
 
-    /// Reads a text with its length.
+    /// Reads a length-prefixed string.
     pub(crate) fn text(&mut self) -> &'a str {
         let length = usize::try_from(self.number()).unwrap_or_default();
         std::str::from_utf8(self.rest.split_off(..length).unwrap_or_default()).unwrap_or_default()
@@ -207,12 +206,12 @@ mod tests {
         assert_eq!(reader.byte_length(), 0);
     }
 
-    /// A header that is read from the cache later must not hold the memory that its parser reserved.
+    /// A header that is cached must not keep the capacity that its parser reserved.
     #[test]
     fn records_take_no_more_memory_than_they_need() {
         let mut records = Records::with_capacity(1_000, 100_000);
         records.push(&TensorInfo::new(Dtype::BF16, vec![50_257, 768], (0, 77_194_752)));
-        // Dtype, rank, two dimensions of 3 and 2 bytes, begin and length of 1 and 4, and the position.
+        // Dtype, rank, two dimensions of 3 and 2 bytes, start and length of 1 and 4, and the offset of the record.
         assert_eq!(records.memory(), 1 + 1 + 3 + 2 + 1 + 4 + 4);
         records.shrink_to_fit();
         assert!(records.starts.capacity() < 1_000 && records.packed.bytes.capacity() < 100_000);

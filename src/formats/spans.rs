@@ -1,11 +1,11 @@
-//! The check for holes and overlaps in the data of the tensors.
+//! Checks the tensors' data for holes and overlaps.
 
 use std::cmp::Ordering;
 
 use super::HeaderError;
 
-/// Returns the length of the data in bytes. `spans` has the begin and the end of each tensor, in any order. Each begins
-/// at the first multiple of `alignment` after the end of the one before it.
+/// Returns the length of the data in bytes. `spans` contains the start and end of each tensor, in any order. Each
+/// must start at the first multiple of `alignment` after the end of the previous one.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ mod tests {
             (&[(0, 0)], 0),
             (&[(0, 4), (4, 6)], 6),
             (&[(4, 6), (0, 4)], 6),
-            // Tensors without data can be anywhere in the list.
+            // Empty tensors can be anywhere in the list.
             (&[(0, 4), (4, 6), (4, 4), (0, 0), (6, 6)], 6),
             (&[(4, 4), (0, 4)], 4),
         ];

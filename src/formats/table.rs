@@ -1,4 +1,4 @@
-//! The tensors of one file.
+//! Tensor tables.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use super::records::Records;
 use super::spans::data_length;
 use super::{HeaderError, TensorInfo, clip};
 
-/// The tensors of one file, in the order of its header.
+/// The tensors in a file, in header order.
 ///
-/// Names and tensors are stored packed: a file may list half a million tensors.
-/// [`iter`](Self::iter) and [`get`](Self::get) build a [`TensorInfo`] for each tensor that they return;
-/// [`for_each`](Self::for_each) reuses one.
+/// Names and tensors are stored in a packed form, because a file may list half a million tensors.
+/// [`iter`](Self::iter) and [`get`](Self::get) build a new [`TensorInfo`] for each tensor;
+/// [`for_each`](Self::for_each) reuses a single one.
 ///
 /// ```
 /// use hf_meta::SafetensorsFileHeader;
@@ -46,27 +46,27 @@ impl TensorTable {
         self.len() == 0
     }
 
-    /// Returns every tensor with its name, in the order of the file.
+    /// Returns an iterator over the tensors and their names, in file order.
     #[must_use]
     pub fn iter(&self) -> TensorTableIter<'_> {
         TensorTableIter { table: self, rest: 0..self.len() }
     }
 
-    /// Returns the tensor of a name.
+    /// Returns the tensor with this name, or `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo> {
         self.names.position(name).map(|at| self.records.get(at))
     }
 
-    /// Returns the names of the tensors, in the order of the file.
+    /// Returns the names of the tensors, in file order.
     #[must_use]
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.names.iter()
     }
 
-    /// Calls a function with every tensor, in the order of the file.
+    /// Calls `function` with every tensor and its name, in file order.
     ///
-    /// All calls get the same [`TensorInfo`] with new values, so no memory is allocated per tensor.
+    /// The same [`TensorInfo`] is reused for all calls, so no memory is allocated per tensor.
     pub fn for_each(&self, mut function: impl FnMut(&str, &TensorInfo)) {
         let visited = self.try_for_each(|name, tensor| {
             function(name, tensor);
@@ -75,11 +75,11 @@ impl TensorTable {
         let Ok(()) = visited;
     }
 
-    /// Calls a function with every tensor, as [`for_each`](Self::for_each), until it fails.
+    /// Like [`for_each`](Self::for_each), but stops at the first error.
     ///
     /// # Errors
     ///
-    /// Returns the first error of the function.
+    /// Returns the first error returned by `function`.
     pub fn try_for_each<E>(
         &self,
         mut function: impl FnMut(&str, &TensorInfo) -> Result<(), E>,
@@ -94,17 +94,17 @@ impl TensorTable {
 }
 
 impl TensorTable {
-    /// Returns the memory of the table, in bytes.
+    /// Returns the memory use of the table in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.names.memory() + self.records.memory()
     }
 
-    /// Returns the length of the tensors' data, in bytes.
+    /// Returns the size of the tensor data, in bytes.
     pub(super) fn data_length(&self) -> u64 {
         self.data_length
     }
 
-    /// Checks that the data of the tensors has no holes and overlaps, and returns its length in bytes.
+    /// Checks that the tensors' data has no holes or overlaps, and returns its length in bytes.
     fn check_data(&self, alignment: u64) -> Result<u64, HeaderError> {
         let mut spans = Vec::with_capacity(self.len());
         self.for_each(|_, tensor| spans.push(tensor.data_offsets));
@@ -143,7 +143,7 @@ impl<'a> Iterator for TensorTableIter<'a> {
 
 impl ExactSizeIterator for TensorTableIter<'_> {}
 
-/// A [`TensorTable`] under construction, which checks each tensor.
+/// A builder for a [`TensorTable`] that validates each tensor.
 ///
 /// ```
 /// use hf_meta::formats::{TensorInfo, TensorTableBuilder};
@@ -158,13 +158,13 @@ impl ExactSizeIterator for TensorTableIter<'_> {}
 pub struct TensorTableBuilder {
     names: NameList,
     records: Records,
-    /// The data of a tensor begins at a multiple of this number of bytes.
+    /// The alignment of each tensor's data in bytes.
     alignment: u64,
-    /// The end of the last tensor's data, as long as the data of every tensor begins where that of the one
-    /// before it ends. Most writers list tensors in the order of their data, and then nothing is sorted.
+    /// The end of the last tensor's data; `None` once a tensor's data has not started where the previous tensor's
+    /// ended. Most writers list tensors in data order, so no sort is needed.
     data_end: Option<u64>,
-    /// The error of the first invalid tensor. It is returned by `finish` only: a text that is not JSON has
-    /// no tensors, and a duplicate name explains most other errors.
+    /// The error of the first invalid tensor. Only `finish` returns it, because invalid JSON and duplicate names take
+    /// precedence.
     error: Option<HeaderError>,
 }
 
@@ -175,15 +175,15 @@ impl Default for TensorTableBuilder {
 }
 
 impl TensorTableBuilder {
-    /// Creates a builder of a table in which the data of a tensor begins where that of the one before it ends.
+    /// Creates a builder for tensors whose data is contiguous, without padding.
     #[must_use]
     pub fn new() -> Self {
         Self::for_header(0)
     }
 
-    /// Creates a builder with memory for about as many tensors as a header of `length` bytes has.
+    /// Creates a builder with capacity for a typical header of `length` bytes.
     pub(super) fn for_header(length: usize) -> Self {
-        // Most writers take 110 to 140 bytes per tensor, of which the name has 30 to 60.
+        // Most writers use 110 to 140 bytes per tensor, of which 30 to 60 are the name.
         let tensors = length / 128;
         Self {
             names: NameList::with_capacity(tensors, length / 3),
@@ -194,14 +194,14 @@ impl TensorTableBuilder {
         }
     }
 
-    /// Sets the alignment of the data in bytes: the data of a tensor begins at the next multiple of it after the data
-    /// before it.
+    /// Sets the alignment of tensor data, in bytes: each tensor's data must begin at the first multiple of it after
+    /// the preceding data.
     #[must_use]
     pub fn with_alignment(self, alignment: u64) -> Self {
         Self { alignment: alignment.max(1), ..self }
     }
 
-    /// Adds a tensor. An error of the tensor is returned by [`finish`](Self::finish).
+    /// Adds a tensor. If it is invalid, [`finish`](Self::finish) returns the error.
     pub fn push(&mut self, name: &str, tensor: &TensorInfo) {
         if !self.names.has_room_for(name.len()) || !self.records.has_room() {
             self.error.get_or_insert_with(|| HeaderError::overflow(name));
@@ -220,11 +220,11 @@ impl TensorTableBuilder {
         }
     }
 
-    /// Returns the table.
+    /// Builds the table.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule: a duplicate name, an invalid tensor, a hole or an overlap in the data.
+    /// Returns the first violated rule: a duplicate name, an invalid tensor, or a gap or overlap in the data.
     pub fn finish(self) -> Result<TensorTable, HeaderError> {
         let Self { names, mut records, alignment, data_end, error } = self;
         let names = names.into_names();

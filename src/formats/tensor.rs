@@ -1,4 +1,4 @@
-//! The entry of one tensor in a header.
+//! The header entry of one tensor.
 
 use serde::Serialize;
 
@@ -10,41 +10,40 @@ use super::{Dtype, HeaderError, clip};
 pub struct TensorInfo {
     /// The type of the elements.
     pub dtype: Dtype,
-    /// The length of each dimension, in elements; empty for a scalar.
+    /// The size of each dimension; empty for a scalar.
     pub shape: Vec<u64>,
-    /// The offsets of the first byte and of the byte after the last. They are relative to the start of the
-    /// data section, not of the file.
+    /// The start and end offsets of the tensor's data, in bytes. The end is exclusive. Offsets are relative to the
+    /// start of the data section, not of the file.
     pub data_offsets: (u64, u64),
 }
 
 impl TensorInfo {
-    /// Creates the entry of a tensor.
+    /// Creates an entry. The offsets are not validated; see [`TensorTableBuilder`](super::TensorTableBuilder).
     #[must_use]
     pub fn new(dtype: Dtype, shape: Vec<u64>, data_offsets: (u64, u64)) -> Self {
         Self { dtype, shape, data_offsets }
     }
 
-    /// A placeholder that parsers overwrite, so that they reuse its memory.
+    /// A placeholder that parsers overwrite, to reuse its memory.
     pub(crate) const EMPTY: Self =
         Self { dtype: Dtype::U8, shape: Vec::new(), data_offsets: (0, 0) };
 
-    /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0. `None` if it does not fit in
-    /// 64 bits.
+    /// Returns the number of elements: 1 for a scalar, 0 if a dimension is 0, or `None` if it overflows 64 bits.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {
         let product =
             self.shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
-        // With a 0 the product is 0 even if other dimensions overflow, in any order.
+        // With a dimension of 0 the product is 0, even if other dimensions overflow.
         product.or_else(|| self.shape.contains(&0).then_some(0))
     }
 
-    /// Returns the number of bytes between the data offsets.
+    /// Returns the size of the tensor's data in bytes, according to its offsets.
     #[must_use]
     pub fn byte_length(&self) -> u64 {
         self.data_offsets.1.saturating_sub(self.data_offsets.0)
     }
 
-    /// Returns whether the tensor has no dimensions, shape `[]`.
+    /// Returns whether the tensor is a scalar, with shape `[]`.
     #[must_use]
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
@@ -52,8 +51,8 @@ impl TensorInfo {
 
     /// Checks that shape and dtype agree with the data offsets.
     ///
-    /// The width of an unknown dtype is unknown too. Its elements need at least one bit each, so that no
-    /// count is larger than its file allows.
+    /// The width of an unknown dtype is unknown, too. Each element must have at least one bit, so that no count is
+    /// larger than its file allows.
     pub(super) fn check(&self, name: &str) -> Result<(), HeaderError> {
         let (begin, end) = self.data_offsets;
         if end < begin {
@@ -85,7 +84,7 @@ impl TensorInfo {
         Ok(())
     }
 
-    /// Checks that a tensor of an unknown dtype has at least one bit per element.
+    /// Checks that a tensor of an unknown dtype occupies at least one bit per element.
     fn check_plausible(&self, name: &str, elements: u64, found: u64) -> Result<(), HeaderError> {
         if elements.div_ceil(8) <= found {
             return Ok(());

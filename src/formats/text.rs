@@ -1,11 +1,12 @@
-//! Text of bounded length for errors, since names in a file can be of any length; and numbers and names in JSON.
+//! Bounds the length of text in errors, because names in a file can have any length. Also parses and serializes
+//! numbers and names in JSON.
 
 use std::error::Error;
 
-/// The longest text from a file that an error carries, in characters.
+/// The maximum length of file text in an error, in characters.
 const LONGEST: usize = 200;
 
-/// Cuts a text to a length that fits an error message.
+/// Truncates a text for use in an error message.
 pub(crate) fn clip(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -13,7 +14,7 @@ pub(crate) fn clip(text: &str) -> String {
     }
 }
 
-/// Returns the message of an error and of all its causes, separated by colons.
+/// Returns the message of an error followed by those of its causes, separated by colons.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -24,9 +25,9 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Parses a whole number in JSON. People and programs write it as `8`, `8.0` or `"8"`.
+/// Parses a whole number in JSON, written as `8`, `8.0` or `"8"`.
 pub(crate) fn whole_number(json: &str) -> Option<u64> {
-    /// 2^53, below which every whole number has a float of its own.
+    /// 2^53. Every whole number below it has an exact float.
     const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
 
     let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);

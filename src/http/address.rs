@@ -1,8 +1,8 @@
 //! Address policy: a guard against server-side request forgery (SSRF).
 //!
-//! Names, redirects and IP literals in URLs can lead a service into its own network. The guard checks IP
-//! literals before a request is sent, and resolved names inside the DNS resolver, so that a name cannot change its
-//! address between check and use (DNS rebinding).
+//! A hostname, a redirect or an IP literal can point a service at its own network. IP literals are checked before a
+//! request is sent. Hostnames are checked inside the DNS resolver, so the checked address is the one connected to,
+//! and DNS rebinding does not help an attacker.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,38 +17,38 @@ use thiserror::Error;
 /// ```
 /// use hf_meta::{AddressPolicy, Client};
 ///
-/// // A service that reads URLs of strangers must not be led to `http://169.254.169.254/`.
+/// // A service that reads untrusted URLs must not be tricked into requesting `http://169.254.169.254/`.
 /// let client = Client::builder().addresses(AddressPolicy::Public).build()?;
 /// # Ok::<(), hf_meta::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddressPolicy {
-    /// Any address. Suitable for programs that read URLs of their own user.
+    /// Any address. Suitable for programs that only read URLs provided by their own user.
     #[default]
     Any,
-    /// Public addresses only. Suitable for services that read URLs of strangers.
+    /// Public addresses only. Suitable for services that read untrusted URLs.
     ///
-    /// Loopback, private, link-local (where clouds serve instance metadata) and reserved addresses are
-    /// rejected, whether they come from a name, a redirect or an IP literal. The exception is the endpoint:
-    /// if its address is private, all private addresses are allowed, and so on for the other kinds.
+    /// Loopback, private, link-local (where clouds serve instance metadata) and reserved addresses are rejected,
+    /// whether they come from a host name, a redirect or an IP literal. The endpoint is exempt: if its address is
+    /// private, for example, all private addresses are allowed.
     ///
-    /// A proxy resolves names itself. Behind a proxy, only IP literals are checked.
+    /// Proxies resolve host names themselves, so behind a proxy only IP literals are checked.
     Public,
 }
 
-/// The kinds of addresses that are not public.
+/// A class of non-public addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum NonPublicKind {
     Loopback,
     Private,
     LinkLocal,
-    /// Addresses that no host has: unspecified, multicast, broadcast, documentation and reserved.
+    /// Unspecified, multicast, broadcast, documentation and reserved addresses.
     Reserved,
 }
 
 impl NonPublicKind {
-    /// Returns the kind of an address; `None` for a public one.
+    /// Classifies an address. Returns `None` if it is public.
     fn from_address(address: IpAddr) -> Option<Self> {
         match address {
             IpAddr::V4(address) => Self::from_v4(address),
@@ -89,7 +89,8 @@ impl NonPublicKind {
             // fec0::/10 is the deprecated site-local range (RFC 3879).
             Some(Self::Private)
         } else if first & 0xe000 != 0x2000 || address.segments()[..2] == [0x2001, 0xdb8] {
-            // Only 2000::/3 is assigned as global unicast (IANA), without 2001:db8::/32 (RFC 3849).
+            // IANA assigns global unicast addresses from 2000::/3 only. 2001:db8::/32 is for documentation (RFC
+            // 3849).
             Some(Self::Reserved)
         } else {
             None
@@ -97,8 +98,8 @@ impl NonPublicKind {
     }
 }
 
-/// Returns the IPv4 address inside an IPv6 address: IPv4-mapped (RFC 4291), NAT64 (RFC 6052) or 6to4
-/// (RFC 3056).
+/// Extracts the IPv4 address embedded in an IPv6 address: IPv4-mapped (RFC 4291), NAT64 (RFC 6052) or 6to4 (RFC
+/// 3056).
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -113,20 +114,20 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The address check of one client.
+/// Enforces the [`AddressPolicy`] of one client.
 #[derive(Debug)]
 pub(super) struct AddressGuard {
     policy: AddressPolicy,
-    /// The host name of the endpoint.
+    /// The hostname of the endpoint.
     endpoint: Option<Box<str>>,
-    /// The host names of the proxies, which may have any address.
+    /// Hostnames of the proxies, which are exempt from the policy.
     proxies: Vec<String>,
-    /// The kinds of the endpoint's own addresses. The host name adds its kinds when it is resolved.
+    /// Kinds that are allowed because the endpoint has them. Resolving the endpoint's hostname adds its kinds.
     allowed_kinds: Mutex<HashSet<NonPublicKind>>,
 }
 
 impl AddressGuard {
-    /// Creates a guard that also allows the endpoint's kind of address.
+    /// Creates a guard that also allows the endpoint's own kind of address.
     pub(super) fn new(policy: AddressPolicy, endpoint: &Url, proxies: Vec<String>) -> Arc<Self> {
         let guard = Self {
             policy,
@@ -140,8 +141,8 @@ impl AddressGuard {
         Arc::new(guard)
     }
 
-    /// Returns whether a URL may be requested. Only IP literals are checked here, because they are not
-    /// resolved; host names are checked by the [`GuardedResolver`].
+    /// Returns whether a URL may be requested. Only IP literals are checked here, because they bypass DNS.
+    /// [`GuardedResolver`] checks hostnames.
     pub(super) fn allows(&self, url: &Url) -> bool {
         literal(url).is_none_or(|address| self.allows_address(address))
     }
@@ -162,18 +163,18 @@ impl AddressGuard {
         self.allowed_kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the allowed addresses of a name.
+    /// Removes the disallowed addresses of a resolved hostname.
     ///
     /// # Errors
     ///
-    /// If none is allowed.
+    /// If no address is left.
     fn filter(&self, name: &str, addresses: Vec<SocketAddr>) -> Result<Addrs, AddressError> {
         if self.endpoint.as_deref() == Some(name) {
             for address in &addresses {
                 self.allow_kind_of(address.ip());
             }
         }
-        // The operator chose the proxy, and it resolves the names of servers itself.
+        // The operator chose the proxy, so its address is trusted. The proxy resolves target hostnames itself.
         if self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
             return Ok(Box::new(addresses.into_iter()));
         }
@@ -191,7 +192,7 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// A DNS resolver that leaves out the addresses that the guard does not allow.
+/// A DNS resolver that drops the addresses its guard does not allow.
 #[derive(Clone, Debug)]
 pub(super) struct GuardedResolver(pub(super) Arc<AddressGuard>);
 
@@ -205,7 +206,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// The error for a host without an allowed address.
+/// A host without an allowed address.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("the address is not public")]
 pub(super) struct AddressError;

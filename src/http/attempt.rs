@@ -1,4 +1,4 @@
-//! One attempt at a request: its counters, its tracing span and its permits.
+//! A single attempt at a request, with its counters, tracing span and permits.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tracing::{Span, debug_span};
 use super::{HttpError, SafeUrl};
 use crate::http::transfer::RequestMeter;
 
-/// An attempt in progress. It follows redirects, so it may take several HTTP requests.
+/// An attempt in progress. Following redirects can take several HTTP requests.
 pub(super) struct Attempt<'a> {
     /// The URL before redirects.
     pub(super) url: &'a Url,
@@ -22,10 +22,10 @@ pub(super) struct Attempt<'a> {
     pub(super) range: Option<&'a Range<u64>>,
     pub(super) method: Method,
     pub(super) meter: &'a RequestMeter,
-    /// The number of the attempt, from 1 on.
+    /// The attempt number, starting at 1.
     number: usize,
     started: Instant,
-    /// The status of the last response; 0 before the first.
+    /// The status of the latest response; 0 if none has arrived.
     status: AtomicU16,
     /// Body bytes received in this attempt.
     bytes: AtomicU64,
@@ -33,12 +33,12 @@ pub(super) struct Attempt<'a> {
     span: Span,
 }
 
-/// The permits of the current request.
+/// Permits held by the current request.
 #[derive(Debug, Default)]
 struct Permits {
-    /// The permit for a request in flight.
+    /// Counts towards the limit on requests in flight.
     request: Option<OwnedSemaphorePermit>,
-    /// The permit for a connection over HTTP/1.1.
+    /// Counts towards the limit on HTTP/1.1 connections.
     connection: Option<OwnedSemaphorePermit>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns the tracing span of everything that happens in the attempt.
+    /// Returns the tracing span that covers the attempt.
     pub(super) fn span(&self) -> Span {
         self.span.clone()
     }
@@ -86,17 +86,17 @@ impl<'a> Attempt<'a> {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Returns all permits. Requests that kept one permit while waiting for another could wait forever.
+    /// Releases all permits. Holding one permit while waiting for another could deadlock.
     pub(super) fn release_permits(&self) {
         *self.permits() = Permits::default();
     }
 
-    /// Keeps the permit of a request until the attempt ends.
+    /// Holds the in-flight permit until the attempt ends.
     pub(super) fn set_request_permit(&self, permit: Option<OwnedSemaphorePermit>) {
         self.permits().request = permit;
     }
 
-    /// Keeps a connection permit until the attempt ends, in place of the previous one.
+    /// Holds a connection permit until the attempt ends, replacing the previous one.
     pub(super) fn set_connection_permit(&self, permit: Option<OwnedSemaphorePermit>) {
         self.permits().connection = permit;
     }
@@ -139,7 +139,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Completes the span, also when the attempt is dropped together with its call.
+/// Records the remaining span fields, even if the call is dropped during the attempt.
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         self.span.record("status", self.status());
@@ -148,7 +148,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Formats a range as in a `Range` header, with an inclusive end: `0-7`.
+/// Formats a range like a `Range` header, with an inclusive end: `0-7`.
 pub(super) fn range_text(range: &Range<u64>) -> String {
     format!("{}-{}", range.start, range.end.saturating_sub(1))
 }

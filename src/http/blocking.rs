@@ -9,17 +9,17 @@ use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
 
-/// The maximum number of bytes parsed on the async worker threads. Moving smaller work to another thread
-/// costs more time than it saves.
+/// Inputs up to this size in bytes are parsed on the async worker threads: moving them elsewhere would take longer
+/// than parsing them.
 const MAX_INLINE_BYTES: usize = 1 << 16;
 
-/// One permit per thread of such work. More threads than this would only take memory.
+/// One permit per blocking thread. More threads would take memory without finishing sooner.
 static THREADS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(2 * available_parallelism().map_or(1, NonZero::get)));
 
-/// Runs CPU-bound work on `bytes` bytes of input, and moves it to the blocking thread pool if it is long.
+/// Runs CPU-bound work on `bytes` bytes of input. Large inputs go to the blocking thread pool.
 ///
-/// The async worker threads continue to receive responses meanwhile.
+/// The async worker threads keep receiving responses in the meantime.
 pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -27,7 +27,8 @@ pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
     if bytes <= MAX_INLINE_BYTES {
         return work();
     }
-    // A task of its own: a future that gets a permit and is not polled would keep it from the work that it waits for.
+    // Run as a separate task: a future that acquired a permit but is not polled would block the work its caller waits
+    // for.
     let mut task = JoinSet::new();
     task.spawn(async {
         // The semaphore is never closed.
@@ -43,7 +44,7 @@ pub(crate) async fn spawn_blocking_if_large<T: Send + 'static>(
         Some(Ok(done)) => done,
         Some(Err(error)) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The task was cancelled: the runtime is shutting down and drops this future next.
+            // The task was cancelled: the runtime is shutting down and will drop this future.
             Err(_) => pending().await,
         },
         None => pending().await,
@@ -60,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Far more time than the work needs.
+    /// Much longer than the work takes.
     const HANG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
@@ -71,7 +72,7 @@ mod tests {
         }
     }
 
-    /// A call may wait for one of its results without polling the others.
+    /// A caller may await one result without polling the others.
     #[tokio::test]
     async fn work_that_is_not_polled_does_not_delay_other_work() {
         let mut waiting: Vec<_> =

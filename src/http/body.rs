@@ -1,4 +1,4 @@
-//! Reads response bodies, and never more of them than needed.
+//! Reads response bodies, and no more of them than needed.
 
 use bytes::Bytes;
 use reqwest::Response;
@@ -7,15 +7,14 @@ use super::attempt::Attempt;
 use super::range::BodyPart;
 use super::{HttpError, RangeError, SafeUrl};
 
-/// The maximum number of bytes allocated before the first byte has arrived. The headers may promise
-/// more than the server sends.
+/// The maximum capacity allocated before the first byte arrives. A server can announce a long body and send little.
 const INITIAL_CAPACITY: u64 = 1 << 16;
 
-/// Reads the part of a body that was requested.
+/// Reads the requested part of a body.
 ///
 /// # Errors
 ///
-/// If the body is shorter than the part, or longer where nothing should follow it.
+/// If the body ends inside the part, or continues after a part that should end the body.
 pub(super) async fn read_part(
     mut response: Response,
     part: &BodyPart,
@@ -33,7 +32,7 @@ pub(super) async fn read_part(
         skipped -= skip;
         bytes.extend_from_slice(&data[usize::try_from(skip).unwrap_or(data.len())..]);
     }
-    // Reading up to the end of the body proves that nothing follows, and lets the connection be reused.
+    // Reading to the end of the body proves that nothing follows, and lets the connection be reused.
     if !part.is_prefix
         && (len(&bytes) > part.length || next_data(&mut response, attempt).await?.is_some())
     {

@@ -1,9 +1,9 @@
-//! HTTP clients and connections: HTTP/2 or HTTP/1.1 per server, and a limit on HTTP/1.1 connections.
+//! HTTP clients: HTTP/2 or HTTP/1.1 per server, and a limit on HTTP/1.1 connections.
 //!
-//! A client that offers both versions learns the version of a server from its first TLS handshake. Until
-//! then every concurrent request opens its own connection, although HTTP/2 needs only one: 64
-//! handshakes for a model of 72 shards. So HTTPS servers are offered HTTP/2 alone at first, and all requests
-//! share one connection from the start. Servers that do not respond to that are offered both versions.
+//! A client that offers both versions learns the server's choice from the first TLS handshake. Until then every
+//! concurrent request opens its own connection, although HTTP/2 needs only one: a model with 72 shards took 64
+//! handshakes. So HTTPS servers are offered only HTTP/2 at first, and all requests share one connection from the
+//! start. Servers that do not accept it are then offered both versions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +15,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::address::{AddressGuard, GuardedResolver};
 use super::{AddressPolicy, HttpSettings, error};
 
-/// The maximum number of servers whose HTTP version is known. A forgotten server is asked again.
+/// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
 const MAX_SERVERS: usize = 1_000;
 
 /// The HTTP/2 flow-control window of a connection, and of each of its responses, in bytes (RFC 9113, section 5.2).
 ///
-/// The initial window of 65,535 bytes would cost one round trip per 64 kB of an index, and half of this one a round trip
-/// for the header of a GGUF file with a large vocabulary.
+/// With the default window of 65,535 bytes, an index costs one round trip per 64 kB. With half of this window, the
+/// header of a GGUF file with a large vocabulary still costs an extra round trip.
 const WINDOW: u32 = 16 << 20;
 
 /// The `reqwest` clients of one [`Http`](super::Http), and the HTTP version of each server.
@@ -37,28 +37,28 @@ pub(super) struct HttpClients {
     http1_connections: Arc<Semaphore>,
 }
 
-/// The HTTP version of a server, as far as known.
+/// The HTTP version of a server, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NegotiatedHttp {
-    /// The server did not respond to HTTP/2 alone, and has not responded to both versions yet.
+    /// HTTP/2 alone failed. Both versions are offered, and no response has arrived yet.
     Unknown,
     Http1,
     Http2,
 }
 
-/// The reason why a request that offered only HTTP/2 failed.
+/// The cause of a failed HTTP/2-only request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Http2Failure {
     /// The server does not speak HTTP/2.
     NoHttp2,
-    /// The connection attempt of a concurrent request failed, and this request shared it.
+    /// The request shared the connection attempt of another request, and that attempt failed.
     SharedConnect,
     /// The request itself failed.
     Request,
 }
 
 impl HttpClients {
-    /// Creates no `reqwest` client yet: loading the system's certificates takes longer than starting the
+    /// Does not build a `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
     pub(super) fn new(settings: HttpSettings, guard: Arc<AddressGuard>) -> Self {
         let connections = settings.connection.http1_connections.clamp(1, Semaphore::MAX_PERMITS);
@@ -72,13 +72,12 @@ impl HttpClients {
         }
     }
 
-    /// Creates a `reqwest` client now, so that settings that it rejects are found.
+    /// Builds a `reqwest` client now, to report invalid settings early.
     pub(super) fn check(&self) -> Result<(), reqwest::Error> {
         self.any().map(|_| ())
     }
 
-    /// Returns the client for a server. With a client that may use HTTP/1.1 comes a permit for one
-    /// connection.
+    /// Returns the client for a server. If it may use HTTP/1.1, a permit for one connection comes with it.
     pub(super) async fn for_url(
         &self,
         url: &Url,
@@ -91,7 +90,8 @@ impl HttpClients {
         Ok((self.any()?, permit.ok()))
     }
 
-    /// Records the HTTP version of a response. Returns whether other requests share its connection.
+    /// Records the HTTP version of a response. Returns true for HTTP/2, whose connection is shared with other
+    /// requests.
     pub(super) fn record_response(&self, origin: &Origin, response: &Response) -> bool {
         let is_http2 = response.version() == Version::HTTP_2;
         self.record(origin, if is_http2 { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 });
@@ -100,12 +100,11 @@ impl HttpClients {
 
     /// Records a failure of a request that offered only HTTP/2.
     ///
-    /// The server is offered both versions from now on if it does not speak HTTP/2, or if it has never
-    /// responded.
+    /// From now on the server is offered both versions if it does not speak HTTP/2 or has never responded.
     pub(super) fn record_failure(&self, origin: &Origin, error: &reqwest::Error) -> Http2Failure {
         let negotiated = self.negotiated(origin);
         let is_unknown = negotiated != Some(NegotiatedHttp::Http2);
-        // A server that ignores ALPN accepts the connection, and then does not understand the request.
+        // A server that ignores ALPN accepts the connection, but does not understand the request.
         let is_misunderstood = is_unknown && !error.is_connect() && !error.is_timeout();
         let failure = if error::is_no_common_protocol(error) || is_misunderstood {
             Http2Failure::NoHttp2
@@ -122,7 +121,7 @@ impl HttpClients {
         failure
     }
 
-    /// Sets that a server does not speak HTTP/2. It is offered both versions, so a server that has changed is no error.
+    /// Marks a server as one without HTTP/2. Both versions are still offered to it, so an outdated mark does no harm.
     pub(super) fn expect_http1(&self, url: &Url) {
         self.record(&url.origin(), NegotiatedHttp::Http1);
     }
@@ -139,7 +138,7 @@ impl HttpClients {
     fn record(&self, origin: &Origin, negotiated: NegotiatedHttp) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if servers.get(origin) != Some(&negotiated) {
-            // A client that reads URLs of strangers may see any number of servers.
+            // A client that reads untrusted URLs may see any number of servers.
             if servers.len() >= MAX_SERVERS {
                 servers.clear();
             }
@@ -160,14 +159,14 @@ impl HttpClients {
         slot: &Mutex<Option<Client>>,
         change: impl Fn(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client, reqwest::Error> {
-        // Concurrent first requests wait here, because building a client takes 10 ms.
+        // Building a client takes 10 ms, so concurrent first requests wait for one build.
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = &*slot {
             return Ok(client.clone());
         }
         let build = |roots| change(builder(&self.settings, &self.guard, roots)).build();
         let client = if self.settings.connection.system_certificates {
-            // Small container images have no system certificates, and building the client fails there.
+            // Building the client fails in minimal container images, which have no system certificates.
             build(Roots::System).or_else(|_| build(Roots::Bundled))?
         } else {
             build(Roots::Bundled)?
@@ -176,12 +175,12 @@ impl HttpClients {
     }
 }
 
-/// The root certificates that a client trusts, besides those of its settings.
+/// The root certificates that a client trusts in addition to the configured ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Roots {
-    /// The certificates of the system.
+    /// The system's certificates.
     System,
-    /// Mozilla's certificates, which are part of the program.
+    /// Mozilla's certificates, compiled into the program.
     Bundled,
 }
 
@@ -190,8 +189,8 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> 
         .user_agent(settings.user_agent.clone())
         .connect_timeout(settings.connection.timeouts.connect)
         .read_timeout(settings.connection.timeouts.read)
-        // All requests to a server share one HTTP/2 connection, including the retry of a request that
-        // timed out. A dead connection must be detected before the read timeout, or the retry uses it again.
+        // All requests to a server share one HTTP/2 connection, including the retry after a timeout. A dead
+        // connection must be detected before the read timeout, or the retry would reuse it.
         .http2_keep_alive_interval(settings.connection.timeouts.read / 2)
         .http2_keep_alive_timeout(settings.connection.timeouts.read / 4)
         .http2_initial_stream_window_size(WINDOW)
@@ -205,12 +204,13 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> 
         Some(hook) => (hook.0)(builder),
         None => builder,
     };
-    // The hook cannot change the rest: a client that follows redirects by itself would send the token to other servers.
+    // Set after the hook, so that it cannot change them: a client that follows redirects itself would send the token
+    // to other servers.
     let builder = builder
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
-        // Another crate in the build may enable these features of `reqwest`. A range that was
-        // decompressed on the way is not the requested range; small files are decoded in `decode.rs`.
+        // Another crate in the build may enable these `reqwest` features. Decompressing a range would change its
+        // bytes; small files are decompressed in `decode.rs`.
         .no_gzip()
         .no_brotli()
         .no_zstd()
@@ -221,7 +221,7 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> 
     }
 }
 
-/// Sets the root certificates of a client.
+/// Adds the root certificates to a client.
 #[cfg(feature = "rustls-no-provider")]
 fn with_roots(builder: ClientBuilder, settings: &HttpSettings, roots: Roots) -> ClientBuilder {
     let own = settings.root_certificates.iter().cloned();

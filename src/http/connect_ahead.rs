@@ -1,11 +1,11 @@
-//! Connections to the server that the endpoint is expected to redirect to.
+//! Connects early to the server that the endpoint is expected to redirect to.
 //!
-//! The Hub redirects ranges of large files to a CDN. A connection that is opened after the first redirect delays
+//! The Hub redirects range requests for large files to a CDN. Connecting only after the first redirect would delay
 //! the call by two round trips, one for TCP and one for TLS. So the client remembers the origin of the last redirect,
 //! and connects to it while the Hub handles the first request.
 //!
-//! The connection is opened by a `HEAD` request for `/`, whose response is ignored. It is sent like any other request,
-//! so the address policy, the proxies and the rule for tokens apply to it. A wrong guess costs one idle connection.
+//! The connection is opened by a `HEAD` request for `/`, and the response is ignored. The request is sent like any
+//! other, so the address policy, the proxies and the token rules apply. A wrong guess costs one idle connection.
 
 use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,18 +21,18 @@ use super::attempt::Attempt;
 use super::{Http, HttpError};
 use crate::http::transfer::RequestMeter;
 
-/// The time after the last response for which a connection counts as open. The HTTP library closes connections that
-/// were idle for 90 s.
+/// A connection is assumed to be open for this long after its last response. The HTTP library closes connections
+/// after 90 s without use.
 const OPEN_TIME: Duration = Duration::from_secs(60);
 
-/// The servers of an endpoint, for other processes.
+/// Facts about the servers of an endpoint, saved for later processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KnownServers {
-    /// The origin that the endpoint redirects to; empty if it is not known.
+    /// The origin that the endpoint redirects to; empty if unknown.
     redirect_origin: String,
     /// True if the endpoint does not speak HTTP/2.
     endpoint_is_http1: bool,
-    /// True if the server that the endpoint redirects to does not speak HTTP/2.
+    /// True if the redirect origin does not speak HTTP/2.
     redirect_is_http1: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct KnownServers {
 #[derive(Debug, Default)]
 pub(super) struct RedirectOrigin {
     known: Mutex<Option<KnownOrigin>>,
-    /// The servers as another process knows them.
+    /// The facts as last saved or restored. Only changes are saved.
     saved: Mutex<KnownServers>,
 }
 
@@ -48,12 +48,12 @@ pub(super) struct RedirectOrigin {
 struct KnownOrigin {
     /// A URL with the path `/`.
     url: Url,
-    /// The time of the last response; `None` for an origin that another process has seen.
+    /// The time of the last response; `None` if the origin comes from another process.
     used: Option<Instant>,
 }
 
 impl RedirectOrigin {
-    /// Notes a response to a redirected request. `http` is ignored: there is no TLS handshake to save.
+    /// Records a response to a redirected request. `http` origins are ignored: they have no TLS handshake to save.
     pub(super) fn record(&self, url: &Url) {
         let mut known = self.known();
         let used = Some(Instant::now());
@@ -67,7 +67,7 @@ impl RedirectOrigin {
         }
     }
 
-    /// Returns the URL to connect to, unless a connection is open already.
+    /// Returns the URL to connect to, unless a connection to it is assumed to be open.
     fn take_due(&self) -> Option<Url> {
         let mut known = self.known();
         let known = known.as_mut()?;
@@ -85,14 +85,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Parses the origin of an `https` URL. A text with more than an origin is none.
+/// Parses an `https` origin. Returns `None` if the text is more than an origin, such as a URL with a path.
 fn parse(origin: &str) -> Option<Url> {
     let url = Url::parse(origin).ok().filter(|url| url.scheme() == "https")?;
     (url.origin().ascii_serialization() == origin).then_some(url)
 }
 
 impl Http {
-    /// Sets the servers that an earlier process has found. The origin may be wrong or hostile.
+    /// Restores the facts that an earlier process saved. The redirect origin may be wrong or hostile.
     pub(crate) fn expect_servers(&self, servers: KnownServers) {
         if servers.endpoint_is_http1 {
             self.clients.expect_http1(&self.settings.endpoint);
@@ -106,7 +106,7 @@ impl Http {
         *lock(&self.redirect_origin.saved) = servers;
     }
 
-    /// Returns the servers, if they are not those that were set or returned before.
+    /// Returns the facts if they have changed since they were restored or last returned.
     pub(crate) fn take_new_servers(&self) -> Option<KnownServers> {
         let redirect = self.redirect_origin.known().as_ref().map(|known| known.url.clone());
         let origin = redirect.as_ref().map(|url| url.origin().ascii_serialization());
@@ -119,9 +119,9 @@ impl Http {
         (before != servers).then_some(servers)
     }
 
-    /// Opens a connection to the known origin in the background, if a request for `url` may be redirected there.
+    /// Opens a connection to the redirect origin in the background, if a request for `url` may be redirected there.
     pub(super) fn connect_ahead(&self, url: &Url) {
-        // The call itself needs a permit. It must not wait for this request.
+        // The call itself needs a permit, and must not wait for this request.
         let is_busy = self.in_flight.available_permits() < 2;
         if is_busy || url.origin() != self.settings.endpoint.origin() {
             return;
@@ -132,7 +132,7 @@ impl Http {
         }
     }
 
-    /// Opens a connection, within the timeout for connections.
+    /// Opens a connection within the connect timeout.
     async fn connect(&self, url: Url) -> Result<(), HttpError> {
         let meter = RequestMeter::default();
         let mut attempt = Attempt::start(1, &url, None, &meter);
@@ -144,7 +144,7 @@ impl Http {
         }
     }
 
-    /// Notes where the endpoint has redirected a range request to.
+    /// Records the origin that the endpoint redirected a range request to.
     pub(super) fn record_redirect(&self, attempt: &Attempt<'_>, response: &Response) {
         let endpoint = self.settings.endpoint.origin();
         let is_redirected = response.url().origin() != endpoint;
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(second.take_new_servers(), None);
     }
 
-    /// The address policy forbids the connection before a packet is sent. A client without TLS refuses it even earlier.
+    /// The address policy rejects the connection before a packet is sent. A client without TLS fails even earlier.
     #[cfg(feature = "rustls-no-provider")]
     #[tokio::test]
     async fn the_address_policy_applies_to_an_origin_of_another_process() {

@@ -1,4 +1,4 @@
-//! Decodes the bodies of small files as they arrive, up to a limit. Servers may send them as gzip.
+//! Decodes the bodies of small files as they arrive, up to a size limit. Servers may compress them with gzip.
 
 use std::io::{self, Write};
 use std::mem::take;
@@ -11,14 +11,14 @@ use super::RangeError;
 
 /// A streaming decoder of one response body.
 pub(super) enum BodyDecoder {
-    /// `remaining` is the number of bytes up to the limit.
+    /// `remaining` counts the bytes left until the limit.
     Identity {
         remaining: u64,
     },
     Gzip(Box<GzDecoder<LimitedBuffer>>),
 }
 
-/// The reason why a body cannot be decoded.
+/// The reason a body cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodeError {
     /// The decoded file is larger than the limit.
@@ -28,8 +28,7 @@ pub(super) enum DecodeError {
 }
 
 impl BodyDecoder {
-    /// Creates the decoder for the `Content-Encoding` of a response and for a file of at most `limit`
-    /// bytes.
+    /// Creates the decoder for a response's `Content-Encoding`. It decodes at most `limit` bytes.
     pub(super) fn new(headers: &HeaderMap, limit: u64) -> Result<Self, RangeError> {
         match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
             None => Ok(Self::Identity { remaining: limit }),
@@ -59,7 +58,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Returns the rest of the file at the end of the body, and checks the gzip trailer.
+    /// Returns the remaining decoded bytes at the end of the body, and checks the gzip trailer.
     pub(super) fn finish(self) -> Result<Bytes, DecodeError> {
         match self {
             Self::Identity { .. } => Ok(Bytes::new()),
@@ -80,7 +79,7 @@ impl DecodeError {
     }
 }
 
-/// A buffer that accepts a limited number of bytes in total, against decompression bombs.
+/// A buffer that accepts a limited number of bytes over its lifetime. Protects against decompression bombs.
 pub(super) struct LimitedBuffer {
     bytes: Vec<u8>,
     remaining: u64,

@@ -1,4 +1,4 @@
-//! Errors between a request and its bytes.
+//! Errors of HTTP requests.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use super::SafeUrl;
 use super::address::AddressError;
 use super::rate_limit::{self, RateLimitBucket};
 
-/// An error of an HTTP request.
+/// The error of an HTTP request.
 ///
-/// URLs are shown without user, password and query. No message repeats the message of its
+/// URLs are shown without user, password and query. A message never repeats the message of its
 /// [source](std::error::Error::source).
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// No complete response arrived.
+    /// No complete response was received.
     #[error("{kind} `{url}`{}", describe_proxy(proxy.as_ref()))]
     Transport {
         /// The requested URL, after redirects.
         url: SafeUrl,
-        /// The proxy for this URL, if no connection could be made.
+        /// The proxy for this URL, if the connection could not be established.
         proxy: Option<SafeUrl>,
         /// The step that failed.
         kind: TransportKind,
-        /// The error of the HTTP library, without its URL.
+        /// The error of the HTTP library, without the URL.
         source: Box<dyn StdError + Send + Sync>,
     },
     /// The response has an unexpected status, such as 404 or 500.
@@ -38,15 +38,15 @@ pub enum HttpError {
         url: SafeUrl,
         /// The HTTP status code.
         status: u16,
-        /// True if a redirect led to another origin, such as a CDN, which sent this response.
+        /// `true` if a redirect led to another origin, such as a CDN, and that origin sent this response.
         is_cross_origin: bool,
-        /// The time after which the server accepts the request again, if it says so.
+        /// The time to wait before retrying, if the server specified one.
         retry_after: Option<Duration>,
-        /// The headers of the response.
+        /// The response headers.
         headers: ResponseHeaders,
     },
-    /// The request was not sent: the server rate-limits this client for longer than
-    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait).
+    /// The request was not sent, because a server's rate limit requires a longer wait than
+    /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) allows.
     #[error("`{url}` is rate limited; retry in {} s", wait.as_secs())]
     RateLimited {
         /// The requested URL, after redirects.
@@ -54,15 +54,15 @@ pub enum HttpError {
         /// The time until the server accepts requests again.
         wait: Duration,
     },
-    /// The response is a success, but not the requested range or file.
+    /// The response has a success status, but is not the requested range or file.
     #[error("unexpected response from `{url}`")]
     Range {
         /// The requested URL, after redirects.
         url: SafeUrl,
-        /// The difference from the requested range.
+        /// The discrepancy between the response and the request.
         source: RangeError,
     },
-    /// A redirect that is not followed.
+    /// A redirect was not followed.
     #[error("cannot follow the redirect from `{url}`: {reason}")]
     Redirect {
         /// The URL that redirects.
@@ -70,69 +70,69 @@ pub enum HttpError {
         /// The reason, such as `too many redirects`.
         reason: &'static str,
     },
-    /// The [`AddressPolicy`](crate::AddressPolicy) does not allow the host's address. Nothing was sent.
-    #[error("the address of `{url}` is not public")]
+    /// The [`AddressPolicy`](crate::AddressPolicy) forbids the address of the host. Nothing was sent.
+    #[error("the address of `{url}` is not public, so it was not requested")]
     PrivateAddress {
         /// The requested URL, after redirects.
         url: SafeUrl,
     },
-    /// The file is larger than its limit.
-    #[error("`{url}` is larger than {limit} bytes")]
+    /// The file exceeds its size limit.
+    #[error("`{url}` exceeds the limit of {limit} bytes")]
     TooLarge {
         /// The requested URL, after redirects.
         url: SafeUrl,
-        /// The limit in bytes, after decompression.
+        /// The limit in bytes, applied after decompression.
         limit: u64,
     },
 }
 
-/// The step at which a request failed.
+/// The step in which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportKind {
     /// Creating the HTTP client. Nothing was sent.
     Setup,
-    /// Connecting: name resolution, TCP, or a TLS error that is not about the certificate.
+    /// Connecting: name resolution, TCP, or a TLS error unrelated to the certificate.
     Connect,
     /// Verifying the server's certificate.
     Certificate,
-    /// Waiting: the connect, read or request timeout passed.
+    /// Waiting: the connect, read or request timeout elapsed.
     Timeout,
-    /// Reading: the connection was lost, or the response is not HTTP.
+    /// Reading the response: the connection was lost, or the server did not speak HTTP.
     Interrupted,
 }
 
 impl std::fmt::Display for TransportKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Setup => "could not create an HTTP client for",
-            Self::Connect => "could not connect to",
-            Self::Certificate => "could not verify the certificate of",
-            Self::Timeout => "timed out reading",
-            Self::Interrupted => "connection lost while reading",
+            Self::Setup => "failed to create an HTTP client for",
+            Self::Connect => "failed to connect to",
+            Self::Certificate => "failed to verify the certificate of",
+            Self::Timeout => "timed out while reading",
+            Self::Interrupted => "lost the connection while reading",
         })
     }
 }
 
-/// Names a proxy, as the end of a sentence.
+/// Formats a proxy as the end of an error message.
 fn describe_proxy(proxy: Option<&SafeUrl>) -> String {
-    proxy.map_or_else(String::new, |proxy| format!(" through the proxy `{proxy}`"))
+    proxy.map_or_else(String::new, |proxy| format!(" via proxy `{proxy}`"))
 }
 
-/// A difference between a response and the requested range.
+/// A discrepancy between a response and the requested range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RangeError {
-    /// The server sent an HTML page (status 200), such as the login page of a network.
+    /// The server sent an HTML page with status 200, such as the login page of a captive portal.
     #[error("the server sent a web page")]
     WebPage,
-    /// The server sent the whole file (status 200) without a `Content-Length`, so its size is unknown.
+    /// The server sent the whole file with status 200 but without a `Content-Length`, so its size is unknown.
     #[error("the server sent the whole file without a `Content-Length`")]
     UnknownLength,
     /// `Content-Range` is missing or malformed.
-    #[error("`Content-Range` is missing or not of the form `bytes a-b/size`")]
+    #[error("`Content-Range` is missing or does not have the form `bytes a-b/size`")]
     InvalidContentRange,
-    /// The server sent another range. All positions are inclusive and in bytes.
+    /// The server sent a different range. All positions are inclusive byte offsets.
     #[error("requested bytes {first}-{last}, got {found_first}-{found_last} of {file_size}")]
     Mismatch {
         /// The first requested byte.
@@ -146,7 +146,7 @@ pub enum RangeError {
         /// The file size in bytes according to `Content-Range`.
         file_size: u64,
     },
-    /// The body or its `Content-Length` has another length than the range.
+    /// The length of the body, or its `Content-Length`, differs from that of the range.
     #[error("expected {expected} bytes, got {found}")]
     WrongLength {
         /// The length of the range in bytes.
@@ -154,27 +154,27 @@ pub enum RangeError {
         /// The length of the body in bytes.
         found: u64,
     },
-    /// The body continues after the range.
+    /// The body is longer than the range.
     #[error("expected {expected} bytes, got more")]
     BodyTooLong {
         /// The length of the range in bytes.
         expected: u64,
     },
-    /// The response has a `Content-Encoding` that the request did not accept.
+    /// The response uses a `Content-Encoding` that the request did not accept.
     #[error("unexpected `Content-Encoding`")]
     UnexpectedEncoding,
-    /// The gzip body of a small file is corrupt or ends early.
+    /// The gzip body of a small file is corrupt or truncated.
     #[error("the gzip body is corrupt")]
     CorruptGzip,
 }
 
 /// The headers of a response.
 ///
-/// `Debug` shows only the names, because some values are secrets.
+/// `Debug` shows only their names, because some values are secret.
 pub struct ResponseHeaders(Box<HeaderMap>);
 
 impl ResponseHeaders {
-    /// Returns the value of a header; `None` if it is missing or not ASCII text.
+    /// Returns the value of a header, or `None` if it is missing or not ASCII.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.to_str().ok()
@@ -207,7 +207,7 @@ impl HttpError {
         Self::Transport { url, proxy: None, kind, source: error.without_url().into() }
     }
 
-    /// Adds the proxy of a request that could not connect.
+    /// Attaches the proxy to a connection error.
     pub(super) fn through(mut self, used: impl FnOnce() -> Option<SafeUrl>) -> Self {
         if let Self::Transport { kind: TransportKind::Connect, proxy, .. } = &mut self {
             *proxy = used();
@@ -215,7 +215,7 @@ impl HttpError {
         self
     }
 
-    /// Creates the error of a response to `requested` with an unexpected status.
+    /// Creates the error for an unexpected status in the response to `requested`.
     pub(super) fn status(requested: &Url, response: &Response) -> Self {
         let (url, status) = (response.url(), response.status().as_u16());
         let bucket = RateLimitBucket::from_url(url);
@@ -232,7 +232,7 @@ impl HttpError {
         Self::Range { url: SafeUrl::from(url), source }
     }
 
-    /// Returns whether the same request may succeed a little later.
+    /// Returns whether the same request may succeed if it is retried.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Transport { kind, .. } => {
@@ -254,7 +254,7 @@ impl HttpError {
         }
     }
 
-    /// Returns the wait that the server asks for before the next request.
+    /// Returns the wait that the server asked for.
     pub(super) fn server_wait(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
@@ -268,10 +268,10 @@ impl HttpError {
     }
 }
 
-/// Returns whether the same request may get another status later.
+/// Returns whether a retry of the same request may get another status.
 ///
-/// A CDN sometimes rejects URLs that were signed for it, or the signature has expired. A retry starts at the Hub
-/// again, which signs a new one (xet-core #897).
+/// A CDN may reject a signed URL, for example after the signature has expired. A retry starts at the Hub again, which
+/// signs a new URL (xet-core #897).
 pub(crate) fn is_transient_status(status: u16, is_cross_origin: bool) -> bool {
     rate_limit::is_retryable(status) || (status == 403 && is_cross_origin)
 }
@@ -280,20 +280,20 @@ fn is_certificate_error(error: &reqwest::Error) -> bool {
     causes(error).find_map(tls_failure) == Some(TlsFailure::Certificate)
 }
 
-/// Returns whether the server speaks none of the offered versions of HTTP (TLS alert
-/// `no_application_protocol`, RFC 7301).
+/// Returns whether the server supports none of the offered HTTP versions (TLS alert `no_application_protocol`, RFC
+/// 7301).
 pub(super) fn is_no_common_protocol(error: &reqwest::Error) -> bool {
     causes(error).find_map(tls_failure) == Some(TlsFailure::NoCommonProtocol)
 }
 
-/// Returns whether the request waited for the connection of a concurrent request, and that one failed.
+/// Returns whether the request shared the connection attempt of another request, and that attempt failed.
 ///
-/// Only the request that tried to connect has an I/O error among its causes.
+/// Only the request that made the attempt has an I/O error among its causes.
 pub(super) fn is_shared_connect(error: &reqwest::Error) -> bool {
     error.is_connect() && causes(error).all(|cause| !cause.is::<std::io::Error>())
 }
 
-/// The failures of a TLS handshake that are handled in their own way.
+/// The TLS handshake failures that need special handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TlsFailure {
     Certificate,
@@ -301,7 +301,7 @@ enum TlsFailure {
     Other,
 }
 
-/// Returns the TLS failure in a cause. TLS errors arrive inside one or more I/O errors, and the `source` of an
+/// Returns the TLS failure behind a cause. TLS errors are wrapped in one or more I/O errors, and the `source` of an
 /// I/O error skips the error it wraps.
 #[cfg(feature = "rustls-no-provider")]
 fn tls_failure(cause: &(dyn StdError + 'static)) -> Option<TlsFailure> {
@@ -324,7 +324,7 @@ fn tls_failure(_: &(dyn StdError + 'static)) -> Option<TlsFailure> {
     None
 }
 
-/// Returns the causes of an error, the nearest first.
+/// Returns the causes of an error, outermost first.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let mut next = error.source();
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! `HEAD` requests: a response header of a file, without its body.
+//! `HEAD` requests, which read one response header of a file.
 
 use ::url::Url;
 use reqwest::header::HeaderMap;
@@ -12,7 +12,7 @@ use crate::http::transfer::RequestMeter;
 impl Http {
     /// Requests a file with `HEAD` and returns the value of a response header.
     ///
-    /// The first response with this header counts. Redirects are followed within the origin of `url`. Returns
+    /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
     /// `None` if no response has the header.
     pub(crate) async fn response_header(
         &self,
@@ -32,8 +32,8 @@ impl Http {
         }
     }
 
-    /// Returns the header of a success, a redirect or a 404. Other errors may depend on the token, so their
-    /// headers are ignored.
+    /// Accepts the header of a success, a redirect or a 404. Other errors may depend on the token, so their headers
+    /// are ignored.
     async fn try_header(
         &self,
         name: &str,
@@ -59,13 +59,13 @@ impl Http {
         }
     }
 
-    /// Returns the headers of the settings. Caches use them like the token.
+    /// Returns the configured headers. Like the token, they are part of cache keys.
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.settings.headers
     }
 
-    /// Returns the `Authorization` value, or an empty slice without a token. Caches use it to keep the
-    /// entries of different tokens apart.
+    /// Returns the `Authorization` value, or an empty slice without a token. It is part of cache keys, so that tokens
+    /// do not share entries.
     pub(crate) fn token_bytes(&self) -> &[u8] {
         self.settings.token.as_ref().map_or(&[], |token| token.as_bytes())
     }

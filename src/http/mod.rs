@@ -1,35 +1,34 @@
-//! HTTP client for byte ranges and small files.
+//! An HTTP client for byte ranges and small files.
 //!
-//! This module knows neither safetensors nor the Hub. [`Http`] has three operations: [`Http::read_range`]
-//! reads a range of a file, [`Http::stream`] (and [`Http::read_all`] on top of it) reads a small file, and
-//! [`Http::response_header`] asks for one response header.
+//! This module knows neither safetensors nor the Hub. [`Http`] has three operations: [`Http::read_range`] reads a
+//! range of a file, [`Http::stream`] (and [`Http::read_all`], built on it) reads a small file, and
+//! [`Http::response_header`] requests one response header.
 //!
 //! # The life of a range request
 //!
-//! 1. [`Http::read_range`] connects to the CDN if it is known ([`connect_ahead`]), and starts the retry loop
-//!    ([`retry`]). Each attempt has a tracing span and counters ([`attempt`]).
-//! 2. The address policy rejects IP literals that are not allowed. Names are checked where they are
-//!    resolved, by a DNS resolver that leaves out such addresses ([`address`]).
-//! 3. The gate holds the request back while the origin rate-limits this kind of requests
-//!    ([`rate_limit_gate`]). Then the request waits until the client has less than its maximum of requests in
-//!    flight.
-//! 4. The request takes an HTTP/2 connection, or a permit for an HTTP/1.1 connection ([`clients`]). It
-//!    has a `Range` header, and the token if the URL belongs to the endpoint's origin.
-//! 5. The response may name a quota or a wait (`RateLimit`, `Retry-After`), which the gate applies to later
-//!    requests ([`rate_limit`]).
-//! 6. A redirect starts again at step 2 with the new URL ([`redirect`]).
+//! 1. [`Http::read_range`] connects early to the CDN if its origin is known ([`connect_ahead`]) and starts the retry
+//!    loop ([`retry`]). Each attempt has a tracing span and counters ([`attempt`]).
+//! 2. The address policy rejects disallowed IP literals. Hostnames are checked by the DNS resolver, which drops
+//!    disallowed addresses ([`address`]).
+//! 3. The rate limit gate delays the request while its bucket at the origin is on hold ([`rate_limit_gate`]). Then
+//!    the request waits for one of the client's permits for requests in flight.
+//! 4. The request uses an HTTP/2 connection, or takes a permit for an HTTP/1.1 connection ([`clients`]). It carries a
+//!    `Range` header, and the token if the URL is on the endpoint's origin.
+//! 5. If the response has a `RateLimit` or `Retry-After` header, the gate applies it to later requests
+//!    ([`rate_limit`]).
+//! 6. A redirect restarts at step 2 with the new URL ([`redirect`]).
 //! 7. The status, `Content-Range` and `Content-Length` of the final response are compared with the range
 //!    ([`range`]). Then the body is read, up to the last requested byte ([`body`]).
-//! 8. After a transient error the retry loop waits and starts the next attempt at the original URL.
+//! 8. After a transient error, the retry loop waits and starts over with the original URL.
 //!
-//! # Why redirects are followed by hand
+//! # Why redirects are followed manually
 //!
-//! The HTTP library could follow redirects, but four things would be lost:
+//! If the HTTP library followed redirects, four things would be lost:
 //!
 //! - The Hub sends `X-Repo-Commit` with its redirect; the CDN does not send it with the file.
 //!   [`ResponseChain`] keeps the headers of every response.
 //! - A signed CDN URL is valid for one range and a limited time, so each range starts at the Hub.
-//! - The token is sent to one origin only, also if redirects lead away and back.
+//! - The token is sent to one origin only, even if redirects lead away and back.
 //! - The address policy and the rate limit gate apply to every redirect.
 
 mod address;
@@ -84,49 +83,49 @@ pub use retry::RetryPolicy;
 pub use safe_url::SafeUrl;
 pub use transfer::ClientStats;
 
-/// Timeouts of the steps of a request.
+/// Timeouts for the steps of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpTimeouts {
     /// For name resolution, TCP and TLS together.
     pub(crate) connect: Duration,
     /// Between two reads of a response.
     pub(crate) read: Duration,
-    /// From connecting to the end of the body, for each redirect anew.
+    /// From connecting to the end of the body. Each redirect restarts it.
     pub(crate) request: Duration,
 }
 
 /// Settings of an [`Http`] client.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpSettings {
-    /// The token is sent to the origin of this URL only, and its kind of address is always allowed.
+    /// The token is sent to the origin of this URL only. Its kind of address is always allowed.
     pub(crate) endpoint: Url,
     /// The `Authorization` header.
     pub(crate) token: Option<HeaderValue>,
     pub(crate) user_agent: HeaderValue,
-    /// Further headers. They are sent to the endpoint's origin only, like the token.
+    /// Additional headers. Like the token, they are sent to the endpoint's origin only.
     pub(crate) headers: HeaderMap,
     /// The proxies; `None` if no proxy is used.
     pub(crate) proxies: Option<Proxies>,
-    /// The root certificates that are trusted besides the others.
+    /// Additional root certificates to trust.
     #[cfg(feature = "rustls-no-provider")]
     pub(crate) root_certificates: Vec<reqwest::Certificate>,
     pub(crate) connection: ConnectionSettings,
 }
 
-/// The settings of an [`Http`] client that the builder passes on unchanged.
+/// The settings that the builder passes to [`Http`] unchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionSettings {
     pub(crate) addresses: AddressPolicy,
-    /// True if the certificates of the system are trusted. Otherwise Mozilla's are.
+    /// True to trust the system's certificates, false to trust Mozilla's.
     pub(crate) system_certificates: bool,
     pub(crate) hook: Option<HttpHook>,
     pub(crate) timeouts: HttpTimeouts,
     pub(crate) retry: RetryPolicy,
-    /// The maximum number of requests in flight, of all calls together.
+    /// The maximum number of requests in flight, across all calls.
     pub(crate) concurrency: usize,
-    /// The part of each quota that is used, up to 1.
+    /// The fraction of each quota to use, from 0 to 1.
     pub(crate) quota_share: f64,
-    /// The maximum number of connections to all HTTP/1.1 servers together.
+    /// The maximum number of HTTP/1.1 connections, across all servers.
     pub(crate) http1_connections: usize,
 }
 
@@ -144,13 +143,13 @@ impl Default for ConnectionSettings {
             retry: RetryPolicy::default(),
             concurrency: 256,
             quota_share: 1.0,
-            // macOS allows a process 256 open files by default.
+            // By default, macOS allows 256 open files per process.
             http1_connections: 64,
         }
     }
 }
 
-/// A function that changes the builder of the HTTP library.
+/// A callback that customizes the builder of the HTTP library.
 #[derive(Clone)]
 pub(crate) struct HttpHook(pub(crate) Arc<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>);
 
@@ -162,7 +161,7 @@ impl fmt::Debug for HttpHook {
 
 #[cfg(test)]
 impl HttpSettings {
-    /// Returns the settings of a client that may request any address.
+    /// Returns settings that allow any address.
     fn for_test(endpoint: Url) -> Self {
         Self {
             endpoint,
@@ -204,26 +203,26 @@ impl Http {
         Self { clients, guard, gate, in_flight, redirect_origin, settings }
     }
 
-    /// Creates an HTTP client now, so that settings that it rejects are found.
+    /// Builds the client of the HTTP library now, to report invalid settings early.
     pub(crate) fn check(&self) -> Result<(), reqwest::Error> {
         self.clients.check()
     }
 
-    /// Returns a client with another token. It shares connections, the limit on requests in flight, and the rate
-    /// limits of all clients with the same token.
+    /// Returns a client with another token. It shares the connections and the limit on requests in flight with this
+    /// client, and rate limits with every client that has the same token.
     pub(crate) fn with_token(&self, token: Option<HeaderValue>) -> Self {
         let gate = Arc::new(self.gate.for_token(token.clone()));
         let settings = HttpSettings { token, ..HttpSettings::clone(&self.settings) };
         Self { gate, settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Returns the quota for files of the endpoint; `None` if it is unknown.
+    /// Returns the endpoint's quota for files; `None` if it is unknown.
     pub(crate) fn quota(&self) -> Option<RemainingQuota> {
         self.gate.quota(&GateKey::files_of(&self.settings.endpoint))
     }
 
-    /// Returns a client without the token that shares connections and rate limits with this one; `None` if
-    /// this one has no token.
+    /// Returns a client without a token that shares connections and rate limits with this one. Returns `None` if this
+    /// client has no token.
     pub(crate) fn anonymous(&self) -> Option<Self> {
         self.settings.token.as_ref()?;
         let settings = HttpSettings { token: None, ..HttpSettings::clone(&self.settings) };
@@ -283,8 +282,7 @@ impl Http {
         }
     }
 
-    /// Sends one request as soon as the rate limit gate lets it pass, and applies the rate limit of the
-    /// response.
+    /// Sends one request once the rate limit gate admits it, and applies the rate limits of the response.
     async fn send(&self, url: Url, attempt: &Attempt<'_>) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
         if !self.guard.allows(&url) {
@@ -316,7 +314,7 @@ impl Http {
     ) -> Result<Response, reqwest::Error> {
         let mut has_resent = false;
         loop {
-            // Requests that kept one permit while waiting for another would deadlock.
+            // Holding one permit while waiting for another could deadlock.
             attempt.set_connection_permit(None);
             let (client, permit) = self.clients.for_url(&url).await?;
             let is_http2_only = permit.is_none();
@@ -338,7 +336,7 @@ impl Http {
         }
     }
 
-    /// Creates a request with its headers. The token and the headers of the settings are added only for the endpoint's origin.
+    /// Builds a request. The token and the configured headers are added for the endpoint's origin only.
     fn request(&self, client: &Client, url: Url, attempt: &Attempt<'_>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.settings.endpoint.origin();
         let request = client.request(attempt.method.clone(), url);

@@ -1,8 +1,8 @@
-//! Configuration of the property tests next to the code.
+//! Configuration of the property tests in `src`.
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// Returns a configuration with a fixed seed. A failing case is printed and not written to a file.
+/// Returns a configuration with a fixed seed. Failing cases are printed, not written to a file.
 pub(crate) fn config(cases: u32) -> Config {
     Config {
         cases,

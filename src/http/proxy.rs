@@ -1,4 +1,4 @@
-//! HTTP proxies: one for all servers, or those of the environment.
+//! HTTP proxies: one for all servers, or the ones set in the environment.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use thiserror::Error;
 
 use super::SafeUrl;
 
-/// The setting of [`ClientBuilder::proxy`](crate::ClientBuilder::proxy), for messages.
+/// The name of [`ClientBuilder::proxy`](crate::ClientBuilder::proxy) in error messages.
 const PROXY_SETTING: &str = "ClientBuilder::proxy";
 
-/// The proxies of a client, by the rules of the HTTP library: it uses the same matcher.
+/// The proxies of a client. They are matched by the HTTP library's own matcher.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxies {
     matcher: Arc<Matcher>,
-    /// The proxy of all servers; `None` if the environment names the proxies.
+    /// The proxy for all servers; `None` if the proxies come from the environment.
     for_all: Option<Proxy>,
 }
 
-/// The error of a proxy that cannot be used. The proxy itself is left out, because it may contain a password.
+/// The error returned for an invalid proxy setting. It omits the value, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the proxy in `{setting}` cannot be used: {reason}")]
+#[error("invalid proxy in `{setting}`: {reason}")]
 #[non_exhaustive]
 pub struct ProxyError {
-    /// The environment variable, or `ClientBuilder::proxy`.
+    /// The setting: an environment variable or `ClientBuilder::proxy`.
     pub setting: &'static str,
-    /// The rule that its value breaks.
+    /// The violated rule.
     pub reason: &'static str,
 }
 
@@ -36,7 +36,7 @@ impl Proxies {
     ///
     /// # Errors
     ///
-    /// If the text is not the URL of an HTTP proxy.
+    /// Returns an error if the text is not the URL of an HTTP proxy.
     pub(crate) fn for_all(proxy: &str) -> Result<Self, ProxyError> {
         check(PROXY_SETTING, proxy)?;
         let invalid = |_| ProxyError { setting: PROXY_SETTING, reason: NOT_A_URL };
@@ -44,11 +44,11 @@ impl Proxies {
         Ok(Self { matcher: Arc::new(Matcher::builder().all(proxy).build()), for_all })
     }
 
-    /// Reads the environment.
+    /// Reads the proxies from the environment.
     ///
     /// # Errors
     ///
-    /// If the proxy for `endpoint` cannot be used. The HTTP library would ignore it.
+    /// If the proxy for `endpoint` is invalid. The HTTP library would silently ignore it.
     pub(crate) fn from_env(endpoint: &Url) -> Result<Self, ProxyError> {
         let names = match endpoint.scheme() {
             "https" => ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
@@ -61,7 +61,7 @@ impl Proxies {
         Ok(Self { matcher: Arc::new(Matcher::from_env()), for_all: None })
     }
 
-    /// Sets the proxies of an HTTP client, which reads the environment by default.
+    /// Applies the proxies to an HTTP client, which would otherwise read the environment itself.
     pub(super) fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
         match &self.for_all {
             Some(proxy) => builder.proxy(proxy.clone()),
@@ -69,7 +69,7 @@ impl Proxies {
         }
     }
 
-    /// Returns the names of the proxies for HTTP and HTTPS, in lower case.
+    /// Returns the hostnames of the HTTP and HTTPS proxies, in lower case.
     pub(super) fn hosts(&self) -> Vec<String> {
         let servers = ["http://server.invalid", "https://server.invalid"];
         let proxies = servers.iter().filter_map(|server| {
@@ -79,7 +79,7 @@ impl Proxies {
         proxies.collect()
     }
 
-    /// Returns the proxy for a server, if there is one.
+    /// Returns the proxy for a server, if any.
     pub(super) fn proxy_for(&self, origin: &Origin) -> Option<SafeUrl> {
         let server = origin.ascii_serialization().parse().ok()?;
         let proxy = self.matcher.intercept(&server)?.uri().to_string();
@@ -87,7 +87,7 @@ impl Proxies {
     }
 }
 
-const NOT_A_URL: &str = "it is not the URL of a proxy";
+const NOT_A_URL: &str = "it is not a proxy URL";
 
 fn check(setting: &'static str, value: &str) -> Result<(), ProxyError> {
     let invalid = |reason| Err(ProxyError { setting, reason });

@@ -1,4 +1,4 @@
-//! Checks of range responses: status and headers against the requested range. Pure functions.
+//! Checks the status and headers of a response against the requested range. Pure functions.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use reqwest::header::{
 
 use super::RangeError;
 
-/// The number of bytes that are read from the start of a whole file, even if less were requested. They hold most
-/// headers, and a server without ranges sends them anyway.
+/// The number of bytes to read from the start of a 200 response, even if fewer were requested. They contain most
+/// headers, and a server without range support sends them anyway.
 const WHOLE_FILE_START: u64 = 1 << 16;
 
 /// The part of a response body to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyPart {
-    /// The number of bytes before the part.
+    /// The number of bytes to skip before the part.
     pub(super) skipped: u64,
     /// The length of the part in bytes.
     pub(super) length: u64,
@@ -26,17 +26,17 @@ pub(super) struct BodyPart {
     pub(super) file_size: u64,
 }
 
-/// Checks a response against the requested range, and returns the part of its body to read. Returns `None`
-/// if the status is an error.
+/// Checks a response against the requested range, and returns the part of its body to read. Returns `None` for an
+/// error status.
 ///
-/// - `206`: `Content-Range` must be exactly the requested range, cut at the end of the file.
-/// - `200`: the body is the whole file. The bytes before the range are skipped. A part that starts at byte 0 may
+/// - `206`: `Content-Range` must be exactly the requested range, clamped to the end of the file.
+/// - `200`: the body is the whole file, and the bytes before the range are skipped. A part that starts at byte 0 may
 ///   be longer than the range.
 /// - `416`: accepted as an empty range if `Content-Range` shows that the file ends before the range.
 ///
 /// # Errors
 ///
-/// If the response is a success with other bytes than the requested ones.
+/// If a successful response does not contain the requested bytes.
 pub(super) fn check(
     range: &Range<u64>,
     status: StatusCode,
@@ -86,8 +86,8 @@ fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, Range
     Ok(BodyPart { skipped, length: end - skipped, is_prefix: end < file_size, file_size })
 }
 
-/// Returns an empty part if a 416 response has the file size and the file ends before the range. The error
-/// body itself is not read.
+/// Returns an empty part if a 416 response states the file size and the file ends before the range. The error body is
+/// not read.
 fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodyPart> {
     let file_size = number(text(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
     let part = BodyPart { skipped: 0, length: 0, is_prefix: true, file_size };
@@ -151,7 +151,7 @@ mod tests {
         check(range, StatusCode::from_u16(status).unwrap(), &headers(pairs))
     }
 
-    /// Only a format of another program asks for no bytes.
+    /// Only a third-party format would request no bytes.
     #[test]
     fn an_empty_range_is_not_a_panic() {
         let headers = headers(&[("content-range", "bytes 0-0/9"), ("content-length", "1")]);

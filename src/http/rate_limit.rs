@@ -1,18 +1,18 @@
-//! Rate limit headers: the quotas and the wait that a response names. Pure functions over headers.
+//! Parses the quotas and waits in rate limit headers. Pure functions.
 
 use std::time::{Duration, SystemTime};
 
 use ::url::Url;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// A kind of requests that has a quota of its own on the Hub: <https://huggingface.co/docs/hub/rate-limits>.
+/// A class of requests with its own quota on the Hub: <https://huggingface.co/docs/hub/rate-limits>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RateLimitBucket {
-    /// Listings and other answers in JSON.
+    /// Listings and other JSON responses.
     Api,
     /// Files.
     Resolvers,
-    /// Everything else, also on other servers.
+    /// Everything else, including requests to other servers.
     Pages,
 }
 
@@ -29,7 +29,7 @@ impl RateLimitBucket {
         }
     }
 
-    /// Returns the bucket with a name in a `RateLimit` header.
+    /// Returns the bucket for a name in a `RateLimit` header.
     fn from_name(name: &str) -> Option<Self> {
         match name.trim().trim_matches('"') {
             "api" => Some(Self::Api),
@@ -43,7 +43,7 @@ impl RateLimitBucket {
 /// A quota in a `RateLimit` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
-    /// The requests that the quota is for; `None` for an unknown name.
+    /// The bucket the quota applies to; `None` if the name is unknown.
     bucket: Option<RateLimitBucket>,
     /// The number of remaining requests.
     pub(super) remaining: u64,
@@ -52,17 +52,16 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// Returns the bucket of a quota in a response to a request of bucket `requested`.
+    /// Returns the bucket of the quota, or `requested`, the bucket of the request, if the name is unknown.
     pub(super) fn bucket(&self, requested: RateLimitBucket) -> RateLimitBucket {
         self.bucket.unwrap_or(requested)
     }
 }
 
-/// Returns the wait that a response asks for before the next request of the same bucket; `None` if it asks for
-/// none.
+/// Returns the wait that a response requires before the next request to the same bucket, if any.
 ///
-/// The `RateLimit` header counts only if a quota is exhausted: the Hub sends it with every response,
-/// including successes. `Retry-After` counts only with a retryable status.
+/// The `RateLimit` header matters only if a quota is exhausted: the Hub sends it with every response, including
+/// successes. `Retry-After` matters only with a retryable status.
 pub(super) fn wait(status: u16, headers: &HeaderMap, bucket: RateLimitBucket) -> Option<Duration> {
     wait_at(status, headers, bucket, SystemTime::now())
 }
@@ -77,12 +76,12 @@ fn wait_at(
     let exhausted = quotas(headers).into_iter().filter(is_exhausted);
     exhausted.map(|quota| quota.reset).max().or_else(|| {
         let value = headers.get(RETRY_AFTER).filter(|_| is_retryable(status));
-        // A time that has passed on our clock is no wait, so the policy's own delay applies.
+        // A date that is past on our clock is ignored, so the policy's own delay applies.
         retry_after(value?.to_str().ok()?, now).filter(|wait| !wait.is_zero())
     })
 }
 
-/// Returns whether a status is transient, so that the same request may succeed later.
+/// Returns whether a status is transient, which means that a retry may succeed.
 pub(super) fn is_retryable(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
@@ -125,7 +124,7 @@ fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     seconds.or_else(|| httpdate::parse_http_date(text).ok().map(until))
 }
 
-/// Parses decimal digits. A number above `u64::MAX` becomes `u64::MAX`.
+/// Parses decimal digits, saturating at `u64::MAX`.
 fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))

@@ -1,10 +1,9 @@
-//! The gate that keeps the requests of a client within the rate limits of each server.
+//! Keeps the requests of a client within the rate limits of each server.
 //!
-//! Each origin and each [bucket](RateLimitBucket) has limits of its own, for each token anew, because the Hub
-//! gives each account a quota. A bucket is *held* while its quota is
-//! exhausted or its server has asked for a wait. Otherwise the number of its requests in flight is limited to a
-//! quarter of the remaining quota. So requests become slower before the quota is exhausted, and some of it
-//! is left for the other programs that share it.
+//! Limits apply per origin, [bucket](RateLimitBucket) and token, because the Hub assigns quotas to accounts. A bucket
+//! is *on hold* while its quota is exhausted or its server has asked for a wait. Otherwise the number of its requests
+//! in flight is limited to a quarter of the remaining quota. Requests therefore slow down before the quota is
+//! exhausted, and leave some of it to other programs that share it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,25 +19,26 @@ use super::rate_limit::{self, Quota, RateLimitBucket};
 use super::retry::random_fraction;
 use crate::http::transfer::RequestMeter;
 
-/// The longest time for which a bucket is held. A window of the Hub has 300 s, and a second is added for rounding.
+/// The maximum duration of a hold: the Hub's window of 300 s, and a second for rounding.
 const MAX_HOLD: Duration = Duration::from_secs(301);
 
-/// The time between two requests that test whether a server is back before the end of a longer wait.
+/// The time between probes, which test whether a server that asked for a longer wait accepts requests earlier.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The part of the remaining quota that may be in flight.
+/// The remaining quota divided by this is the limit on requests in flight.
 const IN_FLIGHT_DIVISOR: u64 = 4;
 
-/// The number of requests in flight while it is not known whether a server has quotas. The smallest quota of the Hub is 500.
+/// The maximum number of requests in flight until a response shows whether the server has quotas. The Hub's smallest
+/// quota is 500.
 const MAX_IN_FLIGHT_AT_FIRST: u64 = 256;
 
-/// The longest delay after the end of a wait. It keeps processes that share a quota from sending at once.
+/// The maximum random delay after a wait. It keeps processes that share a quota from resuming at the same time.
 const MAX_JITTER: Duration = Duration::from_secs(5);
 
-/// The shortest wait that is logged as a warning. Shorter ones are usual and do not look like a hang.
+/// Longer waits are logged as warnings. Shorter waits are common and do not look like a hang.
 const LONG_WAIT: Duration = Duration::from_secs(12);
 
-/// The states by token and kind of requests.
+/// Gate states by token, origin and bucket.
 type GateStates = HashMap<(Option<HeaderValue>, GateKey), GateState>;
 
 /// The rate limits of all servers, shared by all requests of a client with one token.
@@ -46,13 +46,13 @@ type GateStates = HashMap<(Option<HeaderValue>, GateKey), GateState>;
 pub(super) struct RateLimitGate {
     states: Arc<Mutex<GateStates>>,
     token: Option<HeaderValue>,
-    /// The number of requests in flight while a quota is unknown.
+    /// The maximum number of requests in flight per key, whatever the quota.
     max_in_flight: u64,
-    /// The part of each quota that is used, up to 1.
+    /// The fraction of each quota to use, from 0 to 1.
     quota_share: f64,
 }
 
-/// The requests that share a rate limit.
+/// Identifies the requests that share a rate limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GateKey {
     origin: Origin,
@@ -66,7 +66,7 @@ impl From<&Url> for GateKey {
 }
 
 impl GateKey {
-    /// Returns the key of the requests for files of a Hub.
+    /// Returns the key for requests for files at an endpoint.
     pub(super) fn files_of(endpoint: &Url) -> Self {
         Self { origin: endpoint.origin(), bucket: RateLimitBucket::Resolvers }
     }
@@ -74,29 +74,29 @@ impl GateKey {
 
 #[derive(Debug, Default)]
 struct GateState {
-    /// The number of requests without a response.
+    /// Requests that were admitted and have no response yet.
     in_flight: u64,
     /// The remaining quota and the time of its reset; `None` if unknown.
     remaining: Option<(u64, Instant)>,
-    /// The requests that are left of the share of this window, and the time of its end; `None` without a share.
+    /// The requests left of our share of the window, and the end of the window; `None` without a share.
     budget: Option<(u64, Instant)>,
     /// True if the last response named no quota.
     is_unlimited: bool,
     hold: Option<Hold>,
-    /// Wakes one waiting request after each response, which wakes the next one, and all of them at the start of a hold.
+    /// Each response wakes one waiting request, which wakes the next. The start of a hold wakes all of them.
     changed: Arc<Notify>,
 }
 
-/// A time in which no request is sent.
+/// A period without requests.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     until: Instant,
-    /// The time of the next probe, if the server has asked for more than [`MAX_HOLD`].
+    /// The time of the next probe, if the server asked for more than [`MAX_HOLD`].
     probe_at: Option<Instant>,
     has_warned: bool,
 }
 
-/// Returns a part of a number of requests, at least one.
+/// Returns `share` of `requests`, but at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -107,21 +107,21 @@ fn part(requests: u64, share: f64) -> u64 {
     ((requests as f64 * share) as u64).max(1)
 }
 
-/// The quota of a server for one kind of requests, by its last response.
+/// The remaining quota for one kind of request, as last reported by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemainingQuota {
-    /// The remaining requests; 0 while the client waits for a rate limit.
+    /// The number of requests left; 0 while the client is waiting for a rate limit.
     pub requests: u64,
-    /// The time until the quota is reset, or until the wait ends.
+    /// The time until the quota resets or the wait ends.
     pub reset: Duration,
 }
 
-/// The answer of the gate to a request.
+/// The gate's decision about a request.
 enum Admission {
     /// The request may be sent.
     Admitted { is_probe: bool },
-    /// The request waits for a response to another one.
+    /// The request waits until another one gets its response.
     Full,
     /// The request waits for the end of a hold.
     Held(Hold),
@@ -139,14 +139,14 @@ impl GateState {
             if hold.until > now {
                 return Admission::Held(*hold);
             }
-            // The first response after a hold brings the new quota. Until then, one request is in flight.
+            // The first response after a hold reports the new quota. Until then, only one request is in flight.
             self.hold = None;
             self.remaining = Some((0, now + PROBE_INTERVAL));
         }
         let limit = match self.remaining {
             Some((remaining, reset)) if reset > now => (remaining / IN_FLIGHT_DIVISOR).max(1),
             _ if self.is_unlimited => max_in_flight,
-            // No response has named the quota of this window yet, so the budget cannot count these requests.
+            // No response has reported the quota of this window yet, so the budget cannot count these requests.
             _ => part(MAX_IN_FLIGHT_AT_FIRST, share),
         };
         if self.in_flight >= limit.min(max_in_flight) {
@@ -165,7 +165,7 @@ impl GateState {
         Admission::Admitted { is_probe: false }
     }
 
-    /// Holds back requests for a while. A longer wait that already applies is kept.
+    /// Puts the bucket on hold. If it already is, the later end applies.
     fn hold(&mut self, wait: Duration) -> Hold {
         let now = Instant::now();
         let until = now + wait.min(MAX_HOLD);
@@ -182,7 +182,7 @@ impl GateState {
         let now = Instant::now();
         let end = now + quota.reset.min(MAX_HOLD);
         if share < 1.0 && self.budget.is_none_or(|(_, end)| end <= now) {
-            // The other requests in flight are not in the remaining ones of this response.
+            // The server has not yet subtracted the other requests in flight.
             let others = self.in_flight.saturating_sub(1);
             self.budget = Some((part(quota.remaining, share).saturating_sub(others), end));
         }
@@ -196,13 +196,13 @@ impl GateState {
     fn quota(&self) -> Option<RemainingQuota> {
         let now = Instant::now();
         let held = self.hold.map(|hold| (0, hold.until)).filter(|(_, until)| *until > now);
-        // After a hold, 0 requests remain until the first response. That is not known from a server.
+        // After a hold, `remaining` is 0 until the first response. The server has not reported that value.
         let named = self.remaining.filter(|(requests, reset)| *requests > 0 && *reset > now);
         let (requests, reset) = held.or(named)?;
         Some(RemainingQuota { requests, reset: reset.saturating_duration_since(now) })
     }
 
-    /// Returns whether forgetting this state would change anything.
+    /// Returns whether dropping this state would change anything.
     fn is_needed(&self) -> bool {
         let now = Instant::now();
         self.in_flight > 0
@@ -219,19 +219,19 @@ impl RateLimitGate {
         Self { states: Arc::default(), token: None, max_in_flight, quota_share }
     }
 
-    /// Returns the gate of the requests with another token.
+    /// Returns the gate for another token. It shares the states with this one.
     pub(super) fn for_token(&self, token: Option<HeaderValue>) -> Self {
         Self { states: Arc::clone(&self.states), token, ..*self }
     }
 
-    /// Holds back requests for a while.
+    /// Puts the requests of a key on hold.
     pub(super) fn hold(&self, key: &GateKey, wait: Duration) {
         self.with_state(key, |state| {
             state.hold(wait);
         });
     }
 
-    /// Returns the quota of some requests; `None` if it is unknown.
+    /// Returns the remaining quota of a key; `None` if it is unknown.
     pub(super) fn quota(&self, key: &GateKey) -> Option<RemainingQuota> {
         self.with_state(key, |state| state.quota())
     }
@@ -240,7 +240,7 @@ impl RateLimitGate {
     ///
     /// # Errors
     ///
-    /// The remaining wait, as soon as the rate limits of the whole call take longer than `max_wait`.
+    /// Returns the remaining wait if the call would wait longer than `max_wait` for rate limits in total.
     pub(super) async fn pass(
         &self,
         key: GateKey,
@@ -253,7 +253,7 @@ impl RateLimitGate {
             let notified = changed.notified();
             match self.with_state(&key, |state| state.admit(self.max_in_flight, self.quota_share)) {
                 Admission::Admitted { is_probe } => {
-                    // A response wakes one request, and may allow many more.
+                    // A response wakes only one request, but may admit many more.
                     if has_waited && !is_probe {
                         changed.notify_one();
                     }
@@ -285,7 +285,7 @@ impl RateLimitGate {
         change(states.entry((self.token.clone(), key.clone())).or_default())
     }
 
-    /// Ends a request, wakes the next one, and forgets the servers without limits and requests.
+    /// Ends a request, wakes the next one, and drops the states that are no longer needed.
     fn leave(&self, key: &GateKey) {
         self.with_state(key, |state| {
             state.in_flight = state.in_flight.saturating_sub(1);
@@ -295,7 +295,7 @@ impl RateLimitGate {
         states.retain(|_, state| state.is_needed());
     }
 
-    /// Logs a wait: a long one as one warning per hold, everything else for debugging.
+    /// Logs a wait: at most one warning per hold, and otherwise a debug message.
     fn log(&self, key: &GateKey, wait: Duration) {
         let server = key.origin.ascii_serialization();
         let take_warning = |state: &mut GateState| {
@@ -309,7 +309,7 @@ impl RateLimitGate {
     }
 }
 
-/// A request that has passed the gate, until its response arrives.
+/// A guard for an admitted request, until its response arrives.
 #[derive(Debug)]
 pub(super) struct GatePass<'a> {
     gate: &'a RateLimitGate,
@@ -325,7 +325,7 @@ impl GatePass<'_> {
         let wait = rate_limit::wait(status, headers, key.bucket);
         let now = Instant::now();
         gate.with_state(key, |state| {
-            // The error page of a load balancer names no quota, and the last one still holds.
+            // The error page of a load balancer reports no quota, so the last known one still applies.
             let is_silent = quotas.is_empty() && wait.is_none() && status != 429;
             let holds = |(left, reset): &(u64, Instant)| is_silent && *left > 0 && *reset > now;
             state.remaining = state.remaining.filter(holds);

@@ -1,4 +1,4 @@
-//! Redirects: the ones that are followed, and the headers of the responses on the way.
+//! Redirects: which ones are followed, and the headers of every response on the way.
 
 use ::url::Url;
 use reqwest::Response;
@@ -6,8 +6,8 @@ use reqwest::header::{HeaderMap, HeaderValue, LOCATION};
 
 use super::{HttpError, SafeUrl};
 
-/// The maximum number of redirects per request. The Hub needs two (another spelling of the repository
-/// name, then the CDN), and a mirror in front of it one more.
+/// The maximum number of redirects per request. The Hub needs two (to the canonical repository name, then to the
+/// CDN), and a mirror in front of it needs one more.
 const MAX_REDIRECTS: usize = 6;
 
 /// The headers of all responses to one request: the redirects in order, then the final response.
@@ -20,15 +20,15 @@ impl ResponseChain {
         self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
     }
 
-    /// Adds a response. Returns the target if it is a redirect, and `None` if it is final.
+    /// Adds a response. Returns the target if it is a redirect, or `None` if it is final.
     pub(super) fn push(&mut self, response: &Response) -> Result<Option<Url>, HttpError> {
         self.0.push(response.headers().clone());
         target(response, self.0.len())
     }
 }
 
-/// Returns the target of a redirect, and `None` for a final response. `responses` is the number of
-/// responses so far, including this one.
+/// Returns the target of a redirect, or `None` for a final response. `responses` counts the responses so far,
+/// including this one.
 pub(super) fn target(response: &Response, responses: usize) -> Result<Option<Url>, HttpError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);

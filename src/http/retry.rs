@@ -1,4 +1,4 @@
-//! Retries: which failures are retried, how often, and after how long.
+//! Retries: which failures are retried, how often, and with which delays.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -13,15 +13,15 @@ use super::rate_limit_gate::{GateKey, RateLimitGate};
 use super::{HttpError, SafeUrl};
 use crate::http::transfer::RequestMeter;
 
-/// Limits on the number and the timing of attempts at one request.
+/// Limits on the number and timing of attempts per request.
 ///
-/// Transient failures are retried with exponential backoff and jitter: status 408, 429, 500, 502, 503 and
-/// 504; failed and broken connections; timeouts; bodies that end early; and status 403 from another origin
-/// than the requested one, because a new request to the Hub returns a newly signed CDN URL. A retry
-/// repeats one range, never ranges that were already read.
+/// Transient failures are retried with exponential backoff and jitter. These are: statuses 408, 429, 500, 502, 503
+/// and 504; connections that fail or break; timeouts; truncated bodies; and status 403 from an origin other than the
+/// requested one, because repeating the request to the Hub yields a freshly signed CDN URL. A retry repeats only the
+/// failed range, never ranges that have already been read.
 ///
-/// If a server sends `Retry-After` or an exhausted `RateLimit` quota, all requests of the client with this
-/// quota wait for that time, at most 301 seconds. [`max_wait`](Self::max_wait) limits these waits. They are not
+/// If a server sends `Retry-After` or reports an exhausted `RateLimit` quota, all requests subject to that quota wait
+/// for the given time, but at most 301 seconds. [`max_wait`](Self::max_wait) limits these waits. They do not count as
 /// retries: [`never`](Self::never) waits for a rate limit, [`fail_fast`](Self::fail_fast) does not.
 ///
 /// ```
@@ -49,8 +49,8 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Returns a policy of 5 attempts within 300 seconds, and of waits of up to 320 seconds for rate limits. The
-    /// delay starts at 250 ms and doubles up to 10 seconds.
+    /// Returns a policy of 5 attempts within 300 seconds, with delays that start at 250 ms and double up to 10
+    /// seconds. It waits up to 320 seconds for rate limits.
     fn default() -> Self {
         Self {
             max_attempts: 5,
@@ -65,45 +65,45 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns a policy without retries. It still waits while a server limits the rate of requests.
+    /// Returns a policy without retries. It still waits for rate limits.
     pub fn never() -> Self {
         Self::default().max_attempts(1)
     }
 
-    /// Returns a policy without retries and without waits: while a server limits the rate of requests, calls fail
-    /// at once with [`HttpError::RateLimited`].
+    /// Returns a policy without retries or waits. Calls that would have to wait for a rate limit fail immediately
+    /// with [`HttpError::RateLimited`].
     pub fn fail_fast() -> Self {
         Self::never().max_wait(Duration::ZERO)
     }
 
-    /// Sets the maximum number of attempts at one request, including the first; at least 1.
+    /// Sets the maximum number of attempts per request, including the first; at least 1.
     pub fn max_attempts(self, attempts: usize) -> Self {
         Self { max_attempts: attempts.max(1), ..self }
     }
 
     /// Sets the delay after the first failure.
     ///
-    /// It doubles after each further failure. Up to half of it is subtracted at random, so that clients do not
-    /// retry in lockstep. A wait that the server names takes precedence.
+    /// The delay doubles after each further failure. Up to half of it is subtracted at random, so that clients do not
+    /// retry in lockstep. A wait requested by the server takes precedence.
     pub fn initial_delay(self, delay: Duration) -> Self {
         Self { initial_delay: delay, ..self }
     }
 
-    /// Sets the maximum delay between two attempts. It does not limit a wait that the server names.
+    /// Sets the maximum delay between two attempts. It does not limit waits requested by the server.
     pub fn max_delay(self, delay: Duration) -> Self {
         Self { max_delay: delay, ..self }
     }
 
-    /// Sets the maximum time from the start of the first attempt at a request to the start of the last, without
-    /// waits for rate limits.
+    /// Sets the maximum time from the start of the first attempt to the start of the last one, excluding waits for
+    /// rate limits.
     pub fn max_elapsed(self, elapsed: Duration) -> Self {
         Self { max_elapsed: elapsed, ..self }
     }
 
-    /// Sets the maximum time that a call waits for rate limits, all its waits together. It does not count
-    /// towards [`call_timeout`](crate::ClientBuilder::call_timeout).
+    /// Sets the maximum total time that a call waits for rate limits. These waits do not count towards
+    /// [`call_timeout`](crate::ClientBuilder::call_timeout).
     ///
-    /// A call that would have to wait longer fails at once.
+    /// A call that would have to wait longer fails immediately.
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { max_wait: wait, ..self }
     }
@@ -119,13 +119,13 @@ impl RetryPolicy {
     }
 }
 
-/// Returns a random number between 0 and 1. The standard library creates its hash keys at random.
+/// Returns a random number between 0 and 1, from the random hash keys of the standard library.
 pub(super) fn random_fraction() -> f64 {
     let [a, b, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
     f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
 }
 
-/// A request that failed for good: its last error, and the attempts before it.
+/// A request that failed for good, with its last error and the attempts made.
 #[derive(Debug)]
 pub(crate) struct RequestFailure {
     pub(crate) error: HttpError,
@@ -136,8 +136,8 @@ pub(crate) struct RequestFailure {
 
 /// The retry loop of one request, as a state machine.
 ///
-/// A function over an async closure would be shorter, but its future borrows and is then not `Send`,
-/// which callers that spawn need.
+/// A function that takes an async closure would be shorter, but its future borrows and is not `Send`, and callers
+/// that spawn need `Send`.
 pub(super) struct RetryState<'a> {
     policy: &'a RetryPolicy,
     gate: &'a RateLimitGate,
@@ -146,7 +146,7 @@ pub(super) struct RetryState<'a> {
     /// The number of finished attempts.
     attempts: usize,
     started: Instant,
-    /// The time that the call had waited for rate limits before the first attempt.
+    /// The rate limit waits of the call before the first attempt.
     waited_before: Duration,
 }
 
@@ -168,8 +168,8 @@ impl<'a> RetryState<'a> {
         Attempt::start(self.attempts + 1, self.url, range, self.meter)
     }
 
-    /// Waits after a failed attempt until the next one may start. Returns the failure if the error is
-    /// permanent or a limit of the policy is reached.
+    /// Waits after a failed attempt until the next one may start. Returns an error if the failure is permanent or a
+    /// limit of the policy is reached.
     pub(super) async fn wait_after(&mut self, error: HttpError) -> Result<(), RequestFailure> {
         self.attempts += 1;
         let elapsed = self.started.elapsed();
@@ -180,8 +180,8 @@ impl<'a> RetryState<'a> {
         };
         let (url, attempts) = (SafeUrl::from(self.url), self.attempts);
         tracing::info!(%url, attempts, wait = ?server_wait.unwrap_or(delay), %error, "retrying");
-        // The gate already enforces a wait that the server named. After a rate limit without a wait, the
-        // gate holds back the other requests of this kind, too.
+        // The gate already enforces a wait that the server asked for. After a 429 without a wait, the gate also holds
+        // back the other requests of this bucket.
         if server_wait.is_none() && error.is_rate_limit() {
             self.gate.hold(&GateKey::from(self.url), delay);
         } else if server_wait.is_none() {
@@ -190,7 +190,7 @@ impl<'a> RetryState<'a> {
         Ok(())
     }
 
-    /// Returns whether a delay, or the wait that the server named in its place, is within the limits.
+    /// Returns whether a delay, or the server's wait in its place, is within the limits.
     fn fits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
         let waited = self.meter.waited();
         if let Some(wait) = server_wait {

@@ -4,13 +4,13 @@ use std::fmt;
 
 use ::url::Url;
 
-/// The maximum length of a shown path in bytes.
+/// The maximum length of a displayed path in bytes.
 const MAX_PATH: usize = 500;
 
-/// A URL without user, password, query and fragment, for messages and logs.
+/// A URL without user, password, query and fragment, safe for messages and logs.
 ///
-/// The query is left out because the query of a signed URL is its signature; `…` marks that there was one.
-/// Long paths are shortened.
+/// The query is omitted because it may contain the signature of a signed URL; `…` marks an omitted query. Long paths
+/// are truncated.
 ///
 /// ```
 /// use hf_meta::SafeUrl;

@@ -1,4 +1,4 @@
-//! Streams of small files, as they arrive.
+//! Streams small files as they arrive.
 
 use std::future::ready;
 use std::pin::pin;
@@ -116,7 +116,7 @@ async fn send_body(
     Ok(())
 }
 
-/// Sends an event and waits until it is received. A dropped receiver is no error: it drops the sending future,
+/// Sends an event and waits until it is received. A dropped receiver is not an error: it drops the sending future,
 /// too.
 async fn send(events: &mut EventSender, event: BodyEvent<ResponseChain>) {
     events.send(event).await.ok();

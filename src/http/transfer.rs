@@ -1,4 +1,4 @@
-//! Results and costs of reads, the same for HTTP, disks and caches.
+//! Results and counters of reads, shared by HTTP, disk and caches.
 
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-/// The bytes of a range, shorter than requested only if the file ends inside the range, and longer only if it
+/// The bytes of a range. They are fewer than requested only if the file ends inside the range, and more only if it
 /// starts at byte 0.
 #[derive(Debug)]
 pub(crate) struct RangeBytes {
@@ -21,22 +21,22 @@ pub(crate) struct RangeBytes {
 /// An event of a streamed response body.
 #[derive(Debug)]
 pub(crate) enum BodyEvent<R> {
-    /// A response arrived, and its body starts at byte 0 of the file. A second `Start` follows a retry: all
-    /// bytes before it must be discarded.
+    /// A response arrived, and its body starts at byte 0 of the file. Another `Start` follows a retry: discard all
+    /// bytes before it.
     Start {
         response: R,
-        /// The length of the body in bytes as sent, before decompression; `None` if unknown.
+        /// The length of the body as sent, in bytes, before decompression; `None` if unknown.
         content_length: Option<u64>,
     },
     /// The next bytes of the file.
     Bytes(Bytes),
 }
 
-/// The cost of a call so far. Clones share their counters.
+/// Counts the requests, bytes and waits of a call. Clones share their counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestMeter {
     own: Arc<RequestTotals>,
-    /// The totals of all calls, to which this call is added.
+    /// The totals of all calls, including this one.
     all: Option<Arc<RequestTotals>>,
 }
 
@@ -53,22 +53,22 @@ struct RequestTotals {
 
 /// The totals of all calls of a client since it was built.
 ///
-/// They are read one after the other, so a call in progress may be part of one and not yet of the next.
+/// The values are not read atomically, so a call in progress may be included in some but not in others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ClientStats {
-    /// Calls that were started.
+    /// The number of calls started.
     pub calls: u64,
-    /// HTTP requests that were sent, including redirects and retries.
+    /// The number of HTTP requests sent, including redirects and retries.
     pub requests: u64,
-    /// Bytes read from HTTP bodies and local files.
+    /// The number of bytes read from HTTP response bodies and local files.
     pub bytes_read: u64,
-    /// Calls that were answered from the cache of headers, without reading a file.
+    /// The number of calls served from the header cache, without reading a file.
     pub cache_hits: u64,
-    /// Calls that were not answered from the cache of headers, although the client has one.
+    /// The number of calls for which the header cache was consulted but had no entry.
     pub cache_misses: u64,
-    /// Time in which at least one request was waiting for a rate limit. Serializes as `waitedSeconds`.
+    /// The time during which at least one request was waiting for a rate limit. Serialized as `waitedSeconds`.
     #[serde(rename = "waitedSeconds", serialize_with = "as_seconds")]
     pub waited: Duration,
 }
@@ -83,11 +83,11 @@ struct WaitClock {
     waiting: usize,
     /// The start of the current wait.
     since: Option<Instant>,
-    /// The time of all earlier waits.
+    /// The total of all earlier waits.
     total: Duration,
 }
 
-/// A wait for a rate limit. It ends when it is dropped.
+/// A guard for a rate limit wait, which ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct RateLimitWait(RequestMeter);
 
@@ -119,7 +119,7 @@ impl RequestTotals {
 }
 
 impl RequestMeter {
-    /// Starts a call that is added to the totals of this meter.
+    /// Creates the meter of a new call, whose counts are also added to this meter.
     pub(crate) fn start_call(&self) -> Self {
         self.own.calls.fetch_add(1, Ordering::Relaxed);
         Self { own: Arc::default(), all: Some(Arc::clone(&self.own)) }
@@ -143,12 +143,12 @@ impl RequestMeter {
         self.own.requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes read, of files and of response bodies as sent.
+    /// Returns the number of bytes read from files and response bodies, as sent.
     pub(crate) fn bytes(&self) -> u64 {
         self.own.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests sent to the endpoint itself, whose quota they use.
+    /// Returns the number of requests sent to the endpoint itself, which count towards its quota.
     #[cfg(feature = "server")]
     pub(crate) fn endpoint_requests(&self) -> u64 {
         self.own.endpoint_requests.load(Ordering::Relaxed)
@@ -164,7 +164,7 @@ impl RequestMeter {
         self.add(|totals| &totals.bytes, bytes as u64);
     }
 
-    /// Counts a call that a cache has answered, or not.
+    /// Counts a cache hit or a cache miss.
     pub(crate) fn count_lookup(&self, is_hit: bool) {
         self.add(|totals| if is_hit { &totals.cache_hits } else { &totals.cache_misses }, 1);
     }
@@ -174,7 +174,6 @@ impl RequestMeter {
         self.own.waited()
     }
 
-    /// Starts a wait for a rate limit.
     pub(crate) fn start_wait(&self) -> RateLimitWait {
         self.totals().for_each(RequestTotals::start_wait);
         RateLimitWait(self.clone())

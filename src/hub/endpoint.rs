@@ -1,4 +1,4 @@
-//! The address of a Hub, and the URLs of its files and its API.
+//! The address of a Hub and the URLs of its files and its API.
 
 use std::fmt;
 
@@ -13,8 +13,7 @@ use crate::http::SafeUrl;
 /// All characters except the unreserved ones of RFC 3986, section 2.3.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The address of a Hub: `https://huggingface.co`, a mirror, or a repository manager that serves a Hub
-/// under a path.
+/// The URL of a Hub: `https://huggingface.co`, a mirror, or a repository manager that serves a Hub under a path.
 ///
 /// ```
 /// use hf_meta::Endpoint;
@@ -27,25 +26,25 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint(Url);
 
-/// An error parsing an [`Endpoint`]. It does not contain the text, which may contain a password.
+/// The error returned when parsing an [`Endpoint`] fails. It omits the input, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not a valid endpoint: {reason}")]
+#[error("invalid endpoint: {reason}")]
 #[non_exhaustive]
 pub struct EndpointError {
-    /// The rule that the text breaks.
+    /// The violated rule.
     pub reason: &'static str,
 }
 
 impl Endpoint {
-    /// The address of the public Hub.
+    /// The URL of the public Hub.
     pub const HUGGING_FACE: &'static str = "https://huggingface.co";
 
     /// Parses the URL of a Hub, with or without a path.
     ///
     /// # Errors
     ///
-    /// If the text is not an `http` or `https` URL with a host, or has a user, a password, a query or a
-    /// fragment.
+    /// Returns an error if the text is not an `http` or `https` URL with a host, or if it contains a user, a
+    /// password, a query or a fragment.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
         let invalid = |reason| Err(EndpointError { reason });
         let Ok(mut url) = Url::parse(text) else {
@@ -65,30 +64,29 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// Returns scheme, host and port: the only origin that receives the token.
+    /// Returns the scheme, host and port, which form the only origin that receives the token.
     pub(crate) fn origin(&self) -> Origin {
         self.0.origin()
     }
 
-    /// Returns the URL.
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }
 
-    /// Returns the path of the Hub on its server, without a slash at its end.
+    /// Returns the path of the Hub on its server, without a trailing slash.
     pub(crate) fn path(&self) -> &str {
         self.0.path().trim_end_matches('/')
     }
 
     /// Returns the URL of a file: `{endpoint}/{repo}/resolve/{revision}/{path}`.
     ///
-    /// Slashes in the repository name and the path are not encoded. Encoded ones would count against the
-    /// `pages` quota of the Hub, which is 30 times smaller than `resolvers` (polars #25389).
+    /// Slashes in the repository name and the path are not encoded. Encoded slashes would count towards the Hub's
+    /// `pages` quota, which is 30 times smaller than `resolvers` (polars #25389).
     pub(crate) fn file_url(&self, repo: &RepoId, revision: &Revision, path: &RepoPath) -> Url {
         self.join(&format!("/{repo}/resolve/{}", encode_revision(revision)), Some(path))
     }
 
-    /// Returns the repository that a redirect of a file leads to; `None` if it leads elsewhere.
+    /// Returns the repository that a file's redirect leads to; `None` if it leads elsewhere.
     pub(crate) fn redirected_repo(&self, location: &str) -> Option<RepoId> {
         let target =
             self.0.join(location).ok().filter(|target| target.origin() == self.origin())?;
@@ -96,7 +94,7 @@ impl Endpoint {
         path.split_once("/resolve/")?.0.parse().ok()
     }
 
-    /// Returns the URL of the first page of a listing, of a repository or of a folder in it:
+    /// Returns the URL of the first page of the file listing of a repository or of a folder in it:
     /// `{endpoint}/api/{kind}/{name}/tree/{revision}/{folder}?recursive=true`.
     pub(crate) fn tree_url(
         &self,
@@ -110,7 +108,7 @@ impl Endpoint {
         url
     }
 
-    /// Returns the URL of all headers of an index on `main`, as the Hub has parsed them:
+    /// Returns the URL of all headers of an index on `main`, as parsed by the Hub:
     /// `{endpoint}/api/models/{name}/safetensors-metadata/{index}`.
     pub(crate) fn headers_url(&self, repo: &RepoId, index: &RepoPath) -> Url {
         self.join(&format!("{}/safetensors-metadata", api_path(repo)), Some(index))
@@ -125,7 +123,7 @@ impl Endpoint {
         url
     }
 
-    /// Returns the URL of an encoded folder on this Hub and a path in it, which is encoded here.
+    /// Joins a folder on this Hub, which is already encoded, and a path, which is encoded here.
     fn join(&self, folder: &str, path: Option<&RepoPath>) -> Url {
         let folder = format!("{}{folder}", self.path());
         let mut encoded = folder.clone();
@@ -157,7 +155,7 @@ impl Default for Endpoint {
     }
 }
 
-/// The URL. It ends with a slash if it has no path.
+/// The URL as a string. It ends with a slash if it has no path.
 impl AsRef<str> for Endpoint {
     fn as_ref(&self) -> &str {
         self.0.as_str()

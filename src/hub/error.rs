@@ -1,4 +1,4 @@
-//! Error responses of the Hub.
+//! Error responses from the Hub.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use super::CommitSha;
 use crate::formats::clip;
 use crate::http::{self, HttpError, ResponseHeaders, SafeUrl};
 
-/// An error response of a Hub: any status other than success.
+/// An error response from the Hub, with any status other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubError {
-    /// The URL that sent the response, after redirects.
+    /// The URL that sent this response, after redirects.
     pub url: SafeUrl,
     /// The HTTP status code.
     pub status: u16,
-    /// The header `X-Error-Code`, such as `GatedRepo`.
+    /// The value of the `X-Error-Code` header, such as `GatedRepo`.
     pub code: Option<String>,
-    /// The header `X-Error-Message`, shortened to 200 characters.
+    /// The value of the `X-Error-Message` header, truncated to 200 characters.
     pub message: Option<String>,
-    /// The identifier of this request in the server's logs, for bug reports to its operators.
+    /// The ID of this request in the server's logs, for reporting problems to its operators.
     pub request_id: Option<String>,
-    /// The time after which the server accepts the request again, if it says so.
+    /// The time to wait before retrying, if the server specified one.
     pub retry_after: Option<Duration>,
-    /// The commit without the file. The Hub sends it with a 404.
+    /// The commit that lacks the file. The Hub sends it with a 404.
     pub(crate) commit: Option<CommitSha>,
-    /// True if a redirect led to another origin, such as a CDN, which sent this response.
+    /// `true` if a redirect led to another origin, such as a CDN, and that origin sent this response.
     pub(crate) is_cross_origin: bool,
 }
 
@@ -33,22 +33,22 @@ pub struct HubError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HubErrorKind {
-    /// The repository does not exist, or it is private and the token has no access.
+    /// The repository does not exist, or is private and the token has no access to it.
     RepoNotFound,
-    /// The repository exists, the revision does not.
+    /// The repository exists, but the revision does not.
     RevisionNotFound,
-    /// The revision exists, the file does not.
+    /// The revision exists, but the file does not.
     EntryNotFound,
-    /// The repository is gated, and its authors have not granted access.
+    /// The repository is gated, and access has not been granted.
     Gated,
-    /// The Hub does not know the token, or it has expired.
+    /// The token is unknown to the Hub or has expired.
     RejectedToken,
-    /// Access is denied for another reason. The message may name it.
+    /// Access is denied for another reason, which the message may state.
     Forbidden,
 }
 
 impl HubError {
-    /// Reads the error headers of a response; `None` if there was no response with a status.
+    /// Reads the error headers of a response. Returns `None` if the request failed without a status.
     pub(crate) fn from_http(error: &HttpError) -> Option<Self> {
         let HttpError::Status { url, status, headers, is_cross_origin, retry_after } = error else {
             return None;
@@ -66,16 +66,16 @@ impl HubError {
         })
     }
 
-    /// Returns whether the same request may succeed later.
+    /// Returns whether a retry may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         http::is_transient_status(self.status, self.is_cross_origin)
     }
 
-    /// Returns the cause; `None` for a status that is not about the repository, the file or the token, such
-    /// as 500.
+    /// Returns the cause, or `None` if the status does not concern the repository, the file or the token, as for
+    /// status 500.
     ///
-    /// `X-Error-Code` decides. The status alone is ambiguous: a missing repository is a 401 without a token
-    /// and a 404 with one.
+    /// `X-Error-Code` takes precedence, because the status is ambiguous: a missing repository is a 401 without a
+    /// token and a 404 with one.
     #[must_use]
     pub fn kind(&self) -> Option<HubErrorKind> {
         match self.code.as_deref() {
@@ -86,7 +86,7 @@ impl HubError {
             _ => {}
         }
         match self.status {
-            // The CDN knows neither repositories nor tokens.
+            // A CDN knows neither repositories nor tokens.
             _ if self.is_cross_origin => None,
             401 if self.message.as_deref()
                 == Some("Invalid credentials in Authorization header") =>
@@ -95,7 +95,7 @@ impl HubError {
             }
             401 => Some(HubErrorKind::RepoNotFound),
             403 => Some(HubErrorKind::Forbidden),
-            // Other servers than the Hub send no codes.
+            // Servers other than the Hub send no error codes.
             404 | 410 => Some(HubErrorKind::EntryNotFound),
             _ => None,
         }
@@ -112,13 +112,13 @@ impl fmt::Display for HubError {
         if let Some(code) = &self.code {
             write!(f, " ({code})")?;
         }
-        // The Hub tells anonymous readers of a missing repository "Invalid username or password."
+        // For a missing repository, the Hub responds to anonymous readers with "Invalid username or password."
         let is_misleading = self.status == 401 && self.kind() == Some(HubErrorKind::RepoNotFound);
         if let Some(message) = self.message.as_ref().filter(|_| !is_misleading) {
             write!(f, ": {message}")?;
         }
         match &self.request_id {
-            Some(id) => write!(f, " [request id {id}]"),
+            Some(id) => write!(f, " [request ID {id}]"),
             None => Ok(()),
         }
     }

@@ -7,16 +7,16 @@ use thiserror::Error;
 
 use crate::formats::{clip, serde_as_text};
 
-/// The kind of a repository. Each kind has its own path on the Hub.
+/// The kind of a repository. Each kind has its own URL path on the Hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RepoKind {
-    /// A model, `org/name`.
+    /// A model: `org/name`.
     #[default]
     Model,
-    /// A dataset, `datasets/org/name`.
+    /// A dataset: `datasets/org/name`.
     Dataset,
-    /// A space, `spaces/org/name`.
+    /// A Space: `spaces/org/name`.
     Space,
 }
 
@@ -30,7 +30,7 @@ impl RepoKind {
         }
     }
 
-    /// Returns the name of the kind in API URLs and in the Hub's disk cache.
+    /// Returns the name of the kind in API URLs and in the disk cache of `huggingface_hub`.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -40,11 +40,11 @@ impl RepoKind {
     }
 }
 
-/// The name of a repository on the Hub: `org/name`, or `name` alone for some old models. The names of
-/// datasets and spaces start with `datasets/` or `spaces/`.
+/// The name of a repository on the Hub: `org/name`, or just `name` for some old models. Names of datasets and Spaces
+/// start with `datasets/` or `spaces/`.
 ///
-/// The rules are those of `huggingface_hub`: each part has 1 to 96 letters, digits, `-`, `_` and `.`. It
-/// contains neither `--` nor `..`, and neither starts nor ends with `-` or `.`.
+/// The rules are those of `huggingface_hub`: each part consists of 1 to 96 letters, digits, `-`, `_` and `.`, does
+/// not contain `--` or `..`, and does not start or end with `-` or `.`.
 ///
 /// ```
 /// use hf_meta::{RepoId, RepoKind};
@@ -58,20 +58,20 @@ impl RepoKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoId {
     kind: RepoKind,
-    /// The name with the prefix of its kind.
+    /// The name, including the prefix of its kind.
     full_name: Box<str>,
 }
 
-/// An error parsing a [`RepoId`], [`Revision`] or [`CommitSha`].
+/// The error returned when parsing a [`RepoId`], [`Revision`] or [`CommitSha`] fails.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{text}` is not {expected}: {reason}")]
 #[non_exhaustive]
 pub struct IdError {
-    /// The text, shortened to 200 characters.
+    /// The input, truncated to 200 characters.
     pub text: String,
     /// The expected kind of name, such as `a repository name`.
     pub expected: &'static str,
-    /// The rule that the text breaks.
+    /// The violated rule.
     pub reason: &'static str,
 }
 
@@ -82,7 +82,7 @@ impl RepoId {
         self.kind
     }
 
-    /// Returns the name without the prefix of its kind: `org/name`.
+    /// Returns the name without the prefix of its kind, such as `org/name`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.full_name[self.kind.prefix().len()..]
@@ -110,7 +110,7 @@ impl FromStr for RepoId {
     }
 }
 
-/// Returns the rule that one part of a repository name breaks; `None` if it is valid.
+/// Returns the rule that a part of a repository name breaks; `None` if it is valid.
 fn invalid_part(part: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if part.is_empty() {
@@ -136,14 +136,14 @@ impl fmt::Display for RepoId {
     }
 }
 
-/// The name as [`Client::model`](crate::Client::model) takes it.
+/// The name in the form that [`Client::model`](crate::Client::model) accepts.
 impl AsRef<str> for RepoId {
     fn as_ref(&self) -> &str {
         &self.full_name
     }
 }
 
-/// A branch, a tag, a reference such as `refs/pr/1`, or a commit. The default is `main`.
+/// A branch, a tag, a ref such as `refs/pr/1`, or a commit. Defaults to `main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(Box<str>);
 
@@ -151,7 +151,7 @@ impl Revision {
     // Most file systems limit file names to 255 bytes, and git stores branches as files.
     const MAX_BYTES: usize = 255;
 
-    /// Returns the revision as text.
+    /// Returns the revision as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -201,12 +201,12 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The full hash of a commit: 40 lower-case hexadecimal digits.
+/// The full hash of a commit: 40 lowercase hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitSha(Box<str>);
 
 impl CommitSha {
-    /// Returns the hash as text.
+    /// Returns the hash as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -230,7 +230,7 @@ impl FromStr for CommitSha {
             Err(IdError {
                 text: clip(text),
                 expected: "a commit",
-                reason: "it is not 40 lower-case hexadecimal digits",
+                reason: "it does not have 40 lowercase hexadecimal digits",
             })
         }
     }

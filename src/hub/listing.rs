@@ -1,4 +1,4 @@
-//! File listings of repositories, page by page.
+//! Reads file listings of repositories, page by page.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const MAX_FILES: usize = 100_000;
 /// The maximum size of one page in bytes. A page of the Hub has 1,000 entries of about 300 bytes.
 const MAX_PAGE_BYTES: u64 = 16_000_000;
 
-/// The maximum number of pages: enough for `MAX_FILES` in pages of 50 entries, which is short for the Hub.
+/// The maximum number of pages: enough for `MAX_FILES` in pages of 50 entries, far fewer than the Hub's.
 const MAX_PAGES: usize = 2_000;
 
 /// An error in a file listing. The files themselves may exist and be readable by path.
@@ -25,32 +25,32 @@ const MAX_PAGES: usize = 2_000;
 #[non_exhaustive]
 pub enum ListingError {
     /// The repository or folder has too many files.
-    #[error("more than {limit} files")]
+    #[error("the listing has more than {limit} files")]
     TooManyFiles {
         /// The maximum number of files.
         limit: usize,
     },
-    /// The pages form a cycle, or there are too many of them.
-    #[error("the listing has no last page")]
+    /// The pages form a cycle, or there are too many.
+    #[error("the listing does not end")]
     EndlessPages,
     /// A page is not a JSON array of entries.
-    #[error("the response is not a file listing")]
+    #[error("the response is not a valid file listing")]
     Json {
-        /// The JSON error.
+        /// The error of the JSON parser.
         source: serde_json::Error,
     },
 }
 
-/// An error while listing files: of a request, or of the listing itself.
+/// An error while listing files, from a request or from the listing itself.
 pub(crate) enum ListFilesError {
     Request(RequestFailure),
     Listing(ListingError),
 }
 
-/// Returns the URL of the next page.
+/// Returns the URL of the next page, if any.
 ///
-/// The `Link` header has an absolute URL, of which only the query is used. A mirror forwards the Hub's own
-/// address, and no server may choose the receiver of the token.
+/// Only the query of the absolute URL in the `Link` header is used: a mirror forwards the Hub's own address, and no
+/// server may choose who receives the token.
 pub(crate) fn next_page(page: &Url, chain: &ResponseChain) -> Option<Url> {
     let query = next_query(chain.header("link")?)?;
     let mut next = page.clone();
@@ -87,8 +87,7 @@ struct TreeEntry {
     size: u64,
 }
 
-/// Lists all files of the listing whose first page is `url`. Files with invalid paths are left out, with a
-/// warning.
+/// Reads a whole listing, given the URL of its first page. Files with invalid paths are skipped with a warning.
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
@@ -101,7 +100,7 @@ pub(crate) async fn list_files(
         invalid_paths += add_page(&mut files, &json).map_err(ListFilesError::Listing)?;
         let Some(next) = next_page(&url, &chain) else {
             if invalid_paths > 0 {
-                tracing::warn!(files = invalid_paths, "ignored files with invalid paths");
+                tracing::warn!(files = invalid_paths, "skipped files with invalid paths");
             }
             return Ok((files, chain));
         };

@@ -1,10 +1,10 @@
 //! The Hugging Face Hub: names, URLs, error responses and file listings.
 //!
-//! [`ids`] has the validated names: a [`RepoId`] such as `bigscience/bloom`, a [`Revision`] such as `main`, and
-//! a [`CommitSha`]. It is available without the feature `client`. [`Source`] is the result of parsing a text
-//! that a user pasted: a repository, a URL or a local path.
+//! [`ids`] contains validated names: a [`RepoId`] such as `bigscience/bloom`, a [`Revision`] such as `main`, and a
+//! [`CommitSha`]. It is available without the `client` feature. A [`Source`] is the parsed form of a text that a user
+//! pasted: a repository, a URL or a local path.
 //!
-//! [`Endpoint`] builds every URL that is requested from a Hub:
+//! [`Endpoint`] builds all URLs that are requested from a Hub:
 //!
 //! | request | URL |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | the models of the Hub | `{endpoint}/api/models?…` |
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
-//! The Hub explains itself in response headers. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
+//! The Hub's response headers carry metadata. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
 //! distinguishes a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
 //! ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 

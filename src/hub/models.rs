@@ -1,4 +1,4 @@
-//! Listings of models, page by page.
+//! Reads listings of models, page by page.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use url::Url;
 
 use super::Endpoint;
 
-/// The properties of models that a listing asks for. `expand` replaces the usual ones.
+/// The model properties to request. `expand` replaces the default ones.
 const PROPERTIES: [&str; 12] = [
     "author",
     "config",
@@ -22,13 +22,13 @@ const PROPERTIES: [&str; 12] = [
     "tags",
 ];
 
-/// The models of a page. The Hub returns at most 1,000, and fewer if it has less.
+/// The number of models per page. The Hub's maximum is 1,000.
 const PAGE: &str = "1000";
 
-/// The maximum size of one page in bytes. A model has some kilobytes of file names.
+/// The maximum size of one page in bytes. A model has a few kilobytes of file names.
 pub(crate) const MAX_MODELS_PAGE: u64 = 64_000_000;
 
-/// A model of a listing.
+/// A model in a listing.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListedModel {
@@ -60,7 +60,7 @@ struct ModelFile {
 }
 
 impl ListedModel {
-    /// Returns the kind of gate; `None` if the repository is open.
+    /// Returns the kind of gating; `None` if the repository is open.
     pub(crate) fn gate(&self) -> Option<String> {
         self.gated.as_str().map(str::to_owned)
     }
@@ -70,7 +70,7 @@ impl ListedModel {
         self.config["architectures"][0].as_str().map(str::to_owned)
     }
 
-    /// Returns the number of parameters that the Hub shows.
+    /// Returns the number of parameters that the Hub reports.
     pub(crate) fn total(&self) -> Option<i64> {
         self.safetensors["total"].as_i64()
     }
@@ -87,7 +87,8 @@ impl ListedModel {
 }
 
 impl Endpoint {
-    /// Returns the URL of the first page of a listing of models: `{endpoint}/api/models?…`, the newest first by `sort`.
+    /// Returns the URL of the first page of a listing of models, `{endpoint}/api/models?…`, in descending order of
+    /// `sort`.
     pub(crate) fn models_url(&self, sort: &str, conditions: &[(&str, &str)]) -> Url {
         let mut url = self.url().clone();
         url.set_path(&format!("{}/api/models", self.path()));

@@ -1,4 +1,4 @@
-//! The parameter count that the Hub itself shows for a repository.
+//! The parameter count that the Hub itself reports for a repository.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use serde::Deserialize;
 
 use crate::formats::Dtype;
 
-/// The parameter count that the Hub shows for a repository.
+/// The parameter count that the Hub reports for a repository.
 ///
-/// It is not compared with the files, and the Hub's rules for it have changed more than once. Prefer a count
-/// from the headers; this one is useful for repositories whose files cannot be read.
+/// It is not verified against the files, and the Hub's counting rules have changed more than once. Prefer a count
+/// from the headers. This one is useful for repositories whose files cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HubReportedCount {
-    /// The number of parameters of each dtype, sorted by the name of the dtype.
+    /// The number of parameters per dtype, sorted by dtype name.
     pub parameters: Vec<(Dtype, u64)>,
     /// The total number of parameters.
     pub total: u64,
@@ -31,11 +31,11 @@ struct SafetensorsInfo {
 }
 
 impl HubReportedCount {
-    /// The maximum size of the JSON in bytes. The Hub sends a few hundred.
+    /// The maximum size of the JSON in bytes. The Hub sends a few hundred bytes.
     pub(crate) const LIMIT: u64 = 1 << 16;
 
-    /// Parses the JSON at [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url); `None` if it
-    /// has no count.
+    /// Parses the response from [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url). Returns `None`
+    /// if it has no count.
     pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
         let SafetensorsInfo { parameters, total } =
             serde_json::from_slice::<RevisionInfo>(json).ok()?.safetensors?;

@@ -1,18 +1,18 @@
-//! Warnings that the Hub sends to its users in the header `X-HF-Warning`.
+//! Logs warnings that the Hub sends to its users in the header `X-HF-Warning`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::formats::clip;
 
-/// The maximum number of different warnings that a client logs. A hostile server could send endless ones.
+/// The maximum number of distinct warnings that a client logs. A hostile server could send any number.
 const MAX_WARNINGS: usize = 16;
 
-/// The warnings that a client has logged. The Hub repeats each with every response.
+/// The warnings a client has already logged. The Hub repeats them with every response.
 #[derive(Debug, Default)]
 pub(crate) struct HubWarnings {
     logged: Mutex<BTreeSet<String>>,
-    /// The place of the token, such as `HF_TOKEN`, if the library has read it there.
+    /// The origin of the token, such as `HF_TOKEN`, if the library read it.
     token_source: Option<String>,
 }
 
@@ -21,15 +21,15 @@ impl HubWarnings {
         Self { token_source, ..Self::default() }
     }
 
-    /// Logs that the token is not valid, unless this client has logged it before.
+    /// Logs that the token is invalid, once per client.
     pub(crate) fn token_is_rejected(&self) {
         if self.is_new("rejected token") {
             let source = self.token_source.as_deref().map(tracing::field::display);
-            tracing::warn!(source, "the token is not valid; reading without it");
+            tracing::warn!(source, "the Hub rejected the token; reading without it");
         }
     }
 
-    /// Logs a warning of the form `topic; message`, unless this client has logged it before.
+    /// Logs a warning of the form `topic; message`, once per client.
     pub(crate) fn warn_once(&self, warning: Option<&str>) {
         if let Some(message) = warning.map(clip).filter(|message| self.is_new(message)) {
             tracing::warn!(?message, "warning from the Hub");

@@ -1,4 +1,4 @@
-//! Calls that may be answered from the header cache.
+//! Serves calls from the header cache.
 
 use futures::future::FutureExt;
 
@@ -9,13 +9,13 @@ use crate::formats::RepoPath;
 use crate::formats::safetensors::WEIGHTS_NAME;
 
 impl Inspection {
-    /// Reads all headers, from the cache if it has them, and ends at the first error.
+    /// Reads all headers, from the cache on a hit. Stops at the first error.
     pub(super) async fn inspect(
         self,
         cache: Option<&HeaderCache>,
         keeps_headers: bool,
     ) -> Result<Inspected, Error> {
-        // Boxed, so that the ways to read do not add up in the size of this future.
+        // Boxed, so that this future does not contain the state of every way to read.
         let Some(cache) = cache else { return Box::pin(self.read(keeps_headers)).await };
         let call = |backend| Self { backend, ..self.clone() }.read(keeps_headers).boxed();
         cache.run(self.backend.clone(), self.cache_target(), call).await
@@ -31,7 +31,7 @@ impl Inspection {
             Target::Quantization(name) => (Some(name), RepoPath::new_unchecked(WEIGHTS_NAME)),
         };
         let path = path.map_or("", RepoPath::as_str);
-        // No path holds a line break.
+        // Paths contain no line breaks, so names stay unique.
         let suffix = if self.lists_sets { "\nand all sets" } else { "" };
         let other_format =
             if self.formats.safetensors().is_none() { "\nnot safetensors" } else { "" };

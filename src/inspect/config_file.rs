@@ -1,4 +1,4 @@
-//! Reading `config.json`, which may change the count.
+//! Reads `config.json`, which may change the count.
 
 use super::reader::Reader;
 use crate::SnapshotError;
@@ -7,16 +7,16 @@ use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::report::{Assembly, Finding};
 
-/// The name of the configuration. It lies next to the weights, or at the root of the repository.
+/// The name of the configuration file, which is next to the weights or at the root of the repository.
 const CONFIG: &str = "config.json";
 
-/// The configuration of a model, as far as it can be used.
+/// The usable part of a model's configuration.
 #[derive(Debug, Default)]
 pub(super) struct ConfigFile {
-    /// The bytes of the file; `None` if there is none that can be read.
+    /// The bytes of the file; `None` if it is missing or unreadable.
     pub(super) json: Option<Vec<u8>>,
     pub(super) configs: Configs,
-    /// The reason why the file is ignored, if it is.
+    /// The reason the file is ignored; `None` if it is not ignored.
     pub(super) finding: Option<Finding>,
 }
 
@@ -41,8 +41,8 @@ fn unusable(reason: String) -> Finding {
 impl Reader {
     /// Reads the configuration of the commit, once per call.
     ///
-    /// A missing configuration is no fault, and an unusable one is no reason to withhold the figures of the
-    /// headers. A network error is an error, because the configuration could change the count.
+    /// A missing configuration is fine, and an unusable one must not hide the counts of the headers. A network error
+    /// is an error, because the configuration could change the count.
     pub(super) async fn config(&self) -> &Result<ConfigFile, Error> {
         self.config.get_or_init(|| Box::pin(self.read_config())).await
     }
@@ -53,7 +53,7 @@ impl Reader {
         self.weights.as_ref().map_or(config.clone(), |weights| weights.sibling(&config))
     }
 
-    /// Returns the path of another file next to the weights.
+    /// Returns the path of another file in the folder of the weights.
     pub(super) fn next_to_weights(&self, name: &str) -> RepoPath {
         self.config_path().sibling(&RepoPath::new_unchecked(name))
     }
@@ -66,28 +66,28 @@ impl Reader {
         }
     }
 
-    /// Reads a configuration; `None` if there is none.
+    /// Reads a configuration; `None` if it does not exist.
     async fn read_config_at(&self, path: &RepoPath) -> Result<Option<ConfigFile>, Error> {
         match self.backend.read_whole(path, self.limits.config).await {
             Ok(json) => Ok(Some(ConfigFile::from_json(self.check_commit(path, json)?))),
-            // A cache without the file does not show that the repository has none.
+            // The file may exist in the repository without being in the cache.
             Err(Error::FileNotFound { source, .. })
                 if source.is::<SnapshotError>() && path.segments().count() == 1 =>
             {
-                Ok(Some(ConfigFile::ignored("it was not downloaded".to_owned())))
+                Ok(Some(ConfigFile::ignored("the file was not downloaded".to_owned())))
             }
             Err(error) if error.is_not_found() => Ok(None),
-            Err(Error::TooLarge { limit, .. }) => {
-                Ok(Some(ConfigFile::ignored(format!("it has more than {limit} bytes"))))
-            }
+            Err(Error::TooLarge { limit, .. }) => Ok(Some(ConfigFile::ignored(format!(
+                "the file exceeds the limit of {limit} bytes"
+            )))),
             Err(error) if error.is_denied() => {
-                Ok(Some(ConfigFile::ignored("access to it is denied".to_owned())))
+                Ok(Some(ConfigFile::ignored("access denied".to_owned())))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Reads the other file that may describe the quantization or the experts, if the tensors leave a choice.
+    /// Reads the other file that may describe the quantization or the experts, if the count depends on it.
     pub(super) async fn read_other_config(
         &self,
         assembly: &Assembly,

@@ -1,4 +1,4 @@
-//! The plan `hub`: one request for all headers of a sharded repository, as the Hub has parsed them.
+//! The `hub` plan: one request for all headers of a sharded repository, parsed by the Hub.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::formats::{FileHeader, HeaderError, RepoPath};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::report::{Assembly, Plan};
 
-/// The answer of the Hub: the headers by the names of their shards.
+/// The Hub's response: headers by shard name.
 #[derive(Deserialize)]
 struct HubHeaders<'a> {
     #[serde(borrow)]
@@ -23,7 +23,7 @@ struct HubHeaders<'a> {
 }
 
 impl Inspection {
-    /// Reads all headers from the Hub's own parse; `None` if the Hub has none for these weights.
+    /// Reads all headers in one request, as parsed by the Hub. Returns `None` if the Hub has none for these weights.
     pub(super) async fn read_from_hub(
         &self,
         keeps_headers: bool,
@@ -48,7 +48,7 @@ impl Inspection {
         let limit = self.limits.header;
         let parsed = spawn_blocking_if_large(json.len(), move || parse(&json, limit)).await;
         let Some(headers) = parsed else {
-            tracing::debug!(%path, "the Hub's answer is not valid; reading the files");
+            tracing::debug!(%path, "the Hub's response is invalid; reading the files instead");
             return Ok(None);
         };
         let mut assembly = Assembly::new_sharded(None, keeps_headers);
@@ -56,7 +56,7 @@ impl Inspection {
             let header =
                 header.map_err(|source| reader.header_error(&path.sibling(&shard), source))?;
             if header.tensors().iter().any(|(name, tensor)| needs_config(name, &tensor)) {
-                // The result is used once all headers are there.
+                // The result is used when all headers are complete.
                 let _ = reader.config().await;
             }
             assembly.add(shard, header);
@@ -67,7 +67,7 @@ impl Inspection {
     }
 }
 
-/// Parses the answer; `None` if it is not one.
+/// Parses the response; `None` if it is invalid.
 fn parse(json: &[u8], limit: u64) -> Option<Vec<(RepoPath, Result<FileHeader, HeaderError>)>> {
     let HubHeaders { headers } = serde_json::from_slice(json).ok()?;
     let is_too_long = |header: &RawValue| header.get().len() as u64 > limit;

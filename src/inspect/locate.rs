@@ -1,4 +1,4 @@
-//! The search for weights: first under the two usual names, then in a listing.
+//! Locates the weights: first by the two standard names, then in a listing.
 
 use std::pin::pin;
 
@@ -15,24 +15,24 @@ use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubError};
 use crate::report::Plan;
 
-/// The weights that a target turned out to be.
+/// The weights that a target resolves to.
 pub(super) struct Located {
     pub(super) weights: FoundWeights,
-    /// The commit of the weights, if a response named it.
+    /// The commit of the weights, if a response reported it.
     commit: Option<CommitSha>,
-    /// All sets in the target's folder, if they were listed.
+    /// All sets of weights in the target's folder, if it was listed.
     pub(super) other_sets: Option<Vec<WeightSet>>,
-    /// True if no listing was needed, or a complete one was there.
+    /// True unless an incomplete listing was used.
     pub(super) is_complete: bool,
 }
 
 impl Located {
-    /// Creates weights that were found without a listing.
+    /// Creates the result for weights that were found without a listing.
     fn new(weights: FoundWeights, commit: Option<CommitSha>) -> Self {
         Self { weights, commit, other_sets: None, is_complete: true }
     }
 
-    /// Waits for another future while the weights arrive.
+    /// Drives another future while the weights arrive.
     async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
         let FoundWeights::Index { path, stream } = self.weights else {
             return (self, other.await);
@@ -43,7 +43,7 @@ impl Located {
     }
 }
 
-/// A set of weights, and the part of it that was read already.
+/// A set of weights, and the part of it that has already been read.
 pub(super) enum FoundWeights {
     File { path: RepoPath, start: RangeBytes },
     Index { path: RepoPath, stream: ByteStream },
@@ -51,7 +51,7 @@ pub(super) enum FoundWeights {
 }
 
 impl FoundWeights {
-    /// Returns the path of the file or the index, or the common path of the shards.
+    /// Returns the path of the file or the index, or the path pattern of the shards.
     pub(super) fn path(&self) -> &RepoPath {
         match self {
             Self::File { path, .. } | Self::Index { path, .. } | Self::Shards { path, .. } => path,
@@ -60,9 +60,9 @@ impl FoundWeights {
 }
 
 impl Inspection {
-    /// Finds the weights, and returns them with a reader of their commit.
+    /// Finds the weights, and returns them with a reader pinned to their commit.
     ///
-    /// Boxed, so that the futures of the search do not add up in the size of every call.
+    /// Boxed, so that the futures of the search do not enlarge every call.
     pub(super) fn locate(self) -> BoxFuture<'static, Result<(Reader, Located), Error>> {
         Box::pin(async move {
             let (mut inspection, mut located) = self.find_with_or_without_token().await?;
@@ -75,7 +75,8 @@ impl Inspection {
         })
     }
 
-    /// Finds the weights. If the token is invalid, tries again without it: a public repository needs no token.
+    /// Finds the weights. If the token is invalid, tries again without it, because a public repository needs no
+    /// token.
     async fn find_with_or_without_token(mut self) -> Result<(Self, Located), Error> {
         let error = match self.find().await {
             Err(error @ Error::RejectedToken { .. }) => error,
@@ -128,7 +129,7 @@ impl Inspection {
         }
     }
 
-    /// Finds the weights among files that are known, so that no name is probed.
+    /// Finds the weights in a known listing, without probing for names.
     async fn search_known(
         &self,
         folder: Option<&RepoPath>,
@@ -138,7 +139,7 @@ impl Inspection {
         let layout = Layout::new(&self.formats, folder, &listing.files);
         let usual = names.iter().find_map(|name| layout.find(name));
         let found = match usual.or_else(|| layout.main()) {
-            // The sizes decide between quantizations, and only a listing by the Hub has them.
+            // Choosing between quantizations needs file sizes, and only a listing from the Hub has them.
             Some(set) if set.quantization.is_some() => {
                 let listed = self.backend.list(folder).await?;
                 return self.find_main(folder, listed, |layout| layout).await;
@@ -154,8 +155,8 @@ impl Inspection {
         Ok(Located { other_sets: Some(layout.sets), ..found })
     }
 
-    /// Requests both usual names concurrently: one after the other would cost every sharded repository a
-    /// round trip. If both exist, the single file is the one that loaders read, and the index is dropped.
+    /// Requests both standard names concurrently: doing so sequentially would cost every sharded repository a round
+    /// trip. If both exist, the single file wins, as in the loaders, and the index is dropped.
     async fn find_either(&self, [single, index]: &[RepoPath; 2]) -> Result<Located, Error> {
         let file = pin!(self.find_file(single));
         let shards = pin!(self.find_index(index));
@@ -173,7 +174,7 @@ impl Inspection {
         }
     }
 
-    /// Finds the weights under another name, in a listing.
+    /// Finds weights with a non-standard name in a listing.
     async fn search_listing(
         &self,
         folder: Option<&RepoPath>,
@@ -188,7 +189,7 @@ impl Inspection {
         };
         let layout = Layout::new(&self.formats, folder, &files);
         match layout.main() {
-            // It is listed, but its request has just failed; another request would fail, too.
+            // The file is listed, but a request for it has just failed. Another one would fail, too.
             Some(set) if missing.contains(&set.path) => {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
@@ -203,7 +204,7 @@ impl Inspection {
         }
     }
 
-    /// Finds a quantization, or else the weights in a folder of this name, such as `fp16`.
+    /// Finds a quantization, or else the weights in a folder with that name, such as `fp16`.
     async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
         let listed = self.backend.list(None).await?;
         let files = listed.as_ref().map_or(&[][..], |listing| &listing.files);
@@ -214,14 +215,14 @@ impl Inspection {
         self.find_main(None, listed, |layout| layout.of_quantization(name.as_str())).await
     }
 
-    /// Finds the weights in a folder. If there are none, the error names the quantizations that exist: the path may be
-    /// the misspelled name of one.
+    /// Finds the weights in a folder. If it has none, the error lists the existing quantizations, because the path
+    /// may be a misspelled quantization.
     async fn find_folder(&self, path: &RepoPath) -> Result<Located, Error> {
         let error = match self.search(Some(path)).await {
             Err(error @ (Error::NoSafetensors { .. } | Error::FileNotFound { .. })) => error,
             found => return found,
         };
-        // The names of quantizations have neither dots nor folders, and another path is worth no further request.
+        // Quantization names contain neither dots nor slashes, so for other paths a further request is pointless.
         if path.as_str().contains(['/', '.']) {
             return Err(error);
         }
@@ -234,7 +235,7 @@ impl Inspection {
         Err(Error::FileNotFound { file: self.backend.file_name(path), source: source.into() })
     }
 
-    /// Finds the model among the listed sets that a function chooses. The other sets are those of the same format.
+    /// Finds the main set among the listed sets that `choose` keeps. The other sets are those of the same format.
     async fn find_main(
         &self,
         folder: Option<&RepoPath>,
@@ -258,7 +259,7 @@ impl Inspection {
         }
     }
 
-    /// Finds the shards of a path with a `*` in place of their number.
+    /// Finds the shards of a path that has a `*` in place of the shard number.
     pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Located, Error> {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
@@ -276,12 +277,12 @@ impl Inspection {
         let folder = self.target.folder();
         let listed = self.backend.list(folder).await?;
         if listed.is_none() {
-            tracing::warn!(source = %self.source, "its files cannot be listed");
+            tracing::warn!(source = %self.source, "the files cannot be listed");
         }
         Ok(listed.map(|listed| Layout::new(&self.formats, folder, &listed.files).sets))
     }
 
-    /// Starts to read a set, at a commit if it is known.
+    /// Starts reading a set, at a commit if it is known.
     async fn find_set(&self, set: &WeightSet, known: Option<CommitSha>) -> Result<Located, Error> {
         let pinned = self.pinned(known.as_ref());
         if set.is_without_index() {
@@ -289,7 +290,7 @@ impl Inspection {
             let commit = if known.is_some() {
                 known
             } else {
-                // A listing may lack the commit; every file has it.
+                // A listing may lack the commit, but every file response has it.
                 let first = Plan::Exact.first_range(&self.formats, &shards[0]);
                 pinned.backend.read_range(&shards[0], first).await?.commit
             };
@@ -303,7 +304,7 @@ impl Inspection {
         } else {
             pinned.find_file(&set.path).await?
         };
-        // A response without a commit belongs to the commit that its URL names.
+        // If the response has no commit, the commit in its URL applies.
         Ok(Located { commit: found.commit.or(known), ..found })
     }
 

@@ -1,8 +1,8 @@
-//! The memory of headers that are being read and not counted yet.
+//! Limits the memory of headers that are not counted yet.
 //!
-//! A permit is taken before a header is requested, and returned once the header is counted. One limit applies to each
-//! call, and one to all calls of a client together. Each call may read one header above the second limit: a call that
-//! waits for a rate limit must not stop the others.
+//! A permit is acquired before a header is requested, and released once the header is counted. One limit applies per
+//! call, and another to all calls of a client. Each call may exceed the second limit by one header, so that a call
+//! that waits for a rate limit does not block the others.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use futures::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The limit of a call in bytes. No header is counted before the index is complete, and the parsed headers of
-/// Kimi-K2.5 almost fit: less would make the call longer.
+/// The limit per call, in bytes. No header is counted before the index is complete, and the parsed headers of
+/// Kimi-K2.5 almost fit: a lower limit would slow the call down.
 const CALL_LIMIT: u32 = 12 << 20;
 
-/// The limit of all calls of a client in bytes. Five calls can reach their own limit.
+/// The limit for all calls of a client, in bytes. Five calls can use their own limit in full.
 const CLIENT_LIMIT: usize = 64 << 20;
 
-/// The memory of all calls of a client.
+/// The memory budget of all calls of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientMemory(Arc<Semaphore>);
 
@@ -27,12 +27,12 @@ impl Default for ClientMemory {
     }
 }
 
-/// The memory of one call, as a part of the memory of all calls.
+/// The memory budget of one call, within the client's budget.
 #[derive(Debug)]
 pub(super) struct CallMemory {
     call: Arc<Semaphore>,
     client: Arc<Semaphore>,
-    /// The permit for one header without a part of the client's memory.
+    /// The permit for the one header that may exceed the client's budget.
     one: Arc<Semaphore>,
 }
 
@@ -42,7 +42,7 @@ impl CallMemory {
         Self { call, client: Arc::clone(&client.0), one: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Waits until memory is left for a number of bytes. More than the limit of a call count as the limit.
+    /// Waits for `bytes` bytes of memory. Values above the limit per call are clamped to it.
     pub(super) async fn acquire(&self, bytes: u64) -> MemoryPermit {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(CALL_LIMIT);
         // The semaphores are never closed.
@@ -56,7 +56,7 @@ impl CallMemory {
     }
 }
 
-/// A permit for the memory of a header, for its call and for its client.
+/// A permit for the memory of a header, in the budgets of its call and its client.
 #[derive(Debug, Default)]
 pub(super) struct MemoryPermit {
     bytes: [Option<OwnedSemaphorePermit>; 2],
@@ -64,7 +64,7 @@ pub(super) struct MemoryPermit {
 }
 
 impl MemoryPermit {
-    /// Returns the permits for all but a number of bytes.
+    /// Releases all but `bytes` bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         for permit in self.bytes.iter_mut().flatten() {
             let excess = permit.num_permits().saturating_sub(bytes);

@@ -1,14 +1,14 @@
-//! One call: locate the weights, read the headers, assemble the result.
+//! A call: locate the weights, read the headers, assemble the result.
 //!
-//! 1. [`Inspection`] holds what a call reads: a backend, a [`Target`] in it, a [`Plan`] and limits.
-//! 2. `cached` answers it from the header cache, if there is one.
-//! 3. `locate` finds the weights and pins the commit: by their usual names, else in a listing.
-//! 4. `shards` streams the index and reads every shard as soon as the index names it.
-//! 5. `reader` reads one header, range by range, as its [format](crate::formats::Format) asks for them, and
+//! 1. An [`Inspection`] holds the inputs of a call: a backend, a [`Target`] in it, a [`Plan`] and limits.
+//! 2. `cached` serves it from the header cache, if there is one.
+//! 3. `locate` finds the weights by their standard names or else in a listing, and pins the commit.
+//! 4. `shards` streams the index and reads each shard as soon as the index names it.
+//! 5. `reader` reads one header in the ranges that its [format](crate::formats::Format) requests, and reads
 //!    `config.json` once a tensor needs it.
-//! 6. An [`Assembly`](crate::report::Assembly) takes the headers as they come, compares them with the index and
-//!    feeds the one [`Counter`](crate::count::Counter).
-//! 7. `verify` does the same, but continues after an error and reports all of them.
+//! 6. An [`Assembly`](crate::report::Assembly) collects the headers as they arrive, compares them with the index, and
+//!    feeds the single [`Counter`](crate::count::Counter).
+//! 7. `verify` does the same, but continues after errors and reports all of them.
 
 mod cached;
 mod config_file;
@@ -43,13 +43,13 @@ use crate::report::{Assembled, CountReport, Finding, Plan, SafetensorsParseFromR
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Shards whose header was read and checked.
+    /// The number of shards whose headers have been read and validated.
     pub done: usize,
-    /// Shards that are known. The number can grow while an index arrives.
+    /// The number of shards known so far. It can grow while the index is being read.
     pub total: usize,
 }
 
-/// A function that is called after each shard.
+/// A callback that is called after each shard.
 #[derive(Clone)]
 pub(crate) struct OnProgress(pub(crate) Arc<dyn Fn(Progress) + Send + Sync>);
 
@@ -59,47 +59,47 @@ impl fmt::Debug for OnProgress {
     }
 }
 
-/// Limits of a call.
+/// The limits of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Bytes of one header.
+    /// Maximum size of a header in bytes.
     pub(crate) header: u64,
-    /// Bytes of all headers together.
+    /// Maximum size of all headers together in bytes.
     pub(crate) headers: u64,
-    /// Bytes of an index.
+    /// Maximum size of an index in bytes.
     pub(crate) index: u64,
-    /// Bytes of `config.json`.
+    /// Maximum size of `config.json` in bytes.
     pub(crate) config: u64,
-    /// Shards that are read concurrently.
+    /// Maximum number of shards to read concurrently.
     pub(crate) concurrency: usize,
 }
 
 /// One call.
 #[derive(Clone, Debug)]
 pub(crate) struct Inspection {
-    /// The name of the source in the result.
+    /// The name of the source, as shown in the result.
     pub(crate) source: String,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) target: Target,
-    /// The formats that may be read.
+    /// The formats that the call accepts.
     pub(crate) formats: Formats,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) memory: ClientMemory,
-    /// Lists the other sets of weights even if the weights have a usual name.
+    /// True to list the other sets of weights even if the weights have a standard name.
     pub(crate) lists_sets: bool,
-    /// The files of the backend, if they are known before the call.
+    /// The files of the backend, if the caller knows them.
     pub(crate) files: Option<Arc<FileListing>>,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) started: Instant,
     pub(crate) meter: RequestMeter,
-    /// The decisions of a service about this call.
+    /// Lets a service pause or stop this call.
     pub(crate) gate: Option<Arc<dyn CallGate>>,
 }
 
-/// A set of weights whose headers were read.
+/// A weight set whose headers have been read.
 struct Inspected {
-    /// The path of the file or the index, or the common path of shards without an index.
+    /// The path of the file or the index, or the pattern of shards without an index.
     path: RepoPath,
     backend: Arc<dyn Backend>,
     assembled: Assembled,
@@ -107,7 +107,7 @@ struct Inspected {
 }
 
 impl Inspection {
-    /// Reads all headers and returns them with their figures. Ends at the first error.
+    /// Reads all headers and returns them with their counts. Stops at the first error.
     pub(crate) async fn parse(
         self,
         cache: Option<&HeaderCache>,
@@ -118,7 +118,7 @@ impl Inspection {
         parsed.map_err(|source| Error::Index { file, source })
     }
 
-    /// Reads all headers, in any format, and returns them with their figures. Ends at the first error.
+    /// Reads all headers, in any format, and returns them with their counts. Stops at the first error.
     pub(crate) async fn weights(self, cache: Option<&HeaderCache>) -> Result<Weights, Error> {
         let Inspected { path, backend, assembled, report } = self.inspect(cache, true).await?;
         let file = backend.file_name(&path);
@@ -126,12 +126,12 @@ impl Inspection {
         weights.map_err(|source| Error::Index { file, source })
     }
 
-    /// Reads all headers and returns their figures. Each header is dropped once it is counted.
+    /// Reads all headers and returns their counts. Drops each header once it is counted.
     pub(crate) async fn count(self, cache: Option<&HeaderCache>) -> Result<CountReport, Error> {
         Ok(self.inspect(cache, false).await?.report)
     }
 
-    /// Reads all headers, and continues after an error.
+    /// Reads all headers, and continues after errors.
     pub(crate) async fn verify(self) -> Result<VerifyReport, Error> {
         let (reader, located) = self.locate().await?;
         let mut report = reader.verify(located.weights).await?;
@@ -139,7 +139,7 @@ impl Inspection {
         Ok(report)
     }
 
-    /// Reads all headers. Ends at the first error.
+    /// Reads all headers. Stops at the first error.
     async fn read(self, keeps_headers: bool) -> Result<Inspected, Error> {
         if self.plan == Plan::Hub
             && !self.lists_sets

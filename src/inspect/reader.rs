@@ -1,4 +1,4 @@
-//! Reading headers: all of one commit, concurrently and within limits.
+//! Reads the headers of one commit, concurrently and within limits.
 
 use std::mem::take;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::http::transfer::{RangeBytes, RequestMeter};
 use crate::hub::CommitSha;
 use crate::report::{Assembly, FetchStats, Finding, Plan};
 
-/// A reader of the headers of one commit.
+/// Reads the headers of one commit.
 pub(super) struct Reader {
     pub(super) source: String,
     pub(super) backend: Arc<dyn Backend>,
@@ -34,18 +34,18 @@ pub(super) struct Reader {
     started: Instant,
     pub(super) meter: RequestMeter,
     pub(super) gate: Option<Arc<dyn CallGate>>,
-    /// Bytes of all headers so far.
+    /// The total size of the headers so far, in bytes.
     header_bytes: AtomicU64,
     memory: CallMemory,
-    /// The path of the weights, once they are known.
+    /// The path of the weights, once it is known.
     pub(super) weights: Option<RepoPath>,
     /// The configuration, once a header needs it.
     pub(super) config: OnceCell<Result<ConfigFile, Error>>,
 }
 
 impl Reader {
-    /// Creates a reader of a backend that is pinned to the commit of the call's first response. A push to the
-    /// branch during the call changes nothing.
+    /// Creates a reader pinned to the commit of the call's first response, so that a push during the call has no
+    /// effect.
     pub(super) fn new(inspection: Inspection, commit: Option<CommitSha>) -> Self {
         let memory = CallMemory::new(&inspection.memory);
         let Inspection { source, backend, plan, limits, on_progress, started, .. } = inspection;
@@ -68,7 +68,7 @@ impl Reader {
         }
     }
 
-    /// Reads all headers of a set of weights and counts. Ends at the first error.
+    /// Reads all headers of a set of weights and counts. Stops at the first error.
     pub(super) async fn read_weights(
         mut self,
         weights: FoundWeights,
@@ -113,12 +113,12 @@ impl Reader {
         report.format = self.format(&path).name();
         report.source = self.source;
         report.commit = self.commit;
-        // Without the Hub's answer the files are read by the next best plan.
+        // Without the Hub's response, the files were read with the next best plan.
         report.plan = if self.plan == Plan::Hub { Plan::Prefetch } else { self.plan };
         Ok(Inspected { path, backend: self.backend, assembled, report })
     }
 
-    /// Reads and checks the header of a file, beginning with a first range.
+    /// Reads and checks the header of a file, starting with the range `first`.
     pub(super) async fn read_header(
         &self,
         path: RepoPath,
@@ -129,7 +129,7 @@ impl Reader {
         self.parse_start(&path, start, permit).await
     }
 
-    /// Parses and checks the header of a single file whose first bytes were read.
+    /// Parses and checks the header of a single file, given its first bytes.
     pub(super) async fn parse_header(
         &self,
         path: &RepoPath,
@@ -138,8 +138,8 @@ impl Reader {
         Ok(self.parse_start(path, first, MemoryPermit::default()).await?.header)
     }
 
-    /// Parses and checks the header of a file whose first bytes were read, and reads what is missing. Reads
-    /// the configuration if the count of a tensor depends on it.
+    /// Parses and checks the header of a file, given its first bytes. Reads the missing bytes, and reads the
+    /// configuration if a tensor needs it.
     async fn parse_start(
         &self,
         path: &RepoPath,
@@ -148,7 +148,7 @@ impl Reader {
     ) -> Result<UncountedHeader, Error> {
         let RangeBytes { mut bytes, file_size } = first;
         let mut parser = self.format(path).parser(path, self.limits.header);
-        // The parser first gets what it needs to ask for the header. The header is reserved before it is parsed.
+        // First pass the parser only its prefix, so that the header's memory is reserved before the header is parsed.
         let prefix = parser.first_range().end;
         let mut prefetched =
             bytes.split_off(bytes.len().min(usize::try_from(prefix).unwrap_or(usize::MAX)));
@@ -164,7 +164,7 @@ impl Reader {
                     reserved = reserved.max(missing.end);
                     (start, bytes) = (prefix, take(&mut prefetched));
                     if bytes.is_empty() {
-                        // Readers that keep a permit while they wait for another could wait forever.
+                        // Holding one permit while waiting for another could deadlock.
                         drop(take(&mut permit));
                         permit = self.memory.acquire(missing.end).await;
                         start = missing.start;
@@ -177,7 +177,7 @@ impl Reader {
                     checked.map_err(|source| self.header_error(path, source))?;
                     self.backend.header_read(path, &header).await;
                     if needs_config {
-                        // The result is used once all headers are there.
+                        // The result is used when all headers are complete.
                         let _ = self.config().await;
                     }
                     return Ok(UncountedHeader::new(header, permit));
@@ -186,7 +186,7 @@ impl Reader {
         }
     }
 
-    /// Reads a further range of a file whose size is known.
+    /// Reads another range of a file whose size is known.
     async fn read_more(
         &self,
         path: &RepoPath,
@@ -201,12 +201,12 @@ impl Reader {
         Ok(more.bytes)
     }
 
-    /// Reads a range of a file of the commit.
+    /// Reads a range of a file at the pinned commit.
     async fn read(&self, path: &RepoPath, range: Range<u64>) -> Result<RangeBytes, Error> {
         self.check_commit(path, self.backend.read_range(path, range).await?)
     }
 
-    /// Returns the value that was read if it belongs to the commit of the call.
+    /// Returns the value if it belongs to the pinned commit, or an error.
     pub(super) fn check_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
         match (&self.commit, read.commit) {
             (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
@@ -218,29 +218,29 @@ impl Reader {
         }
     }
 
-    /// Waits until a service lets the call continue with its commit.
+    /// Waits until the service accepts the commit.
     pub(super) async fn pass_commit(&self) {
         if let (Some(gate), Some(commit)) = (&self.gate, &self.commit) {
             gate.pass_commit(commit, self.backend.canonical_name()).await;
         }
     }
 
-    /// Waits until a service lets the call request files.
+    /// Waits until the service allows requests for `files` files.
     pub(super) async fn pass_files(&self, files: usize) {
         if let Some(gate) = self.gate.as_ref().filter(|_| !self.backend.is_cached()) {
             gate.pass_files(files).await;
         }
     }
 
-    /// Waits until a service lets the call take more memory.
+    /// Waits until the service allows `bytes` more bytes of memory.
     pub(super) async fn pass_memory(&self, bytes: u64) {
         if let Some(gate) = &self.gate {
             gate.pass_memory(bytes).await;
         }
     }
 
-    /// Reserves bytes of the limit for all headers, before they are read: many headers that are each below
-    /// their limit can be too much together.
+    /// Reserves bytes of the limit for all headers before they are read, because many headers within their own limit
+    /// can be too large together.
     async fn reserve(&self, path: &RepoPath, length: u64) -> Result<(), Error> {
         let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
         let limit = self.limits.headers;
@@ -261,7 +261,7 @@ impl Reader {
         self.formats.find_or_safetensors(path)
     }
 
-    /// Returns the error of a set of weights, or of the single file at `path`.
+    /// Returns the error for a set of weights, or for the single file at `path`.
     pub(super) fn index_error(&self, path: &RepoPath, source: IndexError) -> Error {
         match source {
             IndexError::CountOverflow { tensor } => {
@@ -271,8 +271,8 @@ impl Reader {
         }
     }
 
-    /// Returns the findings about the repository itself: it has another name, or its files could belong to
-    /// several commits.
+    /// Returns the findings about the repository itself: it was renamed, or its files may come from different
+    /// commits.
     pub(super) fn source_findings(&self) -> impl Iterator<Item = Finding> {
         let renamed = self.backend.canonical_name().map(|repo| Finding::Renamed { repo });
         let is_pinned = self.commit.is_some() || !self.backend.has_commits();
@@ -289,15 +289,15 @@ impl Reader {
     }
 }
 
-/// A header that is not counted yet.
+/// A header that is not yet counted.
 pub(super) struct UncountedHeader {
     pub(super) header: FileHeader,
-    /// The permit for its bytes, until it is counted.
+    /// The memory permit, held until the header is counted.
     pub(super) permit: MemoryPermit,
 }
 
 impl UncountedHeader {
-    /// Returns permits of the bytes that were read and are not needed any longer.
+    /// Shrinks the permit to the memory of the parsed header.
     fn new(header: FileHeader, mut permit: MemoryPermit) -> Self {
         permit.shrink_to(header.tensors().memory());
         Self { header, permit }
@@ -318,7 +318,7 @@ enum Parsed {
     },
 }
 
-/// Feeds a parser. It is dropped with its bytes once the header is complete.
+/// Feeds a parser. Once the header is complete, the parser and its bytes are dropped.
 fn advance(
     mut parser: Box<dyn HeaderParser>,
     start: u64,

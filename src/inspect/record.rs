@@ -1,4 +1,4 @@
-//! Calls whose bytes are kept, and calls that are repeated with bytes that were kept.
+//! Records the header bytes of calls, and replays calls from recorded bytes.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::formats::RepoPath;
 use crate::hub::CommitSha;
 use crate::report::CountReport;
 
-/// The bytes that a result was computed from, and their commit.
+/// The commit and the header bytes that a result was computed from.
 pub(crate) type RecordedBytes = Option<(CommitSha, CachedHeaders)>;
 
-/// The figures of a call.
+/// The report of a recorded call.
 #[derive(Debug)]
 pub(crate) struct RecordedReport {
-    /// The path of the file or the index, or the common path of shards without an index.
+    /// The path of the file or the index, or the pattern of shards without an index.
     pub(crate) path: RepoPath,
     pub(crate) report: CountReport,
 }
 
-/// A call and its cost.
+/// A recorded call and its cost.
 #[derive(Debug)]
 pub(crate) struct RecordedCall {
     pub(crate) result: Result<RecordedReport, Error>,
@@ -31,7 +31,7 @@ pub(crate) struct RecordedCall {
 }
 
 impl Inspection {
-    /// Reads all headers and returns their figures, and the bytes that were read, also those of a failed call.
+    /// Reads all headers and returns their counts and the bytes that were read, even if the call fails.
     pub(crate) async fn record(
         self,
         on_header: OnHeader,
@@ -42,7 +42,7 @@ impl Inspection {
         (read, recorder.take())
     }
 
-    /// Returns the figures of headers that an earlier call has read, without a request.
+    /// Recomputes a report from the headers of an earlier call, without any requests.
     pub(crate) async fn replay(
         self,
         commit: CommitSha,

@@ -1,4 +1,4 @@
-//! Reading shards concurrently, each as soon as it is known.
+//! Reads shards concurrently, each as soon as it is known.
 
 use std::collections::HashSet;
 use std::mem::replace;
@@ -22,17 +22,17 @@ use crate::http::transfer::BodyEvent;
 use crate::report::Assembly;
 use crate::report::Plan;
 
-/// A shard by its name in the index, and the first range of it to read.
+/// A shard's path and the first range of it to read.
 pub(super) type ShardRequest = (RepoPath, Range<u64>);
 
-/// A shard that was read, or the reason why it could not be.
+/// The result of reading a shard.
 type ShardRead = (RepoPath, Result<UncountedHeader, Error>);
 
-/// The shards of a set after reading.
+/// The results of reading all shards of a set.
 pub(super) struct ShardReads {
     /// All headers that were read.
     pub(super) assembly: Assembly,
-    /// The shards that could not be read, sorted by name. Empty if the first failure ends the call.
+    /// The shards that could not be read, sorted by path. Empty if the first failure ends the call.
     pub(super) failures: Vec<(RepoPath, Error)>,
 }
 
@@ -42,7 +42,7 @@ impl ShardReads {
     }
 }
 
-/// The queue of shards to read, each once.
+/// The queue of shards to read, without duplicates.
 struct ShardQueue<'a> {
     sender: UnboundedSender<ShardRequest>,
     known: HashSet<RepoPath>,
@@ -53,18 +53,18 @@ impl ShardQueue<'_> {
     fn add(&mut self, (shard, first): ShardRequest) {
         if self.known.insert(shard.clone()) {
             self.total.store(self.known.len(), Ordering::Relaxed);
-            // The receiver is gone if a shard has failed.
+            // The receiver is dropped once a shard has failed.
             self.sender.unbounded_send((shard, first)).ok();
         }
     }
 }
 
 impl Reader {
-    /// Reads an index and the shards that it names. `fails_fast` ends the call at the first shard that fails.
+    /// Reads an index and the shards it names. `fails_fast` ends the call at the first failed shard.
     ///
-    /// A fault of the index is reported before a fault of a shard, so the failure of a shard waits for the
-    /// rest of the index. It may not even matter: an index whose transfer breaks off is read again, and may
-    /// name other shards.
+    /// Errors of the index take precedence over errors of shards, so a failed shard is reported after the rest of the
+    /// index has arrived. It may even turn out not to matter: if the transfer of the index fails, the index is read
+    /// again and may name other shards.
     pub(super) async fn read_indexed_shards(
         &self,
         path: &RepoPath,
@@ -77,8 +77,7 @@ impl Reader {
         let mut index = pin!(self.read_index(path, stream, queue));
         let mut reads = pin!(self.read_concurrently(path, requests, &total));
         let mut early = Vec::new();
-        // The reads must go on while the index arrives: each may hold a connection that the index needs to be
-        // read again.
+        // Keep polling the reads while the index arrives: each may hold a connection that a retry of the index needs.
         let index = loop {
             match select(index.as_mut(), reads.next()).await {
                 Either::Left((index, _)) => break index?,
@@ -93,7 +92,7 @@ impl Reader {
         self.assemble(ShardReads::new(Some(index), keeps_headers), reads, fails_fast).await
     }
 
-    /// Reads shards that no index lists.
+    /// Reads the shards of a set without an index.
     pub(super) async fn read_listed_shards(
         &self,
         path: &RepoPath,
@@ -107,8 +106,8 @@ impl Reader {
         self.assemble(ShardReads::new(None, keeps_headers), reads, fails_fast).await
     }
 
-    /// Adds shards to a set as they come, and the configuration as soon as it is known: tensors that wait for
-    /// it take memory.
+    /// Adds shards to a set as they arrive, and the configuration as soon as it is known, because the tensors that
+    /// wait for it take memory.
     async fn assemble(
         &self,
         mut set: ShardReads,
@@ -139,7 +138,7 @@ impl Reader {
         Ok(set)
     }
 
-    /// Reads shards concurrently and reports progress. Returns them as they complete.
+    /// Reads shards concurrently and reports progress. Yields them in the order of completion.
     fn read_concurrently(
         &self,
         path: &RepoPath,
@@ -172,7 +171,7 @@ impl Reader {
                 BodyEvent::Start { response: commit, content_length } => {
                     self.check_commit(path, Fetched::new((), commit))?;
                     arrived = ArrivingIndex::default();
-                    // A service decides about all shards at once.
+                    // A service is asked once for all shards.
                     is_early = self.gate.is_none() && self.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
@@ -194,19 +193,19 @@ impl Reader {
     }
 }
 
-/// The part of an index that has arrived.
+/// An index that is still arriving.
 #[derive(Default)]
 struct ArrivingIndex {
     reader: IndexReader,
-    /// Bytes so far.
+    /// The number of bytes that have arrived.
     length: usize,
-    /// The number of shards that were queued.
+    /// The number of shards already queued.
     queued: usize,
 }
 
 impl ArrivingIndex {
-    /// Feeds the next bytes to the reader. An error is reported by the end of the index, when all bytes have
-    /// arrived as they were sent.
+    /// Feeds the next bytes to the reader. Errors are reported at the end of the index, because only then it is
+    /// certain that all bytes arrived intact.
     async fn feed(mut self, bytes: Bytes) -> Self {
         spawn_blocking_if_large(bytes.len(), move || {
             self.length += bytes.len();
@@ -216,7 +215,7 @@ impl ArrivingIndex {
         .await
     }
 
-    /// Returns the shards that were named since the last call.
+    /// Returns the shards discovered since the last call.
     fn new_shards(&mut self) -> &[RepoPath] {
         let shards = self.reader.shards();
         &shards[replace(&mut self.queued, shards.len())..]

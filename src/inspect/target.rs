@@ -6,11 +6,11 @@ use crate::formats::{Formats, RepoPath};
 /// The part of a backend that a call reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A file of weights.
+    /// A weight file.
     File(RepoPath),
     /// The shards of an index.
     Index(RepoPath),
-    /// Shards without an index, by their common path with a `*` in place of the number.
+    /// Shards without an index, as a path with a `*` in place of the shard number.
     Shards(RepoPath),
     /// The weights in a folder, or in the whole backend.
     Folder(Option<RepoPath>),
@@ -19,7 +19,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Returns the target of a path in a repository: a folder unless the name is that of a file or a quantization.
+    /// Returns the target for a path in a repository: a folder, unless the name looks like a file or a quantization.
     pub(crate) fn from_path(formats: &Formats, path: Option<RepoPath>) -> Self {
         let is_file = |path: &RepoPath| formats.find(path.as_str()).is_some();
         match path {
@@ -30,7 +30,7 @@ impl Target {
         }
     }
 
-    /// Returns the target of a path that is a file: weights unless the name is that of an index.
+    /// Returns the target for the path of a file: an index if it is named like one, or else weights.
     pub(crate) fn from_file(path: RepoPath) -> Self {
         if path.is_index() { Self::Index(path) } else { Self::File(path) }
     }

@@ -1,4 +1,4 @@
-//! Shards that are next to an index which does not name them.
+//! Finds shards next to an index that does not name them.
 
 use super::reader::Reader;
 use crate::formats::weight_sets::{Layout, names_shard};
@@ -6,10 +6,10 @@ use crate::formats::{RepoPath, chain, clip};
 use crate::report::{Finding, bounded};
 
 impl Reader {
-    /// Finds shards that the index does not name, such as those of an earlier split of the same model.
+    /// Finds shards that the index does not name, such as leftovers of an earlier split of the same model.
     ///
-    /// This takes one listing, and only a repository is asked for it: a local folder may have the whole disk
-    /// below it.
+    /// This takes one listing. It is done for repositories only, because a local folder may be the root of a whole
+    /// disk.
     pub(super) async fn find_unindexed_shards(
         &self,
         index: &RepoPath,

@@ -1,4 +1,4 @@
-//! Verification: continues after an invalid file, and reports every error.
+//! Verification: continues after invalid files and reports every error.
 
 use std::time::Duration;
 
@@ -18,16 +18,17 @@ use crate::report::verify::tying::{InputEmbedding, TyingConfig};
 use crate::report::verify::{ParameterFigures, VerifyReport, numbering};
 use crate::report::{Assembly, Finding, Severity, agreement, bounded};
 
-/// The longest wait for the figure of the Hub. It is optional, and its quota may be exhausted for minutes.
+/// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
+/// minutes.
 const HUB_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The findings about a set of weights so far.
+/// The state of a verification in progress.
 struct Survey {
-    /// The number of files that there should be.
+    /// The expected number of files.
     files: usize,
     assembly: Assembly,
     findings: Vec<Finding>,
-    /// The shards that are named, by an index or by a listing.
+    /// The shards named by an index or a listing.
     shards: Vec<RepoPath>,
 }
 
@@ -45,7 +46,7 @@ impl Survey {
 }
 
 impl Reader {
-    /// Reads every header, and reports what is wrong.
+    /// Reads every header and reports all findings.
     pub(super) async fn verify(mut self, weights: FoundWeights) -> Result<VerifyReport, Error> {
         self.weights = Some(weights.path().clone());
         let (path, survey) = match weights {
@@ -104,7 +105,7 @@ impl Reader {
     async fn conclude(mut self, path: &RepoPath, survey: Survey) -> VerifyReport {
         let Survey { files, assembly, mut findings, .. } = survey;
         let is_complete = assembly.headers().len() == files;
-        // A file that was not read could hold the output embedding.
+        // A file that was not read could contain the output embedding.
         let checks_embeddings = is_complete && path.segments().count() == 1;
         if checks_embeddings && InputEmbedding::find(assembly.headers()).is_some() {
             let _ = self.config().await;
@@ -114,7 +115,7 @@ impl Reader {
             let name = assembly.other_config_file(&config.configs).unwrap_or_default();
             findings.push(file_finding(&self.next_to_weights(name), error));
         }
-        // The index may list a tied embedding that was left out, and then the count is right.
+        // The index may list a tied embedding that is not stored. The count is right in that case.
         let tying = config.json.as_deref().and_then(TyingConfig::parse);
         let input = InputEmbedding::find(assembly.headers()).filter(|_| checks_embeddings);
         if let (Some(input), Some(tying)) = (input, tying) {
@@ -135,7 +136,7 @@ impl Reader {
                         config.json.as_deref(),
                         &mut findings,
                     );
-                    // The Hub's figure is of the safetensors at the root.
+                    // The Hub counts only the safetensors files at the root.
                     if path.segments().count() == 1 && assembled.model.is_none() {
                         parameters.hub = self.check_hub((count, breakdown), &mut findings).await;
                     }
@@ -157,7 +158,7 @@ impl Reader {
         }
     }
 
-    /// Compares a count with the figure that the Hub shows, and returns that figure.
+    /// Compares a count with the count that the Hub reports, and returns the Hub's count.
     async fn check_hub(
         &self,
         (count, breakdown): (&ParameterCount, &CountBreakdown),
@@ -178,7 +179,7 @@ impl Reader {
         Some(reported)
     }
 
-    /// Returns the configuration if it was read. An error becomes the first finding.
+    /// Returns the configuration, or an empty one if reading failed. The error becomes the first finding.
     fn config_or_finding(&mut self, findings: &mut Vec<Finding>) -> ConfigFile {
         match self.config.take() {
             Some(Ok(mut config)) => {
@@ -194,26 +195,26 @@ impl Reader {
     }
 }
 
-/// Waits for the figure of the Hub, at most [`HUB_TIMEOUT`]. Returns the reason why it cannot be read.
+/// Waits at most [`HUB_TIMEOUT`] for the count that the Hub reports. Returns a message if it cannot be read.
 async fn wait_for_hub(
     request: impl Future<Output = Result<Option<HubReportedCount>, Error>>,
 ) -> Result<Option<HubReportedCount>, String> {
     match timeout(HUB_TIMEOUT, request).await {
         Ok(Ok(reported)) => Ok(reported),
-        // Mirrors serve the files, and often no more of the API than they need.
+        // Mirrors serve the files, but often little of the API.
         Ok(Err(error)) if error.is_not_found() => Ok(None),
         Ok(Err(error)) => Err(chain(&error)),
-        Err(_elapsed) => Err(format!("no answer within {} s", HUB_TIMEOUT.as_secs())),
+        Err(_elapsed) => Err(format!("no response within {} s", HUB_TIMEOUT.as_secs())),
     }
 }
 
-/// Returns a finding for each header that begins with white space.
+/// Returns a finding for each header that starts with whitespace.
 fn leading_spaces(headers: &[(RepoPath, FileHeader)]) -> impl Iterator<Item = Finding> {
     let headers = headers.iter().filter(|(_, header)| header.has_leading_space());
     headers.map(|(file, _)| Finding::LeadingSpace { file: clip(file.as_str()) })
 }
 
-/// Returns whether the tensors that were found are those for which a total is declared.
+/// Returns whether the found tensors can be compared with the declared total.
 fn is_countable(findings: &[Finding]) -> bool {
     !findings.iter().any(|finding| {
         finding.severity() == Severity::Error || matches!(finding, Finding::UnindexedTensor { .. })
@@ -224,7 +225,7 @@ fn malformed_index(path: &RepoPath, reason: IndexError) -> Finding {
     Finding::MalformedIndex { file: clip(path.as_str()), reason }
 }
 
-/// Returns the reason why a file could not be read, as a finding.
+/// Converts the error of a file to a finding.
 fn file_finding(path: &RepoPath, error: Error) -> Finding {
     let file = clip(path.as_str());
     match error {
@@ -243,11 +244,11 @@ mod tests {
 
     use super::*;
 
-    /// The quota of the Hub's API may be exhausted for 300 s.
+    /// The quota of the Hub's API can be exhausted for 300 s.
     #[tokio::test(start_paused = true)]
     async fn the_figure_of_the_hub_is_not_waited_for_long() {
         let started = Instant::now();
         let reason = wait_for_hub(pending()).await.unwrap_err();
-        assert_eq!((&*reason, started.elapsed()), ("no answer within 5 s", HUB_TIMEOUT));
+        assert_eq!((&*reason, started.elapsed()), ("no response within 5 s", HUB_TIMEOUT));
     }
 }

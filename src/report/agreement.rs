@@ -1,7 +1,7 @@
-//! Agreement between an index and the headers of its shards.
+//! Compares an index with the headers of its shards.
 //!
-//! A disagreement that leaves the counts right is a warning. One that makes them wrong is an error: a tensor in
-//! two shards would be counted twice, and a tensor in no shard would be missing from the sum.
+//! A disagreement that leaves the counts correct is a warning. One that makes them wrong is an error: a tensor in two
+//! shards would be counted twice, and a tensor in no shard would be missing from the total.
 
 use std::collections::BTreeSet;
 use std::iter::once;
@@ -12,29 +12,29 @@ use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 use crate::formats::{ModelDescription, NameList, RepoPath, TensorTable, clip};
 
-/// A comparison of an index with the headers of its shards, which may come in any order.
+/// Compares an index with the headers of its shards, which may arrive in any order.
 ///
-/// Stores two bytes per tensor of the index. Tensors that no index lists are stored with their names, all names
-/// of a shard in one text: a set without an index may have millions.
+/// Takes two bytes per tensor of the index. Tensors that the index does not list are stored by name, in one string
+/// per shard, because a set without an index may contain millions.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     index: Option<SafetensorsIndexJson>,
-    /// The shards whose headers were compared, in the order in which they came.
+    /// The shards whose headers were added, in the order of arrival.
     shards: Vec<RepoPath>,
-    /// For each tensor of the index, one more than the position in `shards` of the first shard that holds it;
-    /// 0 if none does.
+    /// For each tensor of the index, the 1-based index in `shards` of the first shard that contains it; 0 if none
+    /// does.
     holders: Vec<u16>,
-    /// Tensors of the index in a further shard: their position in the index, and that of the shard.
+    /// Further occurrences of indexed tensors: the index of the tensor, and the index of the shard.
     repeated: Vec<(u32, u16)>,
-    /// For each shard, its tensors that the index does not list.
+    /// For each shard, the tensors that the index does not list.
     unindexed: Vec<NameList>,
 }
 
-/// A tensor that the index does not list: the position of its shard, and that of its name in the shard.
+/// A tensor that the index does not list: the index of its shard, and of its name in that shard.
 type Unindexed = (u16, u32);
 
 impl Agreement {
-    /// Starts a comparison. Without an index, only tensors in two shards are found.
+    /// Starts a comparison. Without an index, only duplicate tensors are found.
     pub(crate) fn new(index: Option<SafetensorsIndexJson>) -> Self {
         let tensors = index.as_ref().map_or(0, |index| index.weight_map().len());
         Self {
@@ -46,7 +46,7 @@ impl Agreement {
         }
     }
 
-    /// Adds the tensors of a shard, which is named as in the index.
+    /// Adds the tensors of a shard. `shard` is its path as the index spells it.
     pub(crate) fn add(&mut self, shard: &RepoPath, tensors: &TensorTable) {
         // An index names at most 10,000 shards (`SafetensorsIndexJson::MAX_SHARDS`).
         let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
@@ -70,7 +70,7 @@ impl Agreement {
         self.index.as_ref()
     }
 
-    /// Returns the shards whose headers were added, sorted by name.
+    /// Returns the added shards, sorted by path.
     pub(crate) fn shards(&self) -> BTreeSet<&RepoPath> {
         self.shards.iter().collect()
     }
@@ -79,11 +79,11 @@ impl Agreement {
         self.index
     }
 
-    /// Returns the disagreements: errors first, then warnings.
+    /// Returns all disagreements, errors first.
     ///
-    /// A shard whose header was not added gives no finding. `tensor_bytes`, the size of all tensors, is
-    /// compared with the declared size only if all headers were added and hold exactly the tensors of the
-    /// index; otherwise the sizes are bound to differ.
+    /// Shards that were not added cause no findings. `tensor_bytes`, the size of all tensors, is compared with the
+    /// declared size only if all shards were added and contain exactly the tensors of the index, because otherwise
+    /// the sizes must differ.
     pub(crate) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
         let unindexed = self.unindexed_by_name();
         let mut findings = self.duplicate_tensors(&unindexed);
@@ -104,7 +104,7 @@ impl Agreement {
         let tensors =
             tensors.flat_map(|(shard, names)| names.positions().map(move |at| (shard, at)));
         let mut tensors: Vec<Unindexed> = tensors.collect();
-        // The stable sort is fast for long runs that are in order already, and most shards are one.
+        // The stable sort is fast on sorted runs, which most shards are.
         tensors.sort_by_key(|&tensor| self.name(tensor));
         tensors
     }
@@ -113,7 +113,7 @@ impl Agreement {
         self.unindexed[usize::from(shard)].get(at as usize)
     }
 
-    /// Returns the tensors in several shards: those that the index lists, then the others.
+    /// Returns the tensors in several shards: first the indexed ones, then the others.
     fn duplicate_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
         let name = |at| self.index.as_ref().map_or("", |index| index.tensor_at(at).0);
         let mut repeated = self.repeated.clone();
@@ -131,7 +131,7 @@ impl Agreement {
         bounded(indexed.chain(unindexed))
     }
 
-    /// Returns a finding for each shard that holds a tensor, except the first by name.
+    /// Returns a finding for each shard that contains a tensor, except for the first by name.
     fn in_several(
         &self,
         tensor: &str,
@@ -149,7 +149,7 @@ impl Agreement {
         })
     }
 
-    /// Returns the tensors that are in no shard although the shard that the index names was read.
+    /// Returns the tensors that are in no shard, although the shard that the index names was read.
     fn missing_tensors(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
         let read: BTreeSet<_> = self.shards.iter().collect();
         let entries = index.weight_map().zip(&self.holders);
@@ -161,7 +161,7 @@ impl Agreement {
         })
     }
 
-    /// Returns the tensors that are in exactly one shard, but not in the one that the index names.
+    /// Returns the tensors that are in exactly one shard, but not the one that the index names.
     fn wrong_shards(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
         let repeated: BTreeSet<_> = self.repeated.iter().map(|(position, _)| *position).collect();
         let entries = (0..).zip(index.weight_map().zip(&self.holders));
@@ -175,7 +175,7 @@ impl Agreement {
         })
     }
 
-    /// Returns the tensors that only one shard holds and the index does not list, sorted by shard.
+    /// Returns the unindexed tensors that are in only one shard, sorted by shard.
     fn unindexed_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
         let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
         let once = unindexed.chunk_by(same_name).filter(|found| found.len() == 1);
@@ -189,13 +189,13 @@ impl Agreement {
     }
 }
 
-/// Compares the size of all tensors, in bytes, with the size that the index declares.
+/// Compares the total size of the tensors, in bytes, with the declared size.
 fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
     let declared = declared.filter(|&declared| declared != found)?;
     Some(Finding::TotalSizeMismatch { declared, found })
 }
 
-/// Returns the error of a finding that makes the counts wrong; `None` if it leaves them right.
+/// Returns the error for a finding that makes the counts wrong; `None` if it leaves them correct.
 pub(crate) fn as_error(finding: &Finding) -> Option<IndexError> {
     Some(match finding.clone() {
         Finding::DuplicateTensor { tensor, first, second } => {
@@ -206,9 +206,9 @@ pub(crate) fn as_error(finding: &Finding) -> Option<IndexError> {
     })
 }
 
-/// Checks a count by itself, and against the total that the files declare.
+/// Checks a count on its own and against the declared total.
 ///
-/// Writers of the total differ: it may be the parameters or the elements, with scalars or without.
+/// Writers of the total disagree on its meaning: it may be parameters or elements, with or without scalars.
 pub(crate) fn check_count(
     (count, breakdown): (&ParameterCount, &CountBreakdown),
     declared: Option<u64>,
@@ -234,7 +234,7 @@ pub(crate) fn check_count(
     bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method).collect()
 }
 
-/// Compares a count with the arithmetic of `config.json`, and returns the number that the arithmetic gives.
+/// Compares a count with the arithmetic of `config.json`, and returns the result of the arithmetic.
 pub(crate) fn check_config(
     (count, breakdown): (&ParameterCount, &CountBreakdown),
     config: Option<&[u8]>,
@@ -244,14 +244,14 @@ pub(crate) fn check_config(
     let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
     let buffers: u64 = buffers.map(|group| group.count.parameters).sum();
     let found = count.total();
-    // Of an uncertain count, the tensors are reported already.
+    // If the count is uncertain, its unresolved modules are already reported.
     if breakdown.is_exact() && !expected.allows(found.saturating_sub(buffers)) {
         findings.push(Finding::ConfigSizeMismatch { expected: expected.total, found });
     }
     Some(expected.total)
 }
 
-/// Compares the files and tensors of a split model with the numbers in its header.
+/// Compares the numbers of files and tensors of a split model with the numbers in its header.
 pub(crate) fn check_split(
     model: Option<&ModelDescription>,
     files: u64,
@@ -281,7 +281,7 @@ mod tests {
 
     type Findings = Result<Vec<Finding>, IndexError>;
 
-    /// Compares shards `a` and `b` with an index, in both orders.
+    /// Compares shards `a` and `b` with an index, added in both orders.
     fn findings(a: &[&str], b: &[&str], index: &str) -> [Findings; 2] {
         let path = |name: &str| name.parse::<RepoPath>().unwrap();
         let first = (path("a.safetensors"), header(a));

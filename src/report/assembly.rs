@@ -1,4 +1,4 @@
-//! Results from headers, however the headers were read.
+//! Assembles results from headers, independently of how the headers were read.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::formats::weight_sets::common_path;
 use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
 use crate::report::agreement::Agreement;
 
-/// A set of weights that is put together header by header, in any order.
+/// Assembles a set of weights from its headers, in any order.
 ///
-/// The only way from headers to figures: every path that reads headers feeds it.
+/// Every way to read headers ends here, so all of them count alike.
 #[derive(Debug)]
 pub(crate) struct Assembly {
-    /// `None` for a single file, which agrees with itself.
+    /// `None` for a single file, which has no index.
     agreement: Option<Agreement>,
     counter: Counter,
     has_configs: bool,
@@ -34,41 +34,41 @@ pub(crate) struct Assembly {
 /// Sums over the headers of a set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// The number of files of weights.
+    /// The number of weight files.
     pub(crate) files: usize,
-    /// Size of the files, in bytes.
+    /// The total size of the files in bytes.
     pub(crate) file_bytes: u64,
-    /// Size of the tensors' data, in bytes.
+    /// The total size of the tensors' data in bytes.
     pub(crate) tensor_bytes: u64,
     pub(crate) tensors: u64,
-    /// The parameters that the metadata of the last header declares.
+    /// The number of parameters declared in the metadata of the last header.
     declared: Option<u64>,
 }
 
-/// The figures of a set of weights, all headers of which were added.
+/// A set of weights with all headers added.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     sharded: bool,
     pub(crate) index: Option<SafetensorsIndexJson>,
-    /// The headers by their names in the index, sorted; none if they were not kept.
+    /// The headers by path as in the index, sorted; empty if they were not kept.
     pub(crate) headers: Vec<(RepoPath, FileHeader)>,
     pub(crate) counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
     /// Disagreements between index and headers, errors first.
     pub(crate) findings: Vec<Finding>,
-    /// The parameters that the index declares, or a file without an index.
+    /// The number of parameters declared by the index, or by a file without an index.
     pub(crate) declared_total: Option<u64>,
     pub(crate) totals: Totals,
-    /// The description of the model in the header of a file.
+    /// The description of the model, if a header contains one.
     pub(crate) model: Option<ModelDescription>,
 }
 
 impl Assembly {
-    /// Starts a set that is a single file.
+    /// Starts a set with a single file.
     pub(crate) fn new_single(keeps_headers: bool) -> Self {
         Self { agreement: None, ..Self::new_sharded(None, keeps_headers) }
     }
 
-    /// Starts a set of shards with their index, or without one.
+    /// Starts a set of shards, with or without an index.
     pub(crate) fn new_sharded(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
         Self {
             agreement: Some(Agreement::new(index)),
@@ -82,7 +82,7 @@ impl Assembly {
         }
     }
 
-    /// Adds the header of a file, which is named as in the index.
+    /// Adds the header of a file. `shard` is its path as the index spells it.
     pub(crate) fn add(&mut self, shard: RepoPath, header: FileHeader) {
         if let Some(agreement) = &mut self.agreement {
             agreement.add(&shard, header.tensors());
@@ -101,8 +101,7 @@ impl Assembly {
         }
     }
 
-    /// Sets the configuration files of the model, if they are known before all headers. Only the first call
-    /// has an effect.
+    /// Sets the configuration of the model, if it is known before all headers. Only the first call has an effect.
     pub(crate) fn set_configs(&mut self, configs: &Configs) {
         if !self.has_configs {
             self.has_configs = true;
@@ -110,17 +109,16 @@ impl Assembly {
         }
     }
 
-    /// Returns the name of a file that may describe the quantization besides `config.json`, if it is needed.
+    /// Returns the name of another file that may describe the quantization, if the count needs it.
     pub(crate) fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         self.counter.other_config_file(configs)
     }
 
-    /// Returns the index.
     pub(crate) fn index(&self) -> Option<&SafetensorsIndexJson> {
         self.agreement.as_ref()?.index()
     }
 
-    /// Returns the headers in the order in which they were added; none if they are not kept.
+    /// Returns the headers in the order in which they were added; empty if they are not kept.
     pub(crate) fn headers(&self) -> &[(RepoPath, FileHeader)] {
         &self.headers
     }
@@ -131,8 +129,8 @@ impl Assembly {
         agreement.map_or_else(Vec::new, |agreement| agreement.findings(self.totals.tensor_bytes))
     }
 
-    /// Returns the paths of all files of the set, the index first. `path` is that of the file or the index, or
-    /// the common path of the shards.
+    /// Returns the paths of all files of the set, the index first. `path` is the path of the file or the index, or
+    /// the path pattern of the shards.
     pub(crate) fn filepaths(&self, path: &RepoPath) -> Vec<RepoPath> {
         let Some(agreement) = &self.agreement else { return vec![path.clone()] };
         let index = self.index().map(|_| path.clone());
@@ -140,7 +138,7 @@ impl Assembly {
         index.into_iter().chain(shards).collect()
     }
 
-    /// Counts by the configuration files of the model, and compares the index with the headers.
+    /// Finishes the count with the model's configuration, and compares the index with the headers.
     pub(crate) fn finish(mut self, configs: &Configs) -> Assembled {
         self.set_configs(configs);
         let Self { agreement, counter, overflow, mut headers, totals, model, .. } = self;
@@ -159,7 +157,7 @@ impl Assembly {
 }
 
 impl Assembled {
-    /// Returns the figures; `filepaths` are those of all files, the index first.
+    /// Returns the counts. `filepaths` are the paths of all files, the index first.
     ///
     /// # Errors
     ///
@@ -196,13 +194,13 @@ impl Assembled {
         })
     }
 
-    /// Returns the disagreements of a split model with the numbers in its header.
+    /// Returns the disagreements between a split model and the numbers in its header.
     pub(crate) fn split_findings(&self) -> impl Iterator<Item = Finding> {
         let Totals { files, tensors, .. } = self.totals;
         agreement::check_split(self.model.as_ref(), files as u64, tensors)
     }
 
-    /// Returns the result in any format with its headers, which were kept.
+    /// Returns the result in any format. The headers must have been kept.
     ///
     /// # Errors
     ///
@@ -222,11 +220,11 @@ impl Assembled {
         Ok(if is_gguf { Weights::Gguf(files) } else { Weights::Other(files) })
     }
 
-    /// Returns the result with its headers, which were kept.
+    /// Returns the result for safetensors. The headers must have been kept.
     ///
     /// # Errors
     ///
-    /// Returns an error if the shards have no index and too long names for one.
+    /// Returns an error if the shards have no index and their names are too long to build one.
     pub(crate) fn into_parsed(
         self,
         path: RepoPath,
@@ -251,13 +249,12 @@ impl Assembled {
 }
 
 impl SafetensorsParseFromRepo {
-    /// Puts a result together from headers that were read in another way, such as by an own reader or in a
-    /// browser.
+    /// Assembles a result from headers that were obtained by other means, such as a custom reader or a browser.
     ///
-    /// `headers` are named as in the index. Without an index, one header is a single file, and several are
-    /// shards. The count is over all headers at once: the parts of a quantized module may lie in different
-    /// shards, so the counts of single headers must not be added up. `configs` holds what `config.json` says;
-    /// it matters if [`Counter::needs_config`] is true for the headers.
+    /// `headers` are named as in the index. Without an index, one header is treated as a single file, and several as
+    /// shards. Parameters are counted over all headers together: the components of a quantized module may be in
+    /// different shards, so adding up the counts of separate headers gives wrong results. Pass the contents of
+    /// `config.json` in `configs` if [`Counter::needs_config`] is `true` for these headers.
     ///
     /// The result has no commit, and its source is the path of its first file.
     ///
@@ -275,9 +272,8 @@ impl SafetensorsParseFromRepo {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are no headers or more than [`SafetensorsIndexJson::MAX_SHARDS`], if the header
-    /// of a shard is missing or given twice, if a tensor is in two
-    /// shards or in none, or if a sum does not fit in 64 bits.
+    /// Returns an error if there are no headers or more than [`SafetensorsIndexJson::MAX_SHARDS`], if the header of a
+    /// shard is missing or given twice, if a tensor is in two shards or in none, or if a sum overflows 64 bits.
     pub fn from_headers(
         index: Option<SafetensorsIndexJson>,
         headers: Vec<(RepoPath, SafetensorsFileHeader)>,
@@ -341,7 +337,7 @@ mod tests {
         assert!(matches!(parsed, SafetensorsParseFromRepo::Single(_)));
         let report = parsed.report();
         assert!(!report.sharded);
-        // The length before the header, the header, and the data.
+        // The length prefix, the header and the data.
         let expected = 8 + header("w", 5).length() + 5;
         assert_eq!(report.fetch.bytes_total, expected);
         assert_eq!((report.parameter_count.total(), report.declared_total), (5, Some(7)));

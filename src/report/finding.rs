@@ -1,4 +1,4 @@
-//! Findings: defects and oddities of a checkpoint.
+//! Findings: defects and irregularities in a checkpoint.
 
 use std::error::Error as StdError;
 
@@ -9,15 +9,15 @@ use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::chain;
 use crate::formats::safetensors::{HeaderError, IndexError};
 
-/// A defect or an oddity of a checkpoint.
+/// A defect or irregularity in a checkpoint.
 ///
-/// A plain result lists the findings that leave its counts right; a
+/// A [`CountReport`](crate::CountReport) lists findings that did not cause the call to fail; a
 /// [`VerifyReport`](crate::VerifyReport) lists all of them. Each finding has a [`Severity`], and its
-/// [`Display`](std::fmt::Display) is a sentence for people. In JSON a finding is an object of
-/// `severity`, `kind` (the name of the variant), `message` and the fields of the variant.
+/// [`Display`](std::fmt::Display) is a human-readable sentence. In JSON, a finding is an object with the fields
+/// `severity`, `kind` (the name of the variant), `message` and those of the variant.
 ///
-/// Text from a file is clipped to 200 characters. It may hold control characters: pass it through
-/// [`escape`](crate::report::text::escape) before you print it.
+/// Text from a file is truncated to 200 characters and may contain control characters: pass it through
+/// [`escape`](crate::report::text::escape) before printing it.
 ///
 /// ```
 /// use hf_meta::report::{Finding, Severity};
@@ -33,23 +33,23 @@ use crate::formats::safetensors::{HeaderError, IndexError};
 #[serde(remote = "Self", tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Finding {
-    /// A file breaks a rule of its format.
+    /// A file violates its format.
     #[error("`{file}` is not a valid {format} file: {}", chain(reason))]
     MalformedHeader {
         /// The path of the file.
         file: String,
-        /// The name of the format as people write it, such as `GGUF`.
+        /// The display name of the format, such as `GGUF`.
         format: &'static str,
-        /// The rule that the file breaks.
+        /// The violated rule.
         #[serde(serialize_with = "as_text")]
         reason: HeaderError,
     },
-    /// The index is not valid.
+    /// The index is invalid.
     #[error("`{file}` is not a valid index: {}", chain(reason))]
     MalformedIndex {
         /// The path of the index.
         file: String,
-        /// The rule that the index breaks.
+        /// The violated rule.
         #[serde(serialize_with = "as_text")]
         reason: IndexError,
     },
@@ -59,12 +59,12 @@ pub enum Finding {
         /// The path of the shard.
         file: String,
     },
-    /// A file could not be read, because the server, the network or the disk failed.
+    /// A file could not be read because of a server, network or disk failure.
     #[error("`{file}` could not be read: {reason}")]
     Unreadable {
         /// The path of the file.
         file: String,
-        /// The error with its causes.
+        /// The error, including its causes.
         reason: String,
     },
     /// A tensor is stored in two shards and would be counted twice.
@@ -72,125 +72,128 @@ pub enum Finding {
     DuplicateTensor {
         /// The name of the tensor.
         tensor: String,
-        /// The first shard that stores it.
+        /// The first shard that contains it.
         first: String,
-        /// Another shard that stores it.
+        /// Another shard that contains it.
         second: String,
     },
-    /// The index lists a tensor that no shard stores.
+    /// The index lists a tensor that no shard contains.
     #[error("the index lists tensor `{tensor}` in `{shard}`, but no shard contains it")]
     MissingTensor {
         /// The name of the tensor.
         tensor: String,
-        /// The shard that the index gives for it.
+        /// The shard in which the index lists it.
         shard: String,
     },
-    /// A total does not fit into 64 bits.
-    #[error("the totals of the shards do not fit into 64 bits")]
+    /// A total overflows 64 bits.
+    #[error("the shard totals overflow 64 bits")]
     CountOverflow,
-    /// A shard stores a tensor that the index does not list. Loaders that use the index ignore it.
+    /// A shard contains a tensor that the index does not list. Loaders that use the index ignore it.
     #[error("`{shard}` contains tensor `{tensor}`, which the index does not list")]
     UnindexedTensor {
         /// The name of the tensor.
         tensor: String,
-        /// The shard that stores it.
+        /// The shard that contains it.
         shard: String,
     },
-    /// A tensor is stored in a different shard than the index lists.
+    /// A tensor is stored in a shard other than the one in which the index lists it.
     #[error("tensor `{tensor}` is in `{found}`, but the index lists it in `{indexed}`")]
     WrongShard {
         /// The name of the tensor.
         tensor: String,
-        /// The shard that the index gives for it.
+        /// The shard in which the index lists it.
         indexed: String,
-        /// The shard that stores it.
+        /// The shard that contains it.
         found: String,
     },
-    /// `total_size` of the index is wrong.
-    #[error("the index declares {declared} bytes in total, but the tensors have {found}")]
+    /// The `total_size` declared by the index is wrong.
+    #[error("the index declares {declared} bytes in total, but the tensors take up {found}")]
     TotalSizeMismatch {
         /// The declared total, in bytes.
         declared: u64,
-        /// The total of all tensors, in bytes.
+        /// The actual total, in bytes.
         found: u64,
     },
-    /// The header of a split model declares another number of files or tensors than there are.
-    #[error("the model is split into {declared} {unit} by its header, but there are {found}")]
+    /// The header of a split model declares a different number of files or tensors than were found.
+    #[error("the header declares {declared} {unit} in total, but {found} were found")]
     SplitMismatch {
-        /// The unit of the numbers: `files` or `tensors`.
+        /// The kind of item: `files` or `tensors`.
         unit: &'static str,
         /// The declared number.
         declared: u64,
-        /// The number that was found.
+        /// The actual number.
         found: u64,
     },
-    /// `total_parameters` of the index, or of the metadata of a single file, is wrong.
-    #[error("the file declares {declared} parameters in total, but the tensors have {found}")]
+    /// The `total_parameters` declared by the index, or by the metadata of a single file, is wrong.
+    #[error("the file declares {declared} parameters in total, but the tensors contain {found}")]
     TotalParametersMismatch {
-        /// The declared total, in parameters.
+        /// The declared number of parameters.
         declared: u64,
-        /// The counted total, in parameters.
+        /// The counted number of parameters.
         found: u64,
     },
-    /// `config.json` describes a model of another size.
-    #[error("config.json describes a model of {expected} parameters, but the tensors have {found}")]
+    /// `config.json` describes a model of a different size.
+    #[error(
+        "config.json describes a model with {expected} parameters, but the tensors contain {found}"
+    )]
     ConfigSizeMismatch {
-        /// The number of parameters by the arithmetic of `config.json`.
+        /// The number of parameters computed from `config.json`.
         expected: u64,
-        /// The counted total, in parameters.
+        /// The counted number of parameters.
         found: u64,
     },
-    /// The Hub shows another number of parameters.
-    #[error("the Hub shows {reported} parameters, but the tensors have {found}{}", hub_reason(*.is_predicted))]
+    /// The Hub reports a different number of parameters.
+    #[error("the Hub reports {reported} parameters, but the tensors contain {found}{}", hub_reason(*.is_predicted))]
     HubSizeMismatch {
-        /// The number that the Hub shows.
+        /// The number of parameters that the Hub reports.
         reported: u64,
-        /// The counted total, in parameters.
+        /// The counted number of parameters.
         found: u64,
-        /// True if the number is that of huggingface.js, which counts some quantized modules in another way.
+        /// `true` if the Hub's number is the one that huggingface.js would compute; it counts some quantized modules
+        /// differently.
         is_predicted: bool,
     },
-    /// The number of parameters that the Hub shows could not be read.
-    #[error("the number of parameters that the Hub shows could not be read: {reason}")]
+    /// The parameter count that the Hub reports could not be fetched.
+    #[error("failed to fetch the parameter count that the Hub reports: {reason}")]
     HubSizeUnreadable {
-        /// The error with its causes.
+        /// The error, including its causes.
         reason: String,
     },
-    /// A dtype is unknown, and so is its size.
-    #[error("dtype `{dtype}` is unknown; the sizes of its tensors ({tensors}) are not checked")]
+    /// A dtype, and therefore the size of its elements, is unknown.
+    #[error("dtype `{dtype}` is unknown, so the sizes of its tensors ({tensors}) were not checked")]
     UnknownDtype {
         /// The name of the dtype.
         dtype: String,
         /// The number of tensors of this dtype.
         tensors: u64,
     },
-    /// The numbers in the names of the shards have a gap.
+    /// The shard numbers have a gap.
     #[error(
-        "the shard names `{shards}` state {total} shards, but the index lists {listed}; the first missing number is {first_missing}"
+        "the shard names `{shards}` imply {total} shards, but the index lists {listed}; the first missing number is {first_missing}"
     )]
     ShardNumberMissing {
-        /// The common form of the names, with `*` in place of the number.
+        /// The common pattern of the names, with a `*` in place of the number.
         shards: String,
-        /// The number of shards that the names state.
+        /// The number of shards implied by the names.
         total: u64,
         /// The number of shards that the index lists.
         listed: u64,
-        /// The first number without a shard.
+        /// The first missing number.
         first_missing: u64,
     },
-    /// The number in the name of a shard is out of range.
+    /// The number in a shard name is out of range.
     #[error(
-        "the number of shard `{shard}` is out of range: its name states {total} shards, numbered from {first_number}"
+        "the number of shard `{shard}` is out of range: its name implies {total} shards, numbered from {first_number}"
     )]
     ShardNumberOutOfRange {
         /// The path of the shard.
         shard: String,
-        /// The number of shards that the name states.
+        /// The number of shards implied by the name.
         total: u64,
         /// The number of the first shard, 0 or 1.
         first_number: u64,
     },
-    /// Two shards have the same number in their names.
+    /// Two shard names contain the same number.
     #[error("shards `{first}` and `{second}` have the same number")]
     DuplicateShardNumber {
         /// The path of one shard.
@@ -198,17 +201,17 @@ pub enum Finding {
         /// The path of the other shard.
         second: String,
     },
-    /// The names of two shards state different numbers of shards.
-    #[error("the names of shards `{first}` and `{second}` state different numbers of shards")]
+    /// Two shard names imply different numbers of shards.
+    #[error("the names of shards `{first}` and `{second}` imply different numbers of shards")]
     ShardTotalMismatch {
         /// The path of one shard.
         first: String,
         /// The path of the other shard.
         second: String,
     },
-    /// A shard exists that the index does not list. It usually belongs to another split of the same
-    /// model. Loaders ignore it, but a download of the repository includes it.
-    #[error("shard `{shard}` exists, but the index does not list it")]
+    /// A shard exists but is not listed in the index. It usually belongs to another split of the same model. Loaders
+    /// ignore it, but a download of the repository includes it.
+    #[error("shard `{shard}` exists but is not listed in the index")]
     UnindexedShard {
         /// The path of the shard.
         shard: String,
@@ -220,70 +223,71 @@ pub enum Finding {
     DroppedTiedEmbedding {
         /// The name of the output embedding.
         tensor: String,
-        /// The shard that the index gives for it.
+        /// The shard in which the index lists it.
         shard: String,
-        /// The name of the input embedding that is stored.
+        /// The name of the stored input embedding.
         stored: String,
     },
-    /// The output embedding is not stored, although `config.json` says that it is not tied.
+    /// The output embedding is missing, although `config.json` says that it is not tied.
     #[error(
-        "no output embedding is stored, although it is not tied to `{stored}` (`tie_word_embeddings`)"
+        "the output embedding is missing, although it is not tied to `{stored}` (`tie_word_embeddings`)"
     )]
     MissingOutputEmbedding {
-        /// The name of the input embedding that is stored.
+        /// The name of the stored input embedding.
         stored: String,
     },
-    /// A configuration file cannot be used. Packed weights and tied embeddings may be unknown without it.
-    #[error("`{file}` is ignored, and packed weights are counted as stored: {reason}")]
+    /// A configuration file cannot be used. Without it, packed weights and tied embeddings may go unrecognized.
+    #[error("`{file}` is unusable, so packed weights are counted as stored: {reason}")]
     UnusableConfig {
         /// The path of the configuration file.
         file: String,
         /// The reason why it cannot be used.
         reason: String,
     },
-    /// The number of weights of some modules does not follow from their parts. Unless the reason says otherwise,
-    /// they are counted as stored.
+    /// The size of some modules cannot be derived from their components. Unless the reason says otherwise, they are
+    /// counted as stored.
     #[error("{}: {reason}", modules_text(*modules, examples))]
     UnresolvedModule {
         /// The reason.
         reason: UnresolvedReason,
         /// The number of modules.
         modules: u64,
-        /// The names of the first ten modules.
+        /// The names of up to ten of the modules.
         examples: Vec<String>,
-        /// The stored elements of their weights.
+        /// The number of elements stored for their weights.
         elements: u64,
     },
-    /// The parts of some quantized modules give different sizes. The modules are counted as stored.
+    /// The components of some quantized modules imply different sizes. The modules are counted as stored.
     #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::ConflictingParts)]
     ConflictingComponents {
         /// The number of modules.
         modules: u64,
-        /// The names of the first ten modules.
+        /// The names of up to ten of the modules.
         examples: Vec<String>,
-        /// The stored elements of their weights.
+        /// The number of elements stored for their weights.
         elements: u64,
     },
-    /// Integers look like packed weights, but no configuration names a quantization. They are counted as stored.
+    /// Integers look like packed weights, but no configuration specifies a quantization method. They are counted as
+    /// stored.
     #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::SuspectedPacking)]
     SuspectedPacking {
         /// The number of modules.
         modules: u64,
-        /// The names of the first ten modules.
+        /// The names of up to ten of the modules.
         examples: Vec<String>,
-        /// The stored elements of their weights.
+        /// The number of elements stored for their weights.
         elements: u64,
     },
-    /// `config.json` names a quantization method that this version does not know. Modules are counted by their parts.
-    #[error("quantization method `{method}` is unknown; modules are counted by their parts")]
+    /// `config.json` specifies an unknown quantization method. Modules are counted by their components.
+    #[error("unknown quantization method `{method}`; modules are counted by their components")]
     UnknownQuantization {
-        /// The name of the method, in lower case.
+        /// The name of the method, in lowercase.
         method: String,
     },
-    /// The output embedding is tied to the input embedding and therefore not stored.
-    #[error("no output embedding is stored: it is tied to `{stored}` (`tie_word_embeddings`)")]
+    /// The output embedding is not stored because it is tied to the input embedding.
+    #[error("the output embedding is not stored: it is tied to `{stored}` (`tie_word_embeddings`)")]
     TiedEmbedding {
-        /// The name of the input embedding that is stored.
+        /// The name of the stored input embedding.
         stored: String,
     },
     /// The output embedding is stored and counted, although it is tied to the input embedding.
@@ -296,40 +300,39 @@ pub enum Finding {
         /// The name of the input embedding.
         stored: String,
     },
-    /// The Hub redirects to another name of the repository: it was renamed, or the case of a letter differs.
-    #[error("the name of this repository on the Hub is `{repo}`")]
+    /// The Hub redirects to another name: the repository was renamed, or the requested name differs in case.
+    #[error("the repository's current name on the Hub is `{repo}`")]
     Renamed {
-        /// The name of the repository.
+        /// The current name of the repository.
         repo: String,
     },
-    /// White space precedes the header of a file. The format does not allow it, and some readers refuse it.
+    /// The header of a file is preceded by whitespace. The format does not allow this, and some readers reject it.
     #[error(
-        "the header of `{file}` begins with white space instead of `{{`; some readers refuse it"
+        "the header of `{file}` begins with whitespace instead of `{{`; some readers reject it"
     )]
     LeadingSpace {
         /// The path of the file.
         file: String,
     },
-    /// The server does not report the commit of its files, so they could belong to several commits.
-    #[error("the server does not report a commit; its files may belong to several commits")]
+    /// The server does not report the commit of its files, so they may come from different commits.
+    #[error("the server does not report a commit, so its files may come from different commits")]
     NotPinned,
-    /// Only a part of the repository could be searched for weights, because the rest was never
-    /// downloaded.
+    /// Only part of the repository could be searched for weights, because the rest was never downloaded.
     #[error(
         "only downloaded files were searched; the model may be in a file that was not downloaded"
     )]
     PartialListing,
-    /// The list of findings was cut: more findings of the preceding kind exist.
+    /// More findings of the preceding kind were omitted from the list.
     #[error("{findings} more of this kind")]
     MoreFindings {
-        /// The number of findings that are not listed.
+        /// The number of omitted findings.
         findings: u64,
     },
 }
 
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// A finding with its severity and message, for readers that do not know its kind.
+        /// The JSON form of a finding. Severity and message serve readers that do not know its kind.
         #[derive(Serialize)]
         struct FindingDocument<'a> {
             severity: Severity,
@@ -347,11 +350,11 @@ impl Serialize for Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
-    /// Information. Nothing is wrong.
+    /// Informational. Not a defect.
     Note,
-    /// A defect that leaves every weight stored exactly once.
+    /// A defect or uncertainty, but no weights are missing, duplicated or unreadable.
     Warning,
-    /// Weights are broken, missing or ambiguous, or could not be checked.
+    /// Weights are invalid, missing or duplicated, or could not be checked.
     Error,
 }
 
@@ -399,10 +402,10 @@ impl Finding {
     }
 }
 
-/// Explains the number that the Hub shows, if it is known how the Hub counts.
+/// Explains the number that the Hub shows, if the reason is known.
 fn hub_reason(is_predicted: bool) -> &'static str {
     if is_predicted {
-        ": it counts some quantized modules by other rules (see `--explain`)"
+        ": it counts some quantized modules differently (see `--explain`)"
     } else {
         ""
     }
@@ -427,14 +430,14 @@ fn modules_text(modules: u64, examples: &[String]) -> String {
     let example = examples.first().map_or("", String::as_str);
     let name = if example.is_empty() { "the weights" } else { example };
     match modules {
-        0 | 1 => format!("the parameters of `{name}` are not certain"),
+        0 | 1 => format!("the parameter count of `{name}` is uncertain"),
         modules => {
-            format!("the parameters of {modules} modules, such as `{name}`, are not certain")
+            format!("the parameter counts of {modules} modules, such as `{name}`, are uncertain")
         }
     }
 }
 
-/// Returns the first 1,000 findings and the number of the others: a file can cause millions.
+/// Returns the first 1,000 findings and the number of the others, because a file can cause millions.
 pub(crate) fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     const MAX_FINDINGS: usize = 1_000;
 

@@ -1,4 +1,4 @@
-//! Results of a call and their views.
+//! Results of a call, and views of them.
 
 pub(crate) mod agreement;
 mod assembly;
@@ -6,7 +6,7 @@ pub mod diff;
 mod finding;
 pub(crate) mod json;
 mod name_parts;
-/// For the command only; it may change in any version.
+/// Used by the command only. It may change in any version.
 #[doc(hidden)]
 pub mod text;
 pub mod tree;
@@ -29,19 +29,19 @@ use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, ModelDescription, RepoPath};
 use crate::hub::CommitSha;
 
-/// The checked and counted safetensors headers of a repository.
+/// The validated safetensors headers of a repository, with their parameter counts.
 ///
-/// Serializes to the JSON of huggingface.js with additional fields: those of [`CountReport`], then `header`,
-/// or `index` and `headers`.
+/// Serializes to the JSON of huggingface.js with additional fields: those of [`CountReport`], followed by `header`,
+/// or by `index` and `headers`.
 #[derive(Clone, Debug)]
 pub enum SafetensorsParseFromRepo {
-    /// All weights are in one file.
+    /// All weights are stored in one file.
     Single(SafetensorsFile),
-    /// The weights are spread over shards.
+    /// The weights are split across shards.
     Sharded(SafetensorsShards),
 }
 
-/// One file of weights.
+/// A single safetensors file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SafetensorsFile {
@@ -49,48 +49,48 @@ pub struct SafetensorsFile {
     pub path: RepoPath,
     /// The header of the file.
     pub header: SafetensorsFileHeader,
-    /// The counts of the file.
+    /// The counts for the file.
     pub report: CountReport,
 }
 
-/// Weights spread over several files.
+/// Safetensors weights split across several files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SafetensorsShards {
-    /// The path of the index in its repository or folder. Shards without an index have their common path
-    /// here, with a `*` in place of the shard number.
+    /// The path of the index in its repository or folder. For shards without an index, their common path, with a `*`
+    /// in place of the shard number.
     pub path: RepoPath,
-    /// The index. It is built from the headers if the shards have none.
+    /// The index. If the shards have none, it is built from their headers.
     pub index: SafetensorsIndexJson,
-    /// The shards by their names in the index, sorted, with their headers.
+    /// The shards and their headers, sorted by their names in the index. Names are relative to the index.
     pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
-    /// The counts of all shards together.
+    /// The counts for all shards together.
     pub report: CountReport,
 }
 
-/// The checked and counted headers of weights in any format.
+/// The validated headers of weights in any format, with their parameter counts.
 ///
-/// Serializes as [`SafetensorsParseFromRepo`], and other formats with `headers` by file.
+/// Safetensors weights serialize like [`SafetensorsParseFromRepo`]; other formats have `headers` by file name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Weights {
-    /// Weights in safetensors.
+    /// Weights in safetensors format.
     Safetensors(SafetensorsParseFromRepo),
-    /// Weights in GGUF.
+    /// Weights in GGUF format.
     Gguf(WeightFiles),
-    /// Weights in a format that was added by `ClientBuilder::format`.
+    /// Weights in a custom format, registered with `ClientBuilder::format`.
     Other(WeightFiles),
 }
 
-/// The checked and counted headers of weights in another format than safetensors.
+/// The validated headers of weights in a format other than safetensors, with their parameter counts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WeightFiles {
-    /// The path of the file, or the common path of its shards with a `*` in place of the number.
+    /// The path of the file, or the common path of its shards, with a `*` in place of the shard number.
     pub path: RepoPath,
-    /// The files by their names in the folder of `path`, sorted, with their headers.
+    /// The files and their headers, sorted by name. Names are relative to the folder of `path`.
     pub headers: Vec<(RepoPath, FileHeader)>,
-    /// The counts of all files together.
+    /// The counts for all files together.
     pub report: CountReport,
 }
 
@@ -104,7 +104,7 @@ impl Weights {
         }
     }
 
-    /// Returns every file of weights with its path in the repository or folder and its header.
+    /// Returns every weight file: its path in the repository or folder, and its header.
     pub fn files(&self) -> impl Iterator<Item = (RepoPath, &FileHeader)> {
         let path = match self {
             Self::Safetensors(SafetensorsParseFromRepo::Single(_)) => None,
@@ -116,7 +116,7 @@ impl Weights {
         })
     }
 
-    /// Returns every file with its path relative to the index, and its header.
+    /// Returns every weight file: its path relative to the index, and its header.
     pub(crate) fn named_headers(&self) -> impl Iterator<Item = (&RepoPath, &FileHeader)> {
         let (single, shards, files) = match self {
             Self::Safetensors(SafetensorsParseFromRepo::Single(file)) => {
@@ -139,65 +139,65 @@ impl From<SafetensorsParseFromRepo> for Weights {
     }
 }
 
-/// The counts of a set of weights, without its headers.
+/// The parameter counts of a checkpoint, without its headers.
 ///
 /// Serializes to the JSON of [`SafetensorsParseFromRepo`] without `header`, `index` and `headers`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CountReport {
-    /// The repository, URL or path that was read, in the form of `Source`.
+    /// The repository, URL or path that was read, as formatted by `Source`.
     pub source: String,
-    /// The commit that every byte belongs to; `None` if the source has no commits.
+    /// The commit that all files belong to, or `None` if the source has no commits.
     pub commit: Option<CommitSha>,
     /// The name of the format, such as `safetensors`.
     pub format: &'static str,
-    /// The description of the model in the header of a file; `None` in formats that have none.
+    /// The model description from the file header, or `None` if the format has none.
     pub model: Option<ModelDescription>,
-    /// `true` if the weights are in several shards.
+    /// `true` if the weights are split across several files.
     pub sharded: bool,
-    /// The paths of all files that were read, the index first.
+    /// The paths of all files that were read, starting with the index if there is one.
     pub filepaths: Vec<RepoPath>,
-    /// Parameters, elements, scalars and bytes per dtype.
+    /// The parameters, elements, scalars and bytes of each dtype.
     pub parameter_count: ParameterCount,
-    /// The tensors in groups, with the reason why each group counts as it does.
+    /// The tensors, grouped by how they were counted.
     pub breakdown: CountBreakdown,
-    /// The number of parameters that the file or the index declares. Never used as the count.
+    /// The number of parameters declared by the file or the index. It is never used as the count.
     pub declared_total: Option<u64>,
-    /// Oddities of the files that leave the counts right.
+    /// Findings that did not cause the call to fail.
     pub findings: Vec<Finding>,
-    /// The other sets of weights in the repository, which are not counted. `None` if they were not
-    /// listed: they are listed if the weights are not under one of the two usual names, and on request by
+    /// The other weight sets in the repository, which are not included in the counts. `None` if they were not listed.
+    /// They are listed if the weights do not have one of the two standard names, or if requested with
     /// `Model::other_sets`.
     pub other_sets: Option<Vec<WeightSet>>,
-    /// Requests, bytes and time of the call.
+    /// The requests, bytes and time that the call took.
     pub fetch: FetchStats,
-    /// The requests by which the headers were read.
+    /// The plan by which the headers were read.
     pub plan: Plan,
 }
 
-/// The requests by which headers are read.
+/// A strategy for requesting headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Plan {
-    /// Two ranges of each file: the length of the header, then exactly the header. Also the plan of headers that were
-    /// not read from a server.
+    /// Two range requests per file: the length of the header, then exactly the header. This is also the reported plan
+    /// of headers that were not read from a server.
     #[default]
     Exact,
-    /// One range of each file that is expected to hold the header, and a second one only if it does not.
+    /// One range request per file that is expected to cover the header, and a second one only if it does not.
     ///
-    /// It needs half of the requests, and may read bytes that are not needed. For a shard its length is estimated from
-    /// the tensor names in the index, and is at most 8 MiB; for a single file it is 64 KiB.
+    /// Sends half as many requests, but may read more bytes than needed. The range of a shard is estimated from the
+    /// tensor names in the index and limited to 8 MiB; that of a single file is 64 KiB.
     Prefetch,
-    /// One request for all headers of a sharded repository, which the Hub has parsed.
+    /// One request for all headers of a sharded repository, as parsed by the Hub.
     ///
-    /// The headers are not compared with the files, and the commit may be unknown. Where the Hub has no such answer (a
-    /// single file, another revision than `main`, another server), the files are read as by [`Plan::Prefetch`].
+    /// The headers are not verified against the files, and the commit may be unknown. If the Hub cannot provide them
+    /// (for a single file, for revisions other than `main`, or on other servers), falls back to [`Plan::Prefetch`].
     Hub,
 }
 
 impl Plan {
-    /// Returns whether the headers were read from the files.
+    /// Returns whether the headers were read from the files themselves.
     #[must_use]
     pub fn is_checked_against_bytes(self) -> bool {
         self != Self::Hub
@@ -205,7 +205,7 @@ impl Plan {
 }
 
 impl CountReport {
-    /// Returns the number of files of weights, without the index.
+    /// Returns the number of weight files, excluding the index.
     #[must_use]
     pub fn files(&self) -> usize {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
@@ -213,7 +213,7 @@ impl CountReport {
 }
 
 impl CountReport {
-    /// Adds the other sets of weights, without those that were read.
+    /// Sets the other weight sets, excluding the one that was read.
     #[cfg(feature = "_http")]
     pub(crate) fn add_other_sets(&mut self, mut sets: Option<Vec<WeightSet>>) {
         let read = self.filepaths.iter().cloned().collect();
@@ -224,18 +224,18 @@ impl CountReport {
     }
 }
 
-/// The requests, bytes and time that a call took.
+/// The requests, bytes and time spent on a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FetchStats {
-    /// HTTP requests, including those that follow a redirect.
+    /// The number of HTTP requests, including those caused by redirects.
     pub requests: u64,
-    /// Bytes read from HTTP bodies or local files.
+    /// The number of bytes read from HTTP response bodies or local files.
     pub bytes_read: u64,
-    /// Size in bytes of all files of weights together.
+    /// The total size of all weight files, in bytes.
     pub bytes_total: u64,
-    /// Time from the start of the call to its result. Serializes as `seconds`.
+    /// The time from the start of the call until its result. Serialized as `seconds`.
     #[serde(rename = "seconds", serialize_with = "as_seconds", deserialize_with = "from_seconds")]
     pub elapsed: Duration,
 }
@@ -250,7 +250,7 @@ fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, 
 }
 
 impl SafetensorsParseFromRepo {
-    /// Returns the parameters per dtype, over all shards.
+    /// Returns the parameters per dtype, across all shards.
     #[must_use]
     pub fn parameter_count(&self) -> &ParameterCount {
         &self.report().parameter_count
@@ -265,7 +265,7 @@ impl SafetensorsParseFromRepo {
         }
     }
 
-    /// Returns the counts and drops the headers.
+    /// Discards the headers and returns the counts.
     #[must_use]
     pub fn into_report(self) -> CountReport {
         match self {
@@ -274,7 +274,7 @@ impl SafetensorsParseFromRepo {
         }
     }
 
-    /// Returns every file of weights with its path in the repository or folder and its header.
+    /// Returns every weight file: its path in the repository or folder, and its header.
     pub fn files(&self) -> impl Iterator<Item = (RepoPath, &SafetensorsFileHeader)> {
         let (single, sharded) = match self {
             Self::Single(file) => (Some((file.path.clone(), &file.header)), None),

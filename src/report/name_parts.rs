@@ -1,13 +1,13 @@
-//! The parts of tensor names: the dots between them separate the modules of a model.
+//! Splits tensor names into parts at their dots, which separate the modules of a model.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// The most parts of a name; the rest of a longer name is one part. It bounds the depth of a tree. No
-/// known model has names of more than a dozen parts.
+/// The maximum number of parts of a name, which limits the depth of a tree. The rest of a longer name is one part. No
+/// known model has names with more than a dozen parts.
 const MAX_PARTS: usize = 24;
 
-/// The most runs of numbers in a list.
+/// The maximum number of runs in a formatted list of numbers.
 const MAX_RUNS: usize = 4;
 
 /// Splits a name at its dots.
@@ -15,19 +15,19 @@ pub(crate) fn parts(name: &str) -> Vec<&str> {
     name.splitn(MAX_PARTS, '.').collect()
 }
 
-/// Parses a part that is a number without a sign or leading zeros.
+/// Parses a part that is a number, without sign and leading zeros.
 pub(crate) fn number(part: &str) -> Option<u64> {
     let is_plain = part == "0" || part.starts_with(|c: char| matches!(c, '1'..='9'));
     part.parse().ok().filter(|_| is_plain)
 }
 
-/// Compares names part by part: numbers by value and before text.
+/// Compares names part by part. Numbers compare by value and sort before text.
 pub(crate) fn compare_parts(a: &[&str], b: &[&str]) -> Ordering {
     let key = |part: &&str| number(part).unwrap_or(u64::MAX);
     a.iter().map(key).zip(a).cmp(b.iter().map(key).zip(b))
 }
 
-/// Formats numbers as `[0-2,5]`, and a single number as `7`.
+/// Formats numbers as runs, such as `[0-2,5]`, and a single number as `7`.
 pub(crate) fn ranges(numbers: &BTreeSet<u64>) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {

@@ -1,14 +1,14 @@
-//! Formatting for people: numbers, sizes, and escaped text from files and servers.
+//! Human-readable formatting: numbers, sizes, and escaped text from files and servers.
 
-/// Escapes control characters, terminal sequences, bidirectional marks and invisible characters, so that
-/// text from a file or a server is safe to print.
+/// Escapes control characters, terminal escape sequences, bidirectional marks and invisible characters, so that text
+/// from a file or a server is safe to print.
 ///
 /// ```
 /// assert_eq!(hf_meta::report::text::escape("red: \u{1b}[31m"), "red: \\u{1b}[31m");
 /// ```
 #[must_use]
 pub fn escape(text: &str) -> String {
-    // `escape_debug` escapes these, too, but they are harmless in a terminal.
+    // `escape_debug` also escapes these, although they are harmless in a terminal.
     let quotes = ['\'', '"', '\\'];
     text.split_inclusive(quotes).fold(String::with_capacity(text.len()), |mut shown, part| {
         let plain = part.trim_end_matches(quotes);
@@ -31,7 +31,7 @@ pub fn thousands(number: u64) -> String {
     shown
 }
 
-/// Formats a number of bytes in decimal units, as the Hub does: `352.5 GB`.
+/// Formats a size in bytes with decimal units, as the Hub does: `352.5 GB`.
 #[must_use]
 pub fn bytes(number: u64) -> String {
     if number < 1_000 {
@@ -39,7 +39,7 @@ pub fn bytes(number: u64) -> String {
     }
     let (mut size, mut unit) = (1_000, "kB");
     for larger in ["MB", "GB", "TB", "PB", "EB"] {
-        // 999,950 is 1.0 MB, and never 1000.0 kB.
+        // 999,950 bytes are 1.0 MB, not 1000.0 kB.
         if rounded(number, 10, size) >= 10_000 {
             (size, unit) = (size * 1_000, larger);
         }
@@ -53,22 +53,22 @@ fn rounded(number: u64, scale: u128, size: u128) -> u128 {
     (u128::from(number) * scale + size / 2) / size
 }
 
-/// Formats a number with at most three digits, as in `999`, `7.62B`, `137M` or `1.03T`.
+/// Formats a number with at most three significant digits, as in `999`, `7.62B`, `137M` or `1.03T`.
 ///
-/// The number is rounded half up, without trailing zeros: 7,000,000,000 is `7B`.
+/// The number is rounded half up, and trailing zeros are dropped: 7,000,000,000 is `7B`.
 #[must_use]
 pub fn short(number: u64) -> String {
     three_digits(number, &["", "K", "M", "B", "T"])
 }
 
-/// Formats a number of bytes with at most three digits like [`short`], as in `352 GB`.
+/// Formats a size in bytes with at most three significant digits, as in `352 GB`; see [`short`].
 #[must_use]
 pub fn short_bytes(number: u64) -> String {
     three_digits(number, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
-/// Formats a number in the first unit that leaves at most three digits before the point. The last unit
-/// has no limit.
+/// Formats a number in the smallest unit that leaves at most three digits before the point. The last unit has no
+/// limit.
 fn three_digits(number: u64, units: &[&str]) -> String {
     let (mut at, mut size) = (0, 1);
     while rounded(number, 1, size) >= 1_000 && at + 1 < units.len() {
@@ -84,8 +84,8 @@ fn three_digits(number: u64, units: &[&str]) -> String {
     format!("{digits}{}", units[at])
 }
 
-/// Formats a number of parameters as model names do, in whole billions or millions, rounded down: `3B`,
-/// `400M`. Trillions have one rounded decimal: `1.6T`.
+/// Formats a parameter count the way model names do: in whole billions or millions, rounded down (`3B`, `400M`), or
+/// in trillions, rounded to one decimal (`1.6T`).
 #[must_use]
 pub fn size_of_model(parameters: u64) -> String {
     if parameters >= 1_000_000_000_000 {
@@ -99,7 +99,7 @@ pub fn size_of_model(parameters: u64) -> String {
     }
 }
 
-/// Formats a part of a whole in percent, as in `33.33 %` or `< 0.01 %`.
+/// Formats a fraction of a whole as a percentage, as in `33.33 %` or `< 0.01 %`.
 #[must_use]
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {

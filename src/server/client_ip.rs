@@ -20,10 +20,10 @@ impl TrustedProxies {
         Self { networks, has_warned: AtomicBool::new(false) }
     }
 
-    /// Returns the IP address of the client: the last address in the chain of proxies that is not a
-    /// trusted proxy. Anybody can forge the addresses before it.
+    /// Returns the IP address of the client: the last address in the chain of proxies that is not a trusted proxy.
+    /// The addresses before it can be forged.
     ///
-    /// An IPv6 address is reduced to its /64 network, because one client usually has a whole network.
+    /// IPv6 addresses are truncated to their /64 network, because a client usually has a whole network.
     pub(super) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
@@ -42,13 +42,14 @@ impl TrustedProxies {
         network_of(client)
     }
 
-    /// Returns the client of a connection, or `None` for a trusted proxy.
+    /// Returns the client of a connection; `None` for a trusted proxy.
     pub(super) fn client_of(&self, peer: IpAddr) -> Option<IpAddr> {
         let peer = peer.to_canonical();
         (!self.trusts(peer)).then(|| network_of(peer))
     }
 
-    /// Logs the first request with a header that is ignored. Without a trusted proxy all its users are one client.
+    /// Logs the first request whose header is ignored. If its sender is a proxy that is not trusted, all its users
+    /// count as one client.
     fn warn_once(&self, peer: IpAddr) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(%peer, "X-Forwarded-For is ignored: the peer is not a trusted proxy");

@@ -17,58 +17,59 @@ use super::{IpNet, Url, WebhookSecret};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServiceConfig {
-    /// Time to live of a result for a branch or tag. After it, the next request starts a new lookup.
+    /// Time to live of results for branches and tags; 5 minutes by default. The first request afterwards starts a new
+    /// lookup.
     pub ttl: Duration,
-    /// Time for which browsers and proxies may cache a response about a branch or tag.
+    /// Time for which browsers and proxies may cache responses about branches and tags; 1 hour by default.
     pub max_age: Duration,
-    /// Time for which a request waits for its lookup before it gets the response `pending`.
+    /// Maximum time that a request waits for its lookup before it is answered with `pending`; 3 seconds by default.
     pub lookup_wait: Duration,
-    /// The number of lookups that read from the Hub concurrently, at least 1.
+    /// Maximum number of lookups that read from the Hub concurrently, at least 1; 8 by default.
     pub max_concurrent_lookups: usize,
-    /// The number of lookups that may wait for their turn. Requests for further lookups are refused.
+    /// Maximum number of queued lookups; 1,000 by default. Requests that need another lookup are refused.
     pub max_queued_lookups: usize,
-    /// The approximate size of the result cache in memory, in bytes.
+    /// Approximate size limit of the in-memory result cache, in bytes; 64 MiB by default.
     pub memory_limit: u64,
-    /// The number of requests per minute that one client may make for results that are not in memory; 0 for
-    /// no limit. All viewers behind an image proxy count as one client.
+    /// Maximum number of requests per minute from one client for results that are not in memory, or 0 for no limit;
+    /// 6,000 by default. All viewers behind an image proxy count as one client.
     pub requests_per_minute: u32,
-    /// The number of requests to the Hub of one lookup. Weights in more files are not read.
+    /// Maximum number of requests to the Hub per lookup; 500 by default. Weights in more files are not read.
     pub max_requests_per_lookup: usize,
-    /// The number of requests to the Hub per minute that one client may cause by new lookups, and as many again by
-    /// refreshes of known results; 0 for no limit. A client can always start one lookup of the largest allowed size.
+    /// Maximum number of requests to the Hub per minute that one client may cause by new lookups, and as many again
+    /// by refreshing known results, or 0 for no limit; 120 by default. A client can always start one lookup of the
+    /// maximum size.
     pub upstream_requests_per_minute: u32,
-    /// The number of requests to the Hub per minute that all clients together may cause; 0 for no limit. The
-    /// rest of the Hub's quota is a reserve for refreshing known results.
+    /// Maximum number of requests to the Hub per minute that all clients together may cause, or 0 for no limit; 400
+    /// by default. The rest of the Hub's quota is reserved for refreshing known results.
     pub new_upstream_requests_per_minute: u32,
-    /// The networks of proxies whose `X-Forwarded-For` header is trusted.
+    /// Networks of proxies whose `X-Forwarded-For` header is trusted; none by default.
     pub trusted_proxies: Vec<IpNet>,
-    /// The URL of the service as its users see it, for the snippets on the page. By default it is
-    /// taken from the request.
+    /// Public URL of the service, for the snippets on the page. By default, it is taken from the request.
     pub public_url: Option<Url>,
-    /// The number of open connections, at least 1. Further connections wait to be accepted.
+    /// Maximum number of open connections, at least 1; 10,000 by default. Further connections wait to be accepted.
     pub max_connections: usize,
-    /// The number of open connections of one client; by default a quarter of `max_connections`. Further
-    /// connections are closed. Trusted proxies have no such limit.
+    /// Maximum number of open connections per client; a quarter of `max_connections` by default. Further connections
+    /// are closed. Trusted proxies are exempt.
     pub max_connections_per_client: Option<usize>,
-    /// Time within which the head of a request has to arrive. An idle connection is closed after it.
+    /// Timeout for receiving the request headers; 30 seconds by default. It also closes idle connections.
     pub header_timeout: Duration,
-    /// Time after which a connection is closed whose client does not read its response.
+    /// Timeout after which a connection is closed if its client does not read the response; 30 seconds by default.
     pub write_timeout: Duration,
-    /// Time between the start of a shutdown, when `/readyz` answers 503, and the end of new connections. A load
-    /// balancer needs a few seconds to notice.
+    /// Time between the start of a shutdown, when `/readyz` begins to return 503, and the end of accepting new
+    /// connections; zero by default. Load balancers need a few seconds to react.
     pub drain_delay: Duration,
-    /// Time that requests in flight get to complete during a shutdown.
+    /// Time that requests in flight are given to complete during a shutdown; 10 seconds by default.
     pub shutdown_timeout: Duration,
-    /// The owners whose repositories are read, without regard to letter case; all if it is empty.
+    /// Owners whose repositories may be read, compared case-insensitively. If empty, as by default, all are allowed.
     pub owners: Vec<String>,
-    /// The sites that may embed the page, as in the directive `frame-ancestors` of a content security policy;
+    /// Sites that may embed the page, in the syntax of the `frame-ancestors` directive of a content security policy;
     /// none by default.
     pub frame_ancestors: Option<String>,
-    /// The secret of a webhook of the Hub. With it, the router has the route `/webhook`, which refreshes the results
-    /// of a changed repository at once.
+    /// Secret of a Hub webhook; none by default. If set, the router includes the route `/webhook`, which immediately
+    /// refreshes the results of a changed repository.
     pub webhook_secret: Option<WebhookSecret>,
-    /// `true` if the router has the route `/metrics`. [`Service::metrics_router`](super::Service::metrics_router)
-    /// has it alone, for a port that only the operator reaches.
+    /// `true`, as by default, if the router includes the route `/metrics`. To serve it separately, use
+    /// [`Service::metrics_router`](super::Service::metrics_router).
     pub serves_metrics: bool,
 }
 

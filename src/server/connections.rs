@@ -1,4 +1,4 @@
-//! Limits of open connections: of each client, and by the limit of open files.
+//! Limits open connections per client, and in total by the limit of open files.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::metrics::gauge::Gauge;
 
-/// The number of open files besides the connections of clients: connections to the Hub and files of the cache.
+/// The number of open files besides client connections: connections to the Hub, and cache files.
 const OTHER_FILES: usize = 128;
 
-/// The open connections: all of them, and the ones of each client.
+/// Counts open connections, in total and per client.
 #[derive(Debug)]
 pub(super) struct ClientConnections {
     limit: usize,
@@ -18,7 +18,7 @@ pub(super) struct ClientConnections {
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// An open connection. It is counted until it is dropped.
+/// A guard for an open connection, which is counted until it is dropped.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     connections: Arc<ClientConnections>,
@@ -31,7 +31,8 @@ impl ClientConnections {
         Arc::new(Self { limit, all, open: Mutex::default() })
     }
 
-    /// Counts a connection. Returns `None` if its client has as many as it may have; without a client there is no limit.
+    /// Counts a connection. Returns `None` if its client has reached the limit. Connections without a client are not
+    /// limited.
     pub(super) fn open(self: &Arc<Self>, client: Option<IpAddr>) -> Option<ClientConnection> {
         if let Some(client) = client {
             let mut open = self.lock();
@@ -64,8 +65,8 @@ impl Drop for ClientConnection {
     }
 }
 
-/// Returns a number of connections for which the process may open enough files, and logs a warning if it is less
-/// than the configured number.
+/// Returns the number of connections for which the process may open enough files. Logs a warning if it is less than
+/// configured.
 pub(super) fn clamp_to_open_files(configured: usize) -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let possible = clamped(configured, &limits);
@@ -73,13 +74,13 @@ pub(super) fn clamp_to_open_files(configured: usize) -> usize {
         tracing::warn!(
             configured,
             possible,
-            "fewer connections: the limit of open files is too low"
+            "accepting fewer connections, because the limit on open files is too low"
         );
     }
     possible
 }
 
-/// Returns the number of connections by the text of `/proc/self/limits`.
+/// Returns the number of connections, given the text of `/proc/self/limits`.
 fn clamped(configured: usize, limits: &str) -> usize {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let soft = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());

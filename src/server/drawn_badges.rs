@@ -1,4 +1,4 @@
-//! Drawn badges in memory: the responses to requests that were answered before.
+//! Caches badge responses in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,34 +11,34 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache as MemoryCache;
 use tokio::time::Instant;
 
-/// The maximum size of all badges in bytes.
+/// The maximum total size of all badges in bytes.
 const MEMORY_LIMIT: u64 = 8 << 20;
 
 /// The typical size of a badge with its headers, in bytes.
 const TYPICAL_BADGE_BYTES: u64 = 2 << 10;
 
-/// The longest path and query of a request whose badge is kept, in bytes.
+/// The maximum length of a cached request's path and query, in bytes.
 const MAX_TARGET_LENGTH: usize = 512;
 
-/// A badge that stays the same until a time. An extension of its response.
+/// Marks a response as a badge that does not change before `fresh_until`. An extension of the response.
 #[derive(Clone)]
 pub(super) struct DrawnBadge {
     pub(super) body: Bytes,
     pub(super) fresh_until: Instant,
 }
 
-/// Responses with badges, by path and query. Most requests are for a few badges, which are drawn once until the
+/// Caches badge responses by path and query. Most requests are for a few badges, which are drawn once until their
 /// count expires.
 pub(super) struct DrawnBadges {
     responses: MemoryCache<Box<str>, Arc<BadgeResponse>, BadgeSize>,
-    /// The number of times that all badges were forgotten.
+    /// Incremented whenever all badges are invalidated.
     generation: AtomicU64,
 }
 
 struct BadgeResponse {
     headers: HeaderMap,
     badge: DrawnBadge,
-    /// The generation before the badge was drawn.
+    /// The generation when drawing started.
     generation: u64,
 }
 
@@ -61,8 +61,8 @@ impl DrawnBadges {
         Self { responses, generation: AtomicU64::new(0) }
     }
 
-    /// Returns the path and query of a plain request for a badge. Requests with conditions, or with anything that
-    /// may be invalid, are left to the router.
+    /// Returns the path and query of a plain badge request. Conditional requests, and requests that may be invalid,
+    /// are left to the router.
     pub(super) fn target<B>(request: &Request<B>) -> Option<&str> {
         let target = request.uri().path_and_query()?.as_str();
         let headers = request.headers();
@@ -74,7 +74,7 @@ impl DrawnBadges {
         (is_plain && is_badge).then_some(target)
     }
 
-    /// Returns the response to a request with this target, while it is current.
+    /// Returns the cached response for a request target, if it is fresh.
     pub(super) fn get(&self, target: &str) -> Option<Response<Body>> {
         let drawn = self.responses.get(target)?;
         if drawn.badge.fresh_until <= Instant::now() || drawn.generation != self.generation() {
@@ -85,17 +85,17 @@ impl DrawnBadges {
         Some(response)
     }
 
-    /// Forgets all badges, also those that are being drawn, because a count has changed before it expired.
+    /// Invalidates all badges, including those being drawn, because a count has changed before it expired.
     pub(super) fn forget(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the generation, which has to be known before a badge is drawn.
+    /// Returns the current generation. Call this before drawing a badge.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Keeps a response if it has a badge that stays the same for a while.
+    /// Caches a response if it is a badge with a lifetime.
     pub(super) fn keep(&self, target: &str, generation: u64, response: &mut Response<Body>) {
         if let Some(badge) = response.extensions_mut().remove::<DrawnBadge>() {
             let headers = response.headers().clone();

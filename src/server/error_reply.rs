@@ -1,4 +1,4 @@
-//! Failures of requests: the HTTP status, the JSON error and the short reason on a badge.
+//! Converts failures to an HTTP status, a JSON error and a short reason for a badge.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,37 +22,37 @@ const PERMANENT: CachePolicy = CachePolicy::Short(Duration::from_secs(60));
 /// The cache lifetime of a transient failure as JSON.
 const TRANSIENT: CachePolicy = CachePolicy::Short(Duration::from_secs(5));
 
-/// The cache policy of a refusal. It concerns one client, and no other client may see it.
+/// The cache policy of a rejection. It concerns one client and must not be shown to others.
 const REFUSED: CachePolicy = CachePolicy::Private;
 
-/// The cache lifetime of a transient failure as a badge. Image proxies ask at most this often.
+/// The cache lifetime of a transient failure as a badge, and so the minimum time between requests of an image proxy.
 const TRANSIENT_BADGE: CachePolicy = CachePolicy::Short(Duration::from_secs(10));
 
-/// The reason of a failure, for programs.
+/// A machine-readable reason for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum ErrorCode {
-    /// The name of the repository, the revision or the path is invalid.
+    /// The repository name, the revision or the path is invalid.
     Invalid,
     /// The query is too long.
     QueryTooLong,
-    /// The repository, revision or file does not exist, or is private.
+    /// The repository, revision or file does not exist or is private.
     NotFound,
     /// The repository contains no safetensors weights.
     NoSafetensors,
-    /// The repository contains several sets of weights. Choose one by `path`.
+    /// The repository contains several weight sets. Select one with `path`.
     SeveralSets,
-    /// The repository is gated or private.
+    /// The repository is gated or private, or this service does not read repositories of its owner.
     Denied,
-    /// The files are not valid safetensors files.
+    /// The files are invalid.
     Malformed,
-    /// The weights are in more files than this service reads.
+    /// The weights are split into more files than this service reads.
     TooManyFiles,
-    /// The Hub cannot be read at the moment.
+    /// The Hub is currently unavailable.
     Unavailable,
-    /// The lookup is still in flight.
+    /// The lookup is in progress.
     Pending,
-    /// There are too many requests, of this client or of all clients.
+    /// This client, or all clients together, sent too many requests.
     Busy,
 }
 
@@ -61,7 +61,7 @@ impl From<&Error> for ErrorCode {
         match error {
             Error::SeveralSets { .. } => Self::SeveralSets,
             Error::NoSafetensors { .. } => Self::NoSafetensors,
-            // A later listing of the same commit has as many files.
+            // Listing the same commit later would find as many files.
             Error::Listing {
                 source: ListingError::TooManyFiles { .. } | ListingError::EndlessPages,
                 ..
@@ -91,27 +91,27 @@ impl ErrorCode {
     }
 }
 
-/// Returns whether a later lookup could succeed although nothing changes in the repository.
+/// Returns whether a later lookup could succeed without a change of the repository.
 pub(super) fn is_transient(error: &Error) -> bool {
     matches!(ErrorCode::from(error), ErrorCode::Unavailable | ErrorCode::Invalid)
 }
 
-/// A reply without counts.
+/// An error response.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ErrorReply<'a> {
-    /// The reason for programs.
+    /// The machine-readable reason.
     code: ErrorCode,
-    /// The reason for people.
+    /// The human-readable reason.
     error: String,
     /// The parameter count that the Hub reports for a gated repository. It is not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     hub_reported: Option<ReportedParameters<'a>>,
-    /// The sets of weights to choose from.
+    /// The weight sets to choose from.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<super::routes::schemas::WeightSetSchema>>)]
     sets: Option<&'a [WeightSet]>,
-    /// The reason on a badge, one or two words.
+    /// The reason to show on a badge, in one or two words.
     #[serde(skip)]
     pub(super) short_reason: &'static str,
     /// The values of `hub_reported`, for a badge.
@@ -126,7 +126,7 @@ pub(super) struct ErrorReply<'a> {
 enum Lifetime {
     Permanent,
     Transient,
-    /// A failure of one client.
+    /// A failure that concerns one client.
     Refused,
 }
 
@@ -134,10 +134,10 @@ enum Lifetime {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ReportedParameters<'a> {
-    /// The number of parameters of each dtype.
+    /// The number of parameters per dtype.
     #[schema(value_type = BTreeMap<String, u64>)]
     parameter_count: BTreeMap<&'a str, u64>,
-    /// The number of all parameters.
+    /// The total number of parameters.
     parameter_total: u64,
 }
 
@@ -159,17 +159,18 @@ impl<'a> ErrorReply<'a> {
     }
 
     fn too_many_files(files: usize, limit: usize) -> Self {
-        let error = format!("the weights have {files} files; this service reads up to {limit}");
+        let error =
+            format!("the weights are split into {files} files; this service reads at most {limit}");
         Self::new(ErrorCode::TooManyFiles, error, "too many files")
     }
 
     /// Creates the reply for a path without an endpoint.
     pub(super) fn no_endpoint() -> Self {
-        let error = "there is no such endpoint; /openapi.json lists all endpoints";
+        let error = "no such endpoint; see /openapi.json for all endpoints";
         Self::new(ErrorCode::NotFound, error, "not found")
     }
 
-    /// Creates the reply for an error of a lookup. The causes of the error are logged, not sent.
+    /// Creates the reply for a failed lookup. The causes of the error are logged, not sent.
     fn from_error(error: &'a Error, reported: Option<&'a MetricValues>) -> Self {
         Self {
             hub_reported: reported.map(|values| ReportedParameters {
@@ -200,8 +201,8 @@ impl<'a> ErrorReply<'a> {
         &self.error
     }
 
-    /// Returns the status of a badge with this reason. Image proxies show no picture for other statuses than 200;
-    /// a query that is too long comes from no badge in use.
+    /// Returns the status of a badge with this reason. Image proxies show no image for statuses other than 200. A
+    /// query that is too long does not come from a badge in use.
     pub(super) fn badge_status(&self) -> StatusCode {
         match self.code {
             ErrorCode::QueryTooLong => self.code.status(),
@@ -280,7 +281,7 @@ impl<'a> From<&'a LookupOutcome> for ErrorReply<'a> {
 mod tests {
     use super::*;
 
-    /// Each lookup of such a listing takes a hundred pages.
+    /// Each lookup of such a listing would request a hundred pages.
     #[test]
     fn a_listing_without_an_end_is_no_transient_failure() {
         for source in [ListingError::TooManyFiles { limit: 9 }, ListingError::EndlessPages] {

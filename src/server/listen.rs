@@ -1,4 +1,4 @@
-//! Connections: from a socket to requests, within limits, until the service shuts down.
+//! Accepts connections and serves their requests within limits, until the service shuts down.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,14 +30,14 @@ use super::timed_io::TimedIo;
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD_SIZE: usize = 16 << 10;
 
-/// The pause after a connection could not be accepted. The usual reason, a lack of file descriptors,
-/// lasts until another connection closes.
+/// The pause after a failed accept. The most common cause, a lack of file descriptors, lasts until another connection
+/// closes.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Service {
-    /// Serves the connections of a listener until `shutdown` completes. `/readyz` then answers 503, and new
-    /// connections are accepted for [`drain_delay`](super::ServiceConfig::drain_delay). Requests in flight then
-    /// get [`shutdown_timeout`](super::ServiceConfig::shutdown_timeout) to complete.
+    /// Serves connections from a listener until `shutdown` completes. `/readyz` then returns 503, but new connections
+    /// are still accepted for [`drain_delay`](super::ServiceConfig::drain_delay). Requests in flight then have
+    /// [`shutdown_timeout`](super::ServiceConfig::shutdown_timeout) to complete.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let config = &self.state.config;
         let shutdown = async {
@@ -61,7 +61,7 @@ impl Service {
                 Either::Right((None, _)) => continue,
             };
             let Ok(peer) = stream.peer_addr() else { continue };
-            // A trusted proxy is no client.
+            // A trusted proxy does not count as a client.
             let client = self.state.trusted_proxies.client_of(peer.ip());
             let Some(connection) = connections.open(client) else {
                 self.state.metrics.refused_connections.inc();
@@ -78,18 +78,18 @@ impl Service {
             let stream = TokioIo::new(TimedIo::new(stream, config.write_timeout));
             let served = graceful.watch(http.serve_connection(stream, service));
             tokio::spawn(async move {
-                // A client that closes the connection or does not speak HTTP is not worth a log entry.
+                // Clients that close the connection or do not speak HTTP are not worth a log entry.
                 let _ = served.await;
                 drop((permit, connection));
             });
         }
         drop(listener);
         if tokio::time::timeout(config.shutdown_timeout, graceful.shutdown()).await.is_err() {
-            tracing::warn!("shutdown timeout: some requests were not answered");
+            tracing::warn!("shutdown timed out; some requests were not answered");
         }
     }
 
-    /// Serves `/metrics` alone, without limits, to an operator.
+    /// Serves only `/metrics`, without limits, for the operator. Runs until it is dropped.
     pub async fn serve_metrics(self, listener: TcpListener) {
         let routes = TowerToHyperService::new(self.metrics_router());
         loop {
@@ -105,7 +105,7 @@ impl Service {
     }
 }
 
-/// Answers a request by a badge that was drawn before, else by the router.
+/// Answers a request with a cached badge, or else by the router.
 async fn answer(
     state: Arc<ServiceState>,
     routes: TowerToHyperService<Router>,
@@ -124,7 +124,7 @@ async fn answer(
     Ok(response)
 }
 
-/// Accepts the next connection as soon as the limit of connections allows it.
+/// Accepts the next connection once the connection limit allows it.
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
@@ -134,7 +134,7 @@ async fn accept(
     match listener.accept().await {
         Ok((stream, _)) => Some((stream, permit)),
         Err(error) => {
-            // A lack of file descriptors fails again and again.
+            // A lack of file descriptors would log this repeatedly.
             if !std::mem::replace(has_warned, true) {
                 tracing::warn!(%error, "failed to accept a connection");
             }

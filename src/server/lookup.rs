@@ -1,4 +1,4 @@
-//! Coalesced lookups: results from memory, else from one lookup at the Hub that all requests share.
+//! Coalesced lookups: results come from memory, or else from one lookup at the Hub that all requests share.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ use crate::formats::chain;
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::hub::{CommitSha, Endpoint};
 
-/// The typical size of a result in bytes, for an estimate of the number of results in memory.
+/// The typical size of a result in bytes, to estimate the number of results in memory.
 const TYPICAL_RESULT_BYTES: u64 = 3_072;
 
 /// The outcome of a lookup for one request.
@@ -36,7 +36,7 @@ pub(super) enum LookupOutcome {
     Ready(Arc<LookupResult>),
     /// The lookup is still in flight.
     Pending,
-    /// No lookup was made, because too many are queued or a client has no budget left.
+    /// No lookup was started, because too many are queued or the client has no budget left.
     Busy,
     /// The client has made too many requests.
     RateLimited,
@@ -45,7 +45,7 @@ pub(super) enum LookupOutcome {
 }
 
 impl LookupOutcome {
-    /// Returns the weights if they were read and counted.
+    /// Returns the counted weights, if any.
     pub(super) fn counted(&self) -> Option<&CountedWeights> {
         match self {
             Self::Ready(result) => match &**result {
@@ -57,7 +57,7 @@ impl LookupOutcome {
     }
 }
 
-/// The cache of results and the lookups in flight.
+/// The result cache and the lookups in flight.
 pub(super) struct Lookups {
     client: Client,
     config: ServiceConfig,
@@ -68,13 +68,13 @@ pub(super) struct Lookups {
     /// The maximum number of queued and running lookups.
     max_in_flight: usize,
     limits: Arc<LookupLimits>,
-    /// The commits that are being read.
+    /// A lock for each commit that is being read.
     leases: Mutex<HashMap<WeightsQuery, Weak<AsyncMutex<()>>>>,
     drawn_badges: Arc<DrawnBadges>,
     metrics: Arc<ServerMetrics>,
 }
 
-/// A lookup in flight. It is a task of its own, so it continues if no request waits for it.
+/// A lookup in flight. It runs as a separate task, so it continues even if no request waits for it.
 type SharedLookup = Shared<BoxFuture<'static, LookupOutcome>>;
 
 #[derive(Clone)]
@@ -119,8 +119,8 @@ impl Lookups {
         self.client.endpoint()
     }
 
-    /// Returns the result for a query of a client: from memory if it is fresh or recently expired, else by a
-    /// lookup. `may_wait` is called before the request waits for a lookup, and can refuse it.
+    /// Returns the result for a client's query: from memory if it is fresh or recently expired, or else from a
+    /// lookup. `may_wait` is called before the request waits for a lookup, and can reject it.
     pub(super) async fn get(
         self: &Arc<Self>,
         query: &WeightsQuery,
@@ -147,7 +147,7 @@ impl Lookups {
         };
         match (outcome, cached) {
             (LookupOutcome::Ready(result), _) => LookupOutcome::Ready(result),
-            // A result older than the maximum staleness is still better than none.
+            // A result beyond the maximum staleness is still better than none.
             (_, Some(cached)) if !cached.result.is_transient_failure() => {
                 LookupOutcome::Ready(cached.result)
             }
@@ -155,12 +155,12 @@ impl Lookups {
         }
     }
 
-    /// Returns the time until which requests for a query have the result in memory; `None` if it has expired.
+    /// Returns the time until which the result for a query is fresh; `None` if it is not in memory or has expired.
     pub(super) fn fresh_until(&self, query: &WeightsQuery) -> Option<Instant> {
         self.results.get(query)?.fresh_until()
     }
 
-    /// Joins or starts a lookup and waits for its result, but not for longer than configured.
+    /// Joins or starts a lookup, and waits for its result up to the configured time.
     async fn wait_for_lookup(
         self: &Arc<Self>,
         query: &WeightsQuery,
@@ -179,13 +179,13 @@ impl Lookups {
         LookupOutcome::Pending
     }
 
-    /// Starts a lookup in the background. It uses at most half of the queue, so that lookups with
-    /// waiting requests always find room.
+    /// Starts a lookup in the background. Refreshes use at most half of the queue, so that there is always room for
+    /// lookups with waiting requests.
     fn refresh(self: &Arc<Self>, query: &WeightsQuery, client: IpAddr) {
         drop(self.join_or_start(query, self.max_in_flight / 2, LookupCause::Refresh(client)));
     }
 
-    /// Starts lookups in the background for all known results of a repository that has changed.
+    /// Refreshes all known results of a changed repository in the background.
     pub(super) fn refresh_repo(self: &Arc<Self>, repo: &str) {
         let known = self.results.iter().map(|(query, _)| query);
         let known: Vec<_> = known.filter(|query| !query.is_pinned() && query.is_of(repo)).collect();
@@ -213,10 +213,10 @@ impl Lookups {
             self.metrics.limited_requests.inc();
             return None;
         }
-        // A lookup that waits for its turn is charged at once: otherwise one client could fill the queue.
+        // Charge queued lookups, too, or one client could fill the queue.
         self.limits.charge(cause, FIRST_REQUESTS);
         let task = tokio::spawn(Arc::clone(self).run(query.clone(), cause));
-        // A task has no result only if the runtime shuts down or the lookup panics.
+        // The task fails only if the runtime shuts down or the lookup panics.
         let outcome = task.map(|outcome| outcome.unwrap_or(LookupOutcome::Busy));
         let lookup = outcome.boxed().shared();
         in_flight.insert(query.clone(), lookup.clone());
@@ -261,8 +261,8 @@ impl Lookups {
         LookupOutcome::Ready(stored)
     }
 
-    /// Stores a result and returns it. A transient failure does not replace an earlier result, but
-    /// delays the next lookup.
+    /// Stores a result and returns it. A transient failure does not replace an earlier result, but delays the next
+    /// lookup.
     fn store(&self, query: &WeightsQuery, result: Arc<LookupResult>) -> Arc<LookupResult> {
         let earlier = self.results.get(query);
         let earlier = earlier.filter(|cached| !cached.result.is_transient_failure());
@@ -302,14 +302,14 @@ impl Lookups {
     }
 }
 
-/// The results of the commits of one query.
+/// Finds and locks the result for a query's commit.
 pub(super) struct CommitResults {
     lookups: Arc<Lookups>,
     query: WeightsQuery,
 }
 
 impl CommitResults {
-    /// Returns the query for a commit, under the current name of the repository.
+    /// Returns the query for a commit, with the repository's canonical name.
     pub(super) fn pinned(&self, commit: &CommitSha, name: Option<&str>) -> WeightsQuery {
         self.query.at_commit(commit, name)
     }
@@ -319,7 +319,7 @@ impl CommitResults {
         Some(self.lookups.results.get(pinned)?.result)
     }
 
-    /// Waits until no other lookup reads a commit.
+    /// Waits until no other lookup is reading this commit.
     pub(super) async fn lease(&self, pinned: &WeightsQuery) -> OwnedMutexGuard<()> {
         let lease = {
             let leases = self.lookups.leases.lock();
@@ -336,7 +336,7 @@ impl CommitResults {
     }
 }
 
-/// Reads the details. They are prepared off the async workers, because they have a row for each tensor.
+/// Reads the details. They are prepared on a blocking thread, because they have a row per tensor.
 async fn read_details(model: &Model) -> Result<LookupResult, Error> {
     let weights = model.inspect().await?;
     let details = move || WeightsDetails::from_weights(&weights);
@@ -344,13 +344,13 @@ async fn read_details(model: &Model) -> Result<LookupResult, Error> {
     Ok(LookupResult::Detailed(Box::new(details)))
 }
 
-/// Logs an error with its causes, which responses leave out.
+/// Logs an error with its causes, which responses omit.
 fn logged(query: &WeightsQuery, error: Error) -> Arc<Error> {
     tracing::info!(repo = %query.repo(), error = chain(&error), "lookup failed");
     Arc::new(error)
 }
 
-/// Removes a lookup from the lookups in flight when it ends, even by a panic.
+/// Removes a lookup from the lookups in flight when it ends, even if it panics.
 struct InFlightGuard<'a> {
     lookups: &'a Lookups,
     query: &'a WeightsQuery,

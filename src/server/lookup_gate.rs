@@ -1,4 +1,4 @@
-//! The decisions of the service about a lookup in progress: known commits, requests and memory.
+//! Decides about lookups in progress: known commits, request budgets and memory.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,27 +16,27 @@ use crate::backends::{CallGate, CallSize};
 use crate::http::transfer::RequestMeter;
 use crate::hub::CommitSha;
 
-/// The number of requests that a lookup is expected to send before its files are known.
+/// The expected number of requests of a lookup before its files are known.
 pub(super) const FIRST_REQUESTS: u64 = 2;
 
 /// The budgets and the memory that all lookups share.
 pub(super) struct LookupLimits {
-    /// Requests to the Hub for lookups that each client has started.
+    /// Budgets of Hub requests for new lookups, per client.
     clients: RequestBudgets<IpAddr>,
-    /// Requests to the Hub for lookups that clients have started. The rest of the Hub's quota is a reserve for
-    /// refreshes.
+    /// The budget of Hub requests for new lookups of all clients together. The rest of the Hub's quota is reserved
+    /// for refreshes.
     all_clients: RequestBudgets<()>,
-    /// Requests to the Hub for refreshes that each client has caused.
+    /// Budgets of Hub requests for refreshes, per client.
     refreshes: RequestBudgets<IpAddr>,
-    /// Requests to the Hub of one lookup.
+    /// The maximum number of Hub requests per lookup.
     pub(super) max_requests: usize,
-    /// The permit to take much memory.
+    /// The permit to use a lot of memory.
     large: Arc<Semaphore>,
 }
 
 impl LookupLimits {
-    /// Creates limits of requests per minute: of each client, of all clients, and of one lookup. A client may
-    /// read the largest allowed set of weights at once.
+    /// Creates limits of requests: per minute and client, per minute for all clients, and per lookup. A client may
+    /// always read the largest allowed set of weights at once.
     pub(super) fn new(per_client: u32, all_clients: u32, max_requests: usize) -> Self {
         let max_requests = max_requests.max(1);
         let largest = u32::try_from(max_requests).unwrap_or(u32::MAX);
@@ -62,7 +62,7 @@ impl LookupLimits {
         }
     }
 
-    /// Charges requests to those who caused them.
+    /// Charges requests to the budgets of their cause.
     pub(super) fn charge(&self, cause: LookupCause, requests: u64) {
         match cause {
             LookupCause::New(client) => {
@@ -75,24 +75,24 @@ impl LookupLimits {
     }
 }
 
-/// The cause of a lookup, with the client whose request started it.
+/// The cause of a lookup, with the client that started it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LookupCause {
     /// A request without a result in memory.
     New(IpAddr),
-    /// A request whose result in memory has expired. It has a budget of its own, so that a proxy with many
-    /// known badges can still ask for a new one.
+    /// A request whose result in memory has expired. Refreshes have a separate budget, so that a proxy with many
+    /// known badges can still request new ones.
     Refresh(IpAddr),
-    /// News of a changed repository.
+    /// A webhook event about a changed repository.
     Webhook,
 }
 
-/// The reason to end a lookup before it is complete.
+/// The reason to end a lookup early.
 #[derive(Debug)]
 pub(super) enum EarlyEnd {
     /// The result of this commit is in memory.
     Known(Arc<LookupResult>),
-    /// The lookup would send more requests than one lookup may.
+    /// The lookup would exceed the maximum number of requests.
     TooManyFiles { files: usize },
     /// The client that started the lookup has no budget left.
     NoBudget,
@@ -107,15 +107,16 @@ pub(super) struct LookupGate {
     end: Mutex<Option<oneshot::Sender<EarlyEnd>>>,
     /// The query for the commit of the lookup, once it is known.
     pinned: OnceCell<WeightsQuery>,
-    /// The lease of the commit. Lookups of other names of the commit wait for it.
+    /// The lease of the commit. Lookups of the same commit under other names wait for it.
     lease: OnceCell<OwnedMutexGuard<()>>,
-    /// Requests that were charged.
+    /// The number of requests charged so far.
     charged: AtomicU64,
     size: CallSize,
 }
 
 impl LookupGate {
-    /// Returns the gate of a lookup whose first requests were charged, and the future of an early end.
+    /// Returns the gate of a lookup, and a future that completes if the lookup must end early. [`FIRST_REQUESTS`]
+    /// must have been charged.
     pub(super) fn new(
         limits: Arc<LookupLimits>,
         cause: LookupCause,
@@ -144,7 +145,7 @@ impl LookupGate {
         self.pinned.get()
     }
 
-    /// Charges for `requests` in total.
+    /// Charges requests up to a total of `requests`.
     fn charge_up_to(&self, requests: u64) {
         let before = self.charged.fetch_max(requests, Ordering::Relaxed);
         self.limits.charge(self.cause, requests.saturating_sub(before));
@@ -154,7 +155,7 @@ impl LookupGate {
     fn end(&self, end: EarlyEnd) -> BoxFuture<'_, ()> {
         let sender = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sender) = sender {
-            // The lookup may have ended already.
+            // The lookup may already have ended.
             let _ = sender.send(end);
         }
         pending().boxed()
@@ -179,7 +180,7 @@ impl CallGate for LookupGate {
         matches!(self.cause, LookupCause::Webhook)
     }
 
-    /// A client without budget gets no further shards: it could have started many lookups at once.
+    /// A client without budget gets no more shards: it could have started many lookups at once.
     fn pass_files(&self, files: usize) -> BoxFuture<'_, ()> {
         let requests = self.meter.endpoint_requests().saturating_add(files as u64);
         if requests > self.limits.max_requests as u64 {
@@ -193,13 +194,13 @@ impl CallGate for LookupGate {
     }
 
     fn pass_memory(&self, bytes: u64) -> BoxFuture<'_, ()> {
-        // The wait is a part of the lookup's time: large lookups that wait for each other end at the deadline, and free
-        // their places for others.
+        // The wait counts towards the lookup's timeout, so that large lookups that wait for each other end and make
+        // room for others.
         self.size.add(bytes).map_or_else(|| ready(()).boxed(), FutureExt::boxed)
     }
 }
 
-/// Charges the requests that were not expected.
+/// Charges the requests beyond the expected number.
 impl Drop for LookupGate {
     fn drop(&mut self) {
         self.charge_up_to(self.meter.endpoint_requests());

@@ -1,4 +1,4 @@
-//! The results of lookups, and their lifetimes in the cache of the service.
+//! Results of lookups and their lifetimes in the result cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +16,22 @@ use crate::report::CountReport;
 /// The time to live of a permanent failure, such as a missing repository.
 const FAILURE_TTL: Duration = Duration::from_secs(60);
 
-/// The time to live of a failure that may end at any moment, such as a Hub that does not respond or that sends
-/// garbage.
+/// The time to live of a transient failure, such as a Hub that does not respond or sends garbage.
 const TRANSIENT_FAILURE_TTL: Duration = Duration::from_secs(10);
 
-/// The time for which a stale result is served while a lookup in the background refreshes it.
+/// The maximum time a stale result is served while a background lookup refreshes it.
 const MAX_STALENESS: Duration = Duration::from_secs(24 * 3_600);
 
-/// The approximate size of a result without a summary or a list, in bytes.
+/// The approximate size of a result without summary or list, in bytes.
 const SMALL_RESULT_BYTES: usize = 2_048;
 
-/// The result of a lookup.
 #[derive(Debug)]
 pub(super) enum LookupResult {
     /// Weights that were read and counted.
     Counted(Box<CountedWeights>),
     /// The details of counted weights.
     Detailed(Box<WeightsDetails>),
-    /// Weights in more files than one lookup may request.
+    /// Weights in more files than a lookup may request.
     TooManyFiles { files: usize, limit: usize },
     /// A gated repository with the values that the Hub reports for it.
     HubReported { values: MetricValues, error: Arc<Error> },
@@ -74,12 +72,12 @@ impl LookupResult {
         }))
     }
 
-    /// Returns whether a later lookup could succeed although nothing changes in the repository.
+    /// Returns whether a later lookup could succeed without a change of the repository.
     pub(super) fn is_transient_failure(&self) -> bool {
         matches!(self, Self::Failed { error } if is_transient(error))
     }
 
-    /// Returns whether the result is the same for each reader of a commit, at any time.
+    /// Returns whether the result is the same for every reader of a commit at any time.
     pub(super) fn is_permanent(&self) -> bool {
         matches!(
             self,
@@ -111,7 +109,7 @@ impl LookupResult {
     /// Returns the approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
-            // The summary holds parts of the JSON in more allocations.
+            // The summary repeats parts of the JSON in separate allocations.
             Self::Counted(counted) => size_of::<CountedWeights>() + 3 * counted.json.len(),
             Self::Detailed(details) => size_of::<WeightsDetails>() + details.size(),
             Self::Listed(sets) => size_of::<Self>() + size_of_sets(sets.iter().flatten()),
@@ -124,7 +122,7 @@ impl LookupResult {
     }
 }
 
-/// Returns the approximate size of sets of weights with the paths of all their files, in bytes.
+/// Returns the approximate size of sets of weights including the paths of their files, in bytes.
 fn size_of_sets<'a>(sets: impl IntoIterator<Item = &'a WeightSet>) -> usize {
     let file = |set: &WeightSet| 3 * size_of::<String>() + set.path.as_str().len();
     sets.into_iter().map(|set| size_of::<WeightSet>() + (set.files + 2) * file(set)).sum()
@@ -140,13 +138,13 @@ impl CachedResult {
         self.staleness().is_none()
     }
 
-    /// Returns the time until which the result is fresh; `None` if it has expired.
+    /// Returns the end of the result's freshness; `None` if it has expired.
     pub(super) fn fresh_until(&self) -> Option<Instant> {
         let forever = || Instant::now() + MAX_STALENESS;
         self.is_fresh().then(|| self.expires_at.unwrap_or_else(forever))
     }
 
-    /// Returns whether the result may be served while a lookup in the background refreshes it.
+    /// Returns whether the result may be served while a background lookup refreshes it.
     pub(super) fn is_usable(&self) -> bool {
         let is_recent = self.staleness().is_none_or(|staleness| staleness < MAX_STALENESS);
         is_recent && !self.result.is_transient_failure()

@@ -15,16 +15,16 @@ use prometheus_client::registry::Registry;
 use super::error_reply::ErrorCode;
 use super::lookup_result::LookupResult;
 
-/// Upper bounds of the histogram of request durations, in seconds. A badge from memory takes
-/// microseconds; a request waits for a lookup for a few seconds at most.
+/// Upper bounds of the request duration histogram, in seconds. A badge from memory takes microseconds, and a request
+/// waits for a lookup for a few seconds at most.
 const BUCKETS: [f64; 11] = [0.0001, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
 
-/// The origin of the result that a request received.
+/// The source of the result that a request received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(super) enum ResultSource {
     /// A fresh result from memory.
     Memory,
-    /// A stale result from memory. A lookup in the background refreshes it.
+    /// A stale result from memory, which a background lookup refreshes.
     Stale,
     /// A lookup that completed while the request waited.
     Hub,
@@ -49,7 +49,7 @@ enum LookupStatus {
     Failed,
 }
 
-/// A group of endpoints, the label of the metrics of requests.
+/// A group of endpoints, used as a label of request metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(super) enum RouteGroup {
     /// Badges as SVG and JSON.
@@ -60,7 +60,7 @@ pub(super) enum RouteGroup {
     Page,
     /// Health, metrics and the OpenAPI document.
     Service,
-    /// Paths without an endpoint.
+    /// Paths that match no endpoint.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ struct RequestLabels {
     status: u16,
 }
 
-/// The only label of a metric: its name and its value.
+/// The name and value of a metric's only label.
 type Label<T> = [(&'static str, T); 1];
 
 /// All metrics of the service.
@@ -109,28 +109,27 @@ impl ServerMetrics {
         metrics
     }
 
-    /// Registers every metric. The registry appends a full stop to each help text, and `_total` to the
-    /// names of counters.
+    /// Registers all metrics. The registry appends a full stop to each help text and `_total` to counter names.
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("requests", "Requests by route and status", self.requests.clone());
-        let help = "Time from request to response in seconds, by route";
+        let help = "Request duration in seconds, by route";
         registry.register("request_duration_seconds", help, self.durations.clone());
-        let help = "Results that requests received, by source";
+        let help = "Results served to requests, by source";
         registry.register("results", help, self.results.clone());
-        registry.register("lookups", "Lookups at the Hub, by outcome", self.lookups.clone());
-        let help = "Lookups at the Hub that are queued or running";
+        registry.register("lookups", "Hub lookups, by outcome", self.lookups.clone());
+        let help = "Hub lookups that are queued or running";
         registry.register("lookups_in_flight", help, self.lookups_in_flight.clone());
         let help = "Approximate size of the results in memory";
         registry.register("memory_bytes", help, self.memory_bytes.clone());
         let help = "Number of results in memory";
         registry.register("memory_results", help, self.memory_results.clone());
         registry.register("connections", "Open connections", self.connections.clone());
-        let help = "Connections closed because their client has too many";
+        let help = "Connections closed because their client had too many";
         registry.register("refused_connections", help, self.refused_connections.clone());
-        let help = "Requests and lookups refused because of the limits per client";
+        let help = "Requests and lookups refused because of the rate limits of the service";
         registry.register("limited_requests", help, self.limited_requests.clone());
-        let help = "Requests to the Hub itself, which use its quota";
+        let help = "Requests to the Hub itself, which count against its quota";
         registry.register("upstream_requests", help, self.upstream_requests.clone());
     }
 

@@ -1,32 +1,33 @@
-//! A badge service for the open internet.
+//! A badge service for the public internet.
 //!
 //! # The life of a badge request
 //!
-//! 1. `listen` accepts a connection, within a limit of connections and a deadline for request heads. A request for
-//!    a badge that was drawn before, and has not expired, is answered from `drawn_badges`.
-//! 2. `routes` finds the endpoint and adds the headers that all responses have.
-//! 3. `routes::badge` parses the repository, revision and path into a `WeightsQuery`. An invalid one is
-//!    answered without a lookup.
-//! 4. `state` checks the request limit of the client, whose address `client_ip` determines.
-//! 5. `lookup` returns a fresh result from memory. A stale result is returned too, while a lookup in
-//!    the background refreshes it.
-//! 6. Otherwise the request joins the lookup in flight for the same query, or starts one. Concurrent
-//!    requests are coalesced, and the number of concurrent lookups is limited.
+//! 1. `listen` accepts a connection, subject to a connection limit and a timeout for request headers. If the
+//!    requested badge has been rendered before and has not expired, it is served from `drawn_badges`.
+//! 2. `routes` finds the endpoint and adds the headers common to all responses.
+//! 3. `routes::badge` parses the repository, revision and path into a `WeightsQuery`. An invalid query is answered
+//!    without a lookup.
+//! 4. `state` checks the request limit of the client, whose address is determined by `client_ip`.
+//! 5. `lookup` returns a fresh result from memory. A stale result is returned as well, while it is refreshed in the
+//!    background.
+//! 6. Otherwise, the request joins the lookup in flight for the same query, or starts one. Concurrent requests are
+//!    coalesced, and the number of concurrent lookups is limited.
 //! 7. A lookup reads the headers with the [`Client`] of the service and stores a `LookupResult`.
-//! 8. If the lookup takes too long, the request gets the badge `pending` and the lookup continues.
-//! 9. `error_reply` turns a failure into an HTTP status, a JSON error and a short reason for a badge.
-//! 10. [`badge`](crate::badge) draws the picture, and `reply` adds its caching headers.
+//! 8. If the lookup takes too long, the badge says `pending` and the lookup continues.
+//! 9. `error_reply` converts a failure into an HTTP status, a JSON error and a short reason for the badge.
+//! 10. [`badge`](crate::badge) renders the image, and `reply` adds its caching headers.
 //!
-//! A badge always has status 200, because image proxies show no picture for any other status.
+//! A badge is served with status 200 even if the lookup fails, because image proxies show no image for other
+//! statuses.
 //!
-//! # Where to add something
+//! # How to extend it
 //!
-//! - An endpoint: a module in `routes` with a handler that has a `#[utoipa::path]` attribute, and one
-//!   line in `routes::endpoints`. The OpenAPI document is generated from that list.
-//! - A badge metric: a variant of [`Metric`](crate::badge::Metric) and an arm in
-//!   [`MetricValues::badge`](crate::badge::MetricValues::badge). Query, page, command line and OpenAPI
-//!   take their choices from the enum.
-//! - A Prometheus metric: a field in `metrics::ServerMetrics`.
+//! - To add an endpoint, add a module in `routes` with a handler that has a `#[utoipa::path]` attribute, and one line
+//!   in `routes::endpoints`. The OpenAPI document is generated from that list.
+//! - To add a badge metric, add a variant to [`Metric`](crate::badge::Metric) and an arm to
+//!   [`MetricValues::badge`](crate::badge::MetricValues::badge). Query, page, command line and OpenAPI derive their
+//!   choices from the enum.
+//! - To add a Prometheus metric, add a field to `metrics::ServerMetrics`.
 
 mod client_ip;
 mod config;
@@ -75,23 +76,23 @@ use crate::client::Client;
 /// # }
 /// ```
 ///
-/// [`Service::router`] returns the routes alone, for use in an axum service of your own.
+/// To embed the service in your own axum application, use [`Service::router`].
 #[derive(Clone)]
 pub struct Service {
     state: Arc<ServiceState>,
 }
 
 impl Service {
-    /// Creates a service that reads from the Hub of `client`.
+    /// Creates a service that reads from the Hub through `client`.
     ///
-    /// The client should have the address policy [`Public`](crate::AddressPolicy::Public) and a header
-    /// cache. The service shows the counts of every repository that the token of the client can read.
+    /// The client should have the address policy [`Public`](crate::AddressPolicy::Public) and a header cache. The
+    /// service exposes the counts of every repository that the client's token can read.
     #[must_use]
     pub fn new(client: Client, config: ServiceConfig) -> Self {
         Self { state: ServiceState::new(client, config) }
     }
 
-    /// Returns the routes of the service, for use with another server or as a part of another axum application:
+    /// Returns the routes of the service, for use with another server or within another axum application:
     ///
     /// ```no_run
     /// # fn example(app: axum::Router, service: hf_meta::server::Service) -> axum::Router {
@@ -99,13 +100,13 @@ impl Service {
     /// # }
     /// ```
     ///
-    /// The limits per client need the addresses of the clients:
-    /// serve the application with `into_make_service_with_connect_info::<SocketAddr>()`.
+    /// The limits per client require the client addresses: serve the application with
+    /// `into_make_service_with_connect_info::<SocketAddr>()`. Otherwise, all requests count as one client.
     pub fn router(&self) -> Router {
         routes::router(&self.state)
     }
 
-    /// Returns the route `/metrics` alone, for a port that only the operator reaches.
+    /// Returns only the route `/metrics`, for a port that is accessible to the operator only.
     pub fn metrics_router(&self) -> Router {
         routes::metrics_router(&self.state)
     }

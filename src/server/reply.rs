@@ -21,7 +21,7 @@ use super::drawn_badges::DrawnBadge;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// A policy for caches between the service and its clients.
+/// The policy for caches between the service and its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CachePolicy {
     /// The response never changes.
@@ -32,11 +32,11 @@ pub(super) enum CachePolicy {
     Short(Duration),
     /// The response must not be stored.
     NoStore,
-    /// The response is for one client, and must not be stored.
+    /// The response concerns one client and must not be stored.
     Private,
 }
 
-/// The time after which a refused client may try again.
+/// The number of seconds after which a rejected client may retry.
 const RETRY_SECONDS: u64 = 5;
 
 impl CachePolicy {
@@ -72,7 +72,7 @@ pub(super) struct Reply {
     content_security_policy: Option<Cow<'static, str>>,
     cache_policy: CachePolicy,
     body: Bytes,
-    /// The time until which the same request has the same reply, if it is a badge.
+    /// The time until which the same request gets the same reply, for badges.
     fresh_until: Option<Instant>,
 }
 
@@ -104,7 +104,7 @@ impl Reply {
     }
 
     pub(super) fn svg(svg: String, cache_policy: CachePolicy) -> Self {
-        // A browser that opens a badge as a document needs its inline style and its inline logo.
+        // A browser that opens a badge as a document needs its inline style and logo.
         let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
         let reply = Self::new(StatusCode::OK, "image/svg+xml; charset=utf-8", svg, cache_policy);
         reply.with_content_security_policy(policy)
@@ -114,7 +114,7 @@ impl Reply {
         Self { status, ..self }
     }
 
-    /// Lets the service answer the same request by the same reply until a time.
+    /// Lets the service repeat this reply for the same request until a time.
     pub(super) fn fresh_until(self, fresh_until: Option<Instant>) -> Self {
         Self { fresh_until, ..self }
     }
@@ -166,7 +166,7 @@ fn etag(body: &[u8]) -> String {
     etag + "\""
 }
 
-/// Answers a conditional request by `304 Not Modified` if the client has the response already.
+/// Answers a conditional request with `304 Not Modified` if the client already has the response.
 pub(super) async fn not_modified(request: Request, next: Next) -> Response<Body> {
     let conditions = request.headers().get_all(IF_NONE_MATCH);
     let conditions: Vec<_> = conditions.into_iter().cloned().collect();

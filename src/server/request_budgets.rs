@@ -1,4 +1,4 @@
-//! Budgets of requests per minute.
+//! Request budgets per minute.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The number of charges between two removals of full budgets. A removal visits every key, so it is amortized
-/// over many charges.
+/// The number of charges between removals of full budgets. A removal visits every key, so its cost is amortized over
+/// many charges.
 const CHARGES_PER_CLEANUP: usize = 1 << 14;
 
-/// The maximum number of keys in the table. While it is full, new keys are not limited.
+/// The maximum number of keys. While the table is full, new keys are not limited.
 const MAX_KEYS: usize = 1 << 17;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Budgets of requests, one for each key. A budget is refilled evenly over time, and holds at most one burst.
+/// Request budgets, one per key. A budget refills evenly over time and holds at most one burst.
 pub(super) struct RequestBudgets<K>(Option<Budgets<K>>);
 
 struct Budgets<K> {
-    /// The time in which one request is refilled.
+    /// The time it takes to refill one request.
     interval: Duration,
-    /// The time in which an empty budget is refilled.
+    /// The time it takes to refill an empty budget.
     burst: Duration,
     used: Mutex<UsedBudgets<K>>,
 }
@@ -34,7 +34,7 @@ struct UsedBudgets<K> {
 }
 
 impl<K: Copy + Eq + Hash> RequestBudgets<K> {
-    /// Creates budgets of `count` requests per minute with bursts of `burst` requests. 0 per minute means no
+    /// Creates budgets of `count` requests per minute, with bursts of `burst` requests. A `count` of 0 means no
     /// limit.
     pub(super) fn per_minute(count: u32, burst: u32) -> Self {
         Self(MINUTE.checked_div(count).map(|interval| Budgets {
@@ -44,7 +44,7 @@ impl<K: Copy + Eq + Hash> RequestBudgets<K> {
         }))
     }
 
-    /// Returns whether a request is left.
+    /// Returns whether at least one request is left.
     pub(super) fn has_room(&self, key: K) -> bool {
         let Some(budgets) = &self.0 else { return true };
         let full_at = budgets.lock().full_at.get(&key).copied();
@@ -60,8 +60,8 @@ impl<K: Copy + Eq + Hash> RequestBudgets<K> {
         has_room
     }
 
-    /// Charges requests. A budget can be overdrawn once, by one burst: the number of requests of a lookup is
-    /// known only after it has begun.
+    /// Charges requests. A budget can be overdrawn once, by one burst, because the number of requests of a lookup is
+    /// known only after it has started.
     pub(super) fn charge(&self, key: K, requests: u64) {
         let Some(budgets) = &self.0 else { return };
         let cost = budgets.interval.saturating_mul(u32::try_from(requests).unwrap_or(u32::MAX));

@@ -18,7 +18,7 @@ use super::request_budgets::RequestBudgets;
 use super::weights_query::WeightsQuery;
 use crate::client::Client;
 
-/// The IP address of the other end of a connection, as an extension of its requests.
+/// The IP address of a connection's peer, as an extension of its requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerAddress(pub(super) IpAddr);
 
@@ -51,8 +51,8 @@ impl ServiceState {
         })
     }
 
-    /// Returns the IP address of the client. A request without an address comes from a test, or from an
-    /// application that does not set it: all its clients are one.
+    /// Returns the IP address of the client. Requests without an address come from tests, or from applications that
+    /// do not set it; they all count as one client.
     pub(super) fn client_ip(&self, request: &Request) -> IpAddr {
         let peer = request.extensions().get().map(|PeerAddress(address)| *address);
         let info = || request.extensions().get::<ConnectInfo<SocketAddr>>();
@@ -60,8 +60,7 @@ impl ServiceState {
         self.trusted_proxies.client_ip(peer, request.headers())
     }
 
-    /// Looks up the weights for a request of a client, within the limits of the client. A result in memory is
-    /// returned before any limit applies.
+    /// Looks up the weights for a client's request, within the client's limits. Results in memory are not limited.
     pub(super) async fn look_up(&self, query: &WeightsQuery, client: IpAddr) -> LookupOutcome {
         if !self.allows_owner(query) {
             return LookupOutcome::NotAllowed;
@@ -92,8 +91,7 @@ impl ServiceState {
         owners.is_empty() || owners.iter().any(|allowed| allowed.eq_ignore_ascii_case(owner))
     }
 
-    /// Returns the URL of the page as its users see it, with a slash at its end: the configured URL, or
-    /// the URL in the request.
+    /// Returns the public URL of the page with a trailing slash: the configured URL, or the URL in the request.
     pub(super) fn base_url(&self, request: &Request) -> String {
         let (configured, headers) = (self.config.public_url.clone(), request.headers());
         let original = request.extensions().get().map(|OriginalUri(uri)| uri.path());
@@ -101,7 +99,7 @@ impl ServiceState {
             let host = headers.get(HOST)?.to_str().ok()?;
             let is_secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
             let scheme = if is_secure { "https" } else { "http" };
-            // An application may have the routes below a path of its own.
+            // An application may mount the routes below a path.
             let path = original.and_then(|path| path.strip_suffix(request.uri().path()));
             Url::parse(&format!("{scheme}://{host}{}/", path.unwrap_or_default())).ok()
         });

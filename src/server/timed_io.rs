@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream whose writes fail if the other end does not read for a while.
+/// A stream whose writes time out if the peer does not read.
 pub(super) struct TimedIo<S> {
     stream: S,
     timeout: Duration,
-    /// The end of the time for the write that waits for the other end.
+    /// The deadline of the pending write.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -21,7 +21,7 @@ impl<S> TimedIo<S> {
         Self { stream, timeout, waiting: None }
     }
 
-    /// Fails if a write has waited for too long.
+    /// Returns an error if a write has been pending for too long.
     fn check<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -100,7 +100,7 @@ mod tests {
         let mut ours = TimedIo::new(ours, TIMEOUT);
         let error = ours.write_all(b"12345").await.unwrap_err();
         assert_eq!((error.kind(), started.elapsed()), (io::ErrorKind::TimedOut, TIMEOUT));
-        // A slow reader gets everything.
+        // A slow reader still receives everything.
         let reader = tokio::spawn(async move {
             let mut bytes = [0; 12];
             for byte in bytes.chunks_mut(1) {

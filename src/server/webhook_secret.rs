@@ -6,7 +6,7 @@ use std::str::FromStr;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// The secret that a webhook sends with its events. Only its SHA-256 digest is kept.
+/// The secret that a webhook sends with its events. Only its SHA-256 digest is stored.
 ///
 /// ```
 /// use hf_meta::server::WebhookSecret;
@@ -17,13 +17,13 @@ use thiserror::Error;
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret([u8; 32]);
 
-/// The error for an empty secret.
+/// The error returned for an empty secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the secret is empty")]
 pub struct EmptyWebhookSecret;
 
 impl WebhookSecret {
-    /// Compares digests, so that the duration of the comparison does not depend on the secret.
+    /// Compares digests, so that the time taken does not depend on the secret.
     pub(super) fn matches(&self, given: &[u8]) -> bool {
         self.0 == <[u8; 32]>::from(Sha256::digest(given))
     }
@@ -38,7 +38,7 @@ impl FromStr for WebhookSecret {
     }
 }
 
-/// The digest is left out: a short secret can be guessed from it.
+/// Omits the digest, because a short secret could be guessed from it.
 impl fmt::Debug for WebhookSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WebhookSecret")

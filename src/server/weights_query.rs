@@ -1,4 +1,4 @@
-//! Queries for the weights of a repository.
+//! Parses queries for the weights of a repository.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,21 +11,20 @@ use crate::formats::RepoPath;
 use crate::hub::{CommitSha, Endpoint, RepoId, Revision, Source};
 use crate::report::Plan;
 
-/// The maximum length of a query string in bytes. A longer one is refused.
+/// The maximum length of a query string in bytes. Longer ones are rejected.
 const MAX_QUERY_LENGTH: usize = 4_096;
 
-/// The part of the weights that a query is about.
+/// The kind of result that a query requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QueryKind {
-    /// The counts.
     Counts,
-    /// The largest modules and the files. Only the page shows them, and they take more memory to read.
+    /// The largest modules and the files. Only the page shows them, and reading them takes more memory.
     Details,
     /// The names of the sets of weights.
     Listing,
 }
 
-/// A query for the weights of a repository, at a revision and below a path.
+/// A query for the weights of a repository, optionally at a revision and below a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WeightsQuery {
     repo: RepoId,
@@ -45,7 +44,7 @@ pub(super) enum InvalidQuery {
 }
 
 impl InvalidQuery {
-    /// Returns a description that fits a badge.
+    /// Returns a description that fits on a badge.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Repo => "invalid name",
@@ -57,7 +56,7 @@ impl InvalidQuery {
 }
 
 impl WeightsQuery {
-    /// Parses the name of a repository from a URL path, and revision and path from a query string.
+    /// Parses the repository name from a URL path, and the revision and path from a query string.
     pub(super) fn parse(repo: &str, query: &QueryString<'_>) -> Result<Self, InvalidQuery> {
         if query.is_too_long {
             return Err(InvalidQuery::TooLong);
@@ -74,8 +73,8 @@ impl WeightsQuery {
         })
     }
 
-    /// Parses anything that names a repository, such as the URL of its page. A revision and a path in
-    /// the query string take precedence.
+    /// Parses any text that names a repository, such as the URL of its page. A revision and a path in the query
+    /// string take precedence.
     pub(super) fn from_source(
         text: &str,
         endpoint: &Endpoint,
@@ -101,8 +100,8 @@ impl WeightsQuery {
         Self { kind: QueryKind::Details, ..self.listing(commit) }
     }
 
-    /// Returns the query for a commit under the one spelling that all names of the repository share. `name` is its
-    /// current name, if it is another one. Names on the Hub differ in more than the case of their letters.
+    /// Returns the query for a commit, with a canonical spelling of the repository. `name` is its canonical name, if
+    /// it differs from the requested one. Names on the Hub are unique regardless of case.
     pub(super) fn at_commit(&self, commit: &CommitSha, name: Option<&str>) -> Self {
         let name = name.map_or_else(|| self.repo.to_string(), str::to_owned).to_ascii_lowercase();
         let repo = name.parse().unwrap_or_else(|_| self.repo.clone());
@@ -113,7 +112,7 @@ impl WeightsQuery {
         self.kind
     }
 
-    /// Returns whether the query is about a repository. The Hub ignores the case of letters.
+    /// Returns whether the query is for a repository. The Hub ignores letter case.
     pub(super) fn is_of(&self, repo: &str) -> bool {
         self.repo.as_ref().eq_ignore_ascii_case(repo)
     }
@@ -135,7 +134,7 @@ impl WeightsQuery {
         self.revision().is_some_and(|revision| revision.parse::<CommitSha>().is_ok())
     }
 
-    /// Returns the model to read, in as few requests as possible.
+    /// Returns the model to read, with as few requests as possible.
     pub(super) fn model(&self, client: &Client) -> Model {
         let Self { repo, revision, path, .. } = self.clone();
         client.source(Source::Repo { repo, revision, path }).plan(Plan::Prefetch)
@@ -148,10 +147,10 @@ impl WeightsQuery {
     }
 }
 
-/// The decoded parameters of a query string. Of a name that occurs more than once, the first value counts.
+/// The decoded parameters of a query string. The first value of a repeated name counts.
 pub(super) struct QueryString<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// `true` if the string was too long to be parsed. Without it, such a query would mean something else.
+    /// True if the string was too long to parse. A truncated query could have another meaning.
     is_too_long: bool,
 }
 

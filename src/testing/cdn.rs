@@ -1,7 +1,7 @@
 //! The CDN: signed URLs and the files behind them.
 //!
-//! A signed URL is valid for one path and one `Range` header until it expires. Its query has the same keys as on the
-//! real CDN.
+//! A signed URL is valid for one path and one `Range` header until it expires. Its query has the same keys as the
+//! real CDN's.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Connections: from sockets to requests and back, over HTTP/1.1 or HTTP/2.
+//! Serves connections over HTTP/1.1 or HTTP/2.
 
 use std::io;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::log::{Host, LoggedRequest};
 use super::response::Body;
 use super::state::HubState;
 
-/// The maximum number of concurrent HTTP/2 streams per connection, the same as on Amazon `CloudFront`.
+/// The maximum number of concurrent HTTP/2 streams per connection, as on Amazon `CloudFront`.
 const MAX_STREAMS: u32 = 128;
 
-/// TLS for all connections. It comes from the program, so that a program without it compiles no TLS library.
+/// TLS for all connections. The caller provides it, so that programs without TLS do not compile a TLS library.
 pub struct Encryption {
     pub(super) accept: Accept,
     pub(super) authority: String,
 }
 
 impl Encryption {
-    /// Creates the encryption of a function that accepts an encrypted connection and returns the connection inside.
-    /// `authority` is the certificate of the authority in PEM.
+    /// Creates the TLS settings from a function that performs the handshake on a connection and returns the decrypted
+    /// stream. `authority` is the CA certificate in PEM format.
     pub fn new<Accepting>(
         accept: impl Fn(Box<dyn ByteStream>) -> Accepting + Send + Sync + 'static,
         authority: String,
@@ -41,14 +41,14 @@ impl Encryption {
     }
 }
 
-/// Accepts an encrypted connection, and returns the connection inside.
+/// Accepts an encrypted connection and returns the decrypted one.
 pub(super) type Accept = Arc<
     dyn Fn(Box<dyn ByteStream>) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>
         + Send
         + Sync,
 >;
 
-/// The link and the encryption of connections.
+/// The simulated link and the encryption of connections.
 #[derive(Clone)]
 pub(super) struct Transport {
     pub link: Link,
@@ -67,13 +67,13 @@ pub(super) async fn listen(
                 state.connections(host).made.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(connection(stream, host, transport.clone(), Arc::clone(&state)));
             }
-            // Most likely the process has no free file descriptors. Wait until some are closed.
+            // The process probably has no free file descriptors. Wait until some are closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-/// Serves one connection. Clients that disconnect, or that send no valid TLS or HTTP, are ignored.
+/// Serves one connection. Clients that disconnect or send invalid TLS or HTTP are ignored.
 async fn connection(stream: TcpStream, host: Host, transport: Transport, state: Arc<HubState>) {
     let _open = OpenGuard::new(&state.connections(host).open);
     let _ = stream.set_nodelay(true);
@@ -95,7 +95,7 @@ async fn serve(stream: impl ByteStream + 'static, host: Host, state: &HubState) 
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Counters of the connections of one server.
+/// Connection counters of one server.
 #[derive(Default)]
 pub(super) struct Connections {
     /// Connections since the start.
@@ -119,7 +119,7 @@ impl Drop for OpenGuard<'_> {
     }
 }
 
-/// Creates the response before the first await, so that the log keeps the order of arrival.
+/// Creates the response before the first await, so that the log is in order of arrival.
 fn respond<B>(
     state: &HubState,
     host: Host,

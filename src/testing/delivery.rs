@@ -1,4 +1,4 @@
-//! Delivery of a response: its pace, and where it stops.
+//! Delivers a response: immediately, slowly or partially.
 
 use std::future::pending;
 use std::io::{self, ErrorKind, Write};
@@ -16,7 +16,7 @@ use super::file::{File, zeros};
 /// The delivery of the response headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderDelivery {
-    /// The headers are sent at once.
+    /// The headers are sent immediately.
     Immediate,
     /// The headers are never sent, and the connection stays open.
     Stalled,
@@ -41,9 +41,9 @@ pub(super) enum BodyDelivery {
     Complete,
     /// The connection is reset after some bytes.
     Reset { after: u64 },
-    /// Nothing is sent after some bytes, and the connection stays open.
+    /// Sending stops after some bytes, and the connection stays open.
     Stalled { after: u64 },
-    /// Single bytes are sent at an interval.
+    /// Bytes are sent one at a time, at an interval.
     Trickle { interval: Duration },
     /// Zero bytes follow the body.
     Padded { count: u64 },
@@ -56,7 +56,7 @@ pub(super) enum BodyDelivery {
 type Body = BoxStream<'static, io::Result<Bytes>>;
 
 impl BodyDelivery {
-    /// Returns the bytes of a range of a file as they are sent.
+    /// Returns the bytes of a file range in the way they are sent.
     pub(super) fn read(self, file: File, range: Range<u64>) -> Body {
         let first = |count: u64| range.start..range.end.min(range.start + count);
         match self {
@@ -79,15 +79,15 @@ impl BodyDelivery {
     }
 }
 
-/// Returns a gzip file of these bytes, without compression.
+/// Returns an uncompressed gzip file of these bytes.
 fn gzip(bytes: &[u8]) -> io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?.into())
 }
 
-/// Returns an error in place of more bytes, which resets the connection. The earlier bytes are sent first, because
-/// the server flushes when it is idle.
+/// Returns an error instead of more bytes, which resets the connection. Earlier bytes are still sent, because the
+/// server flushes when it is idle.
 fn reset() -> Body {
     stream::once(async {
         tokio::task::yield_now().await;

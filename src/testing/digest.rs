@@ -1,4 +1,4 @@
-//! Placeholders for SHA-256 and git hashes. They differ for different content, and may change with the Rust version.
+//! Placeholders for SHA-256 and git hashes. They differ for different content and may change between Rust versions.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,7 +17,7 @@ impl Digest {
         self.hex(40)
     }
 
-    /// Returns 64 hexadecimal digits, the length of the hash of a large file.
+    /// Returns 64 hexadecimal digits, the length of an LFS hash.
     pub(super) fn sha256(self) -> String {
         self.hex(64)
     }

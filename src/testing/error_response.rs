@@ -1,6 +1,6 @@
-//! Error responses with the codes and messages of the Hub.
+//! Error responses with the Hub's codes and messages.
 //!
-//! Clients have to use `X-Error-Code`, because three different errors have status 401.
+//! Clients have to read `X-Error-Code`, because three different errors have status 401.
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -14,7 +14,7 @@ use super::state::Caller;
 pub(super) enum ErrorResponse {
     UnknownRoute,
     InvalidToken,
-    /// Missing, or private and the caller has no access. The Hub does not reveal which.
+    /// Missing, or private without access. The Hub does not reveal which.
     RepoNotFound {
         caller: Caller,
     },

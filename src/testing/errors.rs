@@ -1,4 +1,4 @@
-//! Errors of every kind, for tests of programs that handle them.
+//! Sample errors of every kind, for tests of programs that handle them.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::http::{HttpError, SafeUrl, TransportKind};
 use crate::hub::{HubError, ListingError, Revision};
 
-/// All codes of [`Error::code`].
+/// All values of [`Error::code`].
 pub const ERROR_CODES: [&str; 23] = [
     "invalidSource",
     "invalidSettings",
@@ -37,7 +37,7 @@ pub const ERROR_CODES: [&str; 23] = [
     "localIo",
 ];
 
-/// Returns an error about `org/model` by its code; `None` for a code that is not one of [`ERROR_CODES`].
+/// Returns a sample error for `org/model` with the given code, or `None` if the code is not in [`ERROR_CODES`].
 ///
 /// ```
 /// use hf_meta::testing::{ERROR_CODES, error};
@@ -111,8 +111,8 @@ pub fn error(code: &str) -> Option<Error> {
     })
 }
 
-/// Returns an error response of the Hub by its status, its `X-Error-Code` such as `GatedRepo`, and its `Retry-After`.
-/// It is the source of many variants of [`Error`].
+/// Returns an error response of the Hub with the given status, `X-Error-Code` (such as `GatedRepo`) and
+/// `Retry-After`, the source of many variants of [`Error`].
 #[must_use]
 pub fn hub_error(status: u16, code: Option<&str>, retry_after: Option<Duration>) -> HubError {
     HubError {
@@ -127,7 +127,7 @@ pub fn hub_error(status: u16, code: Option<&str>, retry_after: Option<Duration>)
     }
 }
 
-/// The URL that all errors name.
+/// The URL in all errors.
 fn url() -> SafeUrl {
     let url = Url::parse("https://huggingface.co/org/model/resolve/main/model.safetensors");
     url.map_or_else(|_| SafeUrl::default(), |url| SafeUrl::from(&url))

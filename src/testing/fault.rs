@@ -11,40 +11,40 @@ use super::delivery::{BodyDelivery, HeaderDelivery};
 use super::log::{Host, LoggedRequest};
 use super::response::ResponseSpec;
 
-/// A change to one response. Except for the first group, everything that is not mentioned stays the same.
+/// A change to one response. Except for the first four variants, all other aspects of the response stay the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A text response with this status and these headers.
+    /// A plain-text response with this status and these headers. The header names must be lowercase.
     Status(u16, Vec<(&'static str, String)>),
-    /// A redirect with this status to this URL; an empty URL is the requested one.
+    /// A redirect with this status to this URL; an empty URL redirects to the requested one.
     Redirect(u16, String),
-    /// An HTML page with status 200, like a login page or a captive portal.
+    /// An HTML page with status 200, such as a login page or a captive portal.
     HtmlPage {
-        /// `true` for a page without `Content-Length`.
+        /// `true` to omit `Content-Length`.
         is_chunked: bool,
     },
-    /// Status 416, with or without the file size.
+    /// Status 416, with or without the file size in `Content-Range`.
     RangeNotSatisfiable {
-        /// `true` for a response that names the file size.
+        /// `true` to include the file size.
         with_size: bool,
     },
 
-    /// An additional header, or another value of a header.
+    /// An additional header, or a different value for an existing one. The name must be lowercase.
     Header(&'static str, String),
-    /// The whole file with status 200, also for a range request.
+    /// The whole file with status 200, even for a range request.
     WholeFile {
-        /// `true` for a body without `Content-Length`.
+        /// `true` to omit `Content-Length`.
         is_chunked: bool,
     },
-    /// A `Content-Range` that differs from the body.
+    /// A `Content-Range` that does not match the body.
     WrongContentRange(ContentRangeFault),
-    /// Only the first `to` bytes of the range, with matching headers.
+    /// Only the first `to` bytes of the range, with headers that match.
     Clamped {
         /// The number of bytes.
         to: u64,
     },
-    /// Only the first `to` bytes of the range. `Content-Length` matches the body, `Content-Range` does not.
+    /// Only the first `to` bytes of the range, with a matching `Content-Length` but an unchanged `Content-Range`.
     Truncated {
         /// The number of bytes.
         to: u64,
@@ -52,46 +52,46 @@ pub enum Fault {
 
     /// The connection is reset before the response.
     ConnectionReset,
-    /// The connection is reset after some bytes of the body.
+    /// The connection is reset after part of the body.
     ResetInBody {
-        /// The number of bytes.
+        /// The number of bytes sent before the reset.
         after: u64,
     },
-    /// Zero bytes after the body, with a matching `Content-Length` or chunked.
+    /// Extra zero bytes after the body, counted in `Content-Length` unless chunked.
     ExtraBytes {
-        /// The number of bytes.
+        /// The number of extra bytes.
         count: u64,
-        /// `true` for a body without `Content-Length`.
+        /// `true` to omit `Content-Length`.
         is_chunked: bool,
     },
-    /// Endless zero bytes after the body.
+    /// An endless stream of zero bytes after the body, without `Content-Length`.
     EndlessBody,
-    /// The body as gzip, with `Content-Encoding`.
+    /// The body compressed with gzip, with `Content-Encoding`.
     Gzip,
-    /// No `Content-Length`.
+    /// The response without `Content-Length`.
     Chunked,
 
-    /// No response ever arrives.
+    /// No response; the connection stays open.
     Stall,
-    /// Nothing arrives after some bytes of the body.
+    /// The body stops after some bytes, and the connection stays open.
     StallInBody {
-        /// The number of bytes.
+        /// The number of bytes sent before the stall.
         after: u64,
     },
-    /// Single bytes arrive at an interval.
+    /// The body, one byte at a time.
     Trickle {
         /// The time between two bytes.
         interval: Duration,
     },
 }
 
-/// A wrong `Content-Range`.
+/// A wrong `Content-Range` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContentRangeFault {
-    /// Both positions are one byte too high.
+    /// The first and last positions are one too high.
     Shifted,
-    /// The file size is one byte too high.
+    /// The file size is one too high.
     OtherSize,
     /// The file size is unknown: `/*`.
     UnknownSize,
@@ -217,7 +217,7 @@ fn requested_url(request: &LoggedRequest) -> String {
 
 type Rule = dyn Fn(&LoggedRequest, usize) -> Option<Fault> + Send + Sync;
 
-/// The rule for faults, and the requests since it was set.
+/// The fault rule, and the requests since it was set.
 #[derive(Default)]
 pub(super) struct FaultInjector(Mutex<InjectorState>);
 

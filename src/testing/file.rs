@@ -1,7 +1,7 @@
-//! Stored files, and their bytes as a stream.
+//! Stored files and their bytes as streams.
 //!
-//! A file is some stored bytes, in memory or on disk, padded with zeros to its size. It is never held in memory as a
-//! whole, so it can have terabytes.
+//! A file consists of stored bytes, in memory or on disk, padded with zeros to its size. It is never held in memory
+//! as a whole, so it can have terabytes.
 
 use std::io::{self, SeekFrom};
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::formats::Dtype;
 const CHUNK: usize = 64 * 1024;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// A file of a repository.
+/// A file in a repository.
 #[derive(Clone)]
 pub struct File {
     stored: Stored,
@@ -35,15 +35,14 @@ enum Stored {
 }
 
 impl File {
-    /// Creates a file of these bytes.
+    /// Creates a file with this content.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         Self::padded(bytes, 0)
     }
 
-    /// Creates a safetensors file of zeros from the names, dtypes and shapes of its tensors.
+    /// Creates a safetensors file whose tensors, given by name, dtype and shape, are all zeros.
     ///
-    /// A dtype that [`Dtype`] does not know takes no bytes. A tensor that is too large for 64 bits makes the file
-    /// invalid.
+    /// A tensor with an unknown [`Dtype`] takes up no bytes. If the tensors overflow 64 bits, the file is invalid.
     pub fn safetensors<'a>(
         tensors: impl IntoIterator<Item = (&'a str, &'a str, &'a [u64])>,
     ) -> Self {
@@ -74,11 +73,11 @@ impl File {
         }
     }
 
-    /// Creates a file from a file on disk, padded with zeros to `size` bytes.
+    /// Creates a file from a local file, padded with zeros to `size` bytes.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// Returns an error if the metadata of the local file cannot be read.
     pub fn on_disk(path: &Path, size: Option<u64>) -> io::Result<Self> {
         let metadata = path.metadata()?;
         let stored_size = metadata.len();
@@ -91,7 +90,7 @@ impl File {
         })
     }
 
-    /// Serves this file through the CDN, whatever its name.
+    /// Serves this file through the CDN, regardless of its name.
     #[must_use]
     pub fn on_cdn(self) -> Self {
         Self { is_on_cdn: true, ..self }
@@ -101,7 +100,7 @@ impl File {
         self.is_on_cdn
     }
 
-    /// Returns the size in bytes, with its padding.
+    /// Returns the size in bytes, including padding.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -115,7 +114,7 @@ impl File {
         self.digest
     }
 
-    /// Returns the stored bytes before an offset; fewer if the file is shorter.
+    /// Returns the stored bytes before an offset, or fewer if the file is shorter.
     ///
     /// # Errors
     ///
@@ -166,13 +165,13 @@ async fn read_disk(
     }))
 }
 
-/// Returns a number of zero bytes in chunks.
+/// Returns `count` zero bytes in chunks.
 pub(super) fn zeros(count: u64) -> impl Iterator<Item = Bytes> {
     let chunk = move |start| Bytes::from_static(&ZEROS[..CHUNK.min(index(count - start))]);
     (0..count).step_by(CHUNK).map(chunk)
 }
 
-/// Converts a position in bytes that are in memory.
+/// Converts an offset into bytes in memory.
 fn index(position: u64) -> usize {
     usize::try_from(position).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Repositories from a folder tree: fixtures with a `hub.json`, or downloaded models.
+//! Loads repositories from a folder tree: fixtures with a `hub.json`, or downloaded models.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::file::File;
 use super::repo::Repo;
 
-/// The `hub.json` of a fixture: its commit, and the full sizes of files that were cut after the header.
+/// The `hub.json` of a fixture: its commit, and the full sizes of files that were truncated after the header.
 #[derive(Default, Deserialize)]
 struct HubJson {
     commit: Option<String>,
@@ -19,12 +19,12 @@ struct HubJson {
 
 const HUB_JSON: &str = "hub.json";
 
-/// Loads the repositories of a tree. Every folder with weights is one, and its path is the repository name. If the
-/// top folder has weights, it is the only repository.
+/// Loads the repositories in a folder tree. Every folder with weights or a `hub.json` is a repository, named after
+/// its relative path. If that is true of the top folder, it is the only repository.
 ///
 /// # Errors
 ///
-/// If a file or folder cannot be read.
+/// Returns an error if a file or folder cannot be read, or if a `hub.json` is invalid.
 pub fn load_folder(folder: &Path) -> io::Result<Vec<Repo>> {
     let mut repos = Vec::new();
     collect(folder, "", &mut repos)?;
@@ -44,7 +44,7 @@ fn collect(folder: &Path, id: &str, repos: &mut Vec<Repo>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the name of a folder, also for `.` and `..`.
+/// Returns the name of a folder, even for `.` and `..`.
 fn own_name(folder: &Path) -> io::Result<String> {
     let folder = folder.canonicalize()?;
     Ok(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
@@ -59,7 +59,7 @@ impl Repo {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or `hub.json` is invalid.
+    /// Returns an error if a file cannot be read or `hub.json` is invalid.
     pub fn load(folder: &Path, id: &str) -> io::Result<Self> {
         let path = folder.join(HUB_JSON);
         let hub_json = match fs::read(&path) {

@@ -1,4 +1,4 @@
-//! Names of the response headers that the Hub adds.
+//! Names of response headers that the Hub adds.
 
 use hyper::header::HeaderName;
 

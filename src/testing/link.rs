@@ -1,14 +1,14 @@
 //! A simulated network link: round-trip time and shared bandwidth.
 //!
 //! The simulation covers the effects that a client can measure. A connection, a TLS handshake and a request each take
-//! at least one round trip, concurrent ones at the same time, and all responses share the bandwidth. Bytes from the
-//! client arrive a full round trip late, and bytes to the client are not delayed: a client cannot observe the
-//! direction in which a delay occurs. A connection is open one round trip after it was made. The operating system accepts it
-//! earlier, so bytes sent before count as sent at that time.
+//! at least one round trip, concurrent ones overlap, and all responses share the bandwidth. Bytes from the client
+//! arrive a full round trip late, and bytes to the client are not delayed, because a client cannot observe in which
+//! direction a delay occurs. A connection opens one round trip after it was made. The operating system accepts it
+//! earlier, so bytes sent before that count as sent when it opens.
 //!
 //! Not simulated: packet loss, TCP slow start and windows (a real response of more than about 14 kB takes additional
-//! round trips on a new connection), name resolution, and work of the servers. So a time measured here is a lower
-//! bound.
+//! round trips on a new connection), name resolution, and server work. Times measured here are therefore lower
+//! bounds.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,10 +19,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// The number of bytes that are forwarded at a time.
+/// The number of bytes to forward at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// A connection, real or simulated.
+/// A byte stream between client and server: a TCP connection, a TLS stream or a simulated link.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
@@ -35,7 +35,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Creates a link with a round-trip time, and a bandwidth to the client in bits per second.
+    /// Creates a link with a round-trip time and a downstream bandwidth in bits per second.
     pub(super) fn new(round_trip: Duration, bits_per_second: Option<u64>) -> Self {
         let bandwidth = bits_per_second.map(|bits_per_second| {
             Arc::new(Bandwidth { bits_per_second, free_at: Mutex::new(Instant::now()) })
@@ -43,7 +43,7 @@ impl Link {
         Self { round_trip, bandwidth }
     }
 
-    /// Wraps a new connection. Returns the side of the server.
+    /// Wraps a new connection and returns the server side.
     pub(super) fn wrap(&self, connection: impl ByteStream + 'static) -> Box<dyn ByteStream> {
         if self.round_trip.is_zero() && self.bandwidth.is_none() {
             return Box::new(connection);
@@ -59,7 +59,7 @@ impl Link {
     }
 }
 
-/// Delays received bytes by one round trip, counted from the opening of the connection at the earliest.
+/// Delays received bytes by one round trip, counted at the earliest from the time the connection opens.
 fn delay(mut received: impl AsyncRead + Send + Unpin + 'static, by: Duration) -> DuplexStream {
     let opened = Instant::now() + by;
     let (chunks, mut waiting) = mpsc::unbounded_channel();
@@ -69,7 +69,7 @@ fn delay(mut received: impl AsyncRead + Send + Unpin + 'static, by: Duration) ->
             let mut chunk = BytesMut::with_capacity(CHUNK);
             let read = tokio::select! {
                 read = received.read_buf(&mut chunk) => read?,
-                // The server has closed the connection. Dropping this half closes the client side, too.
+                // The server closed the connection. Dropping this half closes the client side, too.
                 () = chunks.closed() => 0,
             };
             if read == 0 || chunks.send((Instant::now().max(opened) + by, chunk)).is_err() {
@@ -111,7 +111,7 @@ struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Reserves the time for some bytes, and returns its end.
+    /// Reserves the time to send bytes, and returns its end.
     fn reserve(&self, bytes: usize) -> Instant {
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let nanoseconds = bytes as u64 * 8 * 1_000_000_000 / self.bits_per_second;
@@ -128,7 +128,7 @@ mod tests {
 
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
-    /// Returns the bytes that reach the server, with the time in ms since the start, by a paused clock.
+    /// Returns the bytes that reach the server and their arrival times in ms, on a paused clock.
     async fn arrivals(link: Link, script: &[(u64, &[u8])]) -> Vec<(u64, u8)> {
         let begun = Instant::now();
         let (mut client, server) = tokio::io::duplex(CHUNK);
@@ -154,7 +154,7 @@ mod tests {
     async fn each_byte_is_delayed_by_one_round_trip() {
         let link = Link::new(ROUND_TRIP, None);
         let script: &[(u64, &[u8])] = &[(0, b"a"), (40, b"b"), (60, b"c"), (70, b"d")];
-        // The connection opens at 50 ms. Bytes sent earlier count as sent then.
+        // The connection opens at 50 ms. Bytes sent earlier count as sent at that time.
         assert_eq!(
             arrivals(link, script).await,
             [(100, b'a'), (100, b'b'), (110, b'c'), (120, b'd')]

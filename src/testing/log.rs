@@ -12,11 +12,11 @@ use hyper::{HeaderMap, Method, Request};
 pub enum Host {
     /// The Hub itself.
     Hub,
-    /// The server of its large files.
+    /// The CDN that serves its large files.
     Cdn,
 }
 
-/// A request, and the status of its response.
+/// A logged request, with the status of its response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoggedRequest {
@@ -24,34 +24,34 @@ pub struct LoggedRequest {
     pub at: Instant,
     /// The server that received it.
     pub host: Host,
-    /// The method, such as `GET`.
+    /// The HTTP method, such as `GET`.
     pub method: Method,
-    /// The path as sent, with percent-encoding and base path.
+    /// The path as sent, including percent-encoding and the base path.
     pub path: String,
-    /// The query as sent, without its question mark.
+    /// The query as sent, without the question mark.
     pub query: Option<String>,
-    /// The header `Range`.
+    /// The `Range` header.
     pub range: Option<String>,
-    /// The header `Authorization`.
+    /// The `Authorization` header.
     pub authorization: Option<String>,
-    /// The header `User-Agent`.
+    /// The `User-Agent` header.
     pub user_agent: Option<String>,
-    /// The header `Accept-Encoding`.
+    /// The `Accept-Encoding` header.
     pub accept_encoding: Option<String>,
-    /// All headers of the request.
+    /// All request headers.
     pub headers: HeaderMap,
-    /// The status of the response; 0 if none was started.
+    /// The status of the response, or 0 if no response was started.
     pub status: u16,
     /// The number of body bytes sent so far.
     pub sent: BytesSent,
 }
 
-/// A counter of body bytes, which grows while the body is sent.
+/// A counter of body bytes, which increases while the body is being sent.
 #[derive(Clone, Debug, Default)]
 pub struct BytesSent(Arc<AtomicU64>);
 
 impl BytesSent {
-    /// Returns the number of bytes so far.
+    /// Returns the number of bytes sent so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
-//! A mock of the Hugging Face Hub for tests, and errors of every kind.
+//! A mock of the Hugging Face Hub for tests, and a sample of every error.
 //!
-//! [`Hub`] listens on two local ports: the Hub itself, and the CDN that serves its large files.
+//! [`Hub`] listens on two local ports: one for the Hub itself, and one for the CDN that serves its large files.
 //!
 //! ```
 //! use hf_meta::Client;
@@ -21,18 +21,18 @@
 //! # }
 //! ```
 //!
-//! A result without a Hub comes from [`SafetensorsParseFromRepo::from_headers`].
+//! To build a result without a Hub, use [`SafetensorsParseFromRepo::from_headers`].
 //!
 //! [`SafetensorsParseFromRepo::from_headers`]: crate::SafetensorsParseFromRepo::from_headers
 //!
 //! # Behavior
 //!
-//! It behaves like the real Hub where that matters to a client that reads ranges: redirects with the metadata on the
-//! first response, signed URLs for one range, error codes, pinned commits, and the list of models with its pages. Every
-//! request is logged, and a [`Fault`] can be injected into any response.
+//! The mock behaves like the real Hub wherever that matters to a client that reads ranges: redirects with the
+//! metadata on the first response, URLs signed for a single range, error codes, pinned commits, and the paginated
+//! list of models. Every request is logged, and a [`Fault`] can be injected into any response.
 //!
-//! A response depends only on the [`LoggedRequest`], the repositories, the quotas and the faults. No request can stop the
-//! server. Zeros that pad a file are never held in memory, and [`ComputedRepos`] are made when they are requested.
+//! A response depends only on the [`LoggedRequest`], the repositories, the quotas and the faults. No request can stop
+//! the server. Zero padding is never held in memory, and [`ComputedRepos`] are generated on request.
 
 mod cdn;
 mod computed;
@@ -73,7 +73,7 @@ pub use errors::{ERROR_CODES, error, hub_error};
 pub use fault::{ContentRangeFault, Fault};
 pub use file::File;
 pub use folder::load_folder;
-/// The types of other crates in [`LoggedRequest`].
+/// The third-party types in [`LoggedRequest`].
 pub use hyper::{HeaderMap, Method};
 pub use link::ByteStream;
 use link::Link;
@@ -83,7 +83,8 @@ pub use quota::RequestCounts;
 pub use repo::Repo;
 use state::{Caller, HubState};
 
-/// A running Hub. It stops when dropped. It runs on its own thread, so blocking and async callers can use it.
+/// A running mock Hub, which stops when dropped. It runs on its own thread, so both blocking and async code can use
+/// it.
 pub struct Hub {
     state: Arc<HubState>,
     endpoint: String,
@@ -92,54 +93,55 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Serves repositories on a free port, without tokens.
+    /// Starts a Hub with these repositories and no tokens, on a free port.
     ///
     /// # Errors
     ///
-    /// If no port or thread is available.
+    /// Returns an error if no port or thread is available.
     pub fn start(repos: impl IntoIterator<Item = Repo>) -> io::Result<Self> {
         Self::builder().repos(repos).start()
     }
 
-    /// Returns the settings of a Hub, to change before it starts.
+    /// Returns a builder for a Hub with other settings.
     #[must_use]
     pub fn builder() -> HubBuilder {
         HubBuilder::default()
     }
 
-    /// Returns the value for `HF_ENDPOINT`.
+    /// Returns the endpoint, the value for `HF_ENDPOINT`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Returns the certificate of the authority in PEM, which clients of an HTTPS Hub have to trust.
+    /// Returns the PEM certificate of the CA that clients have to trust, or `None` without
+    /// [HTTPS](HubBuilder::https).
     pub fn ca_certificate(&self) -> Option<&str> {
         self.authority.as_deref()
     }
 
-    /// Returns the origin of the CDN.
+    /// Returns the origin of the CDN, such as `http://127.0.0.1:8080`.
     pub fn cdn_origin(&self) -> &str {
         self.state.cdn.origin()
     }
 
-    /// Returns all requests so far, to the Hub and the CDN, in order of arrival.
+    /// Returns all requests so far to the Hub and the CDN, in order of arrival.
     pub fn log(&self) -> Vec<LoggedRequest> {
         self.state.log.entries()
     }
 
-    /// Removes all requests from the log.
+    /// Clears the request log.
     pub fn clear_log(&self) {
         self.state.log.clear();
     }
 
-    /// Returns the numbers of requests since the start, which do not need the log.
+    /// Returns the number of requests since the start. This works [without the log](HubBuilder::without_log), too.
     pub fn counts(&self) -> RequestCounts {
         self.state.quotas.counts()
     }
 
-    /// Injects faults into responses from now on, and replaces the previous rule.
+    /// Injects faults into all further responses, replacing the previous rule.
     ///
-    /// The rule receives each request and the number of earlier requests for the same server, path and range since
+    /// The rule receives each request and the number of earlier requests with the same server, path and range since
     /// this call.
     pub fn inject(
         &self,
@@ -153,7 +155,7 @@ impl Hub {
         self.state.connections(host).open.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of connections made to one of the servers since the start.
+    /// Returns the number of connections made to one of the servers since the Hub started.
     pub fn connections_made(&self, host: Host) -> usize {
         self.state.connections(host).made.load(Ordering::Relaxed)
     }
@@ -162,7 +164,7 @@ impl Hub {
     ///
     /// # Panics
     ///
-    /// If the repository does not exist.
+    /// Panics if the repository does not exist.
     pub fn move_branch(&self, repo: &str, branch: &str, commit: &str) {
         assert!(self.state.move_branch(repo, branch, commit), "repository `{repo}` does not exist");
     }
@@ -176,14 +178,14 @@ impl fmt::Debug for Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // Dropping a runtime waits for its tasks, which panics in an async caller.
+        // Dropping a runtime waits for its tasks and panics in async callers.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// A builder of a [`Hub`].
+/// A builder for a [`Hub`].
 #[derive(Default)]
 pub struct HubBuilder {
     repos: HashMap<String, Repo>,
@@ -215,22 +217,22 @@ impl HubBuilder {
         self
     }
 
-    /// Adds models that are made on request.
+    /// Adds models that are generated on request.
     #[must_use]
     pub fn computed(self, repos: impl ComputedRepos + 'static) -> Self {
         Self { computed: Some(Box::new(repos)), ..self }
     }
 
-    /// Enforces quotas: a number of requests per window, for each caller and each of the kinds `api`, `resolvers` and
-    /// `pages`. Further requests get status 429. [`RequestCounts::refused`] counts them.
+    /// Enforces quotas: `requests` per `window`, separately for each caller and each of the kinds `api`, `resolvers`
+    /// and `pages`. Requests beyond a quota get status 429 and count as [`RequestCounts::refused`].
     ///
-    /// Without this call, the Hub names a quota that it does not enforce.
+    /// By default, the Hub advertises a quota but does not enforce it.
     #[must_use]
     pub fn quota(self, requests: u64, window: Duration) -> Self {
         Self { quota: Some(QuotaLimit { requests, window }), ..self }
     }
 
-    /// Keeps no log, for tests with more requests than fit into memory. [`Hub::counts`] counts them.
+    /// Disables the log, for tests whose requests do not fit into memory. [`Hub::counts`] still counts them.
     #[must_use]
     pub fn without_log(self) -> Self {
         Self { is_without_log: true, ..self }
@@ -253,19 +255,19 @@ impl HubBuilder {
         self
     }
 
-    /// Serves the Hub under a path such as `/hf`, like a repository manager.
+    /// Serves the Hub below a path such as `/hf`, like a repository manager.
     #[must_use]
     pub fn base_path(self, path: &str) -> Self {
         Self { base_path: path.trim_end_matches('/').to_owned(), ..self }
     }
 
-    /// Sets the number of entries on one page of a listing; 1,000 by default.
+    /// Sets the number of entries per page of a file listing, 1,000 by default.
     #[must_use]
     pub fn tree_page_size(self, entries: usize) -> Self {
         Self { tree_page: Some(entries), ..self }
     }
 
-    /// Behaves like some mirrors: metadata headers come only with the final response, and `Link` headers name the
+    /// Behaves like some mirrors: only the final response has the metadata headers, and `Link` headers point to the
     /// real Hub.
     #[must_use]
     pub fn mirror(self) -> Self {
@@ -278,25 +280,25 @@ impl HubBuilder {
         Self { is_on_ipv6: true, ..self }
     }
 
-    /// Sets the port of the Hub. By default, and always for the CDN, any free port is used.
+    /// Sets the port of the Hub. By default, it is any free port, as it always is for the CDN.
     #[must_use]
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
-    /// Serves HTTPS.
+    /// Serves HTTPS instead of HTTP.
     #[must_use]
     pub fn https(self, encryption: impl Into<Encryption>) -> Self {
         Self { encryption: Some(encryption.into()), ..self }
     }
 
-    /// Simulates this round-trip time to both servers.
+    /// Simulates a round-trip time for both servers.
     #[must_use]
     pub fn round_trip(self, round_trip: Duration) -> Self {
         Self { round_trip, ..self }
     }
 
-    /// Limits all responses together to a bandwidth in bits per second.
+    /// Limits the total bandwidth of all responses, in bits per second.
     #[must_use]
     pub fn bandwidth(self, bits_per_second: u64) -> Self {
         Self { bandwidth: Some(bits_per_second.max(1)), ..self }
@@ -306,7 +308,7 @@ impl HubBuilder {
     ///
     /// # Errors
     ///
-    /// If no port or thread is available.
+    /// Returns an error if no port or thread is available.
     pub fn start(mut self) -> io::Result<Hub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -316,7 +318,7 @@ impl HubBuilder {
         let loopback = if self.is_on_ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { HUB };
         let (hub, hub_origin) = bind(&runtime, (loopback, self.port).into(), scheme)?;
         let (cdn, cdn_origin) = match accept {
-            // Some systems have only one loopback address. There the servers differ in the port only.
+            // Some systems have only one loopback address. The servers then differ only in the port.
             Some(_) => bind(&runtime, (CDN, 0).into(), scheme)
                 .or_else(|_| bind(&runtime, (loopback, 0).into(), scheme))?,
             None => bind(&runtime, (loopback, 0).into(), scheme)?,
@@ -333,7 +335,7 @@ impl HubBuilder {
 const HUB: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CDN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// Binds a listener of the runtime, and returns it with its origin.
+/// Binds a listener on the runtime and returns it with its origin.
 fn bind(runtime: &Runtime, address: SocketAddr, scheme: &str) -> io::Result<(TcpListener, String)> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;

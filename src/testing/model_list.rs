@@ -1,4 +1,4 @@
-//! The list of models, `/api/models`, and the properties of a repository in it.
+//! The list of models, `/api/models`, and the properties of its repositories.
 //!
 //! Parameters: <https://huggingface.co/docs/hub/api>. Sorting is descending; only `createdAt` can be ascending, too.
 
@@ -16,7 +16,7 @@ use super::response::ResponseSpec;
 use super::state::{HubState, json_text};
 use super::tree;
 
-/// The properties in a list without `expand`.
+/// The properties that are listed without `expand`.
 const DEFAULT_PROPERTIES: [&str; 9] = [
     "createdAt",
     "downloads",
@@ -59,7 +59,6 @@ const EXPANDABLE: [&str; 23] = [
 /// The properties by which the list can be sorted.
 const SORT_KEYS: [&str; 5] = ["createdAt", "downloads", "lastModified", "likes", "trendingScore"];
 
-/// The query of a list.
 #[derive(Default)]
 struct ListQuery {
     filters: Vec<String>,
@@ -72,7 +71,7 @@ struct ListQuery {
 }
 
 impl ListQuery {
-    /// Parses a query. Unknown parameters are ignored, as by the Hub.
+    /// Parses a query. Like the Hub, ignores unknown parameters.
     fn parse(query: &str) -> Result<Self, String> {
         let mut parsed = Self::default();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -125,7 +124,7 @@ impl ListQuery {
     }
 }
 
-/// All models in the order of a query: those in memory, then the computed ones.
+/// All models in the order of a query: first the stored ones, then the computed ones.
 struct OrderedModels<'a> {
     stored: Vec<Arc<Repo>>,
     computed: ComputedOrder,
@@ -158,7 +157,7 @@ impl<'a> OrderedModels<'a> {
         });
         let key = |repo: &Arc<Repo>| {
             let value = properties(repo, "").remove(sort).unwrap_or_default();
-            // Numbers are sorted as numbers, and times as text.
+            // Sort numbers numerically and times as text.
             (value.as_u64(), value.as_str().map(str::to_owned), repo.id().to_owned())
         };
         stored.sort_by_cached_key(key);

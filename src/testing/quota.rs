@@ -1,4 +1,4 @@
-//! Quotas: requests per fixed window, one count per caller and kind of request, and the counts of all requests.
+//! Quotas: requests per fixed window, counted per caller and kind of request. Also counts all requests.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +11,11 @@ use super::header_names::{RATELIMIT, RATELIMIT_POLICY};
 use super::log::{BytesSent, Host, LoggedRequest};
 use super::response::ResponseSpec;
 
-/// The number of requests in one window of a quota that is not enforced.
+/// The number of requests per window of a quota that is not enforced.
 const DISPLAYED_QUOTA: u64 = 3000;
 
-/// A kind of requests that has a quota of its own. The client has the same rule in `http/rate_limit.rs`. It is not shared,
-/// so that a mistake there does not agree with itself here.
+/// A kind of request with its own quota. The client has the same rule in `http/rate_limit.rs`. It is not shared, so
+/// that a mistake there does not go unnoticed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum QuotaKind {
     Api,
@@ -43,11 +43,11 @@ impl QuotaKind {
     }
 }
 
-/// The numbers of requests since the start of a Hub.
+/// The number of requests since the start of a Hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestCounts {
-    /// Requests to the API: listings and other answers in JSON.
+    /// Requests to the API: listings and other JSON responses.
     pub api: u64,
     /// Requests for files.
     pub resolvers: u64,
@@ -55,9 +55,9 @@ pub struct RequestCounts {
     pub pages: u64,
     /// Requests to the CDN.
     pub cdn: u64,
-    /// Requests to the Hub that exceeded a quota. They are counted in their kind, too.
+    /// Requests to the Hub that exceeded a quota, which are also included in the count of their kind.
     pub refused: u64,
-    /// Bytes of all response bodies.
+    /// The size of all response bodies in bytes, as far as they were sent.
     pub bytes: u64,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct QuotaLimit {
     pub window: Duration,
 }
 
-/// The quotas of all callers, and the counts of requests.
+/// The quotas of all callers and the request counts.
 pub(super) struct Quotas {
     limit: Option<QuotaLimit>,
     begun: Instant,
@@ -120,13 +120,14 @@ impl Quotas {
         let kind = QuotaKind::from_path(&request.path);
         self.count(kind);
         let Some(limit) = self.limit else {
-            // A quota that sank without being enforced would slow clients down.
+            // The remaining number is constant: if it decreased, clients would slow down although the quota is not
+            // enforced.
             let quota = DISPLAYED_QUOTA;
             return with_quota(respond(), "resolvers", quota, 300, quota, 300);
         };
         let (remaining, reset) = self.take(request, kind, limit);
         let response = if remaining.is_some() { respond() } else { refusal(reset) };
-        // The seconds are rounded down, so a client that waits for exactly this time comes too early.
+        // The seconds are rounded down, so a client that waits for exactly this time retries too early.
         with_quota(
             response,
             kind.name(),
@@ -147,8 +148,8 @@ impl Quotas {
         }
     }
 
-    /// Takes one request from the quota of its caller. Returns the remaining number, or `None` if there was none, and
-    /// the time until the reset.
+    /// Takes one request from the caller's quota. Returns the remaining number, or `None` if the quota was exhausted,
+    /// and the time until the reset.
     fn take(
         &self,
         request: &LoggedRequest,

@@ -1,4 +1,4 @@
-//! Repositories: files by commit, references, and access.
+//! Repositories: files by commit, references and access.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,25 +17,25 @@ enum Visibility {
     Disabled,
 }
 
-/// A repository: its files by commit, its branches, and who may read it.
+/// A repository: its files at each commit, its branches, and its visibility.
 #[derive(Clone)]
 pub struct Repo {
     id: String,
     former_ids: Vec<String>,
     visibility: Visibility,
     reported_counts: Vec<(String, u64)>,
-    /// Properties that the list of models shows, by their names there.
+    /// Properties to show in the list of models, by name.
     listed: Map<String, Value>,
-    /// The answer to a request for all headers; `None` for a true one.
+    /// The response to a request for all headers; `None` to compute it from the files.
     claimed_headers: Option<String>,
-    /// The commit to which [`Repo::file`] adds files.
+    /// The commit that [`Repo::file`] adds files to.
     current: String,
     references: HashMap<String, String>,
     commits: HashMap<String, BTreeMap<String, File>>,
 }
 
 impl Repo {
-    /// Returns the same repository under another name.
+    /// Returns a copy of the repository with a different name.
     #[must_use]
     pub fn renamed(&self, id: &str) -> Self {
         Self { id: id.to_owned(), ..self.clone() }
@@ -58,8 +58,8 @@ impl Repo {
         repo.commit(&Digest::new(id).sha1())
     }
 
-    /// Starts a commit with this hash, 40 hexadecimal digits. `main` points to it, and [`Repo::file`] adds files to it.
-    /// Commits without files are removed.
+    /// Starts a commit with the given hash of 40 hexadecimal digits. `main` points to it, and [`Repo::file`] adds
+    /// files to it. Commits without files are dropped.
     #[must_use]
     pub fn commit(mut self, commit: &str) -> Self {
         self.commits.retain(|_, files| !files.is_empty());
@@ -82,7 +82,7 @@ impl Repo {
         self
     }
 
-    /// Adds zero-padded files, each as path, first bytes and size.
+    /// Adds zero-padded files, each given by its path, its first bytes and its size.
     #[must_use]
     pub fn padded_files(self, files: impl IntoIterator<Item = (String, Vec<u8>, u64)>) -> Self {
         files
@@ -90,45 +90,45 @@ impl Repo {
             .fold(self, |repo, (path, head, size)| repo.file(&path, File::padded(head, size)))
     }
 
-    /// Gates the repository: only tokens with access may read its files.
+    /// Makes the repository gated: only tokens with access can read its files.
     #[must_use]
     pub fn gated(self) -> Self {
         Self { visibility: Visibility::Gated, ..self }
     }
 
-    /// Makes the repository private: only tokens with access see it.
+    /// Makes the repository private: only tokens with access can see it.
     #[must_use]
     pub fn private(self) -> Self {
         Self { visibility: Visibility::Private, ..self }
     }
 
-    /// Takes the repository down.
+    /// Disables access to the repository, as if the Hub had taken it down.
     #[must_use]
     pub fn disabled(self) -> Self {
         Self { visibility: Visibility::Disabled, ..self }
     }
 
-    /// Adds a former name. Requests for it are redirected.
+    /// Adds a former name, from which requests are redirected.
     #[must_use]
     pub fn renamed_from(mut self, id: &str) -> Self {
         self.former_ids.push(id.to_owned());
         self
     }
 
-    /// Returns whether another name redirects to this repository: a former name, or another letter case.
+    /// Returns whether a name redirects to this repository: a former name, or another letter case.
     pub(super) fn has_alias(&self, id: &str) -> bool {
         self.id.eq_ignore_ascii_case(id) || self.former_ids.iter().any(|former| former == id)
     }
 
-    /// Adds a parameter count that the Hub reports for a dtype, independent of the files.
+    /// Adds a parameter count that the Hub reports for a dtype, regardless of the files.
     #[must_use]
     pub fn hub_reports(mut self, dtype: &str, parameters: u64) -> Self {
         self.reported_counts.push((dtype.to_owned(), parameters));
         self
     }
 
-    /// Sets a property that the list of models shows, such as `downloads`, `createdAt`, `lastModified`, `pipeline_tag`,
-    /// `library_name`, or `tags` with the license and the base model. The rest comes from the files.
+    /// Sets a property in the list of models, such as `downloads`, `createdAt`, `lastModified`, `pipeline_tag`,
+    /// `library_name`, or `tags` with the license and the base model. Other properties are derived from the files.
     #[must_use]
     pub fn listed(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.listed.insert(name.to_owned(), value.into());
@@ -139,7 +139,7 @@ impl Repo {
         &self.listed
     }
 
-    /// Returns the tags of a model: those that were set, and the formats of its files.
+    /// Returns the tags of a model: the ones that were set, and the formats of its files.
     pub(super) fn tags(&self, commit: &str) -> Vec<String> {
         let set = self.listed.get("tags").and_then(Value::as_array);
         let set = set.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
@@ -159,7 +159,7 @@ impl Repo {
         &self.reported_counts
     }
 
-    /// Sets the answer to a request for all headers, whatever the files contain.
+    /// Sets the JSON with which the Hub responds to requests for all headers, regardless of the files.
     #[must_use]
     pub fn claims_headers(self, json: &str) -> Self {
         Self { claimed_headers: Some(json.to_owned()), ..self }
@@ -196,7 +196,7 @@ impl Repo {
         self.visibility == Visibility::Private
     }
 
-    /// Returns the name in front of the slash.
+    /// Returns the part of the name before the slash.
     pub(super) fn author(&self) -> Option<&str> {
         self.id.split_once('/').map(|(author, _)| author)
     }
@@ -236,7 +236,7 @@ impl Repo {
         self.commits.get_key_value(commit).map(|(commit, _)| commit.as_str())
     }
 
-    /// Returns a file at a commit; `None` if it does not exist.
+    /// Returns a file at a commit, or `None` if it does not exist.
     #[must_use]
     pub fn find_file(&self, commit: &str, path: &str) -> Option<&File> {
         self.commits.get(commit)?.get(path)

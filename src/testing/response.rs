@@ -1,4 +1,4 @@
-//! A response before it is sent: status, headers, and a range of a file.
+//! A response before it is sent: status, headers and a file range.
 
 use std::io;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use super::log::BytesSent;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A response with a range of a file as its body. The file is read while the response is sent.
+/// A response with a file range as its body. The file is read while the response is sent.
 pub(super) struct ResponseSpec {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -37,7 +37,7 @@ impl ResponseSpec {
         Self::part(status, &file, 0..file.size()).with(CONTENT_TYPE, "text/plain; charset=utf-8")
     }
 
-    /// Creates a response with a file, or with the range of it that a `Range` header requests.
+    /// Creates a response with a file, or with the requested range of it.
     pub(super) fn file(file: &File, range: Option<&str>) -> Self {
         let size = file.size();
         let Some(range) = range else {
@@ -64,7 +64,7 @@ impl ResponseSpec {
         response.with(ACCEPT_RANGES, "bytes")
     }
 
-    /// Sets a header. Invalid values, which can only come from a request, are left out.
+    /// Sets a header. Invalid values, which can only come from a request, are ignored.
     #[must_use]
     pub(super) fn with(mut self, name: impl Into<HeaderName>, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {

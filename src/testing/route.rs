@@ -1,4 +1,4 @@
-//! Routes: the meaning of a request path.
+//! Parses request paths.
 //!
 //! Revisions and file paths are percent-decoded. Repository names are never encoded.
 
@@ -91,7 +91,8 @@ fn segments(path: &str) -> Option<Vec<&str>> {
     Some(path.strip_prefix('/')?.split('/').collect())
 }
 
-/// Returns the storage path of a file: `models/{repo}/{commit}/{path}`, or with `datasets` or `spaces` in front.
+/// Returns the storage path of a file: `models/{repo}/{commit}/{path}`, or the same with a `datasets` or `spaces`
+/// prefix.
 pub(super) fn storage_path(repo: &str, commit: &str, path: &str) -> String {
     let kind =
         if repo.starts_with("datasets/") || repo.starts_with("spaces/") { "" } else { "models/" };

@@ -37,7 +37,7 @@ pub(super) enum Caller {
     Member,
 }
 
-/// The state that both servers share.
+/// The state shared by both servers.
 pub(super) struct HubState {
     pub cdn: Cdn,
     pub log: Log,
@@ -86,7 +86,7 @@ impl HubState {
         repo.map(|repo| Arc::make_mut(repo).set_reference(branch, commit)).is_some()
     }
 
-    /// Returns the response to a request, to either server. Mirror behaviour and faults are applied here.
+    /// Returns the response to a request to either server. Applies mirror behavior and faults.
     pub(super) fn respond(&self, request: &LoggedRequest) -> ResponseSpec {
         let number = self.request_count.fetch_add(1, Ordering::Relaxed);
         let response = self.quotas.respond(request, || match request.host {
@@ -101,12 +101,12 @@ impl HubState {
         response.with(X_REQUEST_ID, format!("Root=1-{number:08x}"))
     }
 
-    /// Returns a stored file. Access has been checked before.
+    /// Returns a stored file. Access must already have been checked.
     pub(super) fn stored(&self, route: &Route) -> Option<File> {
         self.find_repo(&route.repo)?.find_file(&route.revision, &route.path).cloned()
     }
 
-    /// Returns the repositories that are not computed.
+    /// Returns the stored repositories, without computed ones.
     pub(super) fn stored_repos(&self) -> Vec<Arc<Repo>> {
         self.repos().values().cloned().collect()
     }
@@ -138,7 +138,8 @@ impl HubState {
         }
     }
 
-    /// Checks the token, then the repository, then its contents. The order decides which error wins if several apply.
+    /// Checks the token, then the repository, then its contents. This order decides which error is returned if
+    /// several apply.
     fn serve(&self, request: &LoggedRequest, route: &Route) -> Result<ResponseSpec, ErrorResponse> {
         let caller = self.caller(request)?;
         let named = self.find_repo(&route.repo).filter(|repo| repo.is_visible_to(caller));
@@ -201,8 +202,8 @@ impl HubState {
         redirect(StatusCode::TEMPORARY_REDIRECT, &url)
     }
 
-    /// Returns a page of a folder's listing. The `Link` to the next page is an absolute URL of the Hub, also behind
-    /// a mirror.
+    /// Returns a page of a folder's listing. The `Link` to the next page is an absolute URL of the Hub, even behind a
+    /// mirror.
     fn tree(
         &self,
         request: &LoggedRequest,
@@ -215,7 +216,7 @@ impl HubState {
         Some(self.with_next_page(json_text(page.json), request, page.next))
     }
 
-    /// Adds the link to the next page, by its query.
+    /// Adds a link to the next page with this query.
     pub(super) fn with_next_page(
         &self,
         response: ResponseSpec,
@@ -235,7 +236,7 @@ impl HubState {
     }
 }
 
-/// Moves the metadata headers from the redirect to the final response, like some mirrors.
+/// Moves the metadata headers from the redirect to the final response, as some mirrors do.
 fn move_metadata(mut response: ResponseSpec, request: &LoggedRequest) -> ResponseSpec {
     if response.status.is_redirection() {
         for name in [X_REPO_COMMIT, X_LINKED_SIZE, X_LINKED_ETAG] {
@@ -251,7 +252,7 @@ fn move_metadata(mut response: ResponseSpec, request: &LoggedRequest) -> Respons
     }
 }
 
-/// Returns whether a file is stored outside git and served by the CDN: weights, and all zero-padded files.
+/// Returns whether the CDN serves a file: weights, and all zero-padded files.
 pub(super) fn is_large(file: &File, path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     file.is_padded()
@@ -269,7 +270,7 @@ fn small(file: &File, request: &LoggedRequest) -> ResponseSpec {
         .with(ETAG, format!("\"{}\"", file.digest().sha1()))
 }
 
-/// Returns the file as git stores it: a large file is a Git LFS pointer.
+/// Returns the file as stored in git. Large files are Git LFS pointers.
 fn raw(file: &File, path: &str) -> ResponseSpec {
     if !is_large(file, path) {
         return ResponseSpec::file(file, None).with(CONTENT_TYPE, "text/plain; charset=utf-8");

@@ -1,4 +1,4 @@
-//! File listings in pages.
+//! Paginated file listings.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::file::File;
 use super::repo::Repo;
 use super::state::is_large;
 
-/// A page of a listing, and the query of the next page.
+/// A page of a listing and the query of the next page.
 pub(super) struct Page {
     pub json: String,
     pub next: Option<String>,
@@ -46,23 +46,23 @@ pub(super) fn page(
     })
 }
 
-/// Returns the query of the page that begins at a position.
+/// Returns the query of the page that starts at a position.
 pub(super) fn next_query(query: &str, at: usize) -> String {
     let others = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
     others.chain([&*cursor(at)]).collect::<Vec<_>>().join("&")
 }
 
-/// Returns the opaque cursor of a position. It contains a character that must be encoded in URLs.
+/// Returns the opaque cursor for a position. It contains a character that must be encoded in URLs.
 fn cursor(at: usize) -> String {
     format!("cursor=at{at}%3D")
 }
 
-/// Returns the position of a cursor without percent-encoding.
+/// Returns the position of a decoded cursor.
 pub(super) fn position(cursor: &str) -> Option<usize> {
     cursor.strip_prefix("at")?.strip_suffix('=')?.parse().ok()
 }
 
-/// Returns the files and folders in a folder, by path; with `is_recursive`, in all its subfolders.
+/// Returns the files and folders in a folder, or with `is_recursive` in all its subfolders, by path.
 fn entries(repo: &Repo, commit: &str, folder: &str, is_recursive: bool) -> BTreeMap<String, Value> {
     let mut entries = BTreeMap::new();
     let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };

@@ -32,39 +32,45 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     let two = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"w":{"dtype":"U8","shape":[2],"data_offsets":["#;
     vec![
-        (File::from_bytes(""), "the file has 0 bytes; a safetensors file has at least 8"),
-        (File::from_bytes("1234567"), "the file has 7 bytes; a safetensors file has at least 8"),
+        (File::from_bytes(""), "the file has only 0 bytes; a safetensors file has at least 8"),
+        (
+            File::from_bytes("1234567"),
+            "the file has only 7 bytes; a safetensors file has at least 8",
+        ),
         (file_with_header("", 0), "the header is empty"),
-        (starting_with(7, 100), "the header does not start with `{` but with byte 0x00"),
+        (starting_with(7, 100), "the header starts with byte 0x00 instead of `{`"),
         (
             starting_with(100_000_001, 1 << 40),
-            "a header of 100000001 bytes is over the limit of 100000000",
+            "a header of 100000001 bytes exceeds the limit of 100000000 bytes",
         ),
         (
             starting_with(max, 1 << 40),
-            "a header of 18446744073709551615 bytes is over the limit of 100000000",
+            "a header of 18446744073709551615 bytes exceeds the limit of 100000000 bytes",
         ),
         (
             starting_with(1_000, 1_007),
-            "a header of 1000 bytes does not fit into a file of 1007 bytes",
+            "a header of 1000 bytes does not fit in a file of 1007 bytes",
         ),
         (
             File::from_bytes(pointer),
-            "the file is not safetensors: it starts like a git-LFS pointer",
+            "the file is not a safetensors file: it looks like a Git LFS pointer",
         ),
-        (File::from_bytes(page), "the file is not safetensors: it starts like an HTML or XML page"),
+        (
+            File::from_bytes(page),
+            "the file is not a safetensors file: it looks like an HTML or XML page",
+        ),
         (
             file_with_header("{nope}", 0),
-            "the header is not valid JSON of its kind: expected a key, a string, found `nope` at line 1 column 2",
+            "the header is malformed: expected a string key, found `nope` at line 1 column 2",
         ),
         (
             File::from_bytes([&6_u64.to_le_bytes()[..], b"{\"\xff\":1"].concat()),
-            "the header is not UTF-8 at byte 2",
+            "the header is not valid UTF-8 at byte 2",
         ),
-        (file_with_header("[1, 2]", 0), "the header does not start with `{` but with byte 0x5b"),
+        (file_with_header("[1, 2]", 0), "the header starts with byte 0x5b instead of `{`"),
         (
             file_with_header("{}\0\0\0\0", 0),
-            "the header is padded with NUL bytes from byte 2 on; the format pads with spaces",
+            "the header is padded with NUL bytes from byte 2; it must be padded with spaces",
         ),
         (
             file_with_header(
@@ -76,39 +82,39 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
                 .concat(),
                 2,
             ),
-            "tensor `w` occurs twice in the header",
+            "tensor `w` appears twice in the header",
         ),
         (
             file_with_header(&format!("{two}5,7]}}}}"), 7),
-            "tensor `w` begins at byte 5 of the data; the bytes from 4 on belong to no tensor",
+            "the data has a gap from byte 4 to byte 5, before tensor `w`",
         ),
         (
             file_with_header(&format!("{two}3,5]}}}}"), 5),
-            "tensor `w` begins at byte 3 of the data, inside a tensor that ends at 4",
+            "tensor `w` begins at byte 3 of the data, inside a tensor that ends at byte 4",
         ),
         (
             file_with_header(&entry("U8", "[9]", 0, 9), 8),
-            "by its header the file ends with tensor `w` at byte 70, but it has 69 bytes",
+            "according to its header, the file ends with tensor `w` at byte 70, but it has 69 bytes",
         ),
         (
             file_with_header(&entry("U8", "[9]", 0, 9), 10),
-            "by its header the file ends with tensor `w` at byte 70, but it has 71 bytes",
+            "according to its header, the file ends with tensor `w` at byte 70, but it has 71 bytes",
         ),
         (
             file_with_header(&entry("F32", "[3]", 0, 8), 8),
-            "tensor `w` has 3 elements of F32, which is 12 bytes, but spans 8",
+            "tensor `w` has 3 elements of F32, which is 12 bytes, but spans 8 bytes",
         ),
         (
             file_with_header(&entry("F32", "[9223372036854775808,2]", 0, 8), 8),
-            "tensor `w` is larger than 64 bits can count",
+            "the size of tensor `w` overflows 64 bits",
         ),
         (
             file_with_header(&entry("F32", "[9223372036854775808]", 0, 8), 8),
-            "tensor `w` is larger than 64 bits can count",
+            "the size of tensor `w` overflows 64 bits",
         ),
         (
             file_with_header(r#"{"__metadata__":{"format":1}}"#, 0),
-            "the header is not valid JSON of its kind: invalid type: integer `1`, expected a string at line 1 column 17",
+            "the header is malformed: invalid type: integer `1`, expected a string at line 1 column 17",
         ),
     ]
 }
@@ -127,16 +133,13 @@ pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
     let conflict = "{\n\"weight_map\": {\n<<<<<<< HEAD\n\"x\": \"a.safetensors\"\n=======\n}}";
     let naming = |shard: &str| support::index(&[("x", shard)]);
     vec![
-        (File::from_bytes(conflict), "the index holds an unresolved merge conflict at line 3"),
+        (File::from_bytes(conflict), "the index contains an unresolved merge conflict at line 3"),
         (File::from_bytes("{}"), "the index has no `weight_map`"),
-        (
-            File::from_bytes("<html>"),
-            "the file is not an index: it starts like an HTML or XML page",
-        ),
+        (File::from_bytes("<html>"), "the file is not an index: it looks like an HTML or XML page"),
         (
             naming("../../../other/resolve/main/a.safetensors"),
             "the index lists tensor `x` in a shard with an unsafe name: \
-             `../../../other/resolve/main/a.safetensors` holds an empty, `.` or `..` segment",
+             `../../../other/resolve/main/a.safetensors` contains an empty, `.` or `..` segment",
         ),
         (
             naming("/etc/a.safetensors"),
@@ -145,12 +148,12 @@ pub(crate) fn bad_indexes() -> Vec<(File, &'static str)> {
         (
             naming("https://example.org/a.safetensors"),
             "the index lists tensor `x` in a shard with an unsafe name: \
-             `https://example.org/a.safetensors` holds a colon, as URLs and drives do",
+             `https://example.org/a.safetensors` contains a colon, like a URL or a drive letter",
         ),
         (
             naming(r"..\\a.safetensors"),
             "the index lists tensor `x` in a shard with an unsafe name: \
-             `..\\a.safetensors` holds a backslash",
+             `..\\a.safetensors` contains a backslash",
         ),
         (
             naming("pytorch_model-00001-of-00002.bin"),
@@ -169,7 +172,7 @@ async fn invalid_indexes_are_errors() {
         let repo = support::sharded("org/bad").file("model.safetensors.index.json", index);
         let hub = LocalHub::start([repo]).unwrap();
         let error = support::parse(&hub, "org/bad").await.unwrap_err();
-        let prefix = "`org/bad/model.safetensors.index.json` is not a valid index of its shards: ";
+        let prefix = "`org/bad/model.safetensors.index.json` is not a valid shard index: ";
         assert_eq!(error_chain(&error), format!("{prefix}{message}"));
         assert!(error.is_malformed() && matches!(error, Error::Index { .. }), "{error:?}");
         let shards = hub.log().iter().filter(|entry| entry.path.contains("a.safetensors")).count();

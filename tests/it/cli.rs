@@ -93,7 +93,7 @@ fn badges_are_written_to_stdout_or_a_file() {
         assert!(svg.starts_with("<svg"), "{name}");
     }
     let one_file = run(&hub, &[&several[..], &[&format!("{folder}/gpt2.svg")]].concat());
-    assert!(one_file.code == 2 && one_file.stderr.contains("need a folder"), "{}", one_file.stderr);
+    assert!(one_file.code == 2 && one_file.stderr.contains("must be a folder"), "{}", one_file.stderr);
     let (new, local) = (format!("{folder}/new"), "../local.safetensors");
     std::fs::create_dir(format!("{folder}/below")).unwrap();
     std::fs::write(format!("{folder}/local.safetensors"), support::file_start("{}")).unwrap();
@@ -107,7 +107,7 @@ fn badges_are_written_to_stdout_or_a_file() {
     let cases: [(&[&str], i32, &str); 4] = [
         (&["badge", "org/none"], 3, "not found"),
         (&["badge", "gpt2", "--style", "round"], 2, "for-the-badge"),
-        (&["badge", "gpt2", "--color", "#12"], 2, "neither a color of shields.io nor"),
+        (&["badge", "gpt2", "--color", "#12"], 2, "is not a color"),
         (&["badge", "gpt2", "--output", "/nonexistent/x.svg"], 4, "failed to write `/nonexistent"),
     ];
     for (args, code, text) in cases {

@@ -34,13 +34,13 @@ async fn headers_are_sent_to_the_endpoint_alone() {
 fn settings_that_cannot_work_are_errors_of_the_build() {
     let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (builder, code) in [
-        (Client::builder().header("Range", "bytes=0-7"), "the client sets it"),
-        (Client::builder().header("a b", "c"), "its name is not valid"),
-        (Client::builder().header("x-key", "s3cr3t\n"), "its value has characters"),
+        (Client::builder().header("Range", "bytes=0-7"), "it is reserved for the client"),
+        (Client::builder().header("a b", "c"), "the name is invalid"),
+        (Client::builder().header("x-key", "s3cr3t\n"), "the value contains invalid characters"),
         (Client::builder().proxy("socks5://user:s3cr3t@proxy.example"), "only HTTP proxies"),
-        (Client::builder().proxy(""), "it is not the URL of a proxy"),
-        (Client::builder().root_certificate_pem(""), "no certificate in the PEM text"),
-        (Client::builder().root_certificate_pem(garbage), "the HTTP client cannot be set up"),
+        (Client::builder().proxy(""), "it is not a proxy URL"),
+        (Client::builder().root_certificate_pem(""), "the PEM text contains no certificate"),
+        (Client::builder().root_certificate_pem(garbage), "failed to set up the HTTP client"),
     ] {
         let shown = format!("{builder:?}");
         let error = builder.build().unwrap_err();

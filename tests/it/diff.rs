@@ -141,7 +141,7 @@ fn the_command_prints_a_table() {
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
     insta::assert_snapshot!(ran.stdout);
     let same = run(&hub, &["diff", "org/before", "org/before@main"]).data();
-    assert!(same.ends_with("no difference in 845 tensors; values are not compared\n"), "{same}");
+    assert!(same.ends_with("no differences in 845 tensors; values are not compared\n"), "{same}");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn findings_of_either_side_are_warnings() {
             .unwrap();
     let ran = run(&hub, &["diff", "org/good", "org/odd"]);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
-    let said = "warning: org/odd: the index declares 1 bytes in total, but the tensors have 352494542848\n";
+    let said = "warning: org/odd: the index declares 1 bytes in total, but the tensors take up 352494542848\n";
     assert_eq!(ran.stderr, said);
 }
 

@@ -238,7 +238,7 @@ async fn shards_that_are_missing_or_repeat_tensors_are_refused() {
     let missing = support::parse(&hub, "org/missing").await.unwrap_err();
     assert_eq!(
         missing.to_string(),
-        "`org/missing/model-*-of-00003.safetensors` is incomplete: it has 2 of 3 shards and no index"
+        "`org/missing/model-*-of-00003.safetensors` is incomplete: found 2 of 3 shards and no index"
     );
     let twice = support::parse(&hub, "org/twice").await.unwrap_err();
     assert!(
@@ -255,7 +255,7 @@ async fn several_sets_are_not_summed() {
     let error = support::parse(&hub, "org/several").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`org/several` contains 3 sets of weights, and it is unclear which one is the model"
+        "`org/several` contains 3 weight sets, and it is unclear which one is the main model"
     );
     let Error::SeveralSets { sets: found, .. } = &error else { panic!("{error:?}") };
     assert_eq!(found.iter().map(|set| set.path.as_str()).collect::<Vec<_>>(), sets);

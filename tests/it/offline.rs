@@ -134,13 +134,13 @@ async fn an_error_names_the_missing_part_of_the_cache() {
         ),
         ("org/part", "v1", not_cached("org/part", "v1"), "v1` does not exist"),
         ("org/part", "gone", not_cached("org/part", "gone"), &format!("{OLDER}` does not exist")),
-        ("org/part", "broken", not_cached("org/part", "broken"), "does not hold a commit"),
-        ("org/part", "long", not_cached("org/part", "long"), "does not hold a commit"),
+        ("org/part", "broken", not_cached("org/part", "broken"), "does not contain a commit"),
+        ("org/part", "long", not_cached("org/part", "long"), "does not contain a commit"),
         (
             "org/part",
             "x/../../models--org/secret",
             not_cached("org/part", "x/../../models--org/secret"),
-            "refs` does not hold the revision",
+            "refs` does not contain the revision",
         ),
         (
             "org/part",
@@ -152,7 +152,7 @@ async fn an_error_names_the_missing_part_of_the_cache() {
             "org/shards",
             "main",
             "`org/shards/m-*-of-00002.safetensors` not found: `".to_owned(),
-            "does not hold all of them; only downloaded files can be read",
+            "does not contain all shards; only downloaded files can be read",
         ),
         (
             "org/none",
@@ -203,7 +203,7 @@ async fn a_configuration_that_was_not_downloaded_is_a_finding() {
     offline.add(home, COMMIT, "model.safetensors", &file, ALL[0]);
     let parsed = offline.parse("org/packed", "main").await.unwrap();
     let findings = &parsed.report().findings;
-    assert!(findings[0].to_string().ends_with("it was not downloaded"), "{findings:?}");
+    assert!(findings[0].to_string().ends_with("the file was not downloaded"), "{findings:?}");
     offline.add(home, COMMIT, "config.json", b"{}", ALL[0]);
     assert_eq!(offline.parse("org/packed", "main").await.unwrap().report().findings, []);
 }
@@ -225,7 +225,7 @@ async fn links_do_not_lead_out_of_the_cache() {
         let error = offline.parse("org/model", "main").await.unwrap_err();
         assert_eq!(
             error_chain(&error),
-            "failed to read `org/model/model.safetensors`: it is a link that leads out of the cache"
+            "failed to read `org/model/model.safetensors`: it is a link that leads outside the cache"
         );
     }
     // The cache folder itself may be a link, for example to a larger disk.
@@ -241,7 +241,7 @@ async fn an_offline_client_reads_local_files_and_the_cache_only() {
     let client = offline.builder().build().unwrap();
     let url: Source = "https://example.org/x.safetensors?sig=s3cr3t".parse().unwrap();
     let error = client.source(url).parse_safetensors_metadata().await.unwrap_err();
-    assert_eq!(error.to_string(), "`https://example.org/x.safetensors…` cannot be read offline");
+    assert_eq!(error.to_string(), "cannot read `https://example.org/x.safetensors…` offline");
     assert!(error.is_usage());
     let file = offline.cache.path().join("x.safetensors");
     write(&file, weights("x"));

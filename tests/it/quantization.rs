@@ -352,6 +352,6 @@ async fn a_count_beyond_64_bits_is_an_error_that_names_the_tensor() {
     assert_eq!(
         support::error_chain(&error),
         "`org/huge/model.safetensors` is not a valid safetensors file: \
-         tensor `a` is larger than 64 bits can count"
+         the size of tensor `a` overflows 64 bits"
     );
 }

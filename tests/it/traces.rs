@@ -200,7 +200,7 @@ fn the_password_of_a_proxy_is_not_shown() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(3), "{stderr}");
         assert!(
-            stderr.contains("debug: failed") && stderr.contains("could not connect"),
+            stderr.contains("debug: failed") && stderr.contains("failed to connect"),
             "{stderr}"
         );
         assert!(!stderr.contains("s3cr3t") && !stderr.contains("user"), "{stderr}");

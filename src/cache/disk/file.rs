@@ -1,17 +1,17 @@
-//! The files of a disk cache. Other processes may write and delete them at any time.
+//! The files of a disk cache. Other processes may write or delete them at any time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The limit of an entry that is read or written, in bytes.
+/// The maximum size of an entry to read or write, in bytes.
 pub(super) const ENTRY_LIMIT: u64 = 128 << 20;
 
-/// The size of a disk block in bytes: the smallest file takes one block.
+/// The size of a disk block in bytes, the minimum disk space of a file.
 const BLOCK: u64 = 4_096;
 
-/// The shortest time between two updates of an entry's modification time, which marks its last use.
+/// The minimum time between updates of an entry's modification time, which records its last use.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// A file in a folder listing.
@@ -19,11 +19,11 @@ pub(super) struct CacheFile {
     pub(super) path: PathBuf,
     /// Disk space in bytes.
     pub(super) bytes: u64,
-    /// The time of the last write or, to the hour, of the last read.
+    /// The time of the last use, accurate to about an hour.
     pub(super) used: SystemTime,
 }
 
-/// Reads an entry and marks it as used. Returns `None` if there is none.
+/// Reads an entry and records its use. Returns `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match open(path) {
         Ok(file) => file,
@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     if metadata.modified()?.elapsed().is_ok_and(|age| age > TOUCH_INTERVAL) {
-        // A read-only folder still serves.
+        // Entries of a read-only folder can still be read.
         let _ = file.set_modified(SystemTime::now());
     }
     let mut bytes = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Opens an entry. A pipe or a device in place of a file must not block the reader.
+/// Opens an entry. Pipes and devices are rejected, because they could block the reader.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -55,7 +55,7 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Writes an entry under a temporary name that no other writer uses, and renames it when it is complete.
+/// Writes an entry to a unique temporary file, and renames it when it is complete.
 pub(super) fn write(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<()> {
     create_folder(path.parent())?;
     create_folder(temporary.parent())?;
@@ -67,7 +67,7 @@ pub(super) fn write(path: &Path, temporary: &Path, entry: &[u8]) -> io::Result<(
     written
 }
 
-/// Lists the files of a folder; none if the folder does not exist.
+/// Lists the files of a folder, or no files if it does not exist.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<CacheFile>> {
     let listing = match fs::read_dir(folder) {
         Ok(listing) => listing,
@@ -77,7 +77,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<CacheFile>> {
     let mut files = Vec::new();
     for file in listing {
         let file = file?;
-        // Another process may have deleted it in the meantime.
+        // Another process may have deleted it since it was listed.
         let Ok(metadata) = file.metadata() else { continue };
         let used = metadata.modified().unwrap_or(UNIX_EPOCH);
         files.push(CacheFile { path: file.path(), bytes: disk_space(metadata.len()), used });
@@ -90,7 +90,7 @@ pub(super) fn disk_space(length: u64) -> u64 {
     length.max(1).next_multiple_of(BLOCK)
 }
 
-/// Deletes a file, unless another process has deleted it already.
+/// Deletes a file. It is no error if another process has already deleted it.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -98,7 +98,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a folder that only this user can read: entries may name files of private repositories.
+/// Creates a folder that only this user can read, because entries may contain file names of private repositories.
 fn create_folder(path: Option<&Path>) -> io::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let mut builder = DirBuilder::new();

@@ -1,4 +1,4 @@
-//! Cache entries as files of a folder that several processes share.
+//! Cache entries as files in a folder that several processes may share.
 
 mod file;
 
@@ -15,26 +15,25 @@ use tokio::sync::Semaphore;
 use self::file::CacheFile;
 use super::{Cache, CacheKey};
 
-/// The folder of this version's entries.
+/// The subfolder for entries of this version.
 const VERSION: &str = "v1";
 
-/// The folder of files that are being written.
+/// The subfolder for files that are being written.
 const UNFINISHED: &str = "unfinished";
 
-/// The age at which an unfinished file is deleted: the process that wrote it has ended.
+/// The age at which an unfinished file is deleted. The process that wrote it must have ended by then.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3_600);
 
-/// The time after which a disk that does not respond is skipped.
+/// The maximum time to wait for the disk. After that, the call continues without the cache.
 const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of threads that wait for the disk.
 const MAX_THREADS: usize = 32;
 
-/// A cache in a local folder. Several processes may share the folder.
+/// A cache in a local folder, which several processes may share.
 ///
-/// Each entry is written to a temporary file that is then renamed, so a reader never sees a part of an entry,
-/// not even after a process was killed. When the folder is too large, the entries that were not used for
-/// the longest time are deleted.
+/// Each entry is written to a temporary file and then renamed, so readers never see a partial entry, even if a
+/// process is killed. When the folder exceeds its size limit, the least recently used entries are deleted.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,36 +50,35 @@ pub struct DiskCache(Arc<CacheFolder>);
 struct CacheFolder {
     path: PathBuf,
     limit: u64,
-    /// Bytes written since this process last checked the size of the folder.
+    /// The number of bytes written since this process last checked the size of the folder.
     written: AtomicU64,
     /// One permit per thread that waits for the disk.
     threads: Arc<Semaphore>,
     has_warned: AtomicBool,
 }
 
-/// The contents of a [`DiskCache`].
+/// The number and size of the entries in a [`DiskCache`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// The number of entries: one per set of headers, one per branch, and one per Hub for the server that it
-    /// redirects to.
+    /// The number of entries: one per weight set and commit, one per branch, and one per Hub for its known servers.
     pub entries: u64,
-    /// The disk space of the entries in bytes, in whole blocks.
+    /// The disk space used by the entries in bytes, counting whole blocks.
     pub bytes: u64,
 }
 
 impl DiskCache {
-    /// The default limit of the disk space, in bytes.
+    /// The default size limit, in bytes.
     pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-    /// Returns a cache in a folder, with [`Self::DEFAULT_LIMIT`]. The folder is created when it is first
-    /// written to; other files in it are not touched.
+    /// Creates a cache in a folder, with the size limit [`Self::DEFAULT_LIMIT`]. The folder is created on first
+    /// write. Other files in it stay untouched.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self::with_limit(folder, Self::DEFAULT_LIMIT)
     }
 
-    /// Returns a cache with another limit, in bytes. The limit is approximate: each process checks the
-    /// size of the folder only now and then.
+    /// Creates a cache with a custom size limit, in bytes. The limit is approximate, because each process checks the
+    /// size of the folder only occasionally.
     pub fn with_limit(folder: impl Into<PathBuf>, bytes: u64) -> Self {
         Self(Arc::new(CacheFolder {
             path: folder.into(),
@@ -91,26 +89,26 @@ impl DiskCache {
         }))
     }
 
-    /// Returns the folder.
+    /// Returns the path of the cache folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0.path
     }
 
-    /// Returns the current number and size of the entries.
+    /// Returns the number and size of the entries. Blocks while it lists the folder.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be listed. A folder that does not exist is empty.
+    /// Returns an error if the folder cannot be listed. A folder that does not exist counts as empty.
     pub fn usage(&self) -> io::Result<DiskUsage> {
         self.0.for_each(|_| Ok(()))
     }
 
-    /// Deletes all entries, and returns their number and size.
+    /// Deletes all entries and returns their number and size. Blocks until they are deleted.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be listed, or an entry cannot be deleted.
+    /// Returns an error if the folder cannot be listed or an entry cannot be deleted.
     pub fn clear(&self) -> io::Result<DiskUsage> {
         self.0.for_each(|entry| file::remove(&entry.path))
     }
@@ -130,8 +128,8 @@ impl Cache for DiskCache {
 }
 
 impl DiskCache {
-    /// Runs work that waits for the disk on a thread where it delays no other task. Returns `None` if the disk
-    /// does not answer: the work then keeps its thread, so the number of these threads is limited.
+    /// Runs blocking disk access on a separate thread. Returns `None` if the disk does not respond in time. The work
+    /// then still occupies its thread, so the number of threads is limited.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -167,8 +165,7 @@ impl CacheFolder {
         self.check_size(key, file::disk_space(entry.len() as u64))
     }
 
-    /// Returns a path that no other writer uses, not even one in another container that has the same
-    /// process id.
+    /// Returns a unique temporary path. Process IDs alone are not unique across containers.
     fn temporary(&self) -> PathBuf {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
@@ -177,8 +174,8 @@ impl CacheFolder {
         self.path.join(VERSION).join(UNFINISHED).join(name)
     }
 
-    /// Deletes old entries now and then. A process that writes a lot checks after each 16th of the limit;
-    /// of the processes that write little, about one in 16 checks.
+    /// Deletes old entries from time to time. A process checks after each sixteenth of the limit that it writes, and
+    /// one process in about 16 checks at its first write.
     fn check_size(&self, key: &CacheKey, bytes: u64) -> io::Result<()> {
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         let is_chosen = before == 0 && key.as_bytes()[31].is_multiple_of(16);
@@ -229,8 +226,8 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// Visits all entries, and returns their number and size. It lists one of 256 groups at a time, because there may
-    /// be very many entries.
+    /// Visits all entries, and returns their number and size. Lists one of the 256 groups at a time, because there
+    /// may be many entries.
     fn for_each(
         &self,
         mut visit: impl FnMut(&CacheFile) -> io::Result<()>,
@@ -246,7 +243,8 @@ impl CacheFolder {
         Ok(usage)
     }
 
-    /// Returns the result of a disk access, and logs its error: the first one of a folder as a warning.
+    /// Returns the result of a disk access, and logs errors: the first per folder as a warning, later ones at debug
+    /// level.
     fn warn_once<T>(&self, result: io::Result<T>) -> Option<T> {
         let error = match result {
             Ok(value) => return Some(value),
@@ -254,9 +252,9 @@ impl CacheFolder {
         };
         let folder = self.path.display();
         if self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%folder, %error, "the cache cannot be used");
+            tracing::debug!(%folder, %error, "failed to access the cache");
         } else {
-            tracing::warn!(%folder, %error, "the cache cannot be used");
+            tracing::warn!(%folder, %error, "failed to access the cache");
         }
         None
     }

@@ -1,4 +1,4 @@
-//! The progress of a census on stderr: a bar on a terminal, else a line from time to time.
+//! The progress of a census on stderr: a bar on a terminal, or else an occasional line.
 
 use std::fmt;
 use std::io::Write;
@@ -12,10 +12,10 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::cli::progress::ProgressBars;
 
-/// The time between two lines where there is no terminal.
+/// The interval between lines without a terminal.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// The requests for files that the Hub allows an anonymous reader in 5 minutes
+/// The number of file requests that the Hub allows anonymous readers per 5 minutes
 /// (<https://huggingface.co/docs/hub/rate-limits>).
 const QUOTA: f64 = 3_000.0;
 
@@ -28,7 +28,7 @@ pub(super) struct CensusBar {
     last_line: Arc<Mutex<Instant>>,
     /// The description of the manifest.
     manifest: String,
-    /// True if rows of unchanged repositories are copied from an earlier census.
+    /// True if rows of unchanged repositories are copied from a previous census.
     copies_rows: bool,
 }
 
@@ -47,11 +47,11 @@ impl CensusBar {
             let style = ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
                 .progress_chars("=> ");
-            // A wait has no progress, so the text is made when the bar is drawn.
+            // There are no progress events during a wait, so the text is formatted when the bar is drawn.
             let shown = status.clone();
             let style =
                 style.with_key("status", move |_: &ProgressState, text: &mut dyn fmt::Write| {
-                    // The bar does not depend on its text.
+                    // The bar must not fail because of its text.
                     let _ = text.write_str(&shown.describe());
                 });
             bar.enable_steady_tick(Duration::from_millis(200));
@@ -59,7 +59,7 @@ impl CensusBar {
         });
         let repeated = match manifest.duplicates() as u64 {
             0 => String::new(),
-            names => format!("; {} repeated and read once", counted(names, "name")),
+            names => format!("; {} ignored", counted(names, "duplicate name")),
         };
         let parts = counted(manifest.parts() as u64, "part");
         let repos = match manifest.repos() as u64 {
@@ -98,37 +98,37 @@ impl CensusBar {
         }
     }
 
-    /// Describes the work before it begins.
+    /// Describes the work ahead.
     fn estimate(&self, repos: u64) -> String {
         let manifest = &self.manifest;
         if repos == 0 {
-            return format!("{manifest}; nothing is left to read");
+            return format!("{manifest}; nothing left to read");
         }
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
         let seconds = repos as f64 / QUOTA * 300.0;
         let (repos, time) = (thousands(repos), duration(seconds));
         if self.copies_rows {
-            return format!("{manifest}; {repos} to read, or to copy if they are unchanged");
+            return format!("{manifest}; {repos} to read, or to copy if unchanged");
         }
         if seconds < 60.0 {
             return format!("{manifest}; {repos} to read");
         }
         format!(
-            "{manifest}; {repos} to read, each by one request or more: at least {time} at 3,000 requests in 5 minutes"
+            "{manifest}; {repos} to read with at least one request each, which takes at least {time} at 3,000 requests per 5 minutes"
         )
     }
 
     fn print(&self, text: &str) {
         match &self.bar {
             Some(bar) if !bar.is_hidden() => bar.println(text),
-            // The census does not depend on stderr.
+            // A failure to write to stderr must not affect the census.
             Some(_) => drop(writeln!(anstream::stderr(), "{text}")),
             None => {}
         }
     }
 }
 
-/// The rate, the cost and the remaining time of a census.
+/// Formats the rate, the cost and the remaining time of a census.
 #[derive(Clone)]
 struct CensusStatus {
     client: Client,
@@ -157,7 +157,7 @@ impl CensusStatus {
     }
 }
 
-/// Describes the remaining requests of a quota. Without any, the command waits.
+/// Describes the remaining requests of a quota, or the wait if there are none.
 fn describe_quota(requests: u64, reset: Duration) -> String {
     let reset = duration(reset.as_secs_f64());
     match requests {
@@ -166,7 +166,7 @@ fn describe_quota(requests: u64, reset: Duration) -> String {
     }
 }
 
-/// Returns a duration for people.
+/// Formats a duration for people.
 fn duration(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 120.0 => format!("{seconds:.0} s"),

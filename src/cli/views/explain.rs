@@ -11,17 +11,17 @@ use super::heading;
 use crate::cli::table::Table;
 use crate::cli::terminal::{TerminalSize, fitted};
 
-/// The narrowest useful column of text.
+/// The minimum useful width of the text column.
 const MIN_TEXT_WIDTH: usize = 12;
 
-/// One group of tensors that were counted in the same way, or the total.
+/// A group of tensors that are counted alike, or the total.
 struct ExplainRow<'a> {
     dtype: &'a str,
     count: &'a DtypeCount,
     counted: String,
 }
 
-/// Writes the groups of tensors, the most parameters first, and the rules that apply.
+/// Writes the groups of tensors in descending order of parameters, and the rules that apply.
 pub(crate) fn write(
     out: &mut impl Write,
     report: &CountReport,
@@ -56,13 +56,13 @@ pub(crate) fn write(
         }
     }
     if let Some(reason) = breakdown.moe_unknown {
-        let note = format!("the active parameters are not known: {reason}");
+        let note = format!("the active parameters are unknown: {reason}");
         writeln!(out, "{}", fitted(&note, terminal))?;
     }
     modules(out, breakdown, terminal)
 }
 
-/// Writes the kinds of quantized modules, and the modules that are not certain.
+/// Writes the kinds of quantized modules, and the unresolved modules.
 fn modules(
     out: &mut impl Write,
     breakdown: &CountBreakdown,
@@ -95,7 +95,7 @@ fn modules(
         let names: Vec<_> = found.examples.iter().map(|name| escape(name)).collect();
         let more = if found.modules > names.len() as u64 { ", …" } else { "" };
         let modules = counted(found.modules, "module");
-        let note = format!("{modules} not certain: {}: {}{more}", found.reason, names.join(", "));
+        let note = format!("{modules} uncertain: {}: {}{more}", found.reason, names.join(", "));
         writeln!(out, "{}", fitted(&note, terminal))?;
     }
     Ok(())
@@ -121,8 +121,7 @@ fn rules(breakdown: &CountBreakdown) -> String {
     format!("by the rules of {}{method}", breakdown.rules)
 }
 
-/// Formats the parameters of a mixture of experts that are active per token, with the short form that
-/// model names use.
+/// Formats the active parameters of a mixture of experts, with the short form that model names use.
 pub(super) fn active_parameters(moe: &MixtureOfExperts) -> String {
     let (active, total) = (moe.active(), moe.total());
     let name = format!("{}-A{}", size_of_model(total), size_of_model(active));
@@ -140,7 +139,7 @@ fn formula(moe: &MixtureOfExperts) -> String {
     };
     let draft = match moe.draft {
         0 => String::new(),
-        draft => format!("; {} only draft tokens ahead", thousands(draft)),
+        draft => format!("; {} more only draft tokens", thousands(draft)),
     };
     format!("{active} = {always} always + {routed}{draft}")
 }

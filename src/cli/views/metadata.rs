@@ -1,4 +1,4 @@
-//! `--metadata`: the metadata of the index and of the files.
+//! `--metadata`: the metadata of the index and the files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use hf_meta::{RepoPath, SafetensorsParseFromRepo, Weights};
 use super::heading;
 use crate::cli::style::DIM;
 
-/// Writes the metadata of the index, then each entry of the files once.
+/// Writes the metadata of the index, then each distinct entry of the files.
 pub(crate) fn write(out: &mut impl Write, weights: &Weights) -> io::Result<()> {
     heading(out, &weights.report().source)?;
     if let Weights::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) = weights {

@@ -1,4 +1,4 @@
-//! The view of several repositories: one row for each, as a table or for other programs.
+//! The overview of several repositories: one row each, as a table or for other programs.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -9,13 +9,13 @@ use hf_meta::{CountReport, Error};
 use crate::cli::table::Table;
 use crate::cli::terminal::TerminalSize;
 
-/// The narrowest useful column of repositories.
+/// The minimum useful width of the repository column.
 const MIN_REPO_WIDTH: usize = 16;
 
 /// The forms of the overview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OverviewFormat {
-    /// A table for people
+    /// A human-readable table
     Table,
     /// Tab-separated values
     Tsv,
@@ -23,7 +23,7 @@ pub(crate) enum OverviewFormat {
     Csv,
     /// A Markdown table
     Md,
-    /// One line of JSON per repository, as by --json --summary
+    /// One line of JSON per repository, same as --json --summary
     Json,
 }
 
@@ -32,15 +32,15 @@ pub(crate) enum OverviewFormat {
 pub(crate) enum SortKey {
     /// By name
     Name,
-    /// The most parameters first; of tensors, the most elements
+    /// By parameters, largest first; tensors by elements
     Parameters,
-    /// The most active parameters first
+    /// By active parameters, largest first
     Active,
-    /// The most bytes first
+    /// By bytes, largest first
     Bytes,
 }
 
-/// The figures of one repository, or the code of its error.
+/// The values of one repository, or its error code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OverviewRow {
     repo: String,
@@ -89,7 +89,7 @@ impl OverviewRow {
     }
 }
 
-/// Sorts rows. Repositories that failed come last.
+/// Sorts the rows. Failed repositories come last.
 fn sort(rows: &mut [OverviewRow], key: SortKey) {
     match key {
         SortKey::Name => rows.sort_by(|a, b| a.repo.cmp(&b.repo)),
@@ -99,7 +99,7 @@ fn sort(rows: &mut [OverviewRow], key: SortKey) {
     }
 }
 
-/// Writes the rows in a form. The forms for people leave out repositories that failed: their errors are on stderr.
+/// Writes the rows in a format. The formats for people omit failed repositories, whose errors are on stderr.
 pub(crate) fn write(
     out: &mut impl Write,
     mut rows: Vec<OverviewRow>,
@@ -126,7 +126,7 @@ pub(crate) fn write(
     }
 }
 
-/// Returns the columns for people. A column without a value is left out.
+/// Returns the columns for people, without empty ones.
 fn for_people(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
     let has = |value: fn(&OverviewRow) -> bool| rows.iter().any(value);
     Table::new()
@@ -146,7 +146,7 @@ fn for_people(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
         .shown_if(has(|row| !row.quantization.is_empty()))
 }
 
-/// Returns the columns for other programs, always the same and with all digits.
+/// Returns the columns for other programs, which are always the same and have all digits.
 fn plain<'a>() -> Table<'static, &'a OverviewRow> {
     let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     Table::new()

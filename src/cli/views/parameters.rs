@@ -12,10 +12,10 @@ use crate::cli::style::DIM;
 use crate::cli::table::Table;
 use crate::cli::terminal::{TerminalSize, fitted};
 
-/// The most other sets of weights that are listed; the JSON has all of them.
+/// The maximum number of other sets of weights to list. The JSON has all of them.
 const MAX_SETS: usize = 20;
 
-/// The narrowest useful column of paths.
+/// The minimum useful width of the path column.
 const MIN_PATH_WIDTH: usize = 20;
 
 /// Writes the parameters per dtype, and the totals of the whole checkpoint.
@@ -40,8 +40,8 @@ pub(crate) fn write(
     writeln!(out, "{DIM}{}{DIM:#}", fitted(&fetch_stats(report), terminal))
 }
 
-/// Writes a row per dtype, the most parameters first, and a total. Elements have a column if they
-/// differ from the parameters, as they do in a quantized model. A `~` marks parameters that are not certain.
+/// Writes a row per dtype in descending order of parameters, and a total. There is a column for elements if they
+/// differ from the parameters, as in a quantized model. A `~` marks uncertain parameters.
 fn dtype_table(
     out: &mut impl Write,
     report: &CountReport,
@@ -69,8 +69,8 @@ fn dtype_table(
     table.fit(terminal).write(out, || rows.iter().copied())
 }
 
-/// Formats the size for people: parameters, buffers, and the memory that the weights alone take in common formats.
-/// Returns `None` without parameters.
+/// Formats the size for people: parameters, buffers, and the memory of the weights alone in common dtypes. Returns
+/// `None` without parameters.
 fn size(report: &CountReport) -> Option<String> {
     let (totals, breakdown) = (report.parameter_count.totals(), &report.breakdown);
     let parameters = Some(totals.parameters).filter(|parameters| *parameters > 0)?;
@@ -128,7 +128,7 @@ fn other_sets(
     }
 }
 
-/// Formats the requests, bytes and seconds that were needed.
+/// Formats the requests, bytes and seconds of the call.
 fn fetch_stats(report: &CountReport) -> String {
     let stats = report.fetch;
     let read = format!("{} read of {}", bytes(stats.bytes_read), bytes(stats.bytes_total));

@@ -1,4 +1,4 @@
-//! `--tensors`: one row per tensor, as a table on a terminal and as tab-separated values elsewhere.
+//! `--tensors`: one row per tensor, as a table on a terminal and otherwise as tab-separated values.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -12,13 +12,13 @@ use super::overview::SortKey;
 use crate::cli::table::Table;
 use crate::cli::terminal::TerminalSize;
 
-/// The narrowest useful column of names.
+/// The minimum useful width of the name column.
 const MIN_NAME_WIDTH: usize = 16;
 
-/// The narrowest useful column of file names.
+/// The minimum useful width of the file column.
 const MIN_FILE_WIDTH: usize = 12;
 
-/// The name of a tensor, its description, and the path of its file.
+/// A tensor's name, its description and the path of its file.
 type TensorRow<'a> = (&'a str, TensorInfo, &'a RepoPath);
 
 /// Writes every tensor whose name matches the filter. A heading names the source if there are several.

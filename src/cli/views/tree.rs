@@ -16,16 +16,16 @@ use crate::cli::terminal::{TerminalSize, fitted};
 /// The length of a bar, in characters.
 const BAR_LENGTH: usize = 10;
 
-/// The narrowest column of names, in characters.
+/// The minimum width of the name column, in characters.
 const MIN_NAME_WIDTH: usize = 16;
 
-/// The narrowest useful column of tensors, in characters.
+/// The minimum useful width of the tensor column, in characters.
 const MIN_CONTENT_WIDTH: usize = 16;
 
-/// The lines of a terminal that are reserved for headings, totals, notes and the prompt.
+/// The number of terminal lines reserved for headings, totals, notes and the prompt.
 const RESERVED_LINES: usize = 8;
 
-/// The most tensors of a module that are listed in the row of the module.
+/// The maximum number of tensors to list in the row of their module.
 const MAX_INLINE_TENSORS: usize = 4;
 
 /// Writes the tree of a checkpoint and its totals.
@@ -42,7 +42,7 @@ pub(crate) fn write(
     if totals.parameters != totals.elements {
         let parameters = thousands(totals.parameters);
         let note =
-            format!("elements are as stored and hold {parameters} parameters; see --explain");
+            format!("elements are as stored and contain {parameters} parameters; see --explain");
         writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))?;
     }
     Ok(())
@@ -56,8 +56,8 @@ struct TreeRow {
     content: String,
 }
 
-/// Writes a tree. On a terminal it has bars, and the largest modules are open as far as the lines
-/// suffice; elsewhere all modules are open.
+/// Writes a tree. On a terminal it has bars, and the largest modules are expanded until the lines run out. Otherwise
+/// all modules are expanded.
 fn write_tree(
     out: &mut impl Write,
     tree: &Tree,
@@ -92,7 +92,7 @@ fn write_tree(
     layout.write_note(out, depth.is_some(), terminal)
 }
 
-/// Returns a bar whose length is the share of a part, in eighths of a character.
+/// Returns a bar whose length is proportional to `part`, in eighths of a character.
 fn bar(part: u64, whole: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (u128::from(part) * 8 * BAR_LENGTH as u128).div_ceil(u128::from(whole.max(1)));
@@ -100,16 +100,16 @@ fn bar(part: u64, whole: u64) -> String {
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// The modules that are shown, and whether each is open.
+/// The shown modules, each open or closed.
 struct TreeLayout<'a> {
     branches: Vec<Branch<'a>>,
-    /// The modules at the top level that are shown, as positions in `branches`.
+    /// The shown top-level modules, as indices into `branches`.
     top: Vec<usize>,
-    /// The number of modules at the top level that are not shown.
+    /// The number of top-level modules that are not shown.
     hidden: usize,
 }
 
-/// A module with the positions of the modules inside it.
+/// A module with the indices of its submodules.
 struct Branch<'a> {
     module: &'a TreeModule,
     inner: Vec<usize>,
@@ -142,9 +142,9 @@ impl<'a> TreeLayout<'a> {
         modules.iter().map(add).collect()
     }
 
-    /// Opens the largest modules as long as the lines suffice for their contents.
+    /// Opens the largest modules as long as there are lines for their contents.
     ///
-    /// A module at the top level has depth 1, and modules at the maximum depth stay closed.
+    /// Top-level modules have depth 1. Modules at the maximum depth stay closed.
     fn open(&mut self, top: &[usize], mut lines: usize, max_depth: usize) {
         let size = |layout: &Self, at: usize, depth: usize| {
             (layout.branches[at].module.elements, Reverse(at), depth)
@@ -162,7 +162,7 @@ impl<'a> TreeLayout<'a> {
         }
     }
 
-    /// Calls `visit` for every row in order, with the name behind its guide lines.
+    /// Calls `visit` for every row in order, with the name after its guide lines.
     fn for_each_row(
         &self,
         rows: &[usize],
@@ -197,19 +197,19 @@ impl<'a> TreeLayout<'a> {
         let note = if self.hidden > 0 {
             counted(self.hidden as u64, "more module")
         } else if self.branches.iter().any(Branch::is_closed) {
-            "the content of modules with …".to_owned()
+            "the contents of modules with …".to_owned()
         } else {
             return Ok(());
         };
         let remedy =
-            if has_depth { "a larger --depth shows more" } else { "pipe the output to see all" };
+            if has_depth { "increase --depth to see more" } else { "pipe the output to see all" };
         let note = format!("not shown: {note}; {remedy}");
         writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))
     }
 }
 
 impl Branch<'_> {
-    /// Returns whether the row of the module lists all its tensors.
+    /// Returns whether the module's row lists all its tensors.
     fn is_short(&self) -> bool {
         let is_tensor = |module: &TreeModule| matches!(module.content, TreeContent::Tensor { .. });
         match &self.module.content {

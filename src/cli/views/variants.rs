@@ -1,4 +1,4 @@
-//! The quantizations of a model, one row per file or set of files, from one listing and one header.
+//! The quantizations of a model: one row per file or set of files, from one listing and one header.
 
 use std::io::{self, Write};
 
@@ -11,23 +11,23 @@ use crate::cli::style::BOLD;
 use crate::cli::table::Table;
 use crate::cli::terminal::{TerminalSize, fitted};
 
-/// The most rows; the JSON has all of them.
+/// The maximum number of rows. The JSON has all of them.
 const MAX_VARIANTS: usize = 60;
 
-/// The narrowest useful column of paths.
+/// The minimum useful width of the path column.
 const MIN_PATH_WIDTH: usize = 20;
 
-/// One row of the table.
+/// A row of the table.
 struct Variant<'a> {
     path: &'a str,
     kind: &'a str,
     bytes: u64,
-    /// The bits per weight; marked by `~` if the header of the file was not read.
+    /// The bits per weight, marked with `~` if the file's header was not read.
     bits: String,
 }
 
 /// Writes the file that was read and the other sets of weights. Their bits per weight follow from their size, because
-/// each of them holds the same parameters.
+/// all sets have the same parameters.
 pub(super) fn write(
     out: &mut impl Write,
     report: &CountReport,
@@ -82,7 +82,8 @@ impl<'a> Variant<'a> {
     }
 }
 
-/// Describes a model in a line, such as `llama, Q4_K_M, context of 131,072 tokens, tokenizer gpt2 with 128,256 tokens`.
+/// Describes a model in one line, such as
+/// `llama, Q4_K_M, context of 131,072 tokens, tokenizer gpt2 with 128,256 tokens`.
 pub(super) fn description(model: &ModelDescription) -> String {
     let kind = model.kind.as_deref().filter(|kind| *kind != "model");
     let texts = [kind, model.architecture.as_deref(), model.file_type.as_deref()];

@@ -19,7 +19,7 @@ fn counting(config: &str, tensors: &[Tensor<'_>]) -> Option<(ParameterCount, Cou
 const GPTQ: &str = r#"{"quantization_config":{"quant_method":"gptq","bits":4},
     "num_experts":2,"num_experts_per_tok":1}"#;
 
-/// 64 × 16 weights of 4 bits for each of two experts, in groups of 32.
+/// Two experts with 64 × 16 weights of 4 bits each, in groups of 32.
 const EXPERTS: [(&str, Dtype, &[u64]); 6] = [
     ("h.0.experts.0.q.qweight", Dtype::I32, &[8, 16]),
     ("h.0.experts.0.q.qzeros", Dtype::I32, &[2, 2]),
@@ -71,7 +71,7 @@ fn tensors_are_grouped_by_class() {
     assert_eq!(kinds, [2]);
 }
 
-/// Modules are counted by their parts, whatever the name of the method is.
+/// Modules are counted by their parts, regardless of the method's name.
 #[test]
 fn an_unknown_method_is_named() {
     let config = r#"{"quantization_config":{"quant_method":"New-GPTQ","bits":4}}"#;
@@ -84,7 +84,7 @@ fn an_unknown_method_is_named() {
     assert_eq!(counting("{}", &[]).unwrap().1.method, None);
 }
 
-/// Modules of the same shapes have the same size, unless the configuration tells them apart.
+/// Modules with equal shapes have equal sizes, unless the configuration distinguishes them.
 #[test]
 fn equal_modules_may_have_schemes_of_their_own() {
     let module = |weights, scales| -> [Tensor<'static>; 2] {
@@ -106,7 +106,7 @@ fn equal_modules_may_have_schemes_of_their_own() {
     assert_eq!(total(r#","dynamic":{"+:.*[12].q$":{"bits":8}}"#), four + 2 * eight);
 }
 
-/// The reasons of all modules that are not certain, with the number of parameters.
+/// The reasons of all unresolved modules, and the number of parameters.
 fn unresolved(config: &str, tensors: &[Tensor<'_>]) -> (Vec<UnresolvedReason>, u64) {
     let (count, breakdown) = counting(config, tensors).unwrap();
     assert_eq!(breakdown.is_exact(), breakdown.unresolved.is_empty());
@@ -139,7 +139,7 @@ fn a_module_without_a_size_is_counted_as_stored() {
     }
 }
 
-/// Parts whose shapes are not those of their method, and others that resemble them.
+/// Parts with shapes that do not fit their method, and similar parts that do.
 #[test]
 fn a_method_checks_the_shapes_of_its_parts() {
     let config =
@@ -193,7 +193,7 @@ fn a_method_checks_the_shapes_of_its_parts() {
         let tensors = [bytes.clone(), ("q.weight_scale", Dtype::F32, &scales)];
         assert_eq!(unresolved("{}", &tensors), (vec![], 128 * 16), "{scales:?}");
     }
-    // Two rows in one: a single column of scales could be that of another format.
+    // Two rows packed into one: a single column of scales could belong to another format.
     let halves: Tensor<'_> = ("q.weight", Dtype::U8, &[32, 64]);
     let scales = |columns| -> Tensor<'_> { ("q.weight_scale", Dtype::F32, columns) };
     assert_eq!(unresolved("{}", &[halves.clone(), scales(&[64, 2])]), (vec![], 64 * 64));
@@ -218,7 +218,7 @@ fn integers_that_are_no_weights_are_certain() {
     }
 }
 
-/// Scales lie also next to weights that are not packed, such as those of the key-value cache.
+/// Scales also exist next to unpacked weights, for example for the key-value cache.
 #[test]
 fn scales_are_auxiliary_in_every_quantized_model() {
     let scale: (_, _, &[u64]) = ("attn.k_scale", Dtype::F32, &[1]);
@@ -257,7 +257,7 @@ fn an_overflow_by_unpacking_is_an_error() {
 const DRAFTS: &str = r#"{"num_experts":2,"num_experts_per_tok":1,"num_nextn_predict_layers":1,
     "num_hidden_layers":1}"#;
 
-/// Two layers with two experts of 8 parameters each, the second of which drafts tokens, and 8 parameters besides them.
+/// Two layers with two experts of 8 parameters each, of which the second is a draft layer, and 8 other parameters.
 const DRAFT_TENSORS: [&str; 6] = [
     "embed.weight",
     "layers.0.mlp.experts.0.weight",
@@ -296,7 +296,7 @@ fn only_the_first_configuration_has_an_effect() {
     assert_eq!(counter.finish().unwrap().0.total(), 10);
 }
 
-/// GGUF has the shapes of the weights and the numbers of experts, so no configuration is needed.
+/// GGUF states the shapes of the weights and the numbers of experts, so it needs no configuration.
 #[test]
 fn a_file_that_describes_itself_is_counted_by_its_elements() {
     let mut model = ModelDescription::default();
@@ -343,7 +343,7 @@ fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
         ("q.qweight", Dtype::I32, &[8, 16], true),
         ("q.qweight", Dtype::I32, &[], false),
         ("q.absmax", Dtype::F32, &[2], true),
-        // A learned scale has the same name.
+        // Learned scales have the same name.
         ("q.scale", Dtype::BF16, &[64], false),
         ("q.scale", Dtype::U8, &[64], true),
         // A name that no quantizer uses.
@@ -368,7 +368,7 @@ fn only_tensors_that_may_be_packed_or_routed_need_a_configuration() {
     }
 }
 
-/// The path of the headers must not matter: some paths have a configuration that others do not request.
+/// All ways to read headers must give the same count, although some have a configuration that others do not request.
 #[test]
 fn a_configuration_that_is_not_needed_changes_nothing() {
     let shapes: [&[u64]; 6] = [&[], &[1], &[64], &[64, 1], &[64, 64], &[2, 8, 64]];
@@ -408,7 +408,7 @@ fn a_configuration_that_is_not_needed_changes_nothing() {
     assert!(unchanged > 10_000, "{unchanged} comparisons");
 }
 
-/// Of two files that describe a model besides `config.json`, at most one is requested.
+/// At most one of the two files that describe a model besides `config.json` is requested.
 #[test]
 fn another_configuration_is_needed_where_a_choice_is_left() {
     let packed: Tensor<'_> = ("q.qweight", Dtype::I32, &[8, 16]);
@@ -435,7 +435,7 @@ fn another_configuration_is_needed_where_a_choice_is_left() {
     }
 }
 
-/// More groups than are searched one by one, in an order that leaves and returns to each.
+/// More groups than the recent ones, in an order that leaves and revisits each.
 #[test]
 fn groups_of_many_dtypes_are_summed() {
     let tensors: Vec<Tensor<'_>> =
@@ -447,7 +447,7 @@ fn groups_of_many_dtypes_are_summed() {
     assert_eq!(count.totals().elements, 6 * Dtype::KNOWN.len() as u64);
 }
 
-/// A hostile file must not cause millions of kinds of modules or of examples.
+/// A hostile file must not create millions of module kinds or examples.
 #[test]
 fn kinds_and_examples_are_limited() {
     let limits = |modules: usize, has_qweight: bool| {
@@ -474,7 +474,7 @@ fn kinds_and_examples_are_limited() {
     assert_eq!(limits(2, false), (0, true, 2));
 }
 
-/// A tenth of the experts of Kimi-K2.5, whose 208,550 tensors nearly all wait.
+/// A tenth of the experts of Kimi-K2.5, in which nearly all of the 208,550 tensors wait.
 #[test]
 fn twenty_thousand_waiting_tensors_take_less_than_a_megabyte() {
     let parts = [("packed", "I32"), ("scale", "BF16"), ("shape", "I64")];

@@ -1,5 +1,5 @@
-//! AQLM: `codes [outputs / out_group, inputs / in_group, codebooks]` into `codebooks [codebooks, entries, out_group, in_group]`.
-//! Source: `aqlm/inference.py` 1.1.7.
+//! AQLM: `codes [outputs / out_group, inputs / in_group, codebooks]`, which index
+//! `codebooks [codebooks, entries, out_group, in_group]`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,

@@ -1,4 +1,4 @@
-//! AWQ: weights of 4 bits, packed along the outputs into words of 32 bits, or of 16.
+//! AWQ: 4-bit weights, packed along the outputs into words of 32 or 16 bits.
 //!
 //! | version | `qweight` | `scales` | `qzeros` |
 //! |---|---|---|---|

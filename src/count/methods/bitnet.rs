@@ -1,5 +1,5 @@
-//! BitNet: four ternary weights in a byte, `weight U8 [outputs / 4, inputs]` with one `weight_scale`. Only the configuration
-//! distinguishes it from other bytes. Source: `transformers/integrations/bitnet.py`.
+//! BitNet: four ternary weights per byte, in `weight U8 [outputs / 4, inputs]` with one `weight_scale`. Only the
+//! configuration distinguishes them from other bytes. Source: `transformers/integrations/bitnet.py`.
 
 use super::{
     Hints, MethodDefinition, Module, Packing, Solution, Solved, UnresolvedReason, product,

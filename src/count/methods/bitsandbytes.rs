@@ -29,7 +29,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
-/// The block sizes of bitsandbytes: each block of weights has one `absmax`.
+/// The block sizes of bitsandbytes. Each block of weights has one `absmax`.
 const BLOCKS: [u64; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {

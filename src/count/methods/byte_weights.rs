@@ -1,4 +1,5 @@
-//! FP8 and INT8: one weight in each element, next to scales. EETQ, FBGEMM, DeepSeek, modelopt, Quark, compressed-tensors.
+//! FP8 and INT8: one weight per element, with scales. Written by EETQ, FBGEMM, DeepSeek, modelopt, Quark and
+//! compressed-tensors.
 
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -36,7 +37,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
     let scales = module.first(&SCALES);
     let is_float = weights.dtype.is_float8();
-    // DeepSeek-V4 packs two FP4 weights in a signed byte. Elsewhere 4 bits in a signed byte are one weight.
+    // DeepSeek-V4 packs two FP4 weights into a signed byte. Elsewhere a signed byte with 4 bits is one weight.
     let is_packed = hints.names(&["fp8"]) && hints.bits(module.name) == Some(4);
     let is_byte = weights.dtype == Dtype::I8 && scales.is_some() && !is_packed;
     if is_byte && let Some(scales) = scales {
@@ -50,7 +51,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     Solved::new(module, part.name(), Some(elements), packing)
 }
 
-/// Checks that the scales of signed bytes are those of one weight in each byte, and not of two.
+/// Checks that the scales fit one weight per signed byte, not two.
 fn check_scales(
     weights: &TensorInfo,
     scales: &TensorInfo,
@@ -65,7 +66,7 @@ fn check_scales(
     if groups.rows > weights.rows || groups.columns > weights.columns {
         return Err(UnresolvedReason::ConflictingParts);
     }
-    // Groups of n bytes could hold n or 2 · n weights. Blocks are the same in both directions.
+    // Groups of n bytes could hold n or 2 · n weights. Two-dimensional blocks leave no such choice.
     let has_groups = groups.rows == weights.rows && groups.columns > 1;
     if has_groups && !matches!(bits, Some(4 | 8)) {
         return Err(UnresolvedReason::SeveralSchemes);

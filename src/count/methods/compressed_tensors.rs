@@ -1,7 +1,7 @@
 //! compressed-tensors: `weight_packed I32 [outputs, ⌈inputs · bits / 32⌉]` with `weight_scale [outputs, groups]`.
 //!
-//! `weight_shape` has the shape as data, which a header does not show. Bits and group sizes come from the
-//! configuration, as far as they fit the shapes. Until version 0.13 values of 3, 5, 6 and 7 bits did not cross words.
+//! `weight_shape` stores the shape as tensor data, which a header does not contain. Bits and group sizes come from
+//! the configuration if they fit the shapes. Up to version 0.13, values of 3, 5, 6 and 7 bits did not cross words.
 //! Marlin-2:4 has `weight_packed`, `meta` and `scale_packed`. Source: `compressed_tensors/compressors` 0.9 to 0.20.
 
 use super::{
@@ -29,7 +29,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 };
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    // Experts that are stacked in one tensor have `…_packed` and its like.
+    // Experts stacked in one tensor have names such as `…_packed`.
     let [weights, scales, zeros] = match () {
         () if module.has("_packed") => ["_packed", "_scale", "_zero_point"],
         () if module.has("_weight_packed") => ["_weight_packed", "_weight_scale", "_zero_point"],
@@ -58,7 +58,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         Some((bits, inputs))
     })?;
     let (bits, inputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
-    // The last word of a row may be part of the padding, unless something else gives the inputs.
+    // The last word of a row may contain padding, unless something else determines the inputs.
     let is_padded = scales.columns == 1
         && order.is_none()
         && !inputs.is_multiple_of(32)
@@ -70,7 +70,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if is_padded { padded(solution) } else { solution }
 }
 
-/// Returns the inputs for which values of some bits take the columns of a packed weight.
+/// Returns the number of inputs whose values, at `bits` bits, fill the columns of a packed weight.
 fn inputs(
     packed: &Matrix<'_>,
     scales: &Matrix<'_>,
@@ -87,7 +87,7 @@ fn inputs(
     if grouped.is_some() {
         return grouped;
     }
-    // One scale per row says nothing about the inputs.
+    // One scale per row does not restrict the inputs.
     let dense = packed.columns.checked_mul(32)? / bits;
     let whole = packed.columns.checked_mul(32 / bits)?;
     let is_one_group = scales.columns == 1 && group_size.is_none_or(|size| size >= whole);
@@ -98,12 +98,12 @@ fn inputs(
     Some(inputs).filter(|inputs| is_one_group && fits(inputs))
 }
 
-/// Returns the words for a row, with values that cross words and with values that do not.
+/// Returns the words per row: if values may cross words, and if they may not.
 fn words(values: u64, bits: u64) -> [u64; 2] {
     [values.saturating_mul(bits).div_ceil(32), values.div_ceil(32 / bits)]
 }
 
-/// Marlin-2:4 stores half of the weights, in tiles of 16 rows, and the places of the others in `meta`.
+/// Marlin-2:4 stores half of the weights, in tiles of 16 rows, and their positions in `meta`.
 fn marlin_24(module: &Module<'_>, packed: &Matrix<'_>, scales: &Matrix<'_>) -> Solution {
     let bits = match packed.columns.checked_div(scales.columns) {
         Some(2) => 4,

@@ -36,7 +36,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let [input_tiles, output_tiles, words] = &trellis.shape[..] else {
             return Err(UnresolvedReason::ConflictingParts);
         };
-        // Words of 16 bits for 256 weights.
+        // A tile of 256 weights is stored in words of 16 bits.
         let packing =
             Packing::with_bits("exl3", words / 16, "tiles of trellis, 16 × 16 weights each");
         let sides = input_tiles.checked_mul(16).zip(output_tiles.checked_mul(16));
@@ -53,7 +53,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some(weights) = module.matrix("q_weight") else { return Ok(None) };
     let inputs = module.first(&["q_invperm", "q_perm"]).and_then(TensorInfo::elements);
     let inputs = inputs.ok_or(UnresolvedReason::MissingParts)?;
-    // At least 2 bits and at most 8 for each input, in words of 32 bits.
+    // Each input has 2 to 8 bits, in words of 32 bits.
     let bits = weights.rows.checked_mul(32).ok_or(UnresolvedReason::TooLarge)?;
     if !(inputs..=inputs.saturating_mul(8)).contains(&bits) {
         return Err(UnresolvedReason::ConflictingParts);

@@ -1,4 +1,5 @@
-//! NVFP4, MXFP4 and MXFP6 in bytes: a scale covers 16 or 32 weights, which shows how many weights a row of bytes holds.
+//! NVFP4, MXFP4 and MXFP6 in bytes. A scale covers 16 or 32 weights, which determines the number of weights in a row
+//! of bytes.
 //!
 //! Parts: `weight` or `weight_packed`, `U8` or `I8 [outputs, inputs · bits / 8]`, with `weight_scale [outputs, groups]`. Written by
 //! modelopt, compressed-tensors, Quark and, for experts, DeepSeek. Source: `modelopt/torch/export/quant_utils.py`,
@@ -46,7 +47,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     if weights.stacked != scales.stacked {
         return Ok(None);
     }
-    // Experts that are stacked in one tensor may be packed along the rows.
+    // Experts stacked in one tensor may be packed along the rows.
     let (packed, groups) = match (weights.rows == scales.rows, weights.columns == scales.columns) {
         (true, _) => (weights.columns, scales.columns),
         (_, true) => (weights.rows, scales.rows),
@@ -59,8 +60,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
 
 /// Returns the packing, and the number of weights that share a scale.
 ///
-/// The scales of MX formats are exponents in bytes, one for 32 weights; those of NVFP4 are floats of 8 bits,
-/// one for 16.
+/// MX formats have one exponent byte per 32 weights as the scale, and NVFP4 has one 8-bit float per 16 weights.
 pub(super) fn packing(bytes: u64, groups: u64, scales: &Dtype) -> Option<(Packing, u64)> {
     let is = |bits: u64, group: u64| bytes.checked_mul(8) == groups.checked_mul(group * bits);
     let is_exponent = *scales == Dtype::U8 || scales.is_exponent();

@@ -1,8 +1,8 @@
-//! FP-Quant and Four Over Six: two FP4 weights in a byte. A scale covers 16 or 32 weights.
+//! FP-Quant and Four Over Six: two FP4 weights per byte. A scale covers 16 or 32 weights.
 //!
-//! FP-Quant has `qweight U8 [outputs, inputs / 2]` and `scales`, or in tests of accuracy the weights in `dqweight`. Four Over Six has
-//! `quantized_weight_values` and flat `quantized_weight_scale_factors`. Source: `fp_quant/module/linear.py` 0.3.2,
-//! `fouroversix/model/modules/linear.py`.
+//! FP-Quant has `qweight U8 [outputs, inputs / 2]` and `scales`, or for accuracy tests the dequantized weights in
+//! `dqweight`. Four Over Six has `quantized_weight_values` and flat `quantized_weight_scale_factors`. Source:
+//! `fp_quant/module/linear.py` 0.3.2, `fouroversix/model/modules/linear.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,

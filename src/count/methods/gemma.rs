@@ -1,5 +1,6 @@
-//! Gemma with 2, 4 and 8 bits: `weight U8 [outputs, inputs · bits / 8]` with one `weight_scale` per output; embeddings in
-//! `embedding_quantized`. Only the configuration shows the bits. Source: `transformers/integrations/gemma_quant.py` 5.23.
+//! Gemma with 2, 4 and 8 bits: `weight U8 [outputs, inputs · bits / 8]` with one `weight_scale` per output;
+//! embeddings in `embedding_quantized`. Only the configuration states the bits. Source:
+//! `transformers/integrations/gemma_quant.py` 5.23.
 
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,

@@ -1,5 +1,5 @@
-//! GGUF blocks in `qweight U8 [outputs, bytes of a row]`. The configuration names the type of the blocks.
-//! Source: `gptqmodel/nn_modules/qlinear/gguf.py`.
+//! GGUF blocks in `qweight U8 [outputs, bytes per row]`. The configuration names the block type. Source:
+//! `gptqmodel/nn_modules/qlinear/gguf.py`.
 
 use super::{
     Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved, UnresolvedReason, product,
@@ -13,10 +13,10 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
-/// The least weights in a block of a quantized type.
+/// The minimum number of weights in a block of a quantized type.
 const SMALLEST_BLOCK: u64 = 32;
 
-/// Returns the block of a type of GGUF, such as `q4_0` or `q4_k_m`.
+/// Returns the block size of a GGUF type, such as `q4_0` or `q4_k_m`.
 pub(in crate::count) fn block_of_type(name: &str) -> Option<BlockSize> {
     let name = name.to_uppercase();
     let name = ["_S", "_M", "_L"].iter().find_map(|size| name.strip_suffix(size)).unwrap_or(&name);
@@ -45,7 +45,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
 mod tests {
     use super::*;
 
-    /// The size of a mix, as in `q4_k_m`, does not change the block.
+    /// The suffix of a mix, as in `q4_k_m`, does not change the block.
     #[test]
     fn a_type_has_a_block() {
         let cases = [

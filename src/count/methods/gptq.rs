@@ -1,8 +1,8 @@
-//! GPTQ: `qweight` holds the transposed weights, packed along the inputs into words of 8 to 64 bits.
+//! GPTQ: `qweight` contains the transposed weights, packed along the inputs into words of 8 to 64 bits.
 //!
-//! Parts: `qweight [⌈inputs · bits / word⌉, outputs]`, `scales [groups, outputs]`, `qzeros [groups, ⌈outputs · bits / word⌉]`,
-//! and `g_idx [inputs]`. AutoRound, ParoQuant and GPTQModel write the same. Source: `QuantLinear.pack` of AutoGPTQ 0.7 and
-//! GPTQModel, which rounds the rows up.
+//! Parts: `qweight [⌈inputs · bits / word⌉, outputs]`, `scales [groups, outputs]`,
+//! `qzeros [groups, ⌈outputs · bits / word⌉]`, and `g_idx [inputs]`. AutoRound, ParoQuant and GPTQModel use the same
+//! layout. Source: `QuantLinear.pack` of AutoGPTQ 0.7 and GPTQModel, which rounds the rows up.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -43,7 +43,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let zeros = module.matrix("qzeros").filter(|zeros| zeros.container() == Some(word));
         zeros.is_none_or(|zeros| words(scales.columns, bits, word) == Some(zeros.columns))
     };
-    // A stack of experts has one order for each of them.
+    // A stack of experts has one column order per expert.
     let order = module.get("g_idx").and_then(|order| order.shape.last().copied());
     if let Some(inputs) = order.filter(|&inputs| inputs > 0) {
         let fits =
@@ -68,7 +68,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     Solved::new(module, "qweight", product(&[weights.stacked, inputs, weights.columns]), packing)
 }
 
-/// Returns the words that values of some bits take, rounded up.
+/// Returns the number of words that `values` values of `bits` bits take, rounded up.
 fn words(values: u64, bits: u64, word: u64) -> Option<u64> {
     Some(values.checked_mul(bits)?.div_ceil(word))
 }

@@ -1,5 +1,6 @@
-//! HIGGS: `weight I16` in tiles, with `scales [outputs, groups]` over inputs that are padded to 1,024. Only the dimensions of
-//! the model show the inputs; the sizes in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
+//! HIGGS: `weight I16` in tiles, with `scales [outputs, groups]` over inputs padded to 1,024. Only the model
+//! dimensions give the inputs, because the sizes in `tune_metadata` are padded. Source:
+//! `transformers/integrations/higgs.py` 5.23.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved, padded,
@@ -17,7 +18,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
-/// The inputs are padded to a multiple of this number.
+/// Inputs are padded to a multiple of this.
 const PADDING: u64 = 1024;
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
@@ -30,7 +31,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         return Ok(None);
     }
     let packing = Packing::without_bits("higgs", "rows of scales × columns of weight");
-    // The only dimension of the model that is padded to the columns.
+    // The model dimension that would be padded to the columns, if there is only one.
     let mut dimensions =
         hints.dimensions(weights.columns.saturating_sub(PADDING - 1)..=weights.columns);
     let inputs = dimensions.next().filter(|_| dimensions.next().is_none());

@@ -1,6 +1,6 @@
-//! HQQ: `W_q` holds groups of weights, packed along the first dimension, with a `scale` for each group.
+//! HQQ: groups of weights in `W_q`, packed along the first dimension, with a `scale` per group.
 //!
-//! Along axis 1 a row of `W_q` is a group; along axis 0 a column is. Source: `hqq/core/quantize.py` 0.2.8.
+//! With axis 1, each row of `W_q` is a group; with axis 0, each column is one. Source: `hqq/core/quantize.py` 0.2.8.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -41,7 +41,8 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     }
     let groups = scales.rows.checked_mul(scales.columns).ok_or(UnresolvedReason::TooLarge)?;
     let bits = hints.bits(module.name);
-    // Bytes that are viewed as floats have fewer columns. Values of 3 bits are in words of 32 bits, viewed or not.
+    // If bytes are viewed as floats, there are fewer columns. 3-bit values are stored in words of 32 bits, viewed or
+    // not.
     let is_viewed = weights.container().is_none() && bits != Some(3);
     let bytes = if is_viewed { weights.dtype.bits().unwrap_or(8) / 8 } else { 1 };
     let columns = weights.columns.checked_mul(bytes).ok_or(UnresolvedReason::TooLarge)?;
@@ -67,12 +68,13 @@ const AXIS_1: Packing = Packing::without_bits("hqq", "elements of scale × colum
 const AXIS_0: Packing =
     Packing::without_bits("hqq", "elements of scale × group size of the configuration");
 
-/// Returns whether rows hold a number of groups: 1, 2, 4 or 8 in a row of bytes, or 10 in a row of words.
+/// Returns whether `groups` groups fit exactly into `rows` rows: 1, 2, 4 or 8 per row of bytes, or 10 per row of
+/// words.
 pub(super) fn are_packed_rows(groups: u64, rows: u64) -> bool {
     [1, 2, 4, 8, 10].iter().any(|&values| groups.div_ceil(values) == rows)
 }
 
-/// Returns the bits of a weight in bytes, from the groups before and after packing.
+/// Returns the bits per weight in rows of bytes, from the number of groups and rows.
 fn divide_rows(groups: u64, rows: u64) -> Option<u64> {
     super::divide(groups, rows).and_then(|values| super::divide(8, values))
 }

@@ -1,5 +1,5 @@
-//! Marlin and QQQ: `B [inputs / 16, outputs · 16 · bits / 32]` with the scales in `s` or `s_channel`, whose columns are the
-//! outputs. Source: `marlin/__init__.py` of IST-DASLab, `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
+//! Marlin and QQQ: `B [inputs / 16, outputs · 16 · bits / 32]`, with scales in `s` or `s_channel`, whose columns are
+//! the outputs. Source: `marlin/__init__.py` of IST-DASLab, `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel.
 
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,

@@ -1,8 +1,8 @@
 //! MLX, and the Metal kernels of transformers: `weight U32 [outputs, inputs · bits / 32]` with `scales [outputs, groups]` and, in the
 //! affine mode, `biases` or `qbiases`.
 //!
-//! Shapes give the product of bits and group size. The configuration chooses among the widths that MLX has.
-//! Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
+//! The shapes determine the product of bits and group size, and the configuration chooses among the widths that MLX
+//! supports. Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -20,7 +20,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
-/// The bits and group sizes that MLX has, and whether there is a `biases` next to the scales.
+/// The bit widths that MLX supports.
 const WIDTHS: [u64; 6] = [2, 3, 4, 5, 6, 8];
 const GROUPS: [u64; 4] = [16, 32, 64, 128];
 
@@ -34,7 +34,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if (scales.stacked, scales.rows) != (weights.stacked, weights.rows) {
         return Err(UnresolvedReason::ConflictingParts);
     }
-    // bits × group size
+    // The bits per group: bits × group size.
     let row_bits = weights.columns.checked_mul(32).ok_or(UnresolvedReason::TooLarge)?;
     let group_bits = divide(row_bits, scales.columns).ok_or(UnresolvedReason::ConflictingParts)?;
     let candidates =

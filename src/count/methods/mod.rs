@@ -1,7 +1,7 @@
-//! Quantization methods: how each one packs weights into the parts of a module.
+//! Quantization methods: how each packs the weights of a module into parts.
 //!
-//! A method is one file: the names of its parts, and a solver that derives the number of weights from the shapes of
-//! two or more parts. To add one, write the file and add its definition to [`METHODS`].
+//! Each method is one file with the names of its parts and a solver, which derives the number of weights from the
+//! shapes of two or more parts. To add a method, write the file and add its definition to [`METHODS`].
 
 mod aqlm;
 mod awq;
@@ -46,7 +46,7 @@ pub(super) use super::part::PartName;
 use super::part::{PartId, PartRole};
 pub(super) use super::unresolved::UnresolvedReason;
 
-/// All methods. A method that the configuration names is tried first, then all in this order.
+/// All methods. The methods that the configuration names are tried first, then all others in this order.
 pub(super) const METHODS: &[MethodDefinition] = &[
     gptq::METHOD,
     awq::METHOD,
@@ -80,7 +80,7 @@ pub(super) const METHODS: &[MethodDefinition] = &[
     sinq::METHOD,
 ];
 
-/// Parts that are auxiliary in every quantized model, also in modules without packed weights.
+/// Parts that are auxiliary in every quantized model, even in modules without packed weights.
 pub(super) const AUXILIARY_ANYWHERE: &[PartName] = &[
     PartName::anywhere("weight_scale", AuxiliaryTensor::Scale),
     PartName::anywhere("weight_scale_2", AuxiliaryTensor::Scale),
@@ -121,30 +121,31 @@ pub(super) fn part_names() -> impl Iterator<Item = &'static PartName> {
     METHODS.iter().flat_map(|method| method.parts).chain(AUXILIARY_ANYWHERE)
 }
 
-/// Returns whether a method has a name, in lower case.
+/// Returns whether a method with this lower-case name exists.
 pub(super) fn is_known(name: &str) -> bool {
     METHODS.iter().any(|method| method.names.contains(&name))
 }
 
-/// Returns whether a part may hold the weights of a method that the configuration names.
+/// Returns whether a part may contain the weights of the method that the configuration names.
 pub(super) fn is_of_named_method(part: PartId, hints: &Hints<'_>) -> bool {
     BY_WEIGHTS[part.index()].iter().any(|method| hints.names(method.names))
 }
 
 /// A quantization method.
 pub(super) struct MethodDefinition {
-    /// The values of `quant_method` for which the method is tried first.
+    /// The values of `quant_method` that select this method.
     pub(super) names: &'static [&'static str],
-    /// The parts of its modules. Those of [`AUXILIARY_ANYWHERE`], `weight` and the module's own name need no entry.
+    /// The parts of the method's modules. The parts in [`AUXILIARY_ANYWHERE`], `weight` and the bare module name need
+    /// no entry.
     pub(super) parts: &'static [PartName],
-    /// True if its weights may be in `weight`, or under the module's own name.
+    /// True if the weights may be in `weight` or in a tensor with the bare module name.
     pub(super) has_plain_weight: bool,
     /// Derives the number of weights of a module.
     pub(super) solve: fn(&Module<'_>, &Hints<'_>) -> Solution,
 }
 
 impl MethodDefinition {
-    /// Returns the role that the method gives to a part.
+    /// Returns the role of a part in this method.
     fn role(&self, name: &str) -> Option<PartRole> {
         self.parts.iter().find(|part| part.text() == name).map(PartName::role)
     }
@@ -159,18 +160,18 @@ impl MethodDefinition {
     }
 }
 
-/// A module that a method solved.
+/// A solved module and its method.
 #[derive(Clone, Copy)]
 pub(super) struct SolvedModule {
     pub(super) solved: Solved,
     method: &'static MethodDefinition,
 }
 
-/// The result of all methods: `Ok(None)` if none recognizes the parts.
+/// The result of trying all methods: `Ok(None)` if none recognizes the parts.
 pub(super) type ModuleSolution = Result<Option<SolvedModule>, UnresolvedReason>;
 
 impl SolvedModule {
-    /// Returns the kind of a part that only serves to unpack the weights.
+    /// Returns the kind of auxiliary tensor that a part is; `None` if it contains weights.
     pub(super) fn auxiliary(&self, part: PartId) -> Option<AuxiliaryTensor> {
         match part.role() {
             PartRole::AuxiliaryAnywhere(tensor) => Some(tensor),
@@ -180,17 +181,17 @@ impl SolvedModule {
     }
 }
 
-/// The methods whose weights may be in a part, by the index of the part.
+/// For each part, by index, the methods whose weights may be in it.
 static BY_WEIGHTS: LazyLock<Vec<Vec<&'static MethodDefinition>>> = LazyLock::new(|| {
     let methods = |part| METHODS.iter().filter(move |method| method.has_weights_in(part)).collect();
     PartId::all().map(methods).collect()
 });
 
-/// Derives the number of weights of a module by the first method that recognizes its parts.
+/// Derives the number of weights of a module with the first method that recognizes its parts.
 ///
 /// # Errors
 ///
-/// Returns the reason of the first method that recognizes the parts and finds no size.
+/// Returns the reason from the first method that recognizes the parts but cannot derive the size.
 pub(super) fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
     let is_named = |method: &&&MethodDefinition| hints.names(method.names);
     let candidates = || module.parts.iter().flat_map(|(part, _)| &BY_WEIGHTS[part.index()]);

@@ -1,4 +1,4 @@
-//! modelopt W4A16 and W4A8 (AWQ): two rows of weights in one row of bytes, `weight U8 [outputs / 2, inputs]` with
+//! modelopt W4A16 and W4A8 (AWQ): two rows of weights per row of bytes, in `weight U8 [outputs / 2, inputs]` with
 //! `weight_scale [outputs, groups]`. Source: `modelopt/torch/export/quant_utils.py` 0.47.
 
 use super::{Hints, MethodDefinition, Module, Packing, Solution, Solved, product};
@@ -12,7 +12,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let (Some((part, weights)), Some(scales)) = (weights, module.matrix("weight_scale")) else {
         return Ok(None);
     };
-    // A single scale per row of twice the rows could as well be that of another format.
+    // A single scale for each of twice as many rows could also belong to another format.
     let is_half = weights.rows.checked_mul(2) == Some(scales.rows)
         && (scales.columns > 1 || hints.names(METHOD.names));
     if *weights.dtype != Dtype::U8 || !is_half || !weights.columns.is_multiple_of(scales.columns) {

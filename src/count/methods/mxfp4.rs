@@ -1,5 +1,6 @@
-//! MXFP4 of gpt-oss: `…_blocks U8 [experts, outputs, groups, 16]` and `…_scales U8 [experts, outputs, groups]`.
-//! The files of `OpenAI` have `blocks` and `scales` as components. Source: `gpt_oss/torch/weights.py`, `transformers/integrations/mxfp4.py`.
+//! MXFP4 of gpt-oss: `…_blocks U8 [experts, outputs, groups, 16]` and `…_scales U8 [experts, outputs, groups]`. Files
+//! by `OpenAI` use the components `blocks` and `scales`. Source: `gpt_oss/torch/weights.py`,
+//! `transformers/integrations/mxfp4.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,

@@ -1,5 +1,5 @@
-//! Nunchaku (SVDQuant): `qweight I8 [outputs, inputs / 2]` with `wscales [groups, outputs]` and a low-rank branch; as AWQ
-//! `I32 [outputs / 4, inputs / 2]` with `wzeros`. Source: `nunchaku/models/linear.py`.
+//! Nunchaku (SVDQuant): `qweight I8 [outputs, inputs / 2]` with `wscales [groups, outputs]` and a low-rank branch;
+//! for AWQ, `qweight I32 [outputs / 4, inputs / 2]` with `wzeros`. Source: `nunchaku/models/linear.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,

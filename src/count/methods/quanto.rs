@@ -1,5 +1,5 @@
-//! quanto: `weight._data` for 8 bits; for 2 and 4 bits `weight._data._data U8 [groups · bits / 8, group size]` with a scale for each group.
-//! Source: `optimum/quanto/tensor` 0.2.7.
+//! quanto: `weight._data` for 8 bits; for 2 and 4 bits `weight._data._data U8 [groups · bits / 8, group size]` with a
+//! scale per group. Source: `optimum/quanto/tensor` 0.2.7.
 
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,

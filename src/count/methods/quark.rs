@@ -40,7 +40,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     Solved::new(module, part.name(), parameters, Packing::with_bits("quark", bits, evidence))
 }
 
-/// Solves weights of 3 bits, whose rows are in bytes without gaps, with `weight_scale [groups, outputs]`.
+/// Solves 3-bit weights, whose rows are packed into bytes without gaps, with `weight_scale [groups, outputs]`.
 fn bytes(
     module: &Module<'_>,
     hints: &Hints<'_>,

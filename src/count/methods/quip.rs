@@ -1,4 +1,5 @@
-//! QuIP#: codes in `Qidxs`, with a sign vector for each side: `SU [inputs]` and `SV [outputs]`. Source: `lib/linear/quantized_linear.py`.
+//! QuIP#: codes in `Qidxs`, with one sign vector per side: `SU [inputs]` and `SV [outputs]`. Source:
+//! `lib/linear/quantized_linear.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,

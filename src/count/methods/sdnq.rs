@@ -1,5 +1,5 @@
-//! SDNQ: `weight` holds the bits of all weights one after the other, in bytes that are grouped by the width, such as
-//! `U8 [outputs · inputs / 8, 3]`. Only the configuration shows the width. Source: `sdnq` 0.2.8, `packed_int.py`.
+//! SDNQ: `weight` contains the bits of all weights consecutively, in bytes grouped by bit width, such as
+//! `U8 [outputs · inputs / 8, 3]`. Only the configuration states the width. Source: `sdnq` 0.2.8, `packed_int.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -25,7 +25,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
-    // Values of one bit are in words, eight to a word.
+    // 1-bit values are stored in words, eight per word.
     let is_packed = matches!(weights.dtype, Dtype::U8 | Dtype::I64);
     let is_byte = weights.dtype == Dtype::I8 || weights.dtype.is_float8();
     if !(is_packed || is_byte) || !hints.names(METHOD.names) {

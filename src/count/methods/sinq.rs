@@ -1,5 +1,5 @@
-//! SINQ: `W_q` as in HQQ, with one zero point per group in `meta.zero`, or in `meta.zero.x` where zero points are quantized too.
-//! Source: `sinq/sinqlinear_hf.py` and `sinq/quantizer.py` 0.2.
+//! SINQ: `W_q` as in HQQ, with one zero point per group in `meta.zero`, or in `meta.zero.x` if the zero points are
+//! quantized, too. Source: `sinq/sinqlinear_hf.py` and `sinq/quantizer.py` 0.2.
 
 use super::hqq::are_packed_rows;
 use super::{

@@ -1,5 +1,5 @@
-//! Sparse weights of compressed-tensors: a bit in `bitmask U8 [outputs, inputs / 8]` for each weight, and the weights that are
-//! not zero in `compressed`. Source: `compressed_tensors/compressors/sparse_compressors` 0.12.
+//! Sparse weights of compressed-tensors: one bit per weight in `bitmask U8 [outputs, inputs / 8]`, and the nonzero
+//! weights in `compressed`. Source: `compressed_tensors/compressors/sparse_compressors` 0.12.
 
 use super::{
     AuxiliaryTensor, Hints, Matrix, MethodDefinition, Module, Packing, PartName, Solution, Solved,

@@ -1,5 +1,5 @@
-//! SpQR: `dense_weights I64`, each word for 16 weights in a tile, and outliers in `col_vals` by `row_offsets [outputs + 1]`.
-//! Source: `spqr_quant/inference.py`.
+//! SpQR: `dense_weights I64` with 16 weights of a tile per word, and outliers in `col_vals`, indexed by
+//! `row_offsets [outputs + 1]`. Source: `spqr_quant/inference.py`.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,
@@ -19,7 +19,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
     solve,
 };
 
-/// The side of a tile. The kernels have no other.
+/// The side of a tile. The kernels support no other.
 const TILE: u64 = 16;
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {

@@ -1,6 +1,6 @@
-//! torchao: `_weight_qdata` in bytes, in words of 32 bits, or in tiles of a matrix that is padded to 8 × 1,024.
+//! torchao: `_weight_qdata` in bytes, in words of 32 bits, or in tiles of a matrix padded to 8 × 1,024.
 //!
-//! The metadata of the file has the shapes of most tensors. Source: `torchao/prototype/safetensors` and
+//! The file metadata contains the shapes of most tensors. Source: `torchao/prototype/safetensors` and
 //! `torchao/quantization/quantize_` 0.18.
 
 use super::{
@@ -44,7 +44,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if data.shape.len() == 4 { padded(solution) } else { solution }
 }
 
-/// Returns the weights in an element, and the bits of a weight.
+/// Returns the weights per element and the bits per weight.
 fn values_per_element(
     module: &Module<'_>,
     data: &TensorInfo,
@@ -52,7 +52,7 @@ fn values_per_element(
     let scales = module.first(&["_weight_scale", "_weight_scale_and_zero"]);
     let scales = scales.ok_or(UnresolvedReason::MissingParts)?;
     let is_grouped_by_rows = |data: &Matrix<'_>| {
-        // One scale for a group of inputs and an output, with the outputs last.
+        // One scale per group of inputs and output, with the outputs last.
         Matrix::new(scales)
             .is_some_and(|scales| scales.columns == data.rows && scales.rows != data.rows)
     };

@@ -1,5 +1,5 @@
-//! VPTQ: `indices [groups, ⌈outputs / vector⌉, words]` into `centroids`. The configuration lists the size of each module.
-//! Source: `vptq/layers/vqlinear.py` 0.0.5.
+//! VPTQ: `indices [groups, ⌈outputs / vector⌉, words]`, which index `centroids`. The configuration lists the size of
+//! each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
 
 use super::{
     AuxiliaryTensor, Hints, MethodDefinition, Module, Packing, PartName, Solution, Solved,

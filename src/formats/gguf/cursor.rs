@@ -1,13 +1,13 @@
-//! A reader of numbers and texts at the start of the bytes that are not parsed yet.
+//! Reads numbers and strings from the unparsed bytes.
 
 use crate::formats::HeaderError;
 
-/// The reason why an item cannot be read.
+/// The reason an item cannot be read.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Bytes are missing, at least up to this offset in the file.
+    /// More bytes are needed, at least up to this offset in the file.
     Missing(u64),
-    /// The item is not valid.
+    /// The item is invalid.
     Invalid(HeaderError),
 }
 
@@ -17,17 +17,17 @@ impl<E: Into<HeaderError>> From<E> for Stop {
     }
 }
 
-/// The limits of offsets in the header.
+/// Limits for offsets in the header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// The largest accepted length of the header, in bytes.
+    /// The maximum length of the header, in bytes.
     pub(super) limit: u64,
     /// The size of the file in bytes, if it is known.
     pub(super) file_size: Option<u64>,
 }
 
 impl Bounds {
-    /// Checks that the header can go on up to an offset.
+    /// Checks that the header may extend to an offset.
     pub(super) fn check(self, end: u64) -> Result<(), HeaderError> {
         if end > self.limit {
             return Err(HeaderError::OverLimit { length: end, limit: self.limit });
@@ -41,13 +41,13 @@ impl Bounds {
     }
 }
 
-/// A reader of numbers and texts.
+/// Reads numbers and strings.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
-    /// The number of bytes that were read.
+    /// The number of bytes read so far.
     pub(super) read: usize,
-    /// The offset of the first byte in the file.
+    /// The file offset of the first byte.
     start: u64,
     bounds: Bounds,
     is_big_endian: bool,
@@ -58,23 +58,22 @@ impl<'a> Cursor<'a> {
         Self { bytes, read: 0, start, bounds, is_big_endian }
     }
 
-    /// Returns the offset of the next byte in the file.
+    /// Returns the file offset of the next byte.
     pub(super) fn position(&self) -> u64 {
         self.start + self.read as u64
     }
 
-    /// Returns the bytes from the start on, read or not.
+    /// Returns all bytes, including those already read.
     pub(super) fn all(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Checks that the header can go on for a number of bytes.
+    /// Checks that the header may extend by `length` bytes, and returns the new end.
     pub(super) fn check(&self, length: u64) -> Result<u64, HeaderError> {
         let end = self.position().saturating_add(length);
         self.bounds.check(end).map(|()| end)
     }
 
-    /// Reads bytes.
     pub(super) fn bytes(&mut self, length: u64) -> Result<&'a [u8], Stop> {
         let end = usize::try_from(length).ok().and_then(|length| self.read.checked_add(length));
         if let Some((end, bytes)) = end.and_then(|end| Some((end, self.bytes.get(self.read..end)?)))
@@ -85,7 +84,7 @@ impl<'a> Cursor<'a> {
         Err(Stop::Missing(self.check(length)?))
     }
 
-    /// Reads the bytes of a text, which its length precedes.
+    /// Reads a length-prefixed string.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Stop> {
         let length = self.u64()?;
         self.bytes(length)
@@ -99,7 +98,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads the bytes of a number, the lowest first.
+    /// Reads the bytes of a number, least significant first.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
         let mut number = [0; N];
         number.copy_from_slice(self.bytes(N as u64)?);

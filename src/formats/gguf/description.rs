@@ -1,12 +1,12 @@
-//! The description of a model by the keys of its header.
+//! Builds the description of a model from the keys of its header.
 
 use std::collections::BTreeMap;
 
 use super::types;
 use crate::formats::ModelDescription;
 
-/// Returns the description of a model; `None` if the keys describe none, as in all files of a split model but the first.
-/// `vocabulary` is the length of the list of tokens.
+/// Returns the description of a model; `None` if the keys contain none, as in all but the first file of a split
+/// model. `vocabulary` is the length of the token list.
 pub(super) fn describe(
     metadata: &BTreeMap<String, String>,
     vocabulary: Option<u64>,
@@ -35,7 +35,7 @@ pub(super) fn describe(
 mod tests {
     use super::*;
 
-    /// Dense models say so by zeros, and a whole file by one part.
+    /// Absent features are stored as zeros, and an unsplit file as a split count of 1.
     #[test]
     fn what_is_not_there_has_no_number() {
         let counts = |experts: u64, files: u64| {

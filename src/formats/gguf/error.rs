@@ -1,98 +1,98 @@
-//! The errors of a GGUF header.
+//! Errors of GGUF headers.
 
 use thiserror::Error;
 
-/// The rule of the GGUF format that a header breaks.
+/// A rule of the GGUF format that a header violates.
 ///
-/// Text from the file is cut to 200 characters and otherwise unchanged. Rules that other formats have, too, are variants
-/// of [`HeaderError`](crate::formats::HeaderError).
+/// Text from the file is truncated to 200 characters but otherwise unchanged. Violations that are not specific to
+/// GGUF are variants of [`HeaderError`](crate::formats::HeaderError).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GgufError {
-    /// A file that does not begin with the magic bytes.
-    #[error("the file does not begin with `GGUF` but with the bytes {found:02x?}")]
+    /// The file does not start with the magic bytes.
+    #[error("the file starts with the bytes {found:02x?} instead of `GGUF`")]
     Magic {
         /// The first four bytes.
         found: [u8; 4],
     },
-    /// A version other than 2 and 3.
-    #[error("version {version} of GGUF is not supported, only 2 and 3")]
+    /// The version is neither 2 nor 3.
+    #[error("unsupported GGUF version {version}; only 2 and 3 are supported")]
     Version {
         /// The version.
         version: u32,
     },
-    /// More keys than any model has.
-    #[error("the header has {keys} keys, over the limit of {limit}")]
+    /// There are more keys than in any known model.
+    #[error("the header has {keys} keys, which exceeds the limit of {limit}")]
     TooManyKeys {
         /// The number of keys.
         keys: u64,
-        /// The largest accepted number.
+        /// The maximum number of keys.
         limit: u64,
     },
-    /// A key or a name of a tensor that is empty or too long.
-    #[error("{what} {at} has a name of {length} bytes; it must have 1 to {limit}")]
+    /// A key or a tensor name is empty or too long.
+    #[error("the name of {what} {at} has {length} bytes; it must have 1 to {limit}")]
     NameLength {
-        /// The named thing: `key` or `tensor`.
+        /// The kind of item: `key` or `tensor`.
         what: &'static str,
-        /// The position of the key or the tensor, from 0.
+        /// The position of the key or tensor, counted from 0.
         at: u64,
         /// The length of the name in bytes.
         length: u64,
-        /// The largest accepted length.
+        /// The maximum length of the name, in bytes.
         limit: u64,
     },
-    /// A key or a name of a tensor that is not UTF-8.
-    #[error("the name of {what} {at} is not UTF-8")]
+    /// A key or a tensor name is not valid UTF-8.
+    #[error("the name of {what} {at} is not valid UTF-8")]
     NotUtf8 {
-        /// The named thing: `key` or `tensor`.
+        /// The kind of item: `key` or `tensor`.
         what: &'static str,
-        /// The position of the key or the tensor, from 0.
+        /// The position of the key or tensor, counted from 0.
         at: u64,
     },
-    /// Two values under one key.
-    #[error("key `{key}` occurs twice")]
+    /// A key appears twice.
+    #[error("key `{key}` appears twice")]
     DuplicateKey {
         /// The key.
         key: String,
     },
-    /// A value of an unknown type.
-    #[error("key `{key}` has a value of the unknown type {number}")]
+    /// A value has an unknown type.
+    #[error("key `{key}` has a value of unknown type {number}")]
     ValueType {
         /// The key.
         key: String,
-        /// The number of the type.
+        /// The type number.
         number: u32,
     },
-    /// A list of lists.
-    #[error("key `{key}` has a list of lists")]
+    /// A value is an array of arrays.
+    #[error("key `{key}` has an array of arrays")]
     NestedList {
         /// The key.
         key: String,
     },
-    /// An alignment that is not a 32-bit power of two.
-    #[error("`general.alignment` is `{value}`; it must be a power of two, of 32 bits")]
+    /// The alignment is not a 32-bit power of two.
+    #[error("`general.alignment` is `{value}`; it must be a 32-bit power of two")]
     Alignment {
         /// The value.
         value: String,
     },
-    /// A tensor with too many dimensions.
-    #[error("tensor `{tensor}` has {dimensions} dimensions; at most 4 are possible")]
+    /// A tensor has too many dimensions.
+    #[error("tensor `{tensor}` has {dimensions} dimensions; the maximum is 4")]
     Dimensions {
         /// The name of the tensor.
         tensor: String,
         /// The number of dimensions.
         dimensions: u32,
     },
-    /// A tensor whose rows are not divisible into blocks.
+    /// The rows of a tensor are not a whole number of blocks.
     #[error(
-        "tensor `{tensor}` has rows of {row} elements, which are no multiple of its blocks of {block}"
+        "tensor `{tensor}` has rows of {row} elements, which is not a multiple of the block size {block}"
     )]
     PartialBlock {
         /// The name of the tensor.
         tensor: String,
-        /// The elements of a row.
+        /// The number of elements per row.
         row: u64,
-        /// The elements of a block.
+        /// The number of elements per block.
         block: u64,
     },
 }

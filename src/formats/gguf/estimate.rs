@@ -1,22 +1,22 @@
-//! The estimate of the rest of a header, which sizes the next range.
+//! Estimates the rest of a header, to size the next range request.
 
 use super::keys::Keys;
 use super::tensors::TensorEntries;
 use super::value::List;
 
-/// The key of the kind of the tokenizer.
+/// The key that states the kind of tokenizer.
 const TOKENIZER: &str = "tokenizer.ggml.model";
 
 /// The key of the vocabulary.
 const TOKENS: &str = "tokenizer.ggml.tokens";
 
-/// The size of an entry of a tensor in bytes, rounded up. Names have about 25 bytes.
+/// The size of a tensor entry in bytes, rounded up. Names have about 25 bytes.
 const TENSOR: u64 = 80;
 
-/// The bytes of other keys that are expected at most, among them a chat template.
+/// The maximum expected size of all other keys in bytes, including a chat template.
 const OTHER_KEYS: u64 = 32 << 10;
 
-/// Merges per token, in tenths. Llama 3 has 22, Qwen and GPT-2 have 10.
+/// Ten times the number of merges per token: 22 for Llama 3, 10 for Qwen and GPT-2.
 const MERGES: u64 = 22;
 
 /// The number of tokens, and their mean size in bytes.
@@ -27,13 +27,13 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Returns the vocabulary if a list is one. The list may be incomplete.
+    /// Returns the vocabulary if the list is one. The list may be incomplete.
     pub(super) fn from_list(list: &List) -> Option<Self> {
         (list.key == TOKENS).then(|| Self { tokens: list.length, token_bytes: mean(list) })
     }
 
-    /// Estimates the lists that follow the vocabulary and were not read: types and scores of 4 bytes, or types and merges,
-    /// which join two tokens.
+    /// Estimates the size of the unread lists after the vocabulary: either types and 4-byte scores, or types and
+    /// merges, which join two tokens.
     fn later_lists(self, keys: &Keys) -> u64 {
         let is_bpe = keys.metadata.get(TOKENIZER).is_some_and(|tokenizer| tokenizer == "gpt2");
         let merge = self.token_bytes * MERGES / 10;
@@ -45,8 +45,8 @@ impl Vocabulary {
     }
 }
 
-/// Estimates the bytes from the position of the parser to the end of the header. The estimate is rather too large than too
-/// small: bytes take less time than another request.
+/// Estimates the bytes from the parser's position to the end of the header. Overestimates if in doubt, because extra
+/// bytes take less time than another request.
 pub(super) fn rest(keys: &Keys, tensors: &TensorEntries, vocabulary: Option<Vocabulary>) -> u64 {
     let list = keys.list.as_ref();
     let vocabulary = list.and_then(Vocabulary::from_list).or(vocabulary);
@@ -61,7 +61,7 @@ pub(super) fn rest(keys: &Keys, tensors: &TensorEntries, vocabulary: Option<Voca
     rest.saturating_add(rest / 16)
 }
 
-/// Returns the mean size of the elements of a list in bytes, rounded up. Texts that were not read are taken for short ones.
+/// Returns the mean size of a list's elements in bytes, rounded up. Unread strings are assumed to be short.
 fn mean(list: &List) -> u64 {
     list.bytes.checked_div(list.length - list.left).map_or(16, |mean| mean + 1)
 }

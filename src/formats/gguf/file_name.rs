@@ -1,4 +1,4 @@
-//! The names of GGUF files, which state the quantization by convention.
+//! Parses names of GGUF files, which contain the quantization by convention.
 
 use crate::formats::{NameParts, WeightsKind};
 
@@ -13,7 +13,7 @@ pub(super) fn split(stem: &str) -> NameParts {
     NameParts { variant, is_quantized: true, kind, ..NameParts::new(model) }
 }
 
-/// Returns the kind of a file by the words in its name.
+/// Returns the kind of weights from the words in a file name.
 fn kind(stem: &str) -> WeightsKind {
     let name = stem.to_ascii_lowercase();
     let mut words = name.split(['-', '.', '_']);
@@ -28,10 +28,10 @@ fn kind(stem: &str) -> WeightsKind {
     }
 }
 
-/// Marks in front of a quantization that belong to it: a recipe of Unsloth, and the use of an importance matrix.
+/// Prefixes that belong to a quantization: a recipe of Unsloth, and the use of an importance matrix.
 const MARKS: [&str; 2] = ["UD", "I1"];
 
-/// Returns the range of the last quantization in a name, with the mark in front of it.
+/// Returns the byte range of the last quantization in a name, including its prefix.
 fn quantization(stem: &str) -> Option<(usize, usize)> {
     let is_border = |c: char| matches!(c, '-' | '.');
     let (mut start, mut found, mut mark) = (0, None, None);
@@ -55,7 +55,7 @@ fn is_quantization(word: &str) -> bool {
     let digits = ["IQ", "TQ", "Q"].iter().find_map(|prefix| word.strip_prefix(prefix));
     let Some((bits, rest)) = digits.and_then(|rest| rest.split_at_checked(1)) else { return false };
     let is_known = |part: &str| {
-        // `KS` to `R8` are the types of ik_llama.cpp.
+        // `KS` to `R8` are types of ik_llama.cpp.
         matches!(part, "K" | "NL" | "S" | "M" | "L" | "XS" | "XXS" | "XL" | "XXL" | "P")
             || matches!(part, "KS" | "KSS" | "KL" | "KT" | "R4" | "R8")
             || part.len() == 1 && part.bytes().all(|byte| byte.is_ascii_digit())

@@ -9,12 +9,13 @@ use crate::formats::{Format, HeaderParser, NameParts, RepoPath};
 #[derive(Clone, Copy, Debug)]
 pub struct Gguf;
 
-/// The first range of a file, in bytes. The smallest vocabularies in use have 32,000 tokens, and such a header has some
-/// 0.7 MB. The vocabularies after that give headers of 2 to 12 MB, and a range of that size would delay all others: at
-/// 100 Mbit/s, 1 MB takes as long as the two round trips of a second range at 40 ms.
+/// The length of the first range of a file, in bytes. Headers with the smallest vocabularies in use, 32,000 tokens,
+/// have about 0.7 MB. The next larger vocabularies give headers of 2 to 12 MB, and a range of that size would delay
+/// all other files: at 100 Mbit/s, 1 MB takes as long as the two round trips of a second range at 40 ms.
 const FIRST_RANGE: u64 = 1 << 20;
 
-/// The first range of a file of a split model after the first one, in bytes. The first one has the vocabulary.
+/// The length of the first range for all but the first file of a split model, in bytes. Only the first file contains
+/// the vocabulary.
 const LATER_FILE: u64 = 64 << 10;
 
 impl Format for Gguf {

@@ -1,39 +1,39 @@
-//! The bytes of a file that have arrived and are not parsed yet.
+//! Buffers the bytes that have arrived but are not yet parsed.
 
-/// The bytes of a file from a position on, without a gap.
+/// A contiguous part of a file.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     bytes: Vec<u8>,
-    /// The number of bytes at the start of `bytes` that were parsed.
+    /// The number of parsed bytes at the start of `bytes`.
     parsed: usize,
-    /// The offset of the first byte after `bytes`, or a later one if the bytes between them are not needed.
+    /// The offset of the first byte that is still needed: the end of `bytes`, or a later offset if bytes are skipped.
     end: u64,
-    /// The offset after the last byte that arrived.
+    /// The end of the bytes that have arrived.
     arrived: u64,
 }
 
 impl Input {
-    /// Returns the offset after the bytes that have arrived. It is the first offset of which bytes are needed.
+    /// Returns the offset of the first byte that is still needed.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns the offset after the last byte that arrived.
+    /// Returns the end of the bytes that have arrived.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived
     }
 
-    /// Returns the offset of the first byte that is not parsed.
+    /// Returns the offset of the first unparsed byte.
     pub(super) fn position(&self) -> u64 {
         self.end - self.rest().len() as u64
     }
 
-    /// Returns the bytes that are not parsed.
+    /// Returns the unparsed bytes.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.parsed..]
     }
 
-    /// Adds bytes that were read at an offset, except those that are known or not needed.
+    /// Adds bytes that were read at an offset. Known and unneeded bytes are ignored.
     pub(super) fn append(&mut self, start: u64, mut bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.arrived = self.arrived.max(start.saturating_add(bytes.len() as u64));
@@ -44,14 +44,14 @@ impl Input {
         self.bytes.drain(..self.parsed);
         self.parsed = 0;
         if self.bytes.is_empty() {
-            // The bytes are parsed in place: a copy would need their memory twice.
+            // Parsed in place, because a copy would take the memory twice.
             (self.bytes, self.parsed) = (bytes, known);
         } else {
             self.bytes.extend(bytes.drain(known..));
         }
     }
 
-    /// Marks bytes as parsed, also those that have not arrived.
+    /// Marks bytes as parsed, even if they have not arrived.
     pub(super) fn skip(&mut self, length: u64) {
         if let Some(length) = usize::try_from(length).ok().filter(|n| *n <= self.rest().len()) {
             self.parsed += length;

@@ -7,16 +7,16 @@ use super::error::GgufError;
 use super::value::{List, ValueType};
 use crate::formats::clip;
 
-/// The key of the alignment of the tensors' data.
+/// The key of the data alignment.
 const ALIGNMENT: &str = "general.alignment";
 
-/// The alignment of the tensors' data in bytes, if no key sets another one.
+/// The default data alignment in bytes.
 const DEFAULT_ALIGNMENT: u64 = 32;
 
-/// The keys that were read, with their values as text.
+/// The keys read so far, with their values as text.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// The number of keys that were not read.
+    /// The number of unread keys.
     pub(super) left: u64,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) alignment: u64,
@@ -27,13 +27,14 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The most keys. Known models have less than a hundred, and each needs several times its length in memory.
+    /// The maximum number of keys. Known models have fewer than a hundred, and each key takes several times its
+    /// length in memory.
     const MOST: u64 = 10_000;
 
-    /// The longest key in bytes, by the specification.
+    /// The maximum length of a key in bytes, according to the specification.
     const LONGEST: u64 = 65_535;
 
-    /// The smallest size of a key with its value, in bytes: length, one letter, type and value.
+    /// The minimum size of a key and its value in bytes: length, one letter, type and value.
     pub(super) const SMALLEST_SIZE: u64 = 8 + 1 + 4 + 1;
 
     pub(super) fn new(keys: u64) -> Result<Self, GgufError> {
@@ -44,7 +45,7 @@ impl Keys {
         Ok(Self { left: keys, metadata: BTreeMap::new(), alignment, list: None, total: keys })
     }
 
-    /// Reads a key and its value; of a list, its type and its length.
+    /// Reads a key and its value. For a list, reads its type and length only.
     pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         let key = read_name(cursor, "key", self.total - self.left, Self::LONGEST)?;
         if self.metadata.contains_key(key) {
@@ -66,20 +67,20 @@ impl Keys {
         Ok(())
     }
 
-    /// Stores the list that was read.
+    /// Stores the completed list.
     pub(super) fn finish_list(&mut self) {
         self.metadata.extend(self.list.take().map(List::into_text));
     }
 }
 
-/// Returns the alignment that a value sets.
+/// Returns the alignment from the value of its key.
 fn alignment(value_type: ValueType, value: &str) -> Result<u64, GgufError> {
     let alignment = value.parse::<u32>().ok().filter(|alignment| alignment.is_power_of_two());
     let alignment = alignment.filter(|_| value_type == ValueType::U32);
     alignment.map(u64::from).ok_or_else(|| GgufError::Alignment { value: clip(value) })
 }
 
-/// Reads the name of a key or a tensor. `at` is its position, `limit` the longest name in bytes.
+/// Reads the name of a key or a tensor. `at` is its index, and `limit` the maximum length in bytes.
 pub(super) fn read_name<'a>(
     cursor: &mut Cursor<'a>,
     what: &'static str,

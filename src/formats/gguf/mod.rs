@@ -1,15 +1,16 @@
-//! The GGUF format of `llama.cpp` and other programs on GGML: a parser of headers.
+//! The GGUF format of `llama.cpp` and other GGML-based programs: a header parser.
 //!
-//! A header has the numbers of tensors and of keys, the keys with their values, and one entry per tensor. It has no length
-//! in front of it, so it is parsed as it arrives: [`Gguf`] asks for a first range and estimates the rest from the lists
-//! that have begun. Versions 2 and 3 are read, in both byte orders.
+//! A header contains the numbers of tensors and keys, the keys with their values, and one entry per tensor. It has no
+//! length prefix, so it is parsed as it arrives: [`Gguf`] requests a first range and estimates the rest from the
+//! arrays seen so far. Versions 2 and 3 are supported, in both byte orders.
 //!
-//! The rules are those of the [format] and of `llama.cpp`. There is one leniency: a type of tensors that is not known is
-//! stored under its number, and its size is taken from the offset of the next tensor.
+//! The rules are those of the [format] and of `llama.cpp`, with one exception: a tensor type that is not known is
+//! kept by its number, and the tensor's size is derived from the offset of the next one.
 //!
-//! Shapes have the order of safetensors, the longest stride first. The file has the opposite order.
+//! Shapes are in safetensors order, with the slowest-varying dimension first. GGUF files use the opposite order.
 //!
-//! Long texts and lists, such as chat templates and vocabularies, are not stored. Their metadata is their length.
+//! Long strings and arrays, such as chat templates and vocabularies, are not kept. Their metadata value is their
+//! length.
 //!
 //! [format]: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 

@@ -1,4 +1,4 @@
-//! The parser of a header, which may arrive in pieces.
+//! Parses a header that may arrive in chunks.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::tensors::TensorEntries;
 use super::{description, estimate};
 use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step};
 
-/// A parser of one header. It drops bytes as soon as they are parsed.
+/// A parser for one header. Drops bytes as soon as they are parsed.
 #[derive(Debug)]
 pub(super) struct GgufParser {
     first_range: u64,
@@ -20,7 +20,7 @@ pub(super) struct GgufParser {
     content: Option<Content>,
 }
 
-/// The content of a header after its first bytes.
+/// The content of a header after the fixed fields.
 #[derive(Debug)]
 struct Content {
     is_big_endian: bool,
@@ -58,7 +58,7 @@ impl GgufParser {
         Ok(())
     }
 
-    /// Returns the next range: at least up to `end`, and as much as the header is expected to have.
+    /// Returns the next range: at least up to `end`, and up to the estimated end of the header.
     fn next_range(&self, end: u64, bounds: Bounds) -> Range<u64> {
         let rest = self.content.as_ref().map_or(0, Content::rest);
         let expected = self.input.position().saturating_add(rest).max(end);
@@ -79,7 +79,7 @@ impl GgufParser {
         let data_size = file_size.map(|size| size.saturating_sub(data_start));
         let model = description::describe(&keys.metadata, vocabulary.map(|found| found.tokens));
         let header = FileHeader::new(tensors.finish(data_size)?, 0..data_start);
-        // Programs ignore bytes after the data, which at least pad it.
+        // Programs ignore bytes after the data, which is often padded.
         let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
         let header = header.with_file_size(file_size).with_metadata(Some(keys.metadata));
         Ok(header.with_model(model).self_describing())
@@ -124,7 +124,7 @@ impl Content {
             return Err(wrong_format(cursor, magic));
         }
         let version = cursor.u32()?;
-        // The specification does not mark the byte order. Versions are small.
+        // The format does not mark its byte order, but versions are small numbers.
         let is_big_endian = version.trailing_zeros() >= 16;
         let version = if is_big_endian { version.swap_bytes() } else { version };
         if !matches!(version, 2 | 3) {
@@ -144,7 +144,7 @@ impl Content {
         self.keys.left == 0 && self.keys.list.is_none() && self.tensors.left == 0
     }
 
-    /// Reads items until bytes are missing, or until numbers can be skipped. `read` counts the bytes of complete items.
+    /// Reads items until bytes are missing or numbers can be skipped. `read` counts the bytes of complete items.
     fn read_items(&mut self, cursor: &mut Cursor<'_>, read: &mut u64) -> Result<(), Stop> {
         while !self.is_complete() && self.skippable().is_none() {
             let item = self.read_item(cursor);
@@ -154,7 +154,7 @@ impl Content {
         Ok(())
     }
 
-    /// Reads the next elements of a list, a key or a tensor. `cursor` does not move if bytes are missing.
+    /// Reads the next list elements, key or tensor. `cursor` does not move if bytes are missing.
     fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         if let Some(list) = &mut self.keys.list {
             list.read_elements(cursor)?;
@@ -176,7 +176,7 @@ impl Content {
         Ok(())
     }
 
-    /// Returns the bytes of the numbers that can be skipped.
+    /// Returns the size of the numbers that can be skipped, in bytes.
     fn skippable(&self) -> Option<u64> {
         self.keys.list.as_ref()?.skippable()
     }
@@ -203,7 +203,7 @@ impl Content {
     }
 }
 
-/// Returns the error of a file in another format, by its first bytes.
+/// Returns the error for a file in another format, from its first bytes.
 fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> Stop {
     let start = cursor.all();
     match DetectedFormat::recognize(start) {
@@ -215,5 +215,5 @@ fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> Stop {
     }
 }
 
-/// The number of bytes by which other formats are detected.
+/// The number of bytes used to detect other formats.
 const DETECTED_BY: usize = 8;

@@ -1,4 +1,4 @@
-//! The entries of tensors in a header.
+//! Tensor entries of a header.
 
 use super::cursor::{Cursor, Stop};
 use super::error::GgufError;
@@ -6,30 +6,30 @@ use super::keys::read_name;
 use super::types;
 use crate::formats::{HeaderError, TensorInfo, TensorTable, TensorTableBuilder, clip};
 
-/// The tensors that were read.
+/// The tensors read so far.
 #[derive(Debug)]
 pub(super) struct TensorEntries {
     /// The number of tensors.
     pub(super) total: u64,
-    /// The number of tensors that were not read.
+    /// The number of unread tensors.
     pub(super) left: u64,
     /// The alignment of the data, in bytes.
     alignment: u64,
     builder: TensorTableBuilder,
-    /// The last tensor, whose data may end where that of the next one begins.
+    /// The last tensor. If its size is unknown, its data ends where the next tensor's begins.
     last: Option<(String, TensorInfo)>,
-    /// The offset at which the data of the next tensor begins; `None` after a tensor of an unknown type.
+    /// The expected offset of the next tensor's data; `None` after a tensor of an unknown type.
     next: Option<u64>,
 }
 
 impl TensorEntries {
-    /// The most bytes of a name; GGML stores it with a zero in 64 bytes.
+    /// The maximum length of a name in bytes. GGML stores names in 64 bytes, including a NUL.
     const LONGEST_NAME: u64 = 63;
 
-    /// The most dimensions of a tensor in GGML.
+    /// The maximum number of dimensions in GGML.
     const MOST_DIMENSIONS: u32 = 4;
 
-    /// The smallest size of an entry, in bytes: name, number of dimensions, type and offset.
+    /// The minimum size of an entry in bytes: name, number of dimensions, type and offset.
     pub(super) const SMALLEST_SIZE: u64 = 8 + 1 + 4 + 4 + 8;
 
     pub(super) fn new(tensors: u64, alignment: u64) -> Self {
@@ -42,7 +42,7 @@ impl TensorEntries {
         *self = Self::new(self.total, alignment);
     }
 
-    /// Reads the entry of a tensor.
+    /// Reads a tensor entry.
     pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         let at = self.total - self.left;
         let name = read_name(cursor, "tensor", at, Self::LONGEST_NAME)?;
@@ -50,7 +50,7 @@ impl TensorEntries {
         if dimensions > Self::MOST_DIMENSIONS {
             return Err(GgufError::Dimensions { tensor: clip(name), dimensions }.into());
         }
-        // The file has the fastest dimension first.
+        // The file lists the fastest-varying dimension first.
         let mut shape = (0..dimensions).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
         let dtype = types::dtype(cursor.u32()?);
@@ -66,13 +66,13 @@ impl TensorEntries {
         Ok(())
     }
 
-    /// Checks that the data of a tensor begins where the data before it ends: GGML reads it in the order of the entries.
-    /// The table finds overlaps, too, but an empty tensor overlaps none.
+    /// Checks that a tensor's data begins where the data before it ends, because GGML reads the data in the order of
+    /// the entries. The table detects overlaps, too, but an empty tensor overlaps nothing.
     fn check_offset(&self, name: &str, begin: u64) -> Result<(), HeaderError> {
         let tensor = || clip(name);
         let expected = match self.next {
             Some(expected) => expected,
-            // After a tensor of unknown size.
+            // The size of the previous tensor is unknown.
             None => begin.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX),
         };
         match begin {
@@ -84,7 +84,7 @@ impl TensorEntries {
         }
     }
 
-    /// Adds the last tensor to the table. If its size is unknown, its data ends at `limit`.
+    /// Adds the last tensor to the table. If its size is unknown, `limit` is the end of its data.
     fn end_last(&mut self, limit: u64) {
         let Some((name, mut tensor)) = self.last.take() else { return };
         if tensor.dtype.block().is_none() {
@@ -93,7 +93,7 @@ impl TensorEntries {
         self.builder.push(&name, &tensor);
     }
 
-    /// Returns the table. `data_size` is the size of the file after its header, in bytes, if it is known.
+    /// Returns the table. `data_size` is the number of bytes after the header, if known.
     pub(super) fn finish(mut self, data_size: Option<u64>) -> Result<TensorTable, HeaderError> {
         let smallest = self.last.as_ref().map_or(0, |(_, tensor)| {
             let elements = tensor.elements().unwrap_or_default();
@@ -104,10 +104,10 @@ impl TensorEntries {
     }
 }
 
-/// Returns the end of the data of a tensor; `None` if its type is unknown.
+/// Returns the end of a tensor's data; `None` if its type is unknown.
 fn end(name: &str, tensor: &TensorInfo) -> Result<Option<u64>, HeaderError> {
     let overflow = || HeaderError::overflow(name);
-    // GGML counts elements with a sign.
+    // GGML uses signed element counts.
     let elements = tensor.elements().filter(|elements| i64::try_from(*elements).is_ok());
     let elements = elements.ok_or_else(overflow)?;
     let Some(block) = tensor.dtype.block() else { return Ok(None) };

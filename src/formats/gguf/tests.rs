@@ -1,11 +1,11 @@
-//! Tests of the parser, by headers that are written here.
+//! Tests of the parser with generated headers.
 
 use std::ops::Range;
 
 use super::{Gguf, GgufError};
 use crate::formats::{DetectedFormat, Dtype, FileHeader, Format, HeaderError, Step};
 
-/// A header under construction.
+/// Builds a header.
 #[derive(Clone, Debug)]
 struct Writer {
     is_big_endian: bool,
@@ -40,7 +40,7 @@ impl Writer {
         [&self.number(text.len() as u64, 8), text].concat()
     }
 
-    /// Adds a key with the number of the type of its value and the bytes of the value.
+    /// Adds a key with the type number and the bytes of its value.
     fn key(mut self, key: &str, value_type: u64, value: &[u8]) -> Self {
         let head = [self.text(key.as_bytes()), self.number(value_type, 4)].concat();
         self.bytes.extend([&head, value].concat());
@@ -68,7 +68,7 @@ impl Writer {
         self.list(key, 8, texts.len() as u64, &elements)
     }
 
-    /// Adds a tensor with its dimensions in the order of the file.
+    /// Adds a tensor with its dimensions in file order.
     fn tensor(mut self, name: &str, dimensions: &[u64], tensor_type: u64, offset: u64) -> Self {
         let mut entry =
             [self.text(name.as_bytes()), self.number(dimensions.len() as u64, 4)].concat();
@@ -95,7 +95,7 @@ impl Writer {
 
 const LIMIT: u64 = 100_000_000;
 
-/// Reads a header in pieces of at most `most` bytes; returns the requested ranges.
+/// Reads a header in chunks of at most `most` bytes. Returns the requested ranges and the result.
 fn read(
     file: &[u8],
     size: Option<u64>,
@@ -127,7 +127,7 @@ fn error(file: &[u8]) -> HeaderError {
     parse(file).unwrap_err()
 }
 
-/// A header with a value of each kind.
+/// A header with one value of each type.
 fn example() -> Writer {
     let template = "x".repeat(2_000);
     let tokens: Vec<_> = (0..100).map(|token| format!("token {token}")).collect();
@@ -262,38 +262,38 @@ fn an_unknown_type_is_stored_by_its_number() {
 fn broken_rules_of_keys_are_errors() {
     let long = "k".repeat(65_536);
     let cases = [
-        (Writer::new().u32_key("", 1), "key 0 has a name of 0 bytes; it must have 1 to 65535"),
+        (Writer::new().u32_key("", 1), "the name of key 0 has 0 bytes; it must have 1 to 65535"),
         (
             Writer::new().u32_key(&long, 1),
-            "key 0 has a name of 65536 bytes; it must have 1 to 65535",
+            "the name of key 0 has 65536 bytes; it must have 1 to 65535",
         ),
-        (Writer::new().u32_key("a", 1).u32_key("a", 1), "key `a` occurs twice"),
-        (Writer::new().key("a", 13, &[0; 16]), "key `a` has a value of the unknown type 13"),
-        (Writer::new().list("a", 13, 1, &[0; 16]), "key `a` has a value of the unknown type 13"),
-        (Writer::new().list("a", 9, 1, &[0; 16]), "key `a` has a list of lists"),
+        (Writer::new().u32_key("a", 1).u32_key("a", 1), "key `a` appears twice"),
+        (Writer::new().key("a", 13, &[0; 16]), "key `a` has a value of unknown type 13"),
+        (Writer::new().list("a", 13, 1, &[0; 16]), "key `a` has a value of unknown type 13"),
+        (Writer::new().list("a", 9, 1, &[0; 16]), "key `a` has an array of arrays"),
         (
             Writer::new().u32_key("general.alignment", 24),
-            "`general.alignment` is `24`; it must be a power of two, of 32 bits",
+            "`general.alignment` is `24`; it must be a 32-bit power of two",
         ),
         (
             Writer::new().u32_key("general.alignment", 0),
-            "`general.alignment` is `0`; it must be a power of two, of 32 bits",
+            "`general.alignment` is `0`; it must be a 32-bit power of two",
         ),
         (
             Writer::new().text_key("general.alignment", "32"),
-            "`general.alignment` is `32`; it must be a power of two, of 32 bits",
+            "`general.alignment` is `32`; it must be a 32-bit power of two",
         ),
         (
             Writer { keys: 10_001, ..Writer::new() },
-            "the header has 10001 keys, over the limit of 10000",
+            "the header has 10001 keys, which exceeds the limit of 10000",
         ),
         (
             Writer { version: 1, ..Writer::new() },
-            "version 1 of GGUF is not supported, only 2 and 3",
+            "unsupported GGUF version 1; only 2 and 3 are supported",
         ),
         (
             Writer { version: 4, ..Writer::new() },
-            "version 4 of GGUF is not supported, only 2 and 3",
+            "unsupported GGUF version 4; only 2 and 3 are supported",
         ),
     ];
     for (writer, message) in cases {
@@ -301,7 +301,7 @@ fn broken_rules_of_keys_are_errors() {
     }
     let mut file = Writer::new().u32_key("ab", 1).file(32, 0);
     file[32] = 0xff;
-    assert_eq!(error(&file).to_string(), "the name of key 0 is not UTF-8");
+    assert_eq!(error(&file).to_string(), "the name of key 0 is not valid UTF-8");
 }
 
 #[test]
@@ -311,48 +311,45 @@ fn broken_rules_of_tensors_are_errors() {
     };
     let long = "t".repeat(64);
     let cases = [
-        (of(&long, &[1], 0, 0), "tensor 0 has a name of 64 bytes; it must have 1 to 63"),
-        (of("", &[1], 0, 0), "tensor 0 has a name of 0 bytes; it must have 1 to 63"),
-        (of("x", &[1; 5], 0, 0), "tensor `x` has 5 dimensions; at most 4 are possible"),
+        (of(&long, &[1], 0, 0), "the name of tensor 0 has 64 bytes; it must have 1 to 63"),
+        (of("", &[1], 0, 0), "the name of tensor 0 has 0 bytes; it must have 1 to 63"),
+        (of("x", &[1; 5], 0, 0), "tensor `x` has 5 dimensions; the maximum is 4"),
         (
             of("x", &[48], 2, 0),
-            "tensor `x` has rows of 48 elements, which are no multiple of its blocks of 32",
+            "tensor `x` has rows of 48 elements, which is not a multiple of the block size 32",
         ),
         (
             of("x", &[], 2, 0),
-            "tensor `x` has rows of 1 elements, which are no multiple of its blocks of 32",
+            "tensor `x` has rows of 1 elements, which is not a multiple of the block size 32",
         ),
-        (of("x", &[1 << 63], 24, 0), "tensor `x` is larger than 64 bits can count"),
-        (of("x", &[1 << 62, 4], 24, 0), "tensor `x` is larger than 64 bits can count"),
-        (of("x", &[1 << 62], 28, 0), "tensor `x` is larger than 64 bits can count"),
-        (
-            of("x", &[8], 0, 32),
-            "tensor `x` begins at byte 32 of the data; the bytes from 0 on belong to no tensor",
-        ),
+        (of("x", &[1 << 63], 24, 0), "the size of tensor `x` overflows 64 bits"),
+        (of("x", &[1 << 62, 4], 24, 0), "the size of tensor `x` overflows 64 bits"),
+        (of("x", &[1 << 62], 28, 0), "the size of tensor `x` overflows 64 bits"),
+        (of("x", &[8], 0, 32), "the data has a gap from byte 0 to byte 32, before tensor `x`"),
         (
             of("x", &[8], 0, 0).tensor("y", &[8], 0, 64),
-            "tensor `y` begins at byte 64 of the data; the bytes from 32 on belong to no tensor",
+            "the data has a gap from byte 32 to byte 64, before tensor `y`",
         ),
         (
             of("x", &[9], 0, 0).tensor("y", &[8], 0, 32),
-            "tensor `y` begins at byte 32 of the data, inside a tensor that ends at 64",
+            "tensor `y` begins at byte 32 of the data, inside a tensor that ends at byte 64",
         ),
-        // The data in another order than the entries.
+        // Data in a different order than the entries.
         (
             of("x", &[8], 0, 32).tensor("y", &[8], 0, 0),
-            "tensor `x` begins at byte 32 of the data; the bytes from 0 on belong to no tensor",
+            "the data has a gap from byte 0 to byte 32, before tensor `x`",
         ),
-        // An empty tensor overlaps none.
+        // An empty tensor overlaps nothing.
         (
             of("x", &[8], 0, 0).tensor("y", &[0], 0, 0),
-            "tensor `y` begins at byte 0 of the data, inside a tensor that ends at 32",
+            "tensor `y` begins at byte 0 of the data, inside a tensor that ends at byte 32",
         ),
-        // In the bytes that align the next tensor.
+        // Inside the alignment padding.
         (
             of("x", &[9], 0, 0).tensor("y", &[8], 0, 40),
-            "tensor `y` begins at byte 40 of the data, inside a tensor that ends at 64",
+            "tensor `y` begins at byte 40 of the data, inside a tensor that ends at byte 64",
         ),
-        (of("x", &[8], 0, 0).tensor("x", &[8], 0, 32), "tensor `x` occurs twice in the header"),
+        (of("x", &[8], 0, 0).tensor("x", &[8], 0, 32), "tensor `x` appears twice in the header"),
     ];
     for (writer, message) in cases {
         assert_eq!(error(&writer.file(32, 1_000)).to_string(), message);
@@ -399,7 +396,7 @@ fn claims_that_the_file_cannot_hold_are_refused_at_once() {
 fn other_formats_are_recognized() {
     let wrong = |detected| HeaderError::WrongFormat { expected: "a GGUF file", detected };
     let cases: [(&[u8], _); 5] = [
-        // Eight bytes decide, also if more of them could show another format.
+        // The first eight bytes decide, even if more bytes would reveal another format.
         (b"   versi", GgufError::Magic { found: *b"   v" }.into()),
         (b"version https://git-lfs.github.com/spec/v1", wrong(DetectedFormat::GitLfsPointer)),
         (b"<!doctype html>", wrong(DetectedFormat::Markup)),
@@ -414,7 +411,7 @@ fn other_formats_are_recognized() {
     assert_eq!(error(b""), HeaderError::PastEndOfFile { length: 4, file_size: 0 });
 }
 
-/// Writes a header with a vocabulary of this many tokens, by byte pair encoding or by scores, in front of 400 tensors.
+/// Writes a header with a vocabulary of `tokens` tokens, by byte pair encoding or with scores, before 400 tensors.
 fn with_vocabulary(tokens: usize, tokenizer: &str) -> Vec<u8> {
     let texts: Vec<_> = (0..tokens).map(|token| format!("tok{token:x}")).collect();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();

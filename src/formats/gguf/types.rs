@@ -1,8 +1,8 @@
-//! The numbers of types in GGUF files.
+//! Type numbers in GGUF files.
 
 use crate::formats::Dtype;
 
-/// The types of tensors by their numbers in GGML. The gaps are types that were removed.
+/// Tensor types by GGML number. Missing numbers are removed types.
 const TENSOR_TYPES: [(u32, Dtype); 34] = [
     (0, Dtype::F32),
     (1, Dtype::F16),
@@ -40,7 +40,7 @@ const TENSOR_TYPES: [(u32, Dtype); 34] = [
     (41, Dtype::Q1_0),
 ];
 
-/// The quantizations of whole files by their numbers in `llama.cpp`.
+/// Quantizations of whole files by their `llama.cpp` number.
 const FILE_TYPES: [(u64, &str); 36] = [
     (0, "F32"),
     (1, "F16"),
@@ -80,16 +80,16 @@ const FILE_TYPES: [(u64, &str); 36] = [
     (1024, "guessed"),
 ];
 
-/// The bit that is set in the number of a quantization that the writer guessed.
+/// The flag for a file type that the writer guessed.
 const GUESSED: u64 = 1024;
 
-/// Returns the dtype of a type number. An unknown type is named by its number.
+/// Returns the dtype for a type number. Unknown types are named after their number.
 pub(super) fn dtype(number: u32) -> Dtype {
     let found = TENSOR_TYPES.iter().find(|(known, _)| *known == number);
     found.map_or_else(|| format!("GGML type {number}").as_str().into(), |(_, dtype)| dtype.clone())
 }
 
-/// Returns the name of the quantization of a file; `None` for an unknown number.
+/// Returns the quantization of a file; `None` for an unknown number.
 pub(super) fn file_type(number: u64) -> Option<&'static str> {
     let number = if number == GUESSED { number } else { number & !GUESSED };
     FILE_TYPES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)

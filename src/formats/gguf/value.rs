@@ -1,11 +1,11 @@
-//! The values of keys.
+//! Values of keys.
 
 use super::cursor::{Cursor, Stop};
 use super::error::GgufError;
 use crate::formats::clip;
 
-/// The longest text that is stored, and the longest list as text, in bytes. Names, licenses and languages are shorter;
-/// chat templates are longer.
+/// The maximum length of a stored string, and of a list stored as text, in bytes. Names, licenses and languages are
+/// shorter; chat templates are longer.
 pub(super) const LONGEST_TEXT: usize = 1_024;
 
 /// The type of a value that is not a list.
@@ -25,10 +25,9 @@ pub(super) enum ScalarType {
     F64,
 }
 
-/// The number of the type of lists.
+/// The type number of lists.
 const LIST: u32 = 9;
 
-/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueType {
     Scalar(ScalarType),
@@ -38,7 +37,7 @@ pub(super) enum ValueType {
 impl ValueType {
     pub(super) const U32: Self = Self::Scalar(ScalarType::U32);
 
-    /// Reads the type of the value of a key.
+    /// Reads the type of a key's value.
     pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, Stop> {
         use ScalarType::{Bool, F32, F64, I8, I16, I32, I64, Text, U8, U16, U32, U64};
         Ok(Self::Scalar(match cursor.u32()? {
@@ -61,7 +60,7 @@ impl ValueType {
 }
 
 impl ScalarType {
-    /// Returns the size of a value in bytes; `None` for texts.
+    /// Returns the size of a value in bytes; `None` for strings.
     pub(super) fn size(self) -> Option<u64> {
         Some(match self {
             Self::U8 | Self::I8 | Self::Bool => 1,
@@ -72,13 +71,13 @@ impl ScalarType {
         })
     }
 
-    /// Returns the smallest size of a value in bytes.
+    /// Returns the minimum size of a value in bytes.
     pub(super) fn smallest_size(self) -> u64 {
-        // A text has at least its length.
+        // A string has at least its length field.
         self.size().unwrap_or(8)
     }
 
-    /// Reads a value as text. A long text is replaced by its length.
+    /// Reads a value as text. Long strings are replaced by their length.
     pub(super) fn read(self, cursor: &mut Cursor<'_>) -> Result<String, Stop> {
         Ok(match self {
             Self::U8 => u8::from_le_bytes(cursor.array()?).to_string(),
@@ -97,7 +96,7 @@ impl ScalarType {
     }
 }
 
-/// Returns a text as it is stored: a long one as its length.
+/// Returns the stored form of a string: its length if it is long.
 fn stored_text(bytes: &[u8]) -> String {
     if bytes.len() > LONGEST_TEXT {
         return format!("({} bytes)", bytes.len());
@@ -112,16 +111,16 @@ pub(super) struct List {
     element: ScalarType,
     /// The number of elements.
     pub(super) length: u64,
-    /// The number of elements that were not read.
+    /// The number of unread elements.
     pub(super) left: u64,
-    /// The bytes of the elements that were read.
+    /// The size of the elements read so far, in bytes.
     pub(super) bytes: u64,
-    /// The elements as text, as long as they are short.
+    /// The elements as text; `None` once they are too long to store.
     text: Option<String>,
 }
 
 impl List {
-    /// The most elements of a list that is stored.
+    /// The maximum number of elements of a stored list.
     const MOST_STORED: u64 = 64;
 
     /// Reads the element type and the length of a list.
@@ -135,13 +134,13 @@ impl List {
         Ok(Self { key: key.to_owned(), element, length, left: length, bytes: 0, text })
     }
 
-    /// Returns the bytes to skip if the elements are not stored and their size is known.
+    /// Returns the number of bytes to skip, if the elements are not stored and have a fixed size.
     pub(super) fn skippable(&self) -> Option<u64> {
         if self.text.is_some() { None } else { self.element.size()?.checked_mul(self.left) }
     }
 
-    /// Reads elements until the end of the list or of the bytes, or until the rest can be skipped. `cursor` is left after
-    /// the last complete element.
+    /// Reads elements until the list or the bytes end, or until the rest can be skipped. Leaves `cursor` after the
+    /// last complete element.
     pub(super) fn read_elements(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         while self.left > 0 && self.skippable().is_none() {
             let mut ahead = cursor.clone();

@@ -1,54 +1,54 @@
-//! The errors of an index.
+//! Errors of indexes.
 
 use thiserror::Error;
 
 use crate::formats::{DetectedFormat, PathError};
 
-/// The error of an index that is not valid, or that disagrees with its shards.
+/// The error returned for an index that is invalid or inconsistent with its shards.
 ///
-/// Text from the file is cut to 200 characters, as in [`HeaderError`](crate::formats::HeaderError).
+/// Text from the file is truncated to 200 characters, as in [`HeaderError`](crate::formats::HeaderError).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// A file in another format.
-    #[error("the file is not an index: it starts like {detected}")]
+    /// The file is in a different format.
+    #[error("the file is not an index: it looks like {detected}")]
     NotAnIndex {
-        /// The format that the file seems to have.
+        /// The format that the file appears to have.
         detected: DetectedFormat,
     },
-    /// An index with the marks of an unresolved merge.
-    #[error("the index holds an unresolved merge conflict at line {line}")]
+    /// The index contains an unresolved merge conflict.
+    #[error("the index contains an unresolved merge conflict at line {line}")]
     MergeConflict {
-        /// The line of the first mark, counted from 1.
+        /// The line of the first conflict marker, counted from 1.
         line: usize,
     },
-    /// An index that is not JSON of the expected structure.
-    #[error("the index is not valid JSON of its kind: {message}")]
+    /// The index is not JSON with the expected structure.
+    #[error("the index is malformed: {message}")]
     Json {
         /// The reason, with line and column.
         message: String,
     },
-    /// An index without a `weight_map`.
+    /// The index has no `weight_map`.
     #[error("the index has no `weight_map`")]
     NoWeightMap,
-    /// An index without tensors.
+    /// The index lists no tensors.
     #[error("the `weight_map` of the index is empty")]
     EmptyWeightMap,
-    /// A tensor that the index lists twice.
-    #[error("tensor `{tensor}` occurs twice in the index")]
+    /// The index lists a tensor twice.
+    #[error("tensor `{tensor}` appears twice in the index")]
     DuplicateTensor {
         /// The name of the tensor.
         tensor: String,
     },
-    /// A shard name that is not a plain relative path.
+    /// A shard name is not a safe relative path.
     #[error("the index lists tensor `{tensor}` in a shard with an unsafe name")]
     UnsafeShardName {
         /// The name of the tensor.
         tensor: String,
-        /// The broken rule of the path.
+        /// The violated rule for paths.
         source: PathError,
     },
-    /// A shard name without the extension of safetensors files.
+    /// A shard name does not have the safetensors extension.
     #[error("the index lists tensor `{tensor}` in `{shard}`, which is not a safetensors file")]
     NotSafetensors {
         /// The name of the tensor.
@@ -56,13 +56,13 @@ pub enum IndexError {
         /// The name of the shard.
         shard: String,
     },
-    /// An index with too many shards.
-    #[error("the index names more than {limit} shards")]
+    /// The index lists too many shards.
+    #[error("the index lists more than {limit} shards")]
     TooManyShards {
-        /// The largest accepted number of shards.
+        /// The maximum number of shards.
         limit: usize,
     },
-    /// A tensor in two shards.
+    /// Two shards contain the same tensor.
     #[error("tensor `{tensor}` is in two shards, `{first}` and `{second}`")]
     InTwoShards {
         /// The name of the tensor.
@@ -72,40 +72,40 @@ pub enum IndexError {
         /// The name of the other shard.
         second: String,
     },
-    /// A tensor of the index that is in no shard.
+    /// The index lists a tensor that no shard contains.
     #[error("the index lists tensor `{tensor}` in `{shard}`, but no shard contains it")]
     Missing {
         /// The name of the tensor.
         tensor: String,
-        /// The name of the shard that the index lists.
+        /// The shard in which the index lists it.
         shard: String,
     },
-    /// A number of parameters that does not fit in 64 bits.
-    #[error("the parameters of the shards do not fit in 64 bits, at tensor `{tensor}`")]
+    /// The parameter count overflows 64 bits.
+    #[error("the parameter count overflows 64 bits at tensor `{tensor}`")]
     CountOverflow {
-        /// The name of the tensor at which the sum overflows.
+        /// The tensor at which the sum overflowed.
         tensor: String,
     },
-    /// A shard whose header was not given.
-    #[error("the index names shard `{shard}`, whose header is missing")]
+    /// The header of a shard is missing.
+    #[error("the index lists shard `{shard}`, but its header is missing")]
     MissingHeader {
         /// The name of the shard.
         shard: String,
     },
-    /// A shard whose header was given more than once.
+    /// The header of a shard was given more than once.
     #[error("the header of shard `{shard}` was given twice")]
     DuplicateHeader {
         /// The name of the shard.
         shard: String,
     },
-    /// An empty list of headers.
-    #[error("there are no headers")]
+    /// No headers were given.
+    #[error("no headers were given")]
     NoHeaders,
 }
 
 impl IndexError {
-    /// Creates the error of a text with offsets that do not fit in 32 bits.
+    /// Creates the error for a text whose offsets do not fit in 32 bits.
     pub(super) fn too_long() -> Self {
-        Self::Json { message: "longer than 4 GiB".to_owned() }
+        Self::Json { message: "it is longer than 4 GiB".to_owned() }
     }
 }

@@ -1,25 +1,25 @@
-//! The file names of weights and of indexes.
+//! File names of weights and indexes.
 
 use crate::formats::NameParts;
 
-/// The extension of weights.
+/// The extension of weight files.
 pub(crate) const EXTENSION: &str = ".safetensors";
 
-/// The usual name of weights in one file.
+/// The standard name of unsharded weights.
 pub(crate) const WEIGHTS_NAME: &str = "model.safetensors";
 
-/// The usual name of the index of a sharded checkpoint.
+/// The standard name of the index of a sharded checkpoint.
 pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
 
-/// The extension of an index without a variant after it.
+/// The extension of an index without a trailing variant.
 const INDEX_EXTENSION: &str = ".index.json";
 
-/// Returns whether a path is that of weights, by its extension.
+/// Returns whether a path has the extension of weight files.
 pub(crate) fn is_weights_name(path: &str) -> bool {
     path.ends_with(EXTENSION)
 }
 
-/// Returns whether a path is that of an index, by its file name. A variant can be at the end of the name, as in
+/// Returns whether a path has the file name of an index. The name may end with a variant, as in
 /// `model.safetensors.index.fp16.json`.
 pub(crate) fn is_index_name(path: &str) -> bool {
     let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
@@ -27,9 +27,9 @@ pub(crate) fn is_index_name(path: &str) -> bool {
     file.ends_with(INDEX_EXTENSION) || file.strip_suffix(".json").is_some_and(has_variant)
 }
 
-/// Returns the name of the model and its variant, without extension, from the file name of an index.
+/// Returns the model name and variant, without extension, from the file name of an index.
 ///
-/// `diffusers` has written the variant at three places: before `.safetensors`, before and after `.index`.
+/// `diffusers` has put the variant in three places: before `.safetensors`, before `.index`, and after it.
 pub(crate) fn split_index(file: &str) -> Option<String> {
     let (stem, rest) = file.strip_suffix(".json")?.split_once(EXTENSION)?;
     let variant = match rest.strip_suffix(".index") {
@@ -39,12 +39,12 @@ pub(crate) fn split_index(file: &str) -> Option<String> {
     Some(format!("{stem}{variant}"))
 }
 
-/// The names that libraries give to weights. Only after one of them is a suffix such as `.fp16` a variant; in
-/// other names it may be part of a version such as `1.0`.
+/// The names that libraries give to weights. A suffix such as `.fp16` is a variant only after one of these; in other
+/// names it may be part of a version such as `1.0`.
 const STEMS: [&str; 5] =
     ["model", "diffusion_pytorch_model", "consolidated", "adapter_model", "pytorch_lora_weights"];
 
-/// Splits a name without extension into the name of the model and the variant.
+/// Splits a name without extension into model name and variant.
 pub(super) fn split_variant(text: &str) -> NameParts {
     let variant = |stem: &str| text.strip_prefix(stem)?.strip_prefix('.');
     let found = STEMS.iter().find_map(|stem| Some((*stem, variant(stem)?)));

@@ -6,7 +6,7 @@ use super::file_names::split_variant;
 use super::{EXTENSION, HeaderLength, PREFIX_LENGTH, SafetensorsFileHeader};
 use crate::formats::{Format, HeaderError, HeaderParser, NameParts, RepoPath, Step};
 
-/// The safetensors format: eight bytes with the length of the header, the header in JSON, the data.
+/// The safetensors format: eight bytes with the header length, the header as JSON, and the tensor data.
 #[derive(Clone, Copy, Debug)]
 pub struct Safetensors;
 
@@ -28,14 +28,14 @@ impl Format for Safetensors {
     }
 }
 
-/// A parser of one header, with the bytes of the file so far, without a gap.
+/// A parser for one header. Buffers the start of the file.
 #[derive(Debug, Default)]
 struct SafetensorsParser {
     header_limit: u64,
     /// At most the first eight bytes of the file.
     prefix: Vec<u8>,
-    /// The bytes after the prefix. They are stored apart from it, so that a header that was read by itself is
-    /// parsed in place: a copy would need its memory twice.
+    /// The bytes after the prefix. They are stored separately, so that a header that was read in one range is parsed
+    /// in place: a copy would take the memory twice.
     json: Vec<u8>,
 }
 
@@ -74,12 +74,12 @@ impl HeaderParser for SafetensorsParser {
 }
 
 impl SafetensorsParser {
-    /// Returns the number of bytes that are known from the start of the file.
+    /// Returns the number of known bytes at the start of the file.
     fn known(&self) -> u64 {
         (self.prefix.len() as u64).saturating_add(self.json.len() as u64)
     }
 
-    /// Adds bytes that were read at an offset, except those that are known already.
+    /// Adds bytes that were read at an offset. Known bytes are ignored.
     fn append(&mut self, start: u64, mut bytes: Vec<u8>) {
         let Some(skipped) = self.known().checked_sub(start) else { return };
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(bytes.len());
@@ -107,8 +107,8 @@ mod tests {
         [&(json.len() as u64).to_le_bytes()[..], json, b"ab"].concat()
     }
 
-    /// Reads the header of a file that is cut off at `end`, first by `first` bytes, later by at most `most`
-    /// at a time; returns the requested ranges.
+    /// Reads the header of a file truncated at `end`: `first` bytes at first, then at most `most` at a time. Returns
+    /// the requested ranges and the result.
     fn read(
         file: &[u8],
         size: Option<u64>,
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(error(7, None), HeaderError::FileTooShort { file_size: 7 });
         assert_eq!(error(7, Some(7)), HeaderError::FileTooShort { file_size: 7 });
         assert_eq!(error(60, None), truncated(60));
-        // The file was cut while it was read.
+        // The file was truncated while it was being read.
         assert_eq!(error(60, Some(63)), truncated(60));
         assert_eq!(error(4, Some(63)), HeaderError::Truncated { expected: 8, found: 4 });
         assert_eq!(error(60, Some(60)), HeaderError::PastEndOfFile { length: 53, file_size: 60 });

@@ -1,8 +1,7 @@
-//! The tokenizer of headers and indexes.
+//! A JSON tokenizer for headers and indexes.
 //!
-//! It reads JSON from a slice, which may end in the middle of a token: an index is parsed while it arrives.
-//! It is about five times as fast as a general parser, because it knows the structure of the text and does not
-//! copy strings.
+//! It reads from a slice that may end in the middle of a token, because an index is parsed while it arrives. It is
+//! about five times as fast as a general parser, because it knows the expected structure and does not copy strings.
 
 use std::borrow::Cow;
 
@@ -10,16 +9,16 @@ use memchr::memchr2;
 use serde::Deserialize;
 use serde_json::Deserializer;
 
-/// The reason why the tokenizer does not get any further.
+/// The reason the tokenizer cannot continue.
 #[derive(Debug)]
 pub(super) enum JsonError {
     /// The text ends in the middle of a token.
     Incomplete,
-    /// The text is not the expected JSON. It is boxed because it is rare, and results are moved a lot.
+    /// The text is not the expected JSON. Boxed, because errors are rare and results are moved often.
     Invalid(Box<InvalidJson>),
 }
 
-/// A place in a text at which it is not the expected JSON.
+/// A position at which a text is not the expected JSON.
 #[derive(Debug)]
 pub(super) struct InvalidJson {
     /// The offset in the text, in bytes.
@@ -28,20 +27,20 @@ pub(super) struct InvalidJson {
     pub(super) message: Cow<'static, str>,
 }
 
-/// A JSON text, and the offset up to which it has been read.
+/// A JSON text and a read position.
 #[derive(Debug)]
 pub(super) struct JsonReader<'a> {
     bytes: &'a [u8],
-    /// The end of the last delimiter of the text, once it is needed: it is searched from the end, and a text may
-    /// have many values before a long number.
+    /// The end of the last delimiter in the text, computed on demand. It is found by searching backwards, which must
+    /// not be repeated for every value before a long number.
     settled: Option<usize>,
     pub(super) at: usize,
-    /// The text as a string, if it is known to be UTF-8 without control characters: strings need no further
-    /// check then.
+    /// The text as a `str`, if it is known to be UTF-8 without control characters. Strings then need no further
+    /// checks.
     checked: Option<&'a str>,
 }
 
-/// A string as it is written in the JSON, between its quotes.
+/// The raw content of a JSON string, between the quotes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawString<'a> {
     pub(super) bytes: &'a [u8],
@@ -51,12 +50,12 @@ pub(super) struct RawString<'a> {
 }
 
 impl<'a> JsonReader<'a> {
-    /// Creates a reader of a text of which more may follow.
+    /// Creates a reader for the start of a text. More of it may follow.
     pub(super) fn from_bytes(bytes: &'a [u8]) -> Self {
         Self { bytes, settled: None, at: 0, checked: None }
     }
 
-    /// Creates a reader of a whole text.
+    /// Creates a reader for a complete text.
     pub(super) fn from_text(text: &'a str) -> Self {
         let has_control = text.bytes().min().is_some_and(|least| least < b' ');
         Self {
@@ -67,25 +66,25 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Returns the bytes that have not been read yet.
+    /// Returns the unread bytes.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// Moves past white space.
+    /// Skips whitespace.
     pub(super) fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.bytes.get(self.at) {
             self.at += 1;
         }
     }
 
-    /// Moves past white space, and returns the byte after it.
+    /// Skips whitespace and returns the next byte.
     pub(super) fn peek(&mut self) -> Result<u8, JsonError> {
         self.skip_space();
         self.bytes.get(self.at).copied().ok_or(JsonError::Incomplete)
     }
 
-    /// Moves past white space and a byte; any other byte is an error with the message `expected`.
+    /// Skips whitespace and consumes `byte`. For any other byte, returns an error with the message `expected`.
     pub(super) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), JsonError> {
         if self.peek()? != byte {
             return Err(self.invalid(expected));
@@ -94,7 +93,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Moves past a text, and returns whether it comes next.
+    /// Consumes `text` if it comes next, and returns whether it did.
     #[inline]
     pub(super) fn literal(&mut self, text: &str) -> bool {
         let is_next = self.rest().starts_with(text.as_bytes());
@@ -104,7 +103,7 @@ impl<'a> JsonReader<'a> {
         is_next
     }
 
-    /// Reads ASCII letters, digits and underscores, none if something else comes next.
+    /// Reads ASCII letters, digits and underscores. May be empty.
     #[inline]
     pub(super) fn word(&mut self) -> &'a str {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -117,12 +116,12 @@ impl<'a> JsonReader<'a> {
         word.unwrap_or_default()
     }
 
-    /// Moves to the next key of an object, or past its end, and returns whether there is a key.
+    /// Moves to the next key of an object and returns true, or past the end of the object and returns false.
     pub(super) fn next_entry(&mut self, is_first: bool) -> Result<bool, JsonError> {
         self.next_item(is_first, b'}', "expected `,` or `}`")
     }
 
-    /// Moves to the next element of an array, or past its end, and returns whether there is an element.
+    /// Moves to the next element of an array and returns true, or past the end of the array and returns false.
     pub(super) fn next_element(&mut self, is_first: bool) -> Result<bool, JsonError> {
         self.next_item(is_first, b']', "expected `,` or `]`")
     }
@@ -145,7 +144,7 @@ impl<'a> JsonReader<'a> {
 
     /// Reads a key and the colon after it.
     pub(super) fn key(&mut self) -> Result<Cow<'a, str>, JsonError> {
-        let key = self.string("expected a key, a string")?.decode()?;
+        let key = self.string("expected a string key")?.decode()?;
         self.expect(b':', "expected `:`")?;
         Ok(key)
     }
@@ -170,7 +169,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Reads a whole number of 64 bits. `expected` is the message if another value comes next.
+    /// Reads an unsigned 64-bit integer. `expected` is the message if another value comes next.
     #[inline]
     pub(super) fn number(&mut self, expected: &'static str) -> Result<u64, JsonError> {
         self.skip_space();
@@ -191,7 +190,7 @@ impl<'a> JsonReader<'a> {
         self.long_number(length, expected)
     }
 
-    /// Reads a number of `length` digits that may not fit.
+    /// Reads a number of `length` digits, which may overflow.
     #[cold]
     fn long_number(&mut self, length: usize, expected: &'static str) -> Result<u64, JsonError> {
         let (digits, rest) = self.rest().split_at(length);
@@ -213,7 +212,7 @@ impl<'a> JsonReader<'a> {
     /// Reads a value of any kind.
     pub(super) fn value<T: Deserialize<'a>>(&mut self) -> Result<T, JsonError> {
         self.skip_space();
-        // More of a number or a word at the end of the text may follow, so the parser must not see it.
+        // A number or word at the end of the text may be incomplete, so the parser must not see it.
         let ends = |byte: &u8| {
             matches!(
                 byte,
@@ -244,7 +243,7 @@ impl<'a> JsonReader<'a> {
 }
 
 impl<'a> RawString<'a> {
-    /// Returns the string with its escapes replaced.
+    /// Returns the string with escapes resolved.
     #[inline]
     pub(super) fn decode(&self) -> Result<Cow<'a, str>, JsonError> {
         if self.has_escapes {
@@ -268,8 +267,8 @@ impl<'a> RawString<'a> {
     }
 }
 
-/// Converts an error of the general parser in a value that starts at `at`. The place that it reports
-/// depends on how much of the text has arrived, so the start of the value is reported instead.
+/// Converts a `serde_json` error in a value that starts at `at`. Reports the start of the value, because the position
+/// in the error depends on how much of the text has arrived.
 fn from_serde(error: &serde_json::Error, at: usize) -> JsonError {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = error.to_string();

@@ -1,12 +1,12 @@
-//! The safetensors format: parsers of headers and indexes.
+//! The safetensors format: header and index parsers.
 //!
-//! The parsers perform no I/O. A [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if every
-//! rule that its own bytes can show was checked. The size of a file is checked as soon as it is known. The
-//! agreement of an index with its shards is checked by
+//! The parsers perform no I/O. A [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if it satisfies
+//! every rule that can be checked from its own bytes. The size of a file is checked as soon as it is known. The
+//! consistency of an index with its shards is checked by
 //! [`SafetensorsParseFromRepo::from_headers`](crate::SafetensorsParseFromRepo::from_headers).
 //!
-//! The rules are those of the [format] and of its reference implementation, the `safetensors` crate.
-//! Deliberate differences are documented at [`SafetensorsFileHeader::from_json`].
+//! The rules are those of the [format] and its reference implementation, the `safetensors` crate. Intentional
+//! differences are documented at [`SafetensorsFileHeader::from_json`].
 //!
 //! [format]: https://github.com/huggingface/safetensors#format
 

@@ -1,8 +1,8 @@
-//! Lines and columns of a text.
+//! Lines and columns in a text.
 
 use memchr::{memchr_iter, memrchr};
 
-/// A line and a column of a text.
+/// A line and a column in a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextPosition {
     /// The number of the line, counted from 1.
@@ -29,7 +29,7 @@ impl TextPosition {
         }
     }
 
-    /// Returns a message with this position, counted from 1.
+    /// Appends this position to a message, with the column counted from 1.
     pub(super) fn describe(self, message: &str) -> String {
         format!("{message} at line {} column {}", self.line, self.column + 1)
     }

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::{DetectedFormat, HeaderError};
 
-/// The number of bytes that hold the header's length.
+/// The number of bytes that encode the header length.
 pub const PREFIX_LENGTH: u64 = 8;
 
-/// The length of a header, checked against the file that it is in and against a limit.
+/// The length of a header, validated against the file size and a limit.
 ///
 /// ```text
 /// byte 0          8              8 + N                      end of the file
@@ -29,15 +29,15 @@ pub const PREFIX_LENGTH: u64 = 8;
 pub struct HeaderLength(u64);
 
 impl HeaderLength {
-    /// The limit of the `safetensors` crate, in bytes. It cannot load a file with a longer header.
+    /// The limit of the `safetensors` crate, in bytes. It rejects files with a longer header.
     pub const DEFAULT_LIMIT: u64 = 100_000_000;
 
-    /// Reads the length from the start of a file of `file_size` bytes, or of an unknown size (`None`).
+    /// Reads the header length from the start of a file whose size is `file_size` bytes, or `None` if it is unknown.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file is too short to have a length, if the header is empty, longer than `limit`
-    /// or longer than the file, or if the bytes are the start of another known format.
+    /// Returns an error if the file is too short to contain a length, if the header is empty, longer than `limit` or
+    /// longer than the file, or if the bytes are the start of another known format.
     pub fn from_prefix(
         start: &[u8],
         file_size: impl Into<Option<u64>>,
@@ -59,7 +59,9 @@ impl HeaderLength {
         }
         if length > limit {
             return Err(match DetectedFormat::recognize(prefix) {
-                Some(detected) => HeaderError::WrongFormat { expected: "safetensors", detected },
+                Some(detected) => {
+                    HeaderError::WrongFormat { expected: "a safetensors file", detected }
+                }
                 None => HeaderError::OverLimit { length, limit },
             });
         }
@@ -71,22 +73,22 @@ impl HeaderLength {
         Ok(Self(length))
     }
 
-    /// The bytes of the file that are the header.
+    /// Returns the byte range of the header within the file.
     #[must_use]
     pub fn range(self) -> Range<u64> {
         PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(self.0)
     }
 }
 
-/// Bytes of a tensor's entry in a header, without its name: 46 for keys and punctuation, and as much as dtype,
+/// The size of a tensor entry in bytes, without its name: 46 for keys and punctuation, and the maximum that dtype,
 /// shape and offsets take in shards of up to ten gigabytes.
 const ENTRY: u64 = 46 + "F8_E4M3".len() as u64 + 15 + 20;
 
-/// Bytes of a header besides its entries: the length before it, metadata and padding.
+/// The size of a header besides its entries, in bytes: the length prefix, metadata and padding.
 const OVERHEAD: u64 = 256;
 
-/// Returns the offset at which the header of a file is expected to end, by the number of its tensors and the length
-/// of their names in bytes.
+/// Returns the expected end offset of a file's header, from the number of tensors and the total length of their names
+/// in bytes.
 pub(crate) fn expected_header_end((tensors, name_bytes): (u64, u64)) -> u64 {
     tensors.saturating_mul(ENTRY).saturating_add(name_bytes).saturating_add(OVERHEAD)
 }
@@ -142,7 +144,7 @@ mod tests {
         ];
         for (start, detected) in cases {
             let found = HeaderLength::from_prefix(start, 1 << 30, 10_000);
-            let expected = "safetensors";
+            let expected = "a safetensors file";
             assert_eq!(found, Err(HeaderError::WrongFormat { expected, detected }));
         }
     }

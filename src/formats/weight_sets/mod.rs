@@ -1,4 +1,4 @@
-//! The sets of weights in a repository or a folder, found by the names of the files alone.
+//! Finds the sets of weights in a repository or a folder by file names alone.
 
 mod name;
 mod others;
@@ -24,7 +24,7 @@ pub(crate) struct ListedFile {
 }
 
 impl ListedFile {
-    /// Returns whether the file is in a folder or below it. Every file is in `None`, the top.
+    /// Returns whether the file is below a folder. `None` is the root folder.
     pub(crate) fn is_below(&self, folder: Option<&RepoPath>) -> bool {
         folder.is_none_or(|folder| {
             let below = self.path.as_str().strip_prefix(folder.as_str());
@@ -33,23 +33,23 @@ impl ListedFile {
     }
 }
 
-/// Weights that belong together: one file, or the shards of one model.
+/// Weights that belong together: a single file, or the shards of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WeightSet {
-    /// The path of the file or the index. Shards without an index have their common path here, with a `*` in
-    /// place of the number. `Model::path` takes it to read this set.
+    /// The path of the file or the index. For shards without an index, their common path, with a `*` in place of the
+    /// shard number. Pass it to `Model::path` to read this weight set.
     pub path: RepoPath,
-    /// The number of files of weights; 0 for an index whose shards are not known from their names.
+    /// The number of weight files, or 0 for an index whose shards cannot be identified by name.
     pub files: usize,
-    /// The total size of these files in bytes.
+    /// The total size of these files, in bytes.
     pub bytes: u64,
     /// The name of the format.
     pub format: &'static str,
-    /// The quantization by the name of the file, such as `Q4_K_M`.
+    /// The quantization according to the file name, such as `Q4_K_M`, if it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
-    /// The kind of the weights by the name of the file.
+    /// The kind of weights according to the file name.
     pub kind: WeightsKind,
     #[serde(skip)]
     name: WeightsName,
@@ -93,15 +93,15 @@ impl WeightSet {
             .collect();
         shards.sort_unstable();
         let numbers = || shards.iter().map(|(number, _)| *number);
-        // Some exporters count from 0.
+        // Some exporters number shards from 0.
         if numbers().eq((1..=total).map(Some)) || numbers().eq((0..total).map(Some)) {
             return Ok(shards.into_iter().map(|(_, path)| path.clone()).collect());
         }
         Err(total)
     }
 
-    /// Returns the rank of a set among those of one model. The lowest is used: the result of a training run, else
-    /// its last step. Of several quantizations it is the usual one, else the smallest.
+    /// Returns the rank of a set among the sets of one model, lowest first: the result of a training run, or else its
+    /// last step; the most common quantization, or else the smallest.
     fn preference(&self) -> impl Ord {
         let quantization = self.quantization.as_deref();
         let quantization = quantization.map(|name| (name != USUAL_QUANTIZATION, self.bytes, name));
@@ -109,8 +109,8 @@ impl WeightSet {
         (self.name.step.map(Reverse), has_variant, quantization, self.name.form)
     }
 
-    /// Returns whether this may be the model as well as a set with a usual name: another version of it, such as
-    /// `consolidated_ema` next to `consolidated`, or an adapter next to a pipeline.
+    /// Returns whether this set may be the model, too, next to a set with a standard name: another version of it,
+    /// such as `consolidated_ema` next to `consolidated`, or an adapter next to a pipeline.
     fn is_alternative_to(&self, main: &Self) -> bool {
         let version = self.name.stem.strip_prefix(&main.name.stem);
         let is_version = version.is_some_and(|version| version.starts_with('_'));
@@ -120,7 +120,7 @@ impl WeightSet {
             || is_pipeline && is_adapter(self) && main.name.folder.starts_with(&self.name.folder)
     }
 
-    /// Returns whether the set is part of these files: its own path, or all its shards.
+    /// Returns whether `files` contain the set: its own path, or all its shards.
     pub(crate) fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
         files.contains(&self.path)
             || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
@@ -134,12 +134,12 @@ pub(crate) struct Layout {
     pub(crate) others: Vec<OtherWeights>,
     /// The requested folder; empty for the whole repository.
     root: String,
-    /// `true` for a `sentence-transformers` model, which consists of several modules.
+    /// True for a `sentence-transformers` model, which consists of several modules.
     has_modules: bool,
 }
 
 impl Layout {
-    /// Finds the sets of weights in the files of a folder, or of a whole repository (`None`).
+    /// Finds the sets of weights in the files of a folder, or of a whole repository if `root` is `None`.
     pub(crate) fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
         for file in files {
@@ -158,12 +158,11 @@ impl Layout {
         }
     }
 
-    /// Returns the set with a path.
     pub(crate) fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
         self.sets.iter().find(|set| set.path == *path)
     }
 
-    /// Returns this layout without other quantizations.
+    /// Removes all sets of other quantizations.
     pub(crate) fn of_quantization(mut self, name: &str) -> Self {
         let is_same = |set: &WeightSet| {
             set.quantization.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(name))
@@ -172,17 +171,17 @@ impl Layout {
         self
     }
 
-    /// Returns the names of the quantizations of models, each once.
+    /// Returns the distinct quantizations of models.
     pub(crate) fn quantizations(&self) -> Vec<String> {
         let models = self.sets.iter().filter(|set| set.kind == WeightsKind::Model);
         let names: BTreeSet<_> = models.filter_map(|set| set.quantization.as_ref()).collect();
         names.into_iter().cloned().collect()
     }
 
-    /// Returns the set that is the model; `None` if there is none, or if several sets are equally likely.
+    /// Returns the main set, which is the model; `None` if there is none, or if several sets are equally likely.
     ///
-    /// Safetensors is preferred to other formats, a model to its adapters, a set without a variant to its variants, and
-    /// one file to shards.
+    /// Safetensors is preferred over other formats, a model over its adapters, a set without a variant over its
+    /// variants, and one file over shards.
     pub(crate) fn main(&self) -> Option<&WeightSet> {
         let group = |set: &&WeightSet| (set.name.format, set.kind);
         let first = self.sets.iter().map(|set| group(&set)).min()?;
@@ -205,8 +204,8 @@ impl Layout {
         (is_alone && !(has_usual_name && is_disputed())).then_some(main)
     }
 
-    /// Returns the folder that holds all sets, without the name of a component. It is searched like a repository:
-    /// a pipeline is often in a folder of its own.
+    /// Returns the folder that contains all sets, without the name of a component. It is searched like a repository,
+    /// because a pipeline often has its own folder.
     fn common_folder(&self, sets: &[&WeightSet]) -> String {
         let mut folders = sets.iter().map(|set| set.name.folder.as_str());
         let mut common: Vec<_> = folders.next().unwrap_or_default().split('/').collect();
@@ -220,7 +219,7 @@ impl Layout {
         if common.len() < self.root.len() { self.root.clone() } else { common }
     }
 
-    /// Returns the shards of the models of `named` that are not in `named`.
+    /// Returns the shards that are missing in `named` but belong to the same models.
     pub(crate) fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
         let models = named
@@ -234,17 +233,17 @@ impl Layout {
     }
 }
 
-/// The rank of a set that has no usual name, at the top.
+/// The rank of a set without a standard name in the root folder.
 const ONLY_AT_TOP: usize = 8;
 
-/// The quantization that most people use, which is read first.
+/// The most common quantization, which is preferred.
 const USUAL_QUANTIZATION: &str = "Q4_K_M";
 
-/// The name of adapters that `diffusers` writes.
+/// The file name of adapters written by `diffusers`.
 const LORA: &str = "pytorch_lora_weights";
 
-/// Returns the rank of a set in the search for the model, lowest first: usual folders and names in the order of
-/// huggingface.js, then other sets at the top, then sets in folders.
+/// Returns the rank of a set in the search for the model, lowest first: standard folders and names in the order of
+/// huggingface.js, then other sets in the root folder, then sets in subfolders.
 fn rank(name: &WeightsName, root: &str, has_modules: bool) -> usize {
     let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
     let folder = folder.strip_prefix('/').unwrap_or(folder);
@@ -263,12 +262,12 @@ fn rank(name: &WeightsName, root: &str, has_modules: bool) -> usize {
     }
 }
 
-/// Returns whether a folder has the first module of a `sentence-transformers` model, which is the model.
+/// Returns whether a folder is the first module of a `sentence-transformers` model, which contains the model.
 fn is_first_module(folder: &str) -> bool {
     folder.starts_with("0_") && !folder.contains('/')
 }
 
-/// Returns the common path of shards, with a `*` in place of the shard number; `None` if their names have none.
+/// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
 pub(crate) fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
     let mut paths =
         shards.iter().map(|shard| WeightsName::parse(&FORMATS, shard).map(|(_, path, _)| path));
@@ -276,8 +275,8 @@ pub(crate) fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
     paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
 }
 
-/// Joins shards with the index of the same name, and sorts the sets by path. If a model was split twice, the
-/// names do not show which shards belong to the index, and all remain sets of their own.
+/// Merges shards with the index of the same name, and sorts the sets by path. If a model was split twice, the names
+/// do not show which shards belong to the index, so all sets remain separate.
 fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     let mut models = BTreeMap::<_, Vec<_>>::new();
     for set in sets {
@@ -288,7 +287,7 @@ fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
     sets
 }
 
-/// Joins the sets of one model.
+/// Merges the sets of one model.
 fn join(mut sets: Vec<WeightSet>) -> Vec<WeightSet> {
     let is_index = |set: &WeightSet| set.name.form == Form::Index;
     let splits: Vec<_> = sets.iter().filter(|set| set.is_without_index()).cloned().collect();

@@ -1,29 +1,29 @@
-//! The names of weights.
+//! Parses names of weights.
 
 use super::shard_name::NumberedName;
 use crate::formats::safetensors::{Safetensors, split_index};
 use crate::formats::{FORMATS, Format, Formats, NameParts, RepoPath, WeightsKind};
 
-/// The distribution of weights over files. If a model has several forms, the first of this order is used, as
-/// by loaders.
+/// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
+/// do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// One file.
     File,
-    /// Shards that an index lists.
+    /// Shards with an index.
     Index,
-    /// Shards without an index, which belong together by their names.
+    /// Shards without an index, matched by name.
     Shards,
 }
 
 /// The parts of the name of a set of weights.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WeightsName {
-    /// The folder without a slash at its end; empty at the top.
+    /// The folder without a trailing slash; empty for the root folder.
     pub(super) folder: String,
     /// The name without step, shard number, variant and extension, such as `model` or `adapter_model`.
     pub(super) stem: String,
-    /// The step or epoch of a training run at which the weights were stored; `None` for its result.
+    /// The training step or epoch of the weights; `None` for the result of the run.
     pub(super) step: Option<u64>,
     /// The variant, such as `fp16`; empty if there is none.
     pub(super) variant: String,
@@ -31,11 +31,11 @@ pub(super) struct WeightsName {
     pub(super) is_quantized: bool,
     pub(super) kind: WeightsKind,
     pub(super) form: Form,
-    /// The position of the format in the list of formats.
+    /// The index of the format in the list of formats.
     pub(super) format: usize,
 }
 
-/// The number of a shard, and the number of shards.
+/// A shard number and the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardNumber {
     pub(super) number: u32,
@@ -43,8 +43,8 @@ pub(super) struct ShardNumber {
 }
 
 impl WeightsName {
-    /// Returns the name of the set that a file belongs to, the common path of the set, and the number of the
-    /// shard. `None` if the file is neither weights nor an index.
+    /// Returns the name of the set that a file belongs to, the path of the set, and the shard number. Returns `None`
+    /// if the file is neither weights nor an index.
     pub(super) fn parse(
         formats: &Formats,
         path: &RepoPath,
@@ -70,25 +70,25 @@ impl WeightsName {
     fn new(folder: &str, parts: NameParts, form: Form, format: usize) -> Self {
         let NameParts { model, variant, is_quantized, kind } = parts;
         let (name, step) = split_step(&model);
-        // Large variants have a folder each.
+        // Large variants have their own folder.
         let has_own_folder = is_quantized && is_of_variant(folder, &variant);
         let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
         let folder = if has_own_folder { above } else { folder }.to_owned();
         Self { folder, stem: name.to_owned(), step, variant, is_quantized, kind, form, format }
     }
 
-    /// Returns format, folder, stem, step and variant, which are equal in all forms of a model.
+    /// Returns format, folder, stem, step and variant, which are the same for all forms of a model.
     pub(super) fn without_form(self) -> (usize, String, String, Option<u64>, String) {
         (self.format, self.folder, self.stem, self.step, self.variant)
     }
 
-    /// Returns whether both names belong to one model, in any form and variant and at any step.
+    /// Returns whether both names belong to the same model, in any form or variant and at any step.
     pub(super) fn is_same_model(&self, other: &Self) -> bool {
         (&self.folder, &self.stem) == (&other.folder, &other.stem)
     }
 }
 
-/// Returns whether the last folder of a path is that of a variant.
+/// Returns whether the last folder of a path is named after a variant.
 fn is_of_variant(folder: &str, variant: &str) -> bool {
     let last = folder.rsplit('/').next().unwrap_or_default();
     last.to_ascii_lowercase().contains(&variant.to_ascii_lowercase())
@@ -99,13 +99,13 @@ pub(crate) fn names_shard(path: &RepoPath) -> bool {
     WeightsName::parse(&FORMATS, path).is_some_and(|(.., shard)| shard.is_some())
 }
 
-/// Returns whether a path is the common path of shards without an index, with a `*` in place of the number.
+/// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.
 pub(crate) fn names_shards(formats: &Formats, path: &RepoPath) -> bool {
     path.as_str().contains("*-of-") && formats.find(path.as_str()).is_some()
 }
 
-/// Splits the name of a model into the name of its training run and the step, as in `0000100_adapters` (MLX),
-/// `name-000001` and `name-step00000500` (kohya), and `learned_embeds-steps-500` (diffusers).
+/// Splits a model name into the training run's name and the step, as in `0000100_adapters` (MLX), `name-000001` and
+/// `name-step00000500` (kohya), and `learned_embeds-steps-500` (diffusers).
 fn split_step(text: &str) -> (&str, Option<u64>) {
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((digits, name)) = text.split_once('_')
@@ -140,7 +140,7 @@ fn find_shard(text: &str) -> Option<(NumberedName<'_>, ShardNumber)> {
 mod tests {
     use super::*;
 
-    /// Describes a name in a line: path of the set, folder, stem, variant, form, shard.
+    /// Formats a name as one line: path of the set, folder, stem, variant, form, shard.
     fn described(path: &str) -> String {
         let path = path.parse().unwrap();
         WeightsName::parse(&FORMATS, &path).map_or_else(String::new, |(name, path, shard)| {

@@ -1,19 +1,19 @@
-//! Weights in other formats than safetensors.
+//! Weights in formats other than safetensors.
 
 use super::ListedFile;
 use crate::formats::RepoPath;
 
-/// Weights in another format.
+/// Weights in a format that was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OtherWeights {
-    /// The format and the extension of its files, such as `GGUF (.gguf)`.
+    /// The name of the format with its file extension, such as `GGUF (.gguf)`.
     pub format: &'static str,
     /// The number of files in this format.
     pub files: usize,
 }
 
-/// Formats by the extension of their files.
+/// Formats by file extension.
 const EXTENSIONS: [(&str, &str); 15] = [
     ("bin", "PyTorch (.bin)"),
     ("pt", "PyTorch (.pt)"),
@@ -32,7 +32,7 @@ const EXTENSIONS: [(&str, &str); 15] = [
     ("pkl", "pickle (.pkl)"),
 ];
 
-/// The first words in names of training states, which share the extensions of weights.
+/// First words in file names of training state, which shares the extensions of weights.
 const STATES: [&str; 5] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state"];
 
 /// Counts the files of each format.

@@ -1,6 +1,6 @@
-//! The grammar of numbered shard names, as in `model-00001-of-00072.fp16.safetensors`.
+//! Parses numbered shard names, such as `model-00001-of-00072.fp16.safetensors`.
 
-/// A name that is split at the `-of-` between two numbers. Both are digits of any count, even none.
+/// A name split at the `-of-` between two numbers. Both consist of any number of digits, possibly none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NumberedName<'a> {
     /// The text before the numbers, `model-`.

@@ -11,7 +11,7 @@ fn main(paths: &[&str]) -> String {
     layout("", paths).main().map_or_else(|| "-".to_owned(), |set| set.path.to_string())
 }
 
-/// Files, and the path of the model among them.
+/// Lists of files, each with the path of its model.
 const MODELS: [(&[&str], &str); 41] = [
     (&[], "-"),
     (&["model.bin", "config.json"], "-"),
@@ -236,7 +236,7 @@ fn sets_that_were_read_are_not_other_sets() {
     assert_eq!(part_of(&read(&paths[1..])), [false, true]);
 }
 
-/// A projector has a quantization of its own, which is not one of the model.
+/// A projector has its own quantization, which does not belong to the model.
 #[test]
 fn quantizations_are_those_of_models() {
     let paths = ["a-Q8_0.gguf", "a-Q4_K_M.gguf", "b-Q8_0.gguf", "mmproj-F16.gguf", "c.safetensors"];

@@ -1,4 +1,4 @@
-//! The gate in simulated time.
+//! Tests of the gate with simulated time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-/// Far more time than any wait.
+/// Much longer than any wait.
 const LONG: Duration = Duration::from_secs(1_000_000);
 
-/// A short time, without any wait in it.
+/// Shorter than any wait.
 const INSTANT: Duration = Duration::from_millis(1);
 
 fn key(path: &str) -> GateKey {
@@ -33,7 +33,7 @@ fn headers(name: &'static str, value: &str) -> HeaderMap {
     HeaderMap::from_iter([(HeaderName::from_static(name), value)])
 }
 
-/// Sends a request that gets this response. Returns the time that it waited.
+/// Sends a request that gets this response, and returns its wait.
 async fn send(gate: &RateLimitGate, key: GateKey, status: u16, headers: &HeaderMap) -> Duration {
     let started = Instant::now();
     let pass = gate.pass(key, &RequestMeter::default(), LONG).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_quarter_of_the_remaining_quota_is_in_flight() {
     assert_eq!(meter.waited(), Duration::ZERO, "only a hold is a wait");
 }
 
-/// One response may allow many more requests.
+/// One response may admit many waiting requests.
 #[tokio::test(start_paused = true)]
 async fn all_waiting_requests_use_a_new_quota() {
     let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
@@ -142,7 +142,7 @@ async fn a_response_without_a_quota_does_not_open_the_gate() {
     assert_eq!(passes.len(), 2);
 }
 
-/// Requests that are in flight before the first response are a part of the share, too.
+/// Requests sent before the first response count towards the share.
 #[tokio::test(start_paused = true)]
 async fn a_share_counts_the_requests_before_the_first_response() {
     let (gate, meter) = (RateLimitGate::new(256, 0.1), RequestMeter::default());
@@ -210,7 +210,7 @@ async fn servers_without_limits_and_requests_are_forgotten() {
     assert_eq!(gate.states.lock().unwrap().len(), 0);
 }
 
-/// A server that answers 500 requests per window of 3 s and refuses further ones.
+/// A server that accepts 500 requests per window of 3 s and rejects the rest.
 #[derive(Default)]
 struct LimitedServer(Mutex<(u64, u64)>);
 
@@ -234,7 +234,7 @@ impl LimitedServer {
     }
 }
 
-/// 2,000 calls with two requests each need 8 windows. The requests of the first could use up four quotas at once.
+/// 2,000 calls with two requests each need 8 windows. Their first requests alone would exhaust four quotas at once.
 #[tokio::test(start_paused = true)]
 async fn many_calls_stay_within_a_small_quota() {
     for concurrent in [256, 2_000] {

@@ -1,4 +1,4 @@
-//! The grammar of sources: repositories, Hub pages, URLs and local paths as text.
+//! Parses sources: repositories, Hub pages, URLs and local paths.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
@@ -8,8 +8,8 @@ use crate::formats::FORMATS;
 use crate::formats::safetensors::is_index_name;
 use crate::hub::Endpoint;
 
-/// The hosts of the public Hub. Their URLs are repositories with every endpoint, so that an address copied
-/// from a browser can be read through a mirror.
+/// The hosts of the public Hub. Their URLs are repositories with any endpoint, so an address copied from a browser
+/// can be read through a mirror.
 const HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
 
 /// Parses a source; see [`Source::parse`].
@@ -30,13 +30,13 @@ pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceErr
     }
 }
 
-/// Returns whether a text without a scheme is the URL of a page of the public Hub.
+/// Returns whether a text without a scheme is the URL of a page on the public Hub.
 fn is_on_hub_host(text: &str) -> bool {
     let (host, _) = split_after(text, 1);
     HUB_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known))
 }
 
-/// Returns whether a text without a scheme is a local path: by its start or its file name.
+/// Returns whether a text without a scheme is a local path, judging by its start or its file name.
 fn is_local(text: &str) -> bool {
     let starts = ["/", "./", "../", "~", ".\\", "..\\", "\\"];
     let is_on_a_drive = text.as_bytes().get(1) == Some(&b':');
@@ -61,12 +61,12 @@ fn parse_repo(text: &str) -> Result<Source, SourceError> {
     Ok(Source::Repo { repo: repo.parse()?, revision, path: None })
 }
 
-/// Parses `org/name[@revision][/path]`. Without a revision the first two segments are the name, so a
-/// one-part name with a path needs a revision.
+/// Parses `org/name[@revision][/path]`. Without a revision the first two segments are the name, so a single-part name
+/// with a path needs a revision.
 fn parse_hf(text: &str) -> Result<Source, SourceError> {
     let text = text.strip_prefix("models/").unwrap_or(text).trim_end_matches('/');
     let (name, path) = split_after(text, 2 + kind_segments(text));
-    // After the name, `@` is an ordinary character of the path.
+    // After the name, `@` is an ordinary path character.
     if !name.contains('@') {
         return repo_source(name, None, path);
     }
@@ -75,7 +75,7 @@ fn parse_hf(text: &str) -> Result<Source, SourceError> {
     repo_source(repo, Some(revision), path)
 }
 
-/// Parses an HTTP URL: a page or file of a Hub, or a file on another server.
+/// Parses an HTTP URL: a page or file on a Hub, or a file on another server.
 fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
     let url = Url::parse(text).map_err(|_| SourceError::Url { reason: "it is malformed" })?;
     match hub_path(&url, endpoint) {
@@ -91,11 +91,11 @@ const VIEWS: [&str; 7] = ["tree", "blob", "resolve", "raw", "blame", "commit", "
 fn parse_page(page: &str) -> Result<Source, SourceError> {
     let is_view = |part: &str| VIEWS.contains(&part) || part == "discussions";
     let longest = 2 + kind_segments(page);
-    // Models with a one-part name have pages such as `/gpt2/tree/main`.
+    // Models with a single-part name have pages such as `/gpt2/tree/main`.
     let has_short_name = page.split('/').nth(longest - 1).is_some_and(is_view);
     let (repo, rest) = split_after(page, longest - usize::from(has_short_name));
     match rest.and_then(|rest| rest.split_once('/')) {
-        // Pull requests are discussions, and share their numbers.
+        // Pull requests are discussions and share their numbering.
         Some(("discussions", rest)) => {
             let (number, _) = split_after(rest, 1);
             let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -116,7 +116,7 @@ fn is_weights(path: &str) -> bool {
     FORMATS.find(path).is_some() || is_index_name(path)
 }
 
-/// Returns the number of segments before the name of a repository: 1 for datasets and spaces, else 0.
+/// Returns the number of segments before the name of a repository: 1 for datasets and spaces, 0 for models.
 fn kind_segments(text: &str) -> usize {
     usize::from(text.starts_with("datasets/") || text.starts_with("spaces/"))
 }
@@ -130,15 +130,15 @@ fn hub_path<'a>(url: &'a Url, endpoint: &Endpoint) -> Option<&'a str> {
     HUB_HOSTS.contains(&url.host_str()?).then(|| url.path())
 }
 
-/// Splits a revision from the path after it. A revision is one segment with encoded slashes. The exception
-/// are the Hub's references, `refs/pr/N` and `refs/convert/X`, which people write without encoding.
+/// Splits a revision from the path after it. A revision is one segment with encoded slashes. The Hub's references,
+/// `refs/pr/N` and `refs/convert/X`, are an exception, because people write them without encoding.
 fn split_revision(text: &str) -> (&str, Option<&str>) {
     let segments =
         if text.starts_with("refs/pr/") || text.starts_with("refs/convert/") { 3 } else { 1 };
     split_after(text, segments)
 }
 
-/// Splits a text after a number of segments. The second half is `None` if nothing follows.
+/// Splits a text after `segments` segments. The second part is `None` if nothing follows.
 fn split_after(text: &str, segments: usize) -> (&str, Option<&str>) {
     match text.match_indices('/').nth(segments - 1) {
         Some((at, _)) => (&text[..at], Some(&text[at + 1..]).filter(|rest| !rest.is_empty())),
@@ -168,5 +168,5 @@ fn decode(text: &str) -> Result<String, SourceError> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(Into::into)
-        .map_err(|_| SourceError::Url { reason: "the decoded path is not UTF-8" })
+        .map_err(|_| SourceError::Url { reason: "the decoded path is not valid UTF-8" })
 }

@@ -1,4 +1,4 @@
-//! The source of weights that a text names: a repository, a URL or a local path.
+//! The source of weights: a repository, a URL or a local path.
 
 mod grammar;
 
@@ -13,23 +13,23 @@ use crate::formats::{PathError, RepoPath};
 use crate::http::SafeUrl;
 use crate::hub::{Endpoint, IdError, RepoId, Revision};
 
-/// The source of a set of weights: a repository on the Hub, a URL or a local path.
+/// The location of a checkpoint: a repository on the Hub, a URL or a local path.
 ///
 /// | text | source |
 /// |---|---|
 /// | `org/name`, `name`, `datasets/org/name` | a repository on the Hub |
 /// | `org/name@revision` | a revision of a repository |
 /// | `hf://org/name@revision/path` | a file or folder in a repository |
-/// | `https://huggingface.co/org/name[/tree\|/blob\|/resolve\|/raw/revision[/path]]` | a repository, revision, file or folder, as the page shows it |
-/// | `https://huggingface.co/org/name/discussions/5` | the pull request of that number, `refs/pr/5` |
+/// | `https://huggingface.co/org/name[/{tree,blob,resolve,raw}/revision[/path]]` | a repository, revision and path |
+/// | `https://huggingface.co/org/name/discussions/5` | the pull request with that number, `refs/pr/5` |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
 /// | `./folder`, `/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
 ///
-/// `name` and `org/name` never mean a local folder, so that their meaning does not depend on the working
-/// directory. Use `./name` for a folder. The page of a file without weights, such as a README, means its
-/// repository. The scheme of `huggingface.co/…` and `hf.co/…` may be left out.
+/// `name` and `org/name` never refer to a local folder, so their meaning does not depend on the working directory.
+/// Use `./name` for a folder. The page of a file that contains no weights, such as a README, refers to its
+/// repository. The scheme of `huggingface.co/…` and `hf.co/…` may be omitted.
 ///
-/// `Display` writes a text that parses to the same source, except that secrets in a URL are left out.
+/// The `Display` output parses back to the same source, except that secrets in a URL are omitted.
 ///
 /// ```
 /// use hf_meta::Source;
@@ -56,7 +56,7 @@ pub enum Source {
     Local(PathBuf),
 }
 
-/// An error parsing a [`Source`].
+/// The error returned when parsing a [`Source`] fails.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -66,17 +66,17 @@ pub enum SourceError {
     /// The path in the repository is invalid.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The URL is invalid, or its scheme is not supported.
+    /// The URL is invalid, or its scheme is unsupported.
     #[error("invalid URL: {reason}")]
     Url {
-        /// The rule that the URL breaks.
+        /// The violated rule.
         reason: &'static str,
     },
-    /// No revision follows the `@`.
+    /// The revision after `@` is missing.
     #[error("the revision after `@` is missing")]
     NoRevision,
-    /// A revision was set for a URL or a local path, or a path for a URL.
-    #[error("a {option} cannot be set for `{text}`")]
+    /// A revision was set for a source that is not a repository, or a path was set for a URL.
+    #[error("cannot set a {option} for `{text}`")]
     NotARepo {
         /// The URL or the local path.
         text: String,
@@ -86,16 +86,17 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Parses a text by the table above. URLs of `endpoint` and of `huggingface.co` become repositories.
+    /// Parses a source according to the table above. URLs on `endpoint` and on `huggingface.co` refer to
+    /// repositories.
     ///
     /// # Errors
     ///
-    /// If the text is not a repository, URL or path.
+    /// Returns an error if the text is not a valid repository, URL or path.
     pub fn parse(text: &str, endpoint: &Endpoint) -> Result<Self, SourceError> {
         grammar::parse(text, endpoint)
     }
 
-    /// Returns this repository at another revision.
+    /// Sets the revision of this repository.
     pub(crate) fn with_revision(self, revision: &str) -> Result<Self, SourceError> {
         match self {
             Self::Repo { repo, path, .. } => {
@@ -105,7 +106,7 @@ impl Source {
         }
     }
 
-    /// Returns a file or folder in this repository or local folder.
+    /// Appends the path of a file or folder to this repository or local folder.
     pub(crate) fn with_path(self, path: &str) -> Result<Self, SourceError> {
         match self {
             Self::Repo { repo, revision, .. } => {
@@ -124,7 +125,7 @@ impl Source {
 impl FromStr for Source {
     type Err = SourceError;
 
-    /// Parses a text like [`Source::parse`], with the default endpoint.
+    /// Parses a source like [`Source::parse`], with the default endpoint.
     fn from_str(text: &str) -> Result<Self, SourceError> {
         Self::parse(text, &Endpoint::default())
     }
@@ -138,7 +139,7 @@ impl From<RepoId> for Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names contain no control characters, so `%` is the only character that parsing would change.
+        // Names contain no control characters, so only `%` needs encoding.
         let encoded = |text: &str| text.replace('%', "%25");
         match self {
             Self::Repo { repo, revision: None, path: None } => repo.fmt(f),
@@ -146,8 +147,8 @@ impl fmt::Display for Source {
                 write!(f, "{repo}@{revision}")
             }
             Self::Repo { repo, revision, path: Some(path) } => {
-                // Before a path, a revision is one segment. It is always written, because the first
-                // segment of the path would look like a part of a one-part name.
+                // The revision before a path is one segment. It is always written, because the first segment of the
+                // path would otherwise look like part of a single-part name.
                 let revision = revision.clone().unwrap_or_default();
                 let revision = encoded(revision.as_str()).replace('/', "%2F");
                 write!(f, "hf://{repo}@{revision}/{}", encoded(path.as_str()))
@@ -158,7 +159,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Writes the same text as `Display`, without the secrets of a URL.
+/// Formats the source like `Display`, without the secrets in a URL.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Source({self})")

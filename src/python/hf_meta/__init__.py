@@ -4,9 +4,9 @@
     >>> hf_meta.inspect("bigscience/bloom")["parameterTotal"]
     176247271424
 
-Settings that a call does not name come from the environment: `HF_ENDPOINT`, `HF_TOKEN` or the token of `hf auth login`, and
-proxies. Calls release the GIL and can be interrupted. They work in every process, also after a fork: each process makes
-clients of its own.
+Settings that are not passed as arguments come from the environment: `HF_ENDPOINT`, `HF_TOKEN` or the token from
+`hf auth login`, and proxies. Calls release the GIL and can be interrupted. They also work after a fork: each process
+creates its own clients.
 """
 
 import json
@@ -16,15 +16,15 @@ from ._native import Session
 
 __all__ = ["HfMetaError", "census", "inspect", "read"]
 
-# A client keeps connections, so calls with the same settings share one.
+# A client keeps connections open, so calls with the same settings share one.
 _sessions = {}
 
 
 class HfMetaError(Exception):
-    """A repository that could not be read.
+    """Raised when a repository cannot be read.
 
-    `code` is one of the codes of the command's JSON, such as `repoNotFound`. `status` is the HTTP status of the last
-    response, and `retry_after` the number of seconds until the server accepts requests again; both may be None.
+    `code` is an error code as in the JSON output of the command, such as `repoNotFound`. `status` is the HTTP status of
+    the last response, and `retry_after` the number of seconds until the server accepts requests again; both can be None.
     """
 
     def __init__(self, message, code, status=None, retry_after=None):
@@ -49,29 +49,31 @@ def inspect(
     timeout=None,
     cache=True,
 ):
-    """Reads the headers of a repository, a URL or a local path. Returns the document of `hf-meta --json --summary`.
+    """Reads the headers of a repository, a URL or a local path. Returns the JSON of `hf-meta --json --summary` as a dict.
 
-    `revision`, `path`, `plan`, `endpoint`, `token` and `timeout` (in seconds) are the options of the command. With
-    `headers`, the document also has `header`, or `index` and `headers`. `cache=False` neither reads nor writes the
-    cache of headers.
+    `revision`, `path`, `plan`, `endpoint`, `token` and `timeout` (in seconds) correspond to the command-line options.
+    With `headers=True`, the dict also contains `header`, or `index` and `headers`. With `cache=False`, the header cache
+    is neither read nor written.
 
-    Raises HfMetaError if the source cannot be read.
+    Raises HfMetaError if the source cannot be read, and ValueError if `plan` or `timeout` is invalid.
     """
     session = _session(endpoint, token, timeout, cache, None)
-    # `gpt2` is a repository, and `Path("gpt2")` a local folder.
+    # `"gpt2"` is a repository, and `Path("gpt2")` a local folder.
     source = os.path.abspath(source) if isinstance(source, os.PathLike) else source
     return json.loads(session.inspect(source, revision, path, plan, headers))
 
 
 def read(repos, *, jobs=32, quota_share=1.0, endpoint=None, token=None, timeout=None):
-    """Reads many repositories. Returns a pyarrow.RecordBatch with a row for each of them, in the same order.
+    """Reads many repositories. Returns a pyarrow.RecordBatch with one row per repository, in the same order.
 
-    `repos` is a table with a column of names, `repo`, `id`, `modelId` or `repository`: a pyarrow, Polars or pandas table,
-    a relation of DuckDB, or anything else with the Arrow PyCapsule interface. A list of names will do. More columns of
-    `hf-meta census list`, such as `commit` and `files`, save requests.
+    `repos` is a list of names, or a table with the names in a column `repo`, `id`, `modelId` or `repository`: a pyarrow,
+    Polars or pandas table, a DuckDB relation, or any other object that supports the Arrow PyCapsule interface. Further
+    columns of `hf-meta census list`, such as `commit` and `files`, save requests.
 
-    At most `jobs` repositories are read at once, with `quota_share` of the Hub's quota. A repository that cannot be read
-    is a row with a `status` and an `error_kind`. Needs pyarrow.
+    At most `jobs` repositories are read concurrently, using up to the fraction `quota_share` of the Hub's quota. A
+    repository that cannot be read is a row whose `status` and `error_kind` give the reason. Requires pyarrow.
+
+    Raises ValueError if there is no column of names or `timeout` is invalid.
     """
     session = _session(endpoint, token, timeout, False, quota_share)
     return session.read(_record_batch(repos), jobs)
@@ -89,13 +91,17 @@ def census(
     token=None,
     timeout=None,
 ):
-    """Reads a manifest into tables, like `hf-meta census read`. Continues where an earlier call ended.
+    """Reads the repositories of a manifest into tables, like `hf-meta census read`. Resumes an interrupted census.
 
     `manifest` is a file, and `target` a folder or a URL such as `s3://bucket/census`. `slice=(k, n)` reads every n-th
-    part, beginning with part k (from 0). `previous` is an earlier census, whose rows of unchanged repositories are copied.
+    part, starting with part k (counted from 0). `previous` is an earlier census, from which the rows of unchanged
+    repositories are copied.
 
-    Returns a dictionary: `rows` has the number of rows by status and error kind, `existing` the number of rows that an
-    earlier call had read, and `carried_over` that of copied rows.
+    Returns a dict: `rows` maps pairs of status and error kind to numbers of rows, `existing` is the number of rows that
+    an earlier call had read, and `carried_over` is the number of copied rows.
+
+    Raises ValueError if the manifest, `slice` or `timeout` is invalid, and RuntimeError if the target or a file cannot
+    be read or written.
     """
     session = _session(endpoint, token, timeout, False, quota_share)
     arguments = os.fspath(manifest), os.fspath(target), slice, previous and os.fspath(previous), jobs
@@ -118,7 +124,7 @@ def _record_batch(repos):
 
 
 def _session(*settings):
-    # The process is a part of the key, because a fork has no threads of the client of its parent.
+    # The process ID is part of the key because the threads of a client do not survive a fork.
     key = (os.getpid(), *settings)
     session = _sessions.get(key)
     if session is None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["HfMetaError", "inspect", "read"]
+__all__ = ["HfMetaError", "census", "inspect", "read"]
 
 class HfMetaError(Exception):
     code: str

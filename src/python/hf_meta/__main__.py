@@ -1,4 +1,4 @@
-"""The command: `hf-meta`, or `python -m hf_meta`."""
+"""The `hf-meta` command, also available as `python -m hf_meta`."""
 
 import signal
 import sys
@@ -7,7 +7,7 @@ from hf_meta._native import run_command
 
 
 def main():
-    # Python would note Ctrl-C and wait until the command returns.
+    # By default, Python handles Ctrl-C only after the command has returned.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(run_command(["hf-meta", *sys.argv[1:]]))
 

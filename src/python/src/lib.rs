@@ -17,7 +17,7 @@ mod _native {
     #[pymodule_export]
     use super::session::Session;
 
-    /// Runs the command with these arguments, and returns its exit code.
+    /// Runs the command with these arguments and returns its exit code.
     #[pyfunction]
     fn run_command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
         py.detach(|| super::cli::main(arguments))

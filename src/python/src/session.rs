@@ -53,7 +53,8 @@ impl Session {
         if let Some(seconds) = timeout {
             let timeout = Duration::try_from_secs_f64(seconds);
             let timeout = timeout.ok().filter(|timeout| !timeout.is_zero());
-            let invalid = || PyValueError::new_err("`timeout` is not a positive number of seconds");
+            let invalid =
+                || PyValueError::new_err("`timeout` must be a positive number of seconds");
             builder = builder.call_timeout(timeout.ok_or_else(invalid)?);
         }
         if let Some(cache) = DiskCache::from_env().filter(|_| cache) {
@@ -126,7 +127,7 @@ impl Session {
         jobs: usize,
     ) -> PyResult<CensusNumbers> {
         if slice.0 >= slice.1 {
-            return Err(PyValueError::new_err("`slice` is not (k, n) with k from 0 to n - 1"));
+            return Err(PyValueError::new_err("`slice` must be (k, n) with 0 <= k < n"));
         }
         let client = self.client.clone();
         let summary = self.wait(py, async move {
@@ -152,7 +153,8 @@ impl Session {
         call: impl Future<Output = T> + Send + 'static,
     ) -> PyResult<T> {
         let runtime = self.runtime.as_ref().filter(|_| self.process == std::process::id());
-        let runtime = runtime.ok_or_else(|| PyRuntimeError::new_err("made in another process"))?;
+        let runtime =
+            runtime.ok_or_else(|| PyRuntimeError::new_err("created in another process"))?;
         let (sender, mut receiver) = mpsc::channel();
         let task = runtime.spawn(async move {
             let _ = sender.send(call.await);
@@ -191,6 +193,6 @@ fn plan_by_name(name: &str) -> PyResult<Plan> {
         "exact" => Ok(Plan::Exact),
         "prefetch" => Ok(Plan::Prefetch),
         "hub" => Ok(Plan::Hub),
-        _ => Err(PyValueError::new_err("`plan` is none of `exact`, `prefetch` and `hub`")),
+        _ => Err(PyValueError::new_err("`plan` must be `exact`, `prefetch` or `hub`")),
     }
 }

@@ -1,4 +1,4 @@
-//! Groups of changes that are the same except for numbers in the names.
+//! Groups changes that differ only in the numbers in tensor names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,28 +6,28 @@ use super::{ChangeKind, TensorChange, TensorVersion};
 use crate::formats::{Dtype, RepoPath};
 use crate::report::{compare_parts, number, parts, ranges};
 
-/// Changes of tensors whose names differ only in numbers, with the same dtypes and shapes.
+/// Changes with the same kinds, dtypes and shapes, to tensors whose names differ only in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeGroup {
-    /// The common name, with the numbers in brackets, such as `h.[0-69].ln.weight`. If several parts
-    /// have numbers, not every combination exists.
+    /// The common name, with numbers as ranges in brackets, such as `h.[0-69].ln.weight`. If several components are
+    /// ranges, not every combination has to exist.
     pub name: String,
     /// The number of tensors.
     pub tensors: u64,
     /// The kinds of change.
     pub kinds: Vec<ChangeKind>,
-    /// Dtype and shape before; `None` for added tensors.
+    /// The old dtype and shape, or `None` for added tensors.
     pub before: Option<(Dtype, Vec<u64>)>,
-    /// Dtype and shape after; `None` for removed tensors.
+    /// The new dtype and shape, or `None` for removed tensors.
     pub after: Option<(Dtype, Vec<u64>)>,
-    /// The files that stored them before.
+    /// The files that contain the tensors in the old checkpoint.
     pub files_before: BTreeSet<RepoPath>,
-    /// The files that store them after.
+    /// The files that contain the tensors in the new checkpoint.
     pub files_after: BTreeSet<RepoPath>,
 }
 
-/// The properties that all changes of a group share: kinds, name without numbers, dtypes and shapes.
+/// The common properties of a group: kinds, name without numbers, dtypes and shapes.
 type GroupKey<'a> = (&'a [ChangeKind], Vec<Option<&'a str>>, [Option<(&'a Dtype, &'a [u64])>; 2]);
 
 pub(super) fn groups(changes: &[TensorChange]) -> Vec<ChangeGroup> {
@@ -68,7 +68,7 @@ fn summarize(group: &[&TensorChange]) -> Option<ChangeGroup> {
     })
 }
 
-/// Returns the common name of changes whose names differ only in numbers.
+/// Returns the common name of a group, with the numbers in brackets.
 fn name(group: &[&TensorChange]) -> String {
     let names: Vec<_> = group.iter().map(|change| parts(&change.tensor)).collect();
     let Some(first) = names.first() else { return String::new() };

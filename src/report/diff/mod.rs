@@ -1,4 +1,4 @@
-//! The differences between two checkpoints, as their headers give them.
+//! The differences between two checkpoints, based on their headers.
 
 mod group;
 
@@ -12,8 +12,8 @@ use crate::formats::{Dtype, RepoPath, TensorInfo};
 use crate::hub::CommitSha;
 use crate::report::Weights;
 
-/// The differences between two checkpoints in the names, dtypes, shapes and shards of their tensors.
-/// Values are not compared, because only headers are read.
+/// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are not
+/// compared, because only headers are read.
 ///
 /// ```no_run
 /// # #[cfg(feature = "client")]
@@ -34,13 +34,13 @@ use crate::report::Weights;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diff {
-    /// The first checkpoint.
+    /// The old checkpoint.
     pub before: DiffSide,
-    /// The second checkpoint.
+    /// The new checkpoint.
     pub after: DiffSide,
     /// The tensors that differ, sorted by name.
     pub changes: Vec<TensorChange>,
-    /// The number of tensors that are the same on both sides.
+    /// The number of tensors that do not differ.
     pub unchanged: u64,
 }
 
@@ -48,13 +48,13 @@ pub struct Diff {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiffSide {
-    /// The repository, URL or path that was read, in the form of `Source`.
+    /// The repository, URL or path that was read, as formatted by `Source`.
     pub source: String,
-    /// The commit of the files; `None` if the source has no commits.
+    /// The commit of the files, or `None` if the source has no commits.
     pub commit: Option<CommitSha>,
-    /// The number of files of weights.
+    /// The number of weight files.
     pub files: usize,
-    /// Parameters, elements, scalars and bytes per dtype.
+    /// The parameters, elements, scalars and bytes of each dtype.
     pub parameter_count: ParameterCount,
 }
 
@@ -64,39 +64,39 @@ pub struct DiffSide {
 pub struct TensorChange {
     /// The name of the tensor.
     pub tensor: String,
-    /// The kinds of change, at least one.
+    /// The kinds of change; never empty.
     pub kinds: Vec<ChangeKind>,
-    /// The tensor before; `None` if it was added.
+    /// The old version of the tensor, or `None` if it was added.
     pub before: Option<TensorVersion>,
-    /// The tensor after; `None` if it was removed.
+    /// The new version of the tensor, or `None` if it was removed.
     pub after: Option<TensorVersion>,
 }
 
-/// A kind of change of a tensor.
+/// A kind of change to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeKind {
-    /// The tensor exists only before.
+    /// The tensor exists only in the old checkpoint.
     Removed,
-    /// The tensor exists only after.
+    /// The tensor exists only in the new checkpoint.
     Added,
     /// The shape differs.
     Reshaped,
     /// The dtype differs.
     Retyped,
-    /// The tensor is in another shard. The names of two single files are not compared.
+    /// The tensor is in a different shard. If both checkpoints are single files, file names are not compared.
     Moved,
 }
 
-/// The description of a tensor in one of two checkpoints.
+/// A tensor as described by one of the two checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TensorVersion {
     /// The dtype of the elements.
     pub dtype: Dtype,
-    /// The length of each dimension, in elements.
+    /// The size of each dimension.
     pub shape: Vec<u64>,
-    /// The path of its file, relative to the index.
+    /// The path of the file that contains it, relative to the index.
     pub file: RepoPath,
 }
 
@@ -123,7 +123,7 @@ impl Diff {
         Self { before: DiffSide::new(before), after: DiffSide::new(after), changes, unchanged }
     }
 
-    /// Returns whether nothing differs.
+    /// Returns whether there are no differences.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
@@ -135,7 +135,7 @@ impl Diff {
         self.changes.iter().filter(|change| change.kinds.contains(&kind)).count() as u64
     }
 
-    /// Groups changes whose names differ only in numbers, sorted by kind and then by name.
+    /// Groups changes whose tensor names differ only in numbers, sorted by kind and then by name.
     #[must_use]
     pub fn groups(&self) -> Vec<ChangeGroup> {
         group::groups(&self.changes)

@@ -1,4 +1,4 @@
-//! The JSON form of a result: the fields of huggingface.js in its types, and additional ones.
+//! The JSON form of results: the fields of huggingface.js with the same types, and additional fields.
 
 mod diff;
 mod verify;
@@ -70,7 +70,7 @@ struct HeaderDocument<'a> {
     tensors: TensorMap<'a>,
 }
 
-/// Tensors by their names, in the order of the file.
+/// Tensors by name, in file order.
 struct TensorMap<'a>(&'a TensorTable);
 
 impl Serialize for TensorMap<'_> {
@@ -161,7 +161,7 @@ impl<'a> From<&'a CountReport> for ReportDocument<'a> {
     }
 }
 
-/// Returns the elements per dtype, for every dtype that has a tensor with dimensions.
+/// Returns the elements per dtype, for all dtypes with at least one non-scalar tensor.
 fn elements(count: &ParameterCount) -> BTreeMap<&Dtype, u64> {
     let rows = count.rows().filter(|(_, row)| row.tensors > row.scalars);
     rows.map(|(dtype, row)| (dtype, row.elements)).collect()
@@ -176,7 +176,7 @@ fn buffers(groups: &[TensorGroup]) -> BTreeMap<&Dtype, u64> {
     buffers
 }
 
-/// Returns one figure per dtype, without the dtypes for which it is zero.
+/// Returns one value per dtype, without the zeros.
 fn column(count: &ParameterCount, figure: fn(&DtypeCount) -> u64) -> BTreeMap<&Dtype, u64> {
     count
         .rows()

@@ -1,4 +1,4 @@
-//! The tree of modules in a checkpoint, with identical modules folded into one.
+//! The module tree of a checkpoint, with identical modules folded into one.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use crate::formats::{Dtype, FileHeader};
 use crate::report::Weights;
 use crate::report::{compare_parts, number, parts, ranges};
 
-/// The most names of folded modules that are listed in braces.
+/// The maximum number of names of folded modules to list in braces.
 const MAX_LISTED_NAMES: usize = 4;
 
-/// The modules of a checkpoint, derived from the dots in the names of its tensors.
+/// The modules of a checkpoint, derived from the dot-separated names of its tensors.
 ///
-/// Identical siblings (modules whose tensors have the same names, dtypes and shapes) are folded into
-/// one, named `[0-69]` or `{gate_proj,up_proj}`. A module with a single child is merged with it, as in
-/// `h.[0-69]`. A model of 100,000 tensors has a tree of a few dozen modules.
+/// Identical siblings (modules whose tensors have the same names, dtypes and shapes) are folded into one, named
+/// `[0-69]` or `{gate_proj,up_proj}`. A module with a single child is merged with it, as in `h.[0-69]`. The tree of a
+/// model with 100,000 tensors has a few dozen modules.
 ///
 /// ```
 /// use hf_meta::SafetensorsFileHeader;
@@ -37,27 +37,27 @@ const MAX_LISTED_NAMES: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tree {
-    /// The modules at the top level, sorted by name, with numbers sorted by value.
+    /// The top-level modules, sorted by name; numeric components are sorted by value.
     pub modules: Vec<TreeModule>,
 }
 
-/// A module or a tensor, or several identical ones.
+/// A module or a tensor, or several identical ones folded together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TreeModule {
-    /// The name relative to the enclosing module. Brackets and braces list the names of folded modules;
-    /// the rest is unescaped text from the file.
+    /// The name relative to the enclosing module. Brackets and braces list the names of folded modules; the rest is
+    /// unescaped text from the file.
     pub name: String,
-    /// The number of identical modules or tensors that are folded into this one, within one enclosing module; 1 for a
-    /// single one.
+    /// The number of identical modules or tensors that were folded into this one, within one enclosing module; 1 if
+    /// none were.
     pub repeats: u64,
-    /// The number of tensors in all folded modules together.
+    /// The total number of tensors.
     pub tensors: u64,
-    /// The number of their elements as stored, without scalars.
+    /// The total number of stored elements, excluding scalars.
     pub elements: u64,
-    /// Their size in bytes.
+    /// The total size of the tensors, in bytes.
     pub bytes: u64,
-    /// The tensor or the modules inside.
+    /// The tensor, or the modules inside this one.
     pub content: TreeContent,
 }
 
@@ -65,7 +65,7 @@ pub struct TreeModule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TreeContent {
-    /// A tensor, or several identical ones.
+    /// A tensor, or several identical ones folded together.
     Tensor {
         /// The dtype of each tensor.
         dtype: Dtype,
@@ -83,7 +83,7 @@ impl Tree {
         Self::from_headers(weights.named_headers().map(|(_, header)| header))
     }
 
-    /// Builds the tree of all tensors in some headers.
+    /// Builds the tree of all tensors in the given headers.
     #[must_use]
     pub fn from_headers<'a, H: AsRef<FileHeader> + 'a>(
         headers: impl IntoIterator<Item = &'a H>,
@@ -106,7 +106,7 @@ impl Tree {
     }
 }
 
-/// One tensor with the parts of its name.
+/// A tensor with the parts of its name.
 struct Leaf<'a> {
     parts: Vec<&'a str>,
     elements: u64,
@@ -115,20 +115,20 @@ struct Leaf<'a> {
     shape: Vec<u64>,
 }
 
-/// Numbers for the contents of modules: identical contents have the same number.
+/// Numbers the contents of modules. Identical contents get the same number.
 #[derive(Default)]
 struct ContentNumbers(HashMap<ContentKey, usize>);
 
-/// The content of a module, as a key for comparison.
+/// The content of a module, as a comparison key.
 #[derive(PartialEq, Eq, Hash)]
 enum ContentKey {
     Tensor(Dtype, Vec<u64>),
     Modules(Vec<(String, usize)>),
 }
 
-/// A module before identical siblings are folded.
+/// A module before it is folded with identical siblings.
 struct Sibling<'a> {
-    /// The part of its name that may differ from its identical siblings.
+    /// The part of the name in which identical siblings may differ.
     head: &'a str,
     number: usize,
     module: TreeModule,
@@ -140,7 +140,7 @@ impl ContentNumbers {
         *self.0.entry(key).or_insert(next)
     }
 
-    /// Returns the modules at a depth, for leaves whose names agree up to there, with their numbers.
+    /// Returns the modules at a depth, with their numbers. The names of `leaves` agree up to there.
     fn modules(&mut self, leaves: &[Leaf<'_>], depth: usize) -> Vec<(usize, TreeModule)> {
         // A tensor and a module may have the same name.
         let is_tensor = |leaf: &Leaf<'_>| leaf.parts.len() == depth + 1;
@@ -181,7 +181,7 @@ impl ContentNumbers {
     }
 }
 
-/// Folds identical siblings into one, at the position of the first.
+/// Folds identical siblings into the first of them.
 fn fold(nodes: Vec<Sibling<'_>>) -> Vec<(usize, TreeModule)> {
     let mut groups: Vec<Vec<Sibling<'_>>> = Vec::new();
     let mut positions = HashMap::new();
@@ -209,7 +209,7 @@ fn merge(group: Vec<Sibling<'_>>) -> Option<(usize, TreeModule)> {
     Some((number, merged))
 }
 
-/// Returns the common name of identical siblings.
+/// Returns the common name of folded siblings.
 fn folded_name(group: &[Sibling<'_>]) -> String {
     let numbers: Option<_> = group.iter().map(|node| number(node.head)).collect();
     if let Some(numbers) = numbers {
@@ -222,7 +222,7 @@ fn folded_name(group: &[Sibling<'_>]) -> String {
     if names.len() == 1 { names.concat() } else { format!("{{{}}}", names.join(",")) }
 }
 
-/// Returns a module of these modules, without a name.
+/// Returns an unnamed module that contains these modules.
 fn parent(modules: Vec<TreeModule>) -> TreeModule {
     let total =
         |figure: fn(&TreeModule) -> u64| modules.iter().map(figure).fold(0, u64::saturating_add);
@@ -237,7 +237,7 @@ fn parent(modules: Vec<TreeModule>) -> TreeModule {
 }
 
 impl TreeModule {
-    /// Adds the figures of an identical module.
+    /// Adds the counts of an identical module.
     fn add(&mut self, other: &Self) {
         self.tensors = self.tensors.saturating_add(other.tensors);
         self.elements = self.elements.saturating_add(other.elements);

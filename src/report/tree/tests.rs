@@ -38,7 +38,7 @@ fn identical_layers_are_folded_into_one() {
     assert_eq!(shown(&tensors), lines);
 }
 
-/// Figures cover all layers, and the repeats are those within one layer.
+/// Counts cover all layers, but repeats are counted within one layer.
 #[test]
 fn repeats_are_counted_within_one_module() {
     let names: Vec<_> = (0..3)
@@ -99,7 +99,7 @@ fn a_tensor_may_have_the_name_of_a_module() {
     assert_eq!(shown(&[]), [""; 0]);
 }
 
-/// Names nested as deep as a header allows do not overflow the stack.
+/// Names with the deepest nesting that a header allows must not overflow the stack.
 #[test]
 fn the_depth_of_a_tree_is_bounded() {
     let names: Vec<_> = (0..2_000).map(|depth| "a.".repeat(depth)).collect();

@@ -1,6 +1,7 @@
-//! The number of parameters by the arithmetic of `config.json`, for common language models.
+//! Computes the number of parameters of common language models from `config.json` alone.
 //!
-//! It needs no tensor, so it checks a count in an independent way. Source of the layers: `transformers/models`.
+//! This uses no tensors, so it is an independent check of a count. Source of the layer definitions:
+//! `transformers/models`.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -42,7 +43,7 @@ pub(crate) struct LanguageModelConfig {
 
 /// The differences between families.
 struct Family {
-    /// Norms of the hidden size in a layer.
+    /// The number of norms of the hidden size per layer.
     norms: u64,
     /// True if queries and keys have a norm.
     normalizes_heads: bool,
@@ -52,16 +53,16 @@ struct Family {
     is_tied: bool,
 }
 
-/// The numbers of parameters that a configuration allows.
+/// The parameter counts that fit a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExpectedParameters {
     pub(crate) total: u64,
-    /// The total with an output embedding that is tied and stored all the same.
+    /// The total if a tied output embedding is stored anyway.
     with_output: u64,
 }
 
 impl ExpectedParameters {
-    /// Computes the parameters of a model; `None` if the family is not known or a number is absurd.
+    /// Computes the parameters of a model; `None` if the family is unknown or a value is absurd.
     pub(crate) fn from_config_json(json: &[u8]) -> Option<Self> {
         serde_json::from_slice::<LanguageModelConfig>(json).ok()?.parameters()
     }
@@ -142,7 +143,7 @@ impl LanguageModelConfig {
     }
 }
 
-/// Reads a number as the counter does: `8`, `8.0` or `"8"`.
+/// Reads a number like the counter does: `8`, `8.0` or `"8"`.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     optional(deserializer)?.ok_or_else(|| D::Error::custom("not a whole number"))
 }
@@ -159,7 +160,7 @@ fn sum(numbers: &[u64]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The totals that the authors publish.
+    /// Totals published by the authors.
     #[test]
     fn published_sizes_follow_from_configurations() {
         let config = |model_type: &str, numbers: [u64; 6], rest: &str| {
@@ -219,7 +220,7 @@ mod tests {
         let llama = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":8,"hidden_size":4,
             "intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2,"tie_word_embeddings":true}"#;
         let parameters = |json: &str| ExpectedParameters::from_config_json(json.as_bytes());
-        // 4 · 4·4 + 3 · 4·8 + 2·4 in the layer, 4 in the last norm, and embeddings of 8·4.
+        // The layer has 4 · 4·4 + 3 · 4·8 + 2·4 parameters, the last norm 4, and the embeddings 8·4.
         let tied = parameters(llama).unwrap();
         assert_eq!(tied.total, 168 + 4 + 32);
         for same in ["4.0", "\"4\""] {

@@ -1,4 +1,4 @@
-//! The report of a check of every file.
+//! The report of a verification.
 
 pub(crate) mod arithmetic;
 pub(crate) mod numbering;
@@ -10,7 +10,7 @@ use crate::hub::CommitSha;
 use crate::report::FetchStats;
 use crate::report::{Finding, Severity};
 
-/// The report of a check of every file of a checkpoint, from `Model::verify`.
+/// The result of verifying every file of a checkpoint, returned by `Model::verify`.
 ///
 /// ```no_run
 /// # #[cfg(feature = "client")]
@@ -29,50 +29,50 @@ use crate::report::{Finding, Severity};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// The repository, URL or path that was read, in the form of `Source`.
+    /// The repository, URL or path that was read, as formatted by `Source`.
     pub source: String,
-    /// The commit of the files; `None` if the source has no commits.
+    /// The commit of the files, or `None` if the source has no commits.
     pub commit: Option<CommitSha>,
-    /// The number of files of weights that should exist.
+    /// The number of weight files that should exist.
     pub files: usize,
-    /// The number of those files whose header is valid.
+    /// The number of weight files with a valid header.
     pub valid_files: usize,
     /// The number of tensors in the valid files.
     pub tensors: u64,
-    /// The number of parameters by each source that gives one.
+    /// The parameter count according to each source.
     pub parameters: ParameterFigures,
     /// All findings, grouped by kind.
     pub findings: Vec<Finding>,
-    /// Requests, bytes and time of the check.
+    /// The requests, bytes and time that the verification took.
     pub fetch: FetchStats,
 }
 
-/// The number of parameters of a model, by each source that gives one.
+/// The parameter count of a model according to each source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ParameterFigures {
-    /// The count of all tensors; `None` if a file is missing or invalid.
+    /// The count over all tensors, or `None` if a file is missing or invalid.
     pub counted: Option<u64>,
-    /// True if the count is certain; `None` without a count.
+    /// `true` if the count is exact, or `None` if there is no count.
     pub exact: Option<bool>,
-    /// `total_parameters` of the index, or of the metadata of a single file.
+    /// The `total_parameters` declared by the index, or by the metadata of a single file.
     pub declared: Option<u64>,
-    /// The arithmetic of `config.json`; `None` if the architecture is not known.
+    /// The count computed from `config.json`, or `None` if the architecture is not supported.
     pub config: Option<u64>,
-    /// The figure that the Hub shows; `None` if it shows none, or has none for these files.
+    /// The count that the Hub reports, or `None` if it reports none for these files.
     pub hub: Option<u64>,
 }
 
 impl VerifyReport {
-    /// Returns whether no finding is an error.
+    /// Returns whether there are no errors. Warnings and notes are allowed.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity() < Severity::Error)
     }
 
-    /// Returns whether every file was checked. If the server or the network failed, a second check may
-    /// find more.
+    /// Returns whether every file could be read. If not, because the server or the network failed, verifying again
+    /// may reveal more.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. }))

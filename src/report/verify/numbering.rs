@@ -1,4 +1,4 @@
-//! The numbers in the names of shards, as in `model-00001-of-00072.safetensors`.
+//! Checks the numbers in shard names, such as `model-00001-of-00072.safetensors`.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use crate::formats::weight_sets::NumberedName;
 use crate::formats::{RepoPath, clip};
 use crate::report::{Finding, bounded};
 
-/// Checks the numbers in the names of shards. Returns the first finding of each group of names that differ
-/// only in numbers.
+/// Checks the numbers in shard names. Returns the first finding for each group of names that differ only in numbers.
 pub(crate) fn check(shards: &[RepoPath]) -> Vec<Finding> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for shard in shards.iter().filter_map(NumberedShard::parse) {
@@ -16,7 +15,7 @@ pub(crate) fn check(shards: &[RepoPath]) -> Vec<Finding> {
     bounded(sets.values().filter_map(|set| check_set(set)))
 }
 
-/// A shard with numbers of any length in its name.
+/// A shard with numbers in its name, of any length.
 struct NumberedShard<'a> {
     path: &'a RepoPath,
     /// The path before the number, `model-`.
@@ -35,7 +34,7 @@ impl<'a> NumberedShard<'a> {
         Some(Self { path, stem, number: number.parse().ok()?, total: total.parse().ok()?, end })
     }
 
-    /// Returns the path, cut to a length that fits a message.
+    /// Returns the path, truncated for use in a message.
     fn name(&self) -> String {
         clip(self.path.as_str())
     }
@@ -47,7 +46,7 @@ fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
     if let Some(other) = set.iter().find(|other| other.total != first.total) {
         return Some(Finding::ShardTotalMismatch { first: first.name(), second: other.name() });
     }
-    // Some exporters count from 0.
+    // Some exporters number shards from 0.
     let start = u64::from(set.iter().all(|shard| shard.number > 0));
     let mut numbers = BTreeMap::new();
     for shard in set {
@@ -90,7 +89,7 @@ mod tests {
         let sets: [&[&str]; 5] = [
             &["a.safetensors", "b-of-2.safetensors", "c-1-of-.safetensors"],
             &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
-            // DeepSeek-R1 writes the two numbers in different lengths.
+            // DeepSeek-R1 pads the two numbers to different lengths.
             &["model-00001-of-000001.safetensors"],
             &["model_00000-of-00002.safetensors", "model_00001-of-00002.safetensors"],
             &["m-1-of-1.fp16.safetensors", "m-1-of-1.safetensors", "x/m-1-of-1.safetensors"],

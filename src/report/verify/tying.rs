@@ -1,9 +1,9 @@
 //! Tied embeddings: `tie_word_embeddings` in `config.json` distinguishes a tied output embedding from a
 //! missing one.
 //!
-//! A language model with tied embeddings uses its input embedding as output embedding, too. Only the
-//! input embedding is saved, so the file holds fewer parameters than some tools report. Users often take
-//! that for a defect.
+//! A language model with tied embeddings also uses its input embedding as the output embedding. Only the input
+//! embedding is saved, so the file contains fewer parameters than some tools report. Users often take that for a
+//! defect.
 
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use crate::report::Finding;
 
 type Headers = [(RepoPath, FileHeader)];
 
-/// Names of input embeddings: a whole name, or the end of one after a dot.
+/// Names of input embeddings: full names, or suffixes after a dot.
 const INPUT_NAMES: [&str; 5] = [
     "embed_tokens.weight",
     "embed_in.weight",
@@ -22,7 +22,7 @@ const INPUT_NAMES: [&str; 5] = [
     "wte.weight",
 ];
 
-/// Names of modules with an output embedding: a whole name, or the end of one after a dot.
+/// Names of modules with an output embedding: full names, or suffixes after a dot.
 const OUTPUT_NAMES: [&str; 6] = [
     "lm_head",
     "lm_head.decoder",
@@ -39,7 +39,7 @@ pub(crate) struct InputEmbedding<'a> {
 }
 
 impl<'a> InputEmbedding<'a> {
-    /// Finds the input embedding. Of several candidates it takes the one with the fewest dots in its name.
+    /// Finds the input embedding. If there are several candidates, the name with the fewest dots wins.
     pub(crate) fn find(headers: &'a Headers) -> Option<Self> {
         let is_input = |name: &str| INPUT_NAMES.iter().any(|input| has_end(input, name));
         let inputs = tensors(headers).filter(|(name, _)| is_input(name));
@@ -56,7 +56,7 @@ pub(crate) struct TyingConfig {
     architectures: Option<Vec<String>>,
     #[serde(default)]
     tie_word_embeddings: Option<bool>,
-    /// The configuration of the language model inside a multimodal model.
+    /// The language model's configuration in a multimodal model.
     #[serde(default, rename = "text_config")]
     text: Option<Box<TyingConfig>>,
 }
@@ -67,8 +67,8 @@ impl TyingConfig {
         serde_json::from_slice(json).ok()
     }
 
-    /// Compares the configuration with the tensors of all files, and adds a finding about the output
-    /// embedding. The finding replaces the error about a missing tensor if that tensor is tied.
+    /// Compares the configuration with the tensors of all files, and adds a finding about the output embedding. If a
+    /// missing tensor is tied, the finding replaces the error about it.
     pub(crate) fn add_findings(
         &self,
         input: &InputEmbedding<'_>,
@@ -93,7 +93,7 @@ impl TyingConfig {
         findings.extend(finding);
     }
 
-    /// Returns whether the embeddings are tied; `None` if the configuration does not say so clearly.
+    /// Returns whether the embeddings are tied; `None` if the configuration is unclear.
     fn is_tied(&self) -> Option<bool> {
         let text = self.text.as_ref().and_then(|text| text.tie_word_embeddings);
         match (self.tie_word_embeddings, text) {
@@ -102,8 +102,8 @@ impl TyingConfig {
         }
     }
 
-    /// Returns the finding about embeddings that are not tied, if the output embedding is missing. Any
-    /// tensor with the shape of the input embedding could be the output embedding.
+    /// Returns the finding for untied embeddings, if the output embedding is missing. Any tensor with the shape of
+    /// the input embedding could be the output embedding.
     fn untied(&self, input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
         let is_causal =
             |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
@@ -116,7 +116,7 @@ impl TyingConfig {
     }
 }
 
-/// Returns the finding about tied embeddings.
+/// Returns the finding for tied embeddings.
 fn tied(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
     let stored = clip(input.name);
     match tensors(headers).find(|(name, _)| is_output(name)) {

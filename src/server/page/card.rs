@@ -1,4 +1,4 @@
-//! The card that other sites show for a link to the page (Open Graph).
+//! The preview card that other sites show for links to the page (Open Graph).
 
 use maud::{Markup, html};
 
@@ -27,7 +27,7 @@ pub(super) fn meta(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
     }
 }
 
-/// Returns the title and the description of a model.
+/// Returns the title and description of a model.
 fn texts(repo: &str, values: &MetricValues) -> (String, String) {
     let parameters = values.parameters;
     let title = format!("{repo}: {} parameters", short(parameters));

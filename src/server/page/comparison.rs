@@ -1,4 +1,4 @@
-//! Several models side by side.
+//! Compares several models side by side.
 
 use maud::{Markup, html};
 
@@ -17,26 +17,26 @@ const METRICS: [(Metric, &str); 4] = [
     (Metric::Tensors, "Tensors"),
 ];
 
-/// Returns the repositories in a text, separated by spaces or commas. Other text is ignored.
+/// Parses repository names separated by whitespace or commas. Other text is ignored.
 pub(crate) fn repos(text: &str) -> Vec<RepoId> {
     let names = text.split([' ', ',', '\n', '\t']).filter(|name| !name.is_empty());
     names.filter_map(|name| name.parse().ok()).take(MAX_OTHERS).collect()
 }
 
-/// Returns the text of repositories for the form.
+/// Returns the repositories as text for the form.
 pub(super) fn names(repos: &[RepoId]) -> String {
     repos.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Renders the badges of this model and of others, or nothing without others. Each badge is requested by the
-/// browser, so a slow model delays no other.
+/// Renders the badges of this model and the others, or nothing without others. The browser requests each badge, so a
+/// slow model does not delay the others.
 pub(super) fn table(view: &PageView<'_>, repo: &str) -> Markup {
     let others = view.others.iter().map(ToString::to_string);
     let models: Vec<_> = [repo.to_owned()].into_iter().chain(others).collect();
     html! {
         @if !view.others.is_empty() {
             section aria-labelledby="comparison" {
-                h2 #comparison { "Side by side" }
+                h2 #comparison { "Comparison" }
                 div .comparison {
                     @for model in &models {
                         div {

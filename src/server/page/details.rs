@@ -1,4 +1,4 @@
-//! The details of one checkpoint that only the page shows: its largest modules, its files and its tensors.
+//! Details of a checkpoint that only the page shows: its largest modules, its files and its tensors.
 
 use super::modules::largest;
 use super::rows::{TableRow, TableRows, TensorRow};
@@ -6,25 +6,23 @@ use crate::formats::FileHeader;
 use crate::report::Weights;
 use crate::report::tree::Tree;
 
-/// The maximum number of tensors in a checkpoint whose details are shown. A tree of modules takes a few hundred
-/// bytes for each tensor.
+/// The maximum number of tensors for which details are shown. A tree of modules takes a few hundred bytes per tensor.
 pub(crate) const MAX_TENSORS: u64 = 250_000;
 
-/// The details of one checkpoint. Their size has a bound for any checkpoint.
+/// The details of a checkpoint. Their size is bounded for any checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct WeightsDetails {
     /// The largest modules with their stored elements.
     pub(super) modules: TableRows,
-    /// The weight files in order of their paths.
+    /// The weight files, sorted by path.
     pub(super) files: TableRows,
-    /// The tensors in order of their files and their data.
+    /// The tensors, sorted by file and data offset.
     pub(super) tensors: TableRows<TensorRow>,
 }
 
-/// The details as the page shows them.
+/// The details to show on the page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ShownDetails<'a> {
-    /// The details.
     Read(&'a WeightsDetails),
     /// The headers are being read.
     Pending,

@@ -1,9 +1,9 @@
-//! The HTML page that creates badges: a form, the badge in every style, snippets to embed it, and the
-//! counts of the checkpoint.
+//! The HTML page for creating badges: a form, the badge in every style, snippets to embed it, and the counts of the
+//! checkpoint.
 //!
-//! The server renders the whole page, so it works without scripts. When the user has chosen a model or an option,
-//! the script requests the page again and replaces the result. The page loads nothing from other hosts and has no
-//! inline styles or scripts, so that [`content_security_policy`] can forbid them.
+//! The server renders the whole page, so it works without scripts. When the user selects a model or an option, the
+//! script requests the page again and replaces the result. The page loads nothing from other hosts and has no inline
+//! styles or scripts, so that [`content_security_policy`] can forbid them.
 
 mod card;
 mod comparison;
@@ -37,7 +37,7 @@ pub(crate) const SCRIPT: &str = include_str!("app.js");
 /// The icon, served at `favicon.svg`.
 pub(crate) const ICON: &str = include_str!("../../badge/face.svg");
 
-/// Returns the content security policy of the page: it loads only its own files. Only `frame_ancestors` may embed
+/// Returns the content security policy of the page: it loads only its own files, and only `frame_ancestors` may embed
 /// it.
 pub(crate) fn content_security_policy(frame_ancestors: Option<&str>) -> String {
     let frame_ancestors = frame_ancestors.unwrap_or("'none'");
@@ -52,7 +52,7 @@ const EXAMPLES: [&str; 3] = ["bigscience/bloom", "EleutherAI/gpt-neox-20b", "gpt
 
 /// A requested repository with the outcome of its lookup.
 pub(crate) struct PageView<'a> {
-    /// The input of the user.
+    /// The user's input.
     pub(crate) input: &'a str,
     /// The name of the repository, `org/name` or `name`, if the input names one.
     pub(crate) repo: Option<&'a str>,
@@ -60,18 +60,18 @@ pub(crate) struct PageView<'a> {
     pub(crate) path: Option<&'a str>,
     pub(crate) metric: Metric,
     pub(crate) options: &'a BadgeOptions,
-    /// Other repositories next to this one.
+    /// The other repositories to show next to this one.
     pub(crate) others: &'a [RepoId],
     pub(crate) outcome: PageOutcome<'a>,
 }
 
-/// The outcome of a lookup, as the page shows it.
+/// The outcome of a lookup to show on the page.
 pub(crate) enum PageOutcome<'a> {
     /// The counts of the checkpoint, its details, and the other sets of weights in the repository.
     Counted(&'a WeightsSummary, ShownDetails<'a>, OtherSets),
-    /// The values that the Hub reports, and the reason why nothing was counted.
+    /// The values that the Hub reports, and the reason nothing was counted.
     HubReported(&'a MetricValues, &'a str),
-    /// The error for a repository with several sets of weights, and the sets to choose from.
+    /// The error for a repository with several sets of weights, and the choices.
     Choice(&'a str, SetRows),
     /// An error.
     Failed(&'a str),
@@ -80,7 +80,7 @@ pub(crate) enum PageOutcome<'a> {
 }
 
 impl PageOutcome<'_> {
-    /// Returns whether the page will show more in a moment.
+    /// Returns whether the page is still incomplete.
     fn is_pending(&self) -> bool {
         matches!(
             self,
@@ -93,7 +93,7 @@ impl PageOutcome<'_> {
 
 /// The URLs that the page refers to.
 pub(crate) struct PageUrls<'a> {
-    /// The URL of the page with a slash at its end, as far as the server knows it.
+    /// The URL of the page as users see it, with a trailing slash; `/` if unknown.
     pub(crate) base: &'a str,
     pub(crate) hub: &'a Endpoint,
 }
@@ -110,7 +110,7 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="description" content="Parameter count badges for models on the Hugging Face Hub";
-                // The script polls; without scripts the browser reloads the page.
+                // With scripts, the script polls. Without, the browser reloads the page.
                 @if is_pending { noscript { meta http-equiv="refresh" content="3"; } }
                 title { @if let Some(repo) = repo { (repo) " · " } "hf-meta badges" }
                 @if let Some(view) = view { (card::meta(urls, view)) }
@@ -141,11 +141,11 @@ fn header() -> Markup {
     html! {
         header {
             a .brand href="./" { img src="favicon.svg" alt="" width="28" height="28"; "hf-meta" }
-            h1 { "Parameter counts on a badge" }
+            h1 { "Parameter count badges" }
             p .lead {
-                "Enter a model of the Hugging Face Hub. The service reads and checks the headers of its "
-                "safetensors files, a few kilobytes out of gigabytes. The badge follows every change of "
-                "the repository."
+                "Enter a model on the Hugging Face Hub. The service reads and validates only the headers of its "
+                "safetensors files: a few kilobytes instead of gigabytes. The badge is updated whenever the "
+                "repository changes."
             }
         }
     }
@@ -155,7 +155,7 @@ fn form(view: Option<&PageView<'_>>) -> Markup {
     let default = BadgeOptions::default();
     let options = view.map_or(&default, |view| view.options);
     let metric = view.map_or_else(Metric::default, |view| view.metric);
-    // A URL is replaced by the name of its repository: revision and path have their own fields.
+    // A URL is replaced by its repository's name, because revision and path have their own fields.
     let repo = view.map_or("", |view| view.repo.unwrap_or(view.input));
     html! {
         form #query method="get" action="./" role="search" {
@@ -250,7 +250,7 @@ fn footer() -> Markup {
         footer {
             p {
                 "Counts come from the files themselves, not from model cards. "
-                "Badges have the styles of shields.io."
+                "Badge styles follow shields.io."
             }
         }
     }

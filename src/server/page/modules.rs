@@ -8,10 +8,10 @@ use crate::report::tree::{Tree, TreeContent, TreeModule};
 /// The maximum number of modules in the table.
 const MAX_MODULES: usize = 10;
 
-/// Returns the largest modules in descending order of their bytes. Together they cover all weights.
+/// Returns the largest modules in descending order of size. Together they cover all weights.
 ///
-/// The list starts with the top of the tree. The largest module is replaced by its submodules as long
-/// as the list stays short enough.
+/// The list starts with the top level of the tree. The largest module is repeatedly replaced by its submodules, as
+/// long as the list stays short enough.
 pub(super) fn largest(tree: Tree) -> Vec<TableRow> {
     let mut modules = tree.modules;
     while let Some(at) = largest_module(&modules) {
@@ -30,14 +30,14 @@ pub(super) fn largest(tree: Tree) -> Vec<TableRow> {
     rows(&modules)
 }
 
-/// Returns the position of the largest module that has submodules.
+/// Returns the index of the largest module with submodules.
 fn largest_module(modules: &[TreeModule]) -> Option<usize> {
     let has_submodules = |module: &TreeModule| matches!(module.content, TreeContent::Modules(_));
     let parents = modules.iter().enumerate().filter(|(_, module)| has_submodules(module));
     parents.max_by_key(|(_, module)| module.bytes).map(|(at, _)| at)
 }
 
-/// Returns one row per module, and a last row for all modules beyond the maximum.
+/// Returns one row per module, and a final row for all modules beyond the maximum.
 fn rows(modules: &[TreeModule]) -> Vec<TableRow> {
     let (first, rest) = modules.split_at(modules.len().min(MAX_MODULES));
     let mut rows: Vec<_> = first.iter().map(TableRow::from_module).collect();
@@ -55,7 +55,7 @@ fn rows(modules: &[TreeModule]) -> Vec<TableRow> {
 mod tests {
     use super::*;
 
-    /// Returns a tensor, or a module with these parts.
+    /// Returns a module with these parts, or a tensor if there are none.
     fn module(name: &str, bytes: u64, parts: Vec<TreeModule>) -> TreeModule {
         let json = format!(
             r#"{{"{name}":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#

@@ -1,4 +1,4 @@
-//! The part of the page that changes with the model and the options.
+//! The part of the page that depends on the model and the options.
 
 use maud::{Markup, html};
 
@@ -27,7 +27,7 @@ pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
             (sets::choice(view, repo, sets))
         } @else if let Some(repo) = view.repo {
             (badges(view, repo))
-            // Nobody embeds a badge without a value, unless the value is pending.
+            // Offer no snippets for a badge without a value, unless it is pending.
             @if !matches!(view.outcome, PageOutcome::Failed(_)) {
                 section .paste aria-label="Embed the badge" { (snippets::fields(urls, view, repo)) }
             }
@@ -70,7 +70,7 @@ fn badges(view: &PageView<'_>, repo: &str) -> Markup {
     }
 }
 
-/// Returns the options with another style. The theme `auto` becomes the theme of the page.
+/// Returns the options with another style. The `auto` theme becomes the theme of the page.
 fn with_style(page: Theme, style: Style, options: &BadgeOptions) -> BadgeOptions {
     let theme = if options.theme == Theme::Auto { page } else { options.theme };
     BadgeOptions { style, theme, ..options.clone() }
@@ -87,7 +87,7 @@ fn weights(
     let (total, repo) = (summary.totals.bytes, view.repo.unwrap_or_default());
     html! {
         section aria-labelledby="found" {
-            h2 #found { "In the files" }
+            h2 #found { "Contents of the files" }
             (tiles(summary))
             h3 { "Dtypes" }
             (table::bar(&summary.dtypes, total))
@@ -134,7 +134,7 @@ fn tile(name: &str, value: &str, exact: &str) -> Markup {
     }
 }
 
-/// Renders the modules, files and tensors, or the reason why they are not there.
+/// Renders the modules, files and tensors, or the reason they are missing.
 fn details(details: ShownDetails<'_>, total: u64) -> Markup {
     let reason = match details {
         ShownDetails::Read(details) => {
@@ -149,15 +149,13 @@ fn details(details: ShownDetails<'_>, total: u64) -> Markup {
         ShownDetails::Pending => {
             return html! { p .hint data-pending="" { "The modules are being read." } };
         }
-        ShownDetails::TooManyTensors => {
-            "The page lists no modules of checkpoints with this many tensors."
-        }
-        ShownDetails::Unavailable => "The modules cannot be read at the moment.",
+        ShownDetails::TooManyTensors => "This checkpoint has too many tensors to list its modules.",
+        ShownDetails::Unavailable => "The modules are currently unavailable.",
     };
     html! { p .hint { (reason) } }
 }
 
-/// Renders the name of a single file, or a folded table of several files.
+/// Renders the name of a single file, or a collapsed table of several files.
 fn files(files: &TableRows, total: u64) -> Markup {
     let count = counted(files.total as u64, "file");
     let sizes = files.rows.iter().map(|row| row.bytes);
@@ -223,7 +221,7 @@ fn reported(values: &MetricValues) -> Markup {
         section aria-labelledby="found" {
             h2 #found { "Reported by the Hub" }
             dl .tiles { (tile("Parameters", &short(values.parameters), &thousands(values.parameters))) }
-            p { "Not verified: this service has no access to the files." }
+            p { "Not verified, because this service has no access to the files." }
         }
     }
 }

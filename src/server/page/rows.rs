@@ -1,4 +1,4 @@
-//! Rows of tables, up to a maximum number.
+//! Table rows, up to a maximum number.
 
 use maud::{Markup, html};
 
@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 100;
 #[derive(Clone, Debug)]
 pub(crate) struct TableRows<T = TableRow> {
     pub(super) rows: Vec<T>,
-    /// The number of all rows, including the ones left out.
+    /// The total number of rows, including omitted ones.
     pub(super) total: usize,
 }
 
@@ -23,12 +23,11 @@ pub(crate) struct TableRows<T = TableRow> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableRow {
     pub(super) name: String,
-    /// The number of parameters; for a module or a file, of stored elements.
+    /// The number of parameters, or for a module or file the number of stored elements.
     pub(super) count: u64,
     pub(super) bytes: u64,
 }
 
-/// A tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TensorRow {
     pub(super) name: String,
@@ -54,7 +53,7 @@ impl<T> TableRows<T> {
         Self { total: first.len() + rows.count(), rows: first }
     }
 
-    /// Renders the number of rows that are left out, if any.
+    /// Renders the number of omitted rows, if any.
     pub(super) fn more(&self) -> Markup {
         html! {
             @if self.total > self.rows.len() {

@@ -1,4 +1,4 @@
-//! Tables of the sets of weights in a repository, with a link to the page of each set.
+//! Tables of the sets of weights in a repository, with links to their pages.
 
 use maud::{Markup, html};
 
@@ -8,10 +8,10 @@ use crate::formats::RepoPath;
 use crate::formats::weight_sets::WeightSet;
 use crate::report::text::{bytes, counted, escape, thousands};
 
-/// The maximum number of sets in an open table. A longer table is folded.
+/// The maximum number of sets in an open table. Longer tables are collapsed.
 const MAX_OPEN: usize = 12;
 
-/// The first sets of weights of a repository, in order of their paths.
+/// The first sets of weights of a repository, sorted by path.
 pub(crate) type SetRows = TableRows<SetRow>;
 
 /// A set of weights in a table.
@@ -26,7 +26,7 @@ pub(crate) struct SetRow {
 /// The other sets of weights in the repository, besides the one on the page.
 #[derive(Debug)]
 pub(crate) enum OtherSets {
-    /// The page shows a set that the user has chosen, so the others are not needed.
+    /// The user has chosen a set, so the others are not needed.
     NotNeeded,
     /// The other sets.
     Listed(SetRows),
@@ -48,7 +48,7 @@ impl SetRows {
 pub(super) fn choice(view: &PageView<'_>, repo: &str, sets: &SetRows) -> Markup {
     html! {
         section aria-labelledby="choice" {
-            h2 #choice { "Choose a set of weights" }
+            h2 #choice { "Choose a weight set" }
             (table(view, repo, sets))
         }
     }
@@ -72,14 +72,14 @@ pub(super) fn others(view: &PageView<'_>, repo: &str, others: &OtherSets) -> Mar
             p .hint data-pending="" { "The files are being listed." }
         }),
         OtherSets::Unavailable => {
-            section(&html! { p .hint { "The files cannot be listed at the moment." } })
+            section(&html! { p .hint { "The list of files is currently unavailable." } })
         }
         OtherSets::NotNeeded | OtherSets::Listed(_) => html! {},
     }
 }
 
 fn section(content: &Markup) -> Markup {
-    html! { h3 { "Other sets of weights" } (content) }
+    html! { h3 { "Other weight sets" } (content) }
 }
 
 fn table(view: &PageView<'_>, repo: &str, sets: &SetRows) -> Markup {
@@ -103,7 +103,7 @@ pub(super) fn path(path: &str) -> Markup {
     }
 }
 
-/// Renders a row. The files of a set are unknown if its index does not follow the naming scheme.
+/// Renders a row. A set has an unknown number of files if its index does not follow the naming scheme.
 fn row(view: &PageView<'_>, repo: &str, set: &SetRow) -> Markup {
     let path = set.path.as_str();
     html! {

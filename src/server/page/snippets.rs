@@ -1,4 +1,4 @@
-//! URLs of badges, JSON and pages, and the Markdown and HTML snippets that embed a badge.
+//! URLs of badges, JSON and pages, and snippets in Markdown, HTML and other markup that embed a badge.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ type Pairs<'a> = Vec<(&'static str, Cow<'a, str>)>;
 
 /// Returns the URL of a badge, relative to the page.
 ///
-/// The name of a repository contains no character that has to be encoded.
+/// Repository names need no encoding.
 pub(super) fn badge(view: &PageView<'_>, repo: &str, options: &BadgeOptions, kind: &str) -> String {
     let pairs = [selection(view.revision, view.path), badge_options(view.metric, options)].concat();
     format!("badge/{repo}.{kind}{}", query(&pairs))
@@ -66,7 +66,7 @@ fn given<'a, const N: usize>(pairs: [(&'static str, Option<Cow<'a, str>>); N]) -
     pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// Returns a query string with its question mark, or an empty string.
+/// Returns a query string with its leading question mark, or an empty string.
 fn query(pairs: &Pairs<'_>) -> String {
     let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
     if query.is_empty() { query } else { format!("?{query}") }
@@ -80,7 +80,7 @@ pub(super) fn fields(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Ma
         (field("picture", "HTML, light and dark", &picture(urls, view, repo)))
         (field("rst", "reStructuredText", &rst(urls, view, repo)))
         (field("asciidoc", "AsciiDoc", &asciidoc(urls, view, repo)))
-        (field("shields", "URL at shields.io", &shields(urls, view, repo)))
+        (field("shields", "shields.io URL", &shields(urls, view, repo)))
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn html(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Stri
     html.into_string()
 }
 
-/// Returns HTML that shows another badge on dark pages.
+/// Returns HTML that shows a different badge on dark pages.
 pub(super) fn picture(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
     let badge = |theme| {
         let options = BadgeOptions { theme, ..view.options.clone() };
@@ -119,14 +119,14 @@ pub(super) fn rst(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> Strin
     format!(".. image:: {badge}\n   :alt: {alt}\n   :target: {page}\n")
 }
 
-/// Returns the markup of `AsciiDoc`.
+/// Returns `AsciiDoc` markup.
 pub(super) fn asciidoc(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
     let (badge, page) = (badge_url(urls, view, repo, "svg"), hub_url(urls, repo));
     let alt = alt_text(view).replace(['\n', '\r'], " ").replace('"', "&quot;");
     format!("image:{badge}[\"{alt}\",link=\"{page}\"]")
 }
 
-/// Returns the URL at which shields.io draws the badge. Shields.io requires a badge URL with `https`.
+/// Returns the shields.io URL of the badge. Shields.io requires a badge URL with `https`.
 pub(super) fn shields(urls: &PageUrls<'_>, view: &PageView<'_>, repo: &str) -> String {
     let json = badge_url(urls, view, repo, "json");
     let query = Serializer::new(String::new()).append_pair("url", &json).finish();
@@ -142,12 +142,12 @@ fn hub_url(urls: &PageUrls<'_>, repo: &str) -> String {
     format!("{}/{repo}", urls.hub)
 }
 
-/// Returns the alternative text of the picture. It leaves out the value, which can change.
+/// Returns the alternative text of the image. It omits the value, which can change.
 fn alt_text<'a>(view: &PageView<'a>) -> &'a str {
     view.options.label.as_deref().unwrap_or(view.metric.label())
 }
 
-/// Escapes a text for the brackets of a Markdown link or image.
+/// Escapes text for the brackets of a Markdown link or image.
 fn escape_brackets(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

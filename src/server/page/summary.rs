@@ -1,4 +1,4 @@
-//! The data of one checkpoint that the page shows.
+//! The data that the page shows for a checkpoint.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,32 +14,32 @@ use crate::report::{CountReport, FetchStats};
 /// The maximum number of findings on the page.
 const MAX_FINDINGS: usize = 10;
 
-/// The data of one checkpoint that the page shows.
+/// The data that the page shows for a checkpoint.
 ///
-/// Its size has a bound for any checkpoint, except for the paths in `known_sets`.
+/// Its size is bounded for any checkpoint, except for the paths in `known_sets`.
 #[derive(Clone, Debug)]
 pub(crate) struct WeightsSummary {
     pub(super) values: MetricValues,
     pub(crate) commit: Option<CommitSha>,
     pub(super) totals: DtypeCount,
-    /// The dtypes in descending order of their bytes.
+    /// The dtypes in descending order of size.
     pub(super) dtypes: TableRows,
     /// The number of weight files.
     pub(super) files: usize,
     /// The other sets of weights in the repository.
     pub(crate) known_sets: KnownSets,
     pub(super) findings: Vec<String>,
-    /// The number of findings that are left out.
+    /// The number of omitted findings.
     pub(super) more_findings: usize,
     pub(super) fetch: FetchStats,
 }
 
-/// The other sets of weights in the repository, as far as reading the checkpoint has shown them.
+/// The other sets of weights in the repository that are known from reading the checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownSets {
-    /// The sets were listed in order to find the checkpoint.
+    /// The sets were listed to find the checkpoint.
     Listed(SetRows),
-    /// The sets were not listed. A list contains these files of the checkpoint itself, too.
+    /// The sets were not listed. `files` are the checkpoint's own files, which a listing would include, too.
     Unlisted { files: BTreeSet<RepoPath> },
 }
 

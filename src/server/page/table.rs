@@ -1,19 +1,19 @@
-//! Tables and bars that show the shares of a total.
+//! Tables and bars that show shares of a total.
 
 use maud::{Markup, html};
 
 use super::rows::{TableRow, TableRows, TensorRow};
 use crate::report::text::{bytes, counted, escape, share, thousands};
 
-/// The number of colors in the style sheet. Further rows share the last color.
+/// The number of colors in the style sheet. Additional rows share the last color.
 const COLORS: usize = 6;
 
 /// The width of a bar in the units of its SVG view box.
 const WIDTH: u64 = 1_000;
 
-/// Renders one bar with the shares of all rows, in their colors.
+/// Renders one bar with the colored shares of all rows.
 ///
-/// The bar is an SVG, because the content security policy forbids widths in style attributes.
+/// It is an SVG, because the content security policy forbids widths in style attributes.
 pub(super) fn bar(rows: &TableRows, total: u64) -> Markup {
     let mut end = 0;
     let parts = rows.rows.iter().enumerate().map(|(at, row)| {
@@ -30,13 +30,13 @@ pub(super) fn bar(rows: &TableRows, total: u64) -> Markup {
     }
 }
 
-/// Converts a share of a total into units of a bar.
+/// Converts a share of a total to the units of a bar.
 fn units(part: u64, total: u64) -> u64 {
     let units = u128::from(part.min(total)) * u128::from(WIDTH) / u128::from(total.max(1));
     u64::try_from(units).unwrap_or(WIDTH)
 }
 
-/// Renders the dtypes with their colors in the bar.
+/// Renders the dtypes with their colors from the bar.
 pub(super) fn dtypes(rows: &TableRows, total: u64) -> Markup {
     let name = |at: usize, row: &TableRow| {
         html! { span class={ "dot color-" (at.min(COLORS - 1)) } {} (escape(&row.name)) }
@@ -44,7 +44,7 @@ pub(super) fn dtypes(rows: &TableRows, total: u64) -> Markup {
     table(["dtype", "parameters"], rows, total, name)
 }
 
-/// Renders rows that each have a bar.
+/// Renders a table with one bar per row.
 pub(super) fn rows(heading: &str, quantity: &str, rows: &TableRows, total: u64) -> Markup {
     let name = |at: usize, row: &TableRow| {
         html! {
@@ -88,7 +88,7 @@ fn table(
     }
 }
 
-/// Renders a folded table of tensors.
+/// Renders a collapsed table of tensors.
 pub(super) fn tensors(tensors: &TableRows<TensorRow>) -> Markup {
     html! {
         details #tensors {

@@ -1,4 +1,4 @@
-//! Tests of the page with plain and with hostile texts.
+//! Tests of the page with plain and hostile text.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::count::DtypeCount;
 use crate::formats::{Dtype, RepoPath};
 use crate::report::FetchStats;
 
-/// A text that breaks out of markup unless it is escaped.
+/// Text that breaks out of markup unless it is escaped.
 const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>](javascript:x)&";
 
-/// A text that needs no escaping, with the same number of slashes as [`HOSTILE`].
+/// Text that needs no escaping, with as many slashes as [`HOSTILE`].
 const PLAIN: &str = "te/xt";
 
 fn rows(name: &str, bytes: &[u64]) -> TableRows {
@@ -21,7 +21,7 @@ fn rows(name: &str, bytes: &[u64]) -> TableRows {
     TableRows { rows: bytes.iter().map(row).collect(), total: bytes.len() + 3 }
 }
 
-/// Returns a summary with this text everywhere that text from a file or a server can be.
+/// Returns a summary with this text wherever text from files or servers can appear.
 fn summary(text: &str) -> WeightsSummary {
     let totals = DtypeCount {
         tensors: 3,
@@ -49,7 +49,7 @@ fn summary(text: &str) -> WeightsSummary {
     }
 }
 
-/// Returns details with this text everywhere that text from a file can be.
+/// Returns details with this text wherever text from files can appear.
 fn details(text: &str) -> WeightsDetails {
     let (name, shape) = (text.to_owned(), "[2, 3]".to_owned());
     let tensor = TensorRow { name, dtype: Dtype::from(text), shape, bytes: 24 };
@@ -61,12 +61,12 @@ fn details(text: &str) -> WeightsDetails {
 }
 
 fn sets(text: &str, total: usize) -> SetRows {
-    // A path can contain everything except control characters and `..`.
+    // A path can contain anything except control characters and `..`.
     let path = RepoPath::new_unchecked(text);
     TableRows { rows: vec![SetRow { path, files: 2, bytes: 1_000 }], total }
 }
 
-/// Renders the page with this text everywhere that text of a stranger can be.
+/// Renders the page with this text wherever untrusted text can appear.
 fn render(text: &str, outcome: PageOutcome<'_>) -> String {
     let endpoint = Endpoint::default();
     let urls = PageUrls { base: "https://badges.example/", hub: &endpoint };

@@ -13,23 +13,23 @@ use crate::server::weights_query::{QueryString, WeightsQuery};
 
 /// Counts of a repository
 ///
-/// The JSON that `hf-meta --json --summary` prints.
+/// The same JSON as `hf-meta --json --summary --prefetch`.
 #[utoipa::path(
     get,
     path = "/api/models/{repo}",
     params(RepoParameter, WeightsParameters),
     responses(
         (status = OK, description = "The counts.", body = CountReportSchema),
-        (status = ACCEPTED, description = "The lookup is in flight. `Retry-After` gives the time in seconds after which to try again.", body = ErrorReply),
-        (status = MULTIPLE_CHOICES, description = "The repository contains several sets of weights. Choose one of `sets` by `path`.", body = ErrorReply),
-        (status = NOT_MODIFIED, description = "The client has the current counts."),
-        (status = BAD_REQUEST, description = "The name, the revision or the path is invalid.", body = ErrorReply),
-        (status = FORBIDDEN, description = "The repository is gated or private. `hubReported` is the unverified count of the Hub.", body = ErrorReply),
-        (status = NOT_FOUND, description = "The repository, the revision or the file does not exist, or there are no safetensors weights.", body = ErrorReply),
+        (status = ACCEPTED, description = "The lookup is in progress. Retry after the number of seconds in `Retry-After`.", body = ErrorReply),
+        (status = MULTIPLE_CHOICES, description = "The repository contains several weight sets. Select one of `sets` with `path`.", body = ErrorReply),
+        (status = NOT_MODIFIED, description = "The client already has the current counts."),
+        (status = BAD_REQUEST, description = "The repository name, the revision or the path is invalid.", body = ErrorReply),
+        (status = FORBIDDEN, description = "The repository is gated or private, or the service does not read repositories of its owner. `hubReported` is the Hub's unverified count.", body = ErrorReply),
+        (status = NOT_FOUND, description = "The repository, the revision or the file does not exist, or the repository has no safetensors weights.", body = ErrorReply),
         (status = URI_TOO_LONG, description = "The query is too long.", body = ErrorReply),
-        (status = UNPROCESSABLE_ENTITY, description = "The files are not valid safetensors files, or too many.", body = ErrorReply),
-        (status = TOO_MANY_REQUESTS, description = "This client, or all clients together, make too many requests.", body = ErrorReply),
-        (status = BAD_GATEWAY, description = "The Hub cannot be read at the moment.", body = ErrorReply),
+        (status = UNPROCESSABLE_ENTITY, description = "The files are invalid, or there are too many.", body = ErrorReply),
+        (status = TOO_MANY_REQUESTS, description = "This client, or all clients together, sent too many requests.", body = ErrorReply),
+        (status = BAD_GATEWAY, description = "The Hub is currently unavailable.", body = ErrorReply),
     )
 )]
 pub(super) async fn model(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {

@@ -1,4 +1,4 @@
-//! `/badge/{repo}.svg` and `/badge/{repo}.json`: a badge for every request, whatever happens.
+//! `/badge/{repo}.svg` and `/badge/{repo}.json`: every request gets a badge, even if it fails.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::server::reply::{CachePolicy, Reply};
 use crate::server::state::ServiceState;
 use crate::server::weights_query::{QueryString, WeightsQuery};
 
-/// Serves a badge in the format that the ending of the path names. A path with another ending cannot
-/// name a repository; its badge says so.
+/// Serves a badge in the format of the path's extension. A path with another extension cannot name a repository, and
+/// the badge says so.
 pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
     let (uri, client) = (request.uri(), state.client_ip(&request));
     let query = QueryString::parse(uri.query());
@@ -28,9 +28,9 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
 
 /// Badge as SVG
 ///
-/// Always a picture with status 200. A grey badge gives the reason for a missing value. If a lookup at
-/// the Hub takes longer than the configured time, by default 3 s, the badge says `pending` and the
-/// lookup continues. Invalid options are replaced by their defaults.
+/// Always an image, with status 200 even if the lookup fails. A gray badge shows the reason for a missing value. If a
+/// lookup takes longer than the configured time, 3 seconds by default, the badge says `pending` and the lookup
+/// continues. Invalid options are replaced by their defaults.
 #[utoipa::path(
     get,
     path = "/badge/{repo}.svg",
@@ -38,8 +38,8 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
     params(RepoParameter, WeightsParameters, BadgeParameters),
     responses(
         (status = OK, description = "The badge.", body = String, content_type = "image/svg+xml"),
-        (status = NOT_MODIFIED, description = "The client has the current badge."),
-        (status = URI_TOO_LONG, description = "The query is too long; a badge says so."),
+        (status = NOT_MODIFIED, description = "The client already has the current badge."),
+        (status = URI_TOO_LONG, description = "The query is too long. The badge says so."),
     )
 )]
 async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
@@ -51,7 +51,7 @@ async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: 
 
 /// Badge as JSON for shields.io
 ///
-/// The badge in the format of <https://shields.io/badges/endpoint-badge>, always with status 200.
+/// The badge in the format of <https://shields.io/badges/endpoint-badge>, with status 200 even if the lookup fails.
 #[utoipa::path(
     get,
     path = "/badge/{repo}.json",
@@ -59,8 +59,8 @@ async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: 
     params(RepoParameter, WeightsParameters, BadgeParameters),
     responses(
         (status = OK, description = "The badge.", body = ShieldsEndpoint),
-        (status = NOT_MODIFIED, description = "The client has the current badge."),
-        (status = URI_TOO_LONG, description = "The query is too long; a badge says so."),
+        (status = NOT_MODIFIED, description = "The client already has the current badge."),
+        (status = URI_TOO_LONG, description = "The query is too long. The badge says so."),
     )
 )]
 async fn json(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
@@ -81,7 +81,7 @@ struct FoundBadge {
     fresh_until: Option<Instant>,
 }
 
-/// Returns the badge for a repository: a value, or a placeholder with the reason why there is none.
+/// Returns the badge for a repository: a value, or a placeholder with a reason.
 async fn find(
     state: &ServiceState,
     repo: &str,
@@ -106,7 +106,7 @@ async fn find(
     }
 }
 
-/// Returns the badge of a failure. Of a gated repository it shows the value that the Hub reports.
+/// Returns the badge for a failure. For a gated repository, it shows the value that the Hub reports.
 fn placeholder(error: &ErrorReply<'_>, metric: Metric) -> FoundBadge {
     let reported = error.reported.and_then(|values| values.badge(metric));
     FoundBadge {

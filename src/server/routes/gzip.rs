@@ -13,10 +13,10 @@ use axum::middleware::Next;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The size of the smallest response that is compressed, in bytes. A smaller one fits into one packet.
+/// The minimum size of a compressed response, in bytes. Smaller ones fit into one packet.
 const MIN_SIZE: usize = 1_400;
 
-/// The maximum size of a response that is compressed, in bytes.
+/// The maximum size of a compressed response, in bytes.
 const MAX_SIZE: usize = 16 << 20;
 
 /// Compresses the page and large JSON for clients that accept gzip.
@@ -32,14 +32,14 @@ pub(super) async fn compress(request: Request, next: Next) -> Response<Body> {
     if !accepts_gzip || !size.is_some_and(|size| (MIN_SIZE..=MAX_SIZE).contains(&size)) {
         return Response::from_parts(head, body);
     }
-    // A body in memory is complete at once.
+    // The body is in memory, so this does not wait.
     let bytes = to_bytes(body, MAX_SIZE).await.unwrap_or_default();
     let Some(compressed) = gzip(&bytes).filter(|_| !bytes.is_empty()) else {
         return Response::from_parts(head, Body::from(bytes));
     };
     head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.insert(CONTENT_LENGTH, compressed.len().into());
-    // Other bytes have another strong tag (RFC 9110, section 8.8.3.3).
+    // Different bytes must not have the same strong tag (RFC 9110, section 8.8.3.3).
     let weak = head.headers.get(ETAG).map(|etag| [b"W/", etag.as_bytes()].concat());
     if let Some(Ok(weak)) = weak.map(|weak| HeaderValue::from_bytes(&weak)) {
         head.headers.insert(ETAG, weak);
@@ -53,7 +53,7 @@ fn gzip(bytes: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// Returns whether a client accepts gzip: it names the encoding, and not with the quality 0.
+/// Returns whether a client accepts gzip: it names the encoding with a quality above 0.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|list| list.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|encoding| {

@@ -11,11 +11,11 @@ use crate::server::state::ServiceState;
 
 /// Liveness
 ///
-/// Reports that the process responds.
+/// Indicates that the process is responsive.
 #[utoipa::path(
     get,
     path = "/healthz",
-    responses((status = OK, description = "The process responds.", body = String, content_type = "text/plain"))
+    responses((status = OK, description = "The process is responsive.", body = String, content_type = "text/plain"))
 )]
 pub(super) async fn liveness() -> Reply {
     Reply::text(StatusCode::OK, "ok")
@@ -23,7 +23,7 @@ pub(super) async fn liveness() -> Reply {
 
 /// Readiness
 ///
-/// Reports whether a load balancer should send requests to the process.
+/// Indicates whether a load balancer should send requests to this process.
 #[utoipa::path(
     get,
     path = "/readyz",

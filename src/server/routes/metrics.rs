@@ -1,4 +1,4 @@
-//! `/metrics`: the metrics of the service for Prometheus.
+//! `/metrics`: metrics of the service for Prometheus.
 
 use std::sync::Arc;
 

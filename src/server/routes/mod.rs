@@ -1,4 +1,4 @@
-//! The endpoints of the service. The router and the OpenAPI document are both built from one list.
+//! The endpoints of the service. Both the router and the OpenAPI document are built from one list.
 
 mod api;
 mod badge;
@@ -41,7 +41,7 @@ const METRICS: &str = "/metrics";
 /// The path of the webhook.
 const WEBHOOK: &str = "/webhook";
 
-/// The cache policy of the files of the page.
+/// The cache policy of the page's files.
 const FILES: CachePolicy = CachePolicy::Revalidate(Duration::from_secs(3_600));
 
 /// An endpoint with its documentation. Its routes are derived from the documented paths.
@@ -51,8 +51,9 @@ struct DocumentedEndpoint {
     document: utoipa::openapi::OpenApi,
 }
 
-/// Makes an endpoint from its group and its handler, which has a `#[utoipa::path]` attribute. The method is `get`,
-/// or stands before the handler. A handler of several operations lists functions with that attribute after `=>`.
+/// Builds an endpoint from its group and its handler, which has a `#[utoipa::path]` attribute. The method is `get`
+/// unless one precedes the handler. If a handler serves several operations, functions with that attribute follow
+/// after `=>`.
 macro_rules! endpoint {
     ($group:ident, $module:ident::$handler:ident) => {
         endpoint!($group, get $module::$handler => $module::$handler)
@@ -96,8 +97,8 @@ impl DocumentedEndpoint {
             && (config.webhook_secret.is_some() || !paths.contains_key(WEBHOOK))
     }
 
-    /// Returns the routes of the endpoint. The name of a repository contains a slash, so a route ends
-    /// with a wildcard where the documented path has `{repo}`.
+    /// Returns the routes of the endpoint. Repository names contain a slash, so a route ends with a wildcard where
+    /// the documented path has `{repo}`.
     fn routes(&self) -> BTreeSet<String> {
         let route = |path: &String| match path.split_once("{repo}") {
             Some((prefix, _)) => format!("{prefix}{{*repo}}"),
@@ -107,7 +108,7 @@ impl DocumentedEndpoint {
     }
 }
 
-/// Returns the router of all endpoints, with the headers that every response has.
+/// Returns the router of all endpoints, which adds the common headers.
 pub(super) fn router(state: &Arc<ServiceState>) -> Router {
     let measured = |group| from_fn_with_state((Arc::clone(state), group), measure);
     let mut router = Router::new();
@@ -132,7 +133,7 @@ pub(super) fn router(state: &Arc<ServiceState>) -> Router {
         .with_state(Arc::clone(state))
 }
 
-/// The headers that every response has, unless its endpoint gives them another value.
+/// Headers that are added to every response, unless its endpoint sets them.
 static HEADERS: [(HeaderName, HeaderValue); 6] = [
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
@@ -167,19 +168,23 @@ async fn measure(
     response
 }
 
-/// Returns the router of `/metrics` alone.
+/// Returns a router for `/metrics` only.
 pub(super) fn metrics_router(state: &Arc<ServiceState>) -> Router {
     Router::new().route(METRICS, get(metrics::metrics)).with_state(Arc::clone(state))
 }
 
-/// Refuses requests without a host, or with several (RFC 9112, section 3.2). A request without a connection of
-/// this service comes from another server, which has its own rules.
+/// Rejects requests with no host or several (RFC 9112, section 3.2). Requests that did not arrive on a connection of
+/// this service come from another server, which has its own rules.
 async fn check_host(request: Request, next: Next) -> Response<Body> {
     let hosts = request.headers().get_all(HOST).iter().count();
     let is_old = request.version() < Version::HTTP_11;
     let is_ours = request.extensions().get::<PeerAddress>().is_some();
     if is_ours && (hosts > 1 || hosts == 0 && !is_old) {
-        return Reply::text(StatusCode::BAD_REQUEST, "the request needs one Host").into_response();
+        return Reply::text(
+            StatusCode::BAD_REQUEST,
+            "the request must have exactly one Host header",
+        )
+        .into_response();
     }
     next.run(request).await
 }

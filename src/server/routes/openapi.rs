@@ -15,7 +15,7 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     #[derive(OpenApi)]
     #[openapi(info(
         title = "hf-meta",
-        description = "Parameter counts of safetensors checkpoints on the Hugging Face Hub, as badges and as JSON.",
+        description = "Parameter counts of safetensors checkpoints on the Hugging Face Hub, as badges and JSON.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
         contact(),
     ))]
@@ -30,7 +30,7 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
 
 /// OpenAPI document
 ///
-/// The document that describes these endpoints.
+/// The description of these endpoints.
 #[utoipa::path(
     get,
     path = "/openapi.json",

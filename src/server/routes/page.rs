@@ -21,9 +21,9 @@ use crate::server::reply::{CachePolicy, Reply};
 use crate::server::state::ServiceState;
 use crate::server::weights_query::{QueryString, WeightsQuery};
 
-/// Page that creates badges
+/// Badge page
 ///
-/// A form, and for a repository its counts, its badge in every style and the snippets to embed it.
+/// A form and, for a repository, its counts, its badge in every style, and snippets for embedding it.
 #[utoipa::path(
     get,
     path = "/",
@@ -54,7 +54,7 @@ async fn repo_page(
     query: &QueryString<'_>,
     client: IpAddr,
 ) -> String {
-    // The form also sends its empty fields.
+    // Browsers also send empty form fields.
     let options = BadgeOptions::from_query(query.pairs().filter(|(_, value)| !value.is_empty()));
     let metric: Metric = query.get("show").and_then(|name| name.parse().ok()).unwrap_or_default();
     let others = page::repos(query.get("compare").unwrap_or_default());
@@ -107,8 +107,8 @@ async fn repo_page(
     page::page(urls, Some(&view))
 }
 
-/// Looks up the details of counted weights, once per commit. Badges do not need them. Returns `None` if there
-/// are too many tensors.
+/// Looks up the details of counted weights. They are looked up separately, once per commit, because badges do not
+/// need them. Returns `None` if there are too many tensors.
 async fn look_up_details(
     state: &ServiceState,
     query: &WeightsQuery,
@@ -121,7 +121,7 @@ async fn look_up_details(
     if is_small { Some(state.look_up(&details, client).await) } else { None }
 }
 
-/// Returns the details as the page shows them.
+/// Returns the details to show on the page.
 fn shown(details: Option<&LookupOutcome>) -> ShownDetails<'_> {
     match details {
         None => ShownDetails::TooManyTensors,
@@ -134,8 +134,8 @@ fn shown(details: Option<&LookupOutcome>) -> ShownDetails<'_> {
     }
 }
 
-/// Returns the sets of weights besides the counted one. Badges do not need them, so they are listed by a
-/// lookup of their own, once per commit, and not if the query selects a path.
+/// Returns the sets of weights besides the counted one. They are listed by a separate lookup, once per commit,
+/// because badges do not need them. If the query selects a path, they are not listed.
 async fn other_sets(
     state: &ServiceState,
     query: &WeightsQuery,
@@ -191,7 +191,7 @@ pub(super) async fn icon() -> Reply {
     Reply::svg(page::ICON.to_owned(), FILES)
 }
 
-/// Icon under the name that browsers request without a page
+/// Icon at the path that browsers request by default
 #[utoipa::path(
     get,
     path = "/favicon.ico",
@@ -204,7 +204,7 @@ pub(super) async fn icon_without_page() -> Reply {
 
 /// Rules for crawlers
 ///
-/// Crawlers may read the page, but no result: each costs a lookup.
+/// Crawlers may read the page but not the results, because each one costs a lookup.
 #[utoipa::path(
     get,
     path = "/robots.txt",

@@ -1,4 +1,4 @@
-//! OpenAPI descriptions of parameters, and of JSON whose types are not defined in the server.
+//! OpenAPI descriptions of parameters, and of JSON types that are defined outside the server.
 
 #![expect(dead_code, reason = "the fields describe parameters and JSON; nothing reads them")]
 
@@ -8,11 +8,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::badge::{Logo, Metric, Style, Theme};
 
-/// The parameter that names the repository.
+/// The parameter that selects the repository.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct RepoParameter {
-    /// The name of a repository, `org/name` or `name`. The slash is not encoded.
+    /// The name of the repository: `org/name` or `name`. The slash is not percent-encoded.
     #[param(example = "bigscience/bloom")]
     repo: String,
 }
@@ -21,20 +21,20 @@ pub(super) struct RepoParameter {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WeightsParameters {
-    /// A branch, tag, ref or commit; by default `main`. A response about a commit of 40 digits never
-    /// changes and can be cached forever.
+    /// A branch, tag, ref or commit; `main` by default. If it is a full commit hash, the response never changes and
+    /// can be cached forever.
     revision: Option<String>,
-    /// A file of weights, an index or a folder in the repository.
+    /// A weight file, an index or a folder in the repository.
     path: Option<String>,
 }
 
-/// The parameter of the page that names the repository.
+/// The parameters of the page that select repositories.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageParameter {
     /// A repository: its name, its URL on the Hub, or `hf://org/name@revision/path`.
     repo: Option<String>,
-    /// Names of other repositories to show next to it, separated by spaces.
+    /// Names of other repositories to compare it with, separated by spaces.
     compare: Option<String>,
 }
 
@@ -42,28 +42,28 @@ pub(super) struct PageParameter {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct BadgeParameters {
-    /// The metric that the badge shows.
+    /// The metric to show.
     #[param(schema_with = Metric::schema)]
     show: Option<Metric>,
-    /// The style of the drawing, as on shields.io.
+    /// The badge style, as on shields.io.
     #[param(schema_with = Style::schema)]
     style: Option<Style>,
-    /// The color scheme of the page around the badge.
+    /// The theme of the page that shows the badge.
     #[param(schema_with = Theme::schema)]
     theme: Option<Theme>,
     /// The logo to the left of the label.
     #[param(schema_with = Logo::schema)]
     logo: Option<Logo>,
-    /// The text on the left instead of the name of the metric; may be empty.
+    /// The text on the left, instead of the metric name; may be empty.
     label: Option<String>,
-    /// The background of the value: a color name of shields.io, or three or six hexadecimal digits.
+    /// The background color of the value: a shields.io color name, or three or six hexadecimal digits.
     color: Option<String>,
 }
 
 /// A number for each dtype.
 type PerDtype = BTreeMap<String, u64>;
 
-/// The counts of a checkpoint.
+/// The parameter counts of a checkpoint.
 #[derive(ToSchema)]
 #[schema(as = CountReport, rename_all = "camelCase")]
 pub(super) struct CountReportSchema {
@@ -73,69 +73,69 @@ pub(super) struct CountReportSchema {
     commit: Option<String>,
     /// The name of the format, such as `safetensors`.
     format: String,
-    /// The description of the model in the header of a GGUF file.
+    /// The model description in the header of a GGUF file.
     #[schema(value_type = Option<Object>)]
     model: Option<()>,
-    /// Set if the weights are in several files.
+    /// `true` if the weights are split across several files.
     sharded: bool,
-    /// The number of parameters of each dtype, before quantization.
+    /// The number of parameters per dtype, before quantization.
     parameter_count: PerDtype,
-    /// The number of all parameters.
+    /// The total number of parameters.
     parameter_total: u64,
-    /// `false` if the number of parameters is not certain. `findings` gives the reasons.
+    /// `false` if the number of parameters is uncertain; `findings` states the reasons.
     parameter_exact: bool,
-    /// The number of stored elements of each dtype.
+    /// The number of stored elements per dtype.
     element_count: PerDtype,
-    /// The number of all stored elements.
+    /// The total number of stored elements.
     element_total: u64,
-    /// The number of scalar tensors of each dtype. They are not counted as elements.
+    /// The number of scalar tensors per dtype. They are not included in the elements.
     scalar_count: PerDtype,
-    /// The number of parameters in buffers, of each dtype.
+    /// The number of parameters in buffers, per dtype.
     buffer_count: PerDtype,
-    /// The size of the tensors of each dtype, in bytes.
+    /// The size of the tensors per dtype, in bytes.
     byte_count: PerDtype,
-    /// The size of all tensors, in bytes.
+    /// The total size of the tensors, in bytes.
     byte_total: u64,
-    /// The total that the file declares in its metadata. It is not used for the count.
+    /// The total declared by the file or the index. It is not used for the count.
     declared_total: Option<u64>,
-    /// The experts of a mixture of experts, and its active parameters.
+    /// The experts and the active parameters of a mixture of experts.
     #[schema(value_type = Option<Object>)]
     moe: (),
-    /// The reason why the active parameters of a model with routed experts are not known.
+    /// The reason why the active parameters of a model with routed experts could not be determined.
     moe_unknown: Option<String>,
-    /// The tensors in groups, with the reason why each group counts as it does.
+    /// The tensors, grouped by how they were counted.
     #[schema(value_type = Object)]
     breakdown: (),
-    /// The paths of all files, the index first.
+    /// The paths of all files that were read, starting with the index if there is one.
     filepaths: Vec<String>,
-    /// Irregularities of the files that do not change the counts.
+    /// Findings about the files that did not cause the lookup to fail.
     #[schema(value_type = Vec<Object>)]
     findings: (),
-    /// Other sets of weights in the repository, if they were listed.
+    /// The other weight sets in the repository, if they were listed.
     other_sets: Option<Vec<WeightSetSchema>>,
-    /// The number of requests, the bytes read and the time of the lookup.
+    /// The requests, bytes and time that the lookup took.
     #[schema(value_type = Object)]
     fetch: (),
-    /// The requests by which the headers were read: `exact`, `prefetch` or `hub`.
+    /// The plan by which the headers were read: `exact`, `prefetch` or `hub`.
     plan: String,
-    /// `false` if the headers are the Hub's own parse of the files.
+    /// `false` if the headers come from the Hub's own parse rather than from the files.
     checked_against_bytes: bool,
 }
 
-/// A set of weights in a repository.
+/// A weight set in a repository.
 #[derive(ToSchema)]
 #[schema(as = WeightSet)]
 pub(in crate::server) struct WeightSetSchema {
-    /// The path to select the set by.
+    /// The path that selects this weight set.
     path: String,
-    /// The number of files; 0 if it is unknown.
+    /// The number of files, or 0 if unknown.
     files: u64,
-    /// The size of all files, in bytes.
+    /// The total size of the files, in bytes.
     bytes: u64,
     /// The name of the format.
     format: String,
-    /// The quantization by the name of the file.
+    /// The quantization according to the file name.
     quantization: Option<String>,
-    /// The kind of the weights by the name of the file, such as `model` or `adapter`.
+    /// The kind of weights according to the file name, such as `model` or `adapter`.
     kind: String,
 }

@@ -1,4 +1,4 @@
-//! `/webhook`: news of the Hub about repositories that have changed.
+//! `/webhook`: events from the Hub about changed repositories.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const SECRET: &str = "x-webhook-secret";
 /// The maximum size of an event in bytes.
 const MAX_SIZE: usize = 64 << 10;
 
-/// The parts of an event that matter here.
+/// The relevant parts of an event.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct WebhookEvent {
     event: EventScope,
@@ -27,7 +27,7 @@ pub(super) struct WebhookEvent {
 /// The scope of an event.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct EventScope {
-    /// `repo` and the scopes below it, such as `repo.content`, concern the files.
+    /// The scope. `repo` and its subscopes, such as `repo.content`, concern the files.
     scope: String,
 }
 
@@ -40,15 +40,15 @@ pub(super) struct EventRepo {
 
 /// Webhook
 ///
-/// Refreshes the known results of a model at once. For the webhooks of the Hub; the service has this endpoint only
-/// if it has a secret for it.
+/// Immediately refreshes the known results of a model. Called by webhooks of the Hub; only available if a webhook
+/// secret is configured.
 #[utoipa::path(
     post,
     path = "/webhook",
     request_body = WebhookEvent,
     responses(
-        (status = OK, description = "The results are refreshed, if the event concerns them.", body = String, content_type = "text/plain"),
-        (status = BAD_REQUEST, description = "The event is invalid or too long."),
+        (status = OK, description = "The event was accepted. Affected results are refreshed.", body = String, content_type = "text/plain"),
+        (status = BAD_REQUEST, description = "The event is invalid or too large."),
         (status = UNAUTHORIZED, description = "The header `X-Webhook-Secret` is missing or wrong."),
     )
 )]
@@ -56,10 +56,10 @@ pub(super) async fn webhook(State(state): State<Arc<ServiceState>>, request: Req
     let secret = request.headers().get(SECRET).map(HeaderValue::as_bytes);
     let expected = state.config.webhook_secret.as_ref();
     if !secret.is_some_and(|secret| expected.is_some_and(|expected| expected.matches(secret))) {
-        return Reply::text(StatusCode::UNAUTHORIZED, "the secret is wrong");
+        return Reply::text(StatusCode::UNAUTHORIZED, "the webhook secret is missing or wrong");
     }
     let Ok(body) = to_bytes(request.into_body(), MAX_SIZE).await else {
-        return Reply::text(StatusCode::BAD_REQUEST, "the event is incomplete or too long");
+        return Reply::text(StatusCode::BAD_REQUEST, "the event is incomplete or too large");
     };
     let Ok(WebhookEvent { event, repo }) = serde_json::from_slice(&body) else {
         return Reply::text(StatusCode::BAD_REQUEST, "the event is invalid");

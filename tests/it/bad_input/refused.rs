@@ -48,14 +48,14 @@ async fn refusals_of_the_hub_are_typed_errors() {
             Some("hf_outsider"),
             "repository `org/private` not found or not accessible",
         ),
-        ("org/gated", None, "repository `org/gated` is gated, and this reader has no access"),
+        ("org/gated", None, "repository `org/gated` is gated, and access has not been granted"),
         (
             "org/gated",
             Some("hf_outsider"),
-            "repository `org/gated` is gated, and this reader has no access",
+            "repository `org/gated` is gated, and access has not been granted",
         ),
-        ("org/private", Some("hf_wrong"), "the token is not valid"),
-        ("org/disabled", None, "access to `org/disabled/model.safetensors` is denied"),
+        ("org/private", Some("hf_wrong"), "the Hub rejected the token"),
+        ("org/disabled", None, "access to `org/disabled/model.safetensors` denied"),
         (
             "org/empty",
             None,
@@ -70,7 +70,7 @@ async fn refusals_of_the_hub_are_typed_errors() {
         let error = error.unwrap_err();
         assert_eq!(error.to_string(), message);
         assert!(error.is_not_found() || error.has_no_weights() || error.is_denied(), "{error:?}");
-        assert!(error_chain(&error).contains("[request id Root=1-"), "{error:?}");
+        assert!(error_chain(&error).contains("[request ID Root=1-"), "{error:?}");
     }
     let open = support::client(&hub).model("org/open");
     let error = open.clone().revision("nope").parse_safetensors_metadata().await.unwrap_err();

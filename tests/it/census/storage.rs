@@ -78,7 +78,7 @@ fn a_target_that_disappears_is_an_error_and_the_next_run_completes_it() {
         fs::write(target, "a file").unwrap();
     };
     let cases = [
-        ("removed", remove, 1, "1 of 2 parts are missing in"),
+        ("removed", remove, 1, "1 of 2 parts are missing from"),
         ("replaced", replace, 4, "failed to read"),
     ];
     let (hub, folder) = (LocalHub::start([]).unwrap(), tempfile::tempdir().unwrap());

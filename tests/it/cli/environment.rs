@@ -54,14 +54,14 @@ fn a_bad_token_is_named_by_its_place() {
         (&[], &home, file.to_str().unwrap()),
     ] {
         let stderr = ran(&[&["org/gated"], args].concat(), variables);
-        let hint = format!("  help: the token is from {place}; create a new one at ");
+        let hint = format!("  help: the token comes from {place}; create a new one at ");
         assert!(stderr.contains(&hint), "{stderr}");
     }
     let warning = ran(&["org/public"], &[("HF_TOKEN", "hf_old")]);
-    let expected = "warning: the token is not valid; reading without it, source=HF_TOKEN\n";
+    let expected = "warning: the Hub rejected the token; reading without it, source=HF_TOKEN\n";
     assert_eq!(warning, expected);
     let malformed = ran(&["org/public"], &[("HF_TOKEN", "hf_\u{1}")]);
-    assert!(malformed.contains("help: the token is from HF_TOKEN; set it"), "{malformed}");
+    assert!(malformed.contains("help: the token comes from HF_TOKEN; set it"), "{malformed}");
 }
 
 /// Requests go through the proxy of the environment, except to hosts in `no_proxy`.
@@ -76,11 +76,11 @@ fn the_proxy_is_taken_from_the_environment() {
     };
     let refused = CommandOutput::new(&mut proxied());
     assert_eq!(refused.code, 3);
-    let named = format!("through the proxy `{nobody}/`");
+    let named = format!("via proxy `{nobody}/`");
     assert!(refused.stderr.contains(&named), "{}", refused.stderr);
     let unusable = CommandOutput::new(proxied().env("http_proxy", "http://[bad"));
     assert_eq!((unusable.code, hub.log().len()), (2, 0));
-    assert!(unusable.stderr.contains("the proxy in `http_proxy` cannot be used"));
+    assert!(unusable.stderr.contains("invalid proxy in `http_proxy`"));
     assert_eq!(CommandOutput::new(proxied().env("no_proxy", "127.0.0.1")).code, 0);
 }
 
@@ -93,7 +93,7 @@ fn an_invalid_endpoint_is_shown_without_its_secrets() {
         let ran = CommandOutput::new(hf_meta(endpoint).arg("org/model"));
         assert_eq!(ran.code, 2);
         assert!(
-            ran.stderr.contains(&format!("the endpoint {shown} cannot be used")),
+            ran.stderr.contains(&format!("cannot use the endpoint {shown}")),
             "{}",
             ran.stderr
         );
@@ -115,14 +115,17 @@ fn headers_are_cached_unless_the_cache_is_off() {
     let place = folder.path().display();
     let [model, cold] = [["org/model", "--json"], ["org/model", "--no-cache"]];
     let requests = ran(&cold).1;
-    assert_eq!(ran(&["cache", "info"]).0, format!("{place}\n0 B in 0 files of at most 268.4 MB\n"));
+    assert_eq!(ran(&["cache", "info"]).0, format!("{place}\n0 B in 0 files (limit: 268.4 MB)\n"));
     assert_eq!([ran(&model).1, ran(&model).1, ran(&cold).1], [requests, 1, requests]);
-    assert!(ran(&["cache", "info"]).0.contains(" in 2 files of at most"));
+    assert!(ran(&["cache", "info"]).0.contains(" in 2 files (limit: "));
     let cleared = ran(&["cache", "clear"]).0;
     assert!(cleared.ends_with(&format!(" in 2 files from {place}\n")), "{cleared}");
     assert_eq!(ran(&model).1, requests);
     let off = CommandOutput::new(hf_meta(hub.endpoint()).args(["cache", "info"])).data();
-    assert_eq!(off, "no cache on disk: HF_META_CACHE turns it off, or there is no home folder\n");
+    assert_eq!(
+        off,
+        "no disk cache: it is disabled by HF_META_CACHE, or there is no home directory\n"
+    );
 }
 
 /// The cache needs no client, so wrong settings of the Hub do not matter.
@@ -217,7 +220,7 @@ fn offline_mode_reads_only_from_disk() {
     }
     let missing = CommandOutput::new(hf_meta("http://127.0.0.1:1").args(["org/none", "--offline"]));
     assert!(
-        missing.stderr.contains("help: `hf download org/none` downloads it"),
+        missing.stderr.contains("help: run `hf download org/none` to download it"),
         "{}",
         missing.stderr
     );

@@ -127,19 +127,19 @@ fn errors_explain_what_to_do_next() {
         .unwrap();
     let endpoint = hub.endpoint();
     let cases: [(&[&str], &str, String); 7] = [
-        (&["src/"], "error: `src/` is not a repository", "write ./src/".to_owned()),
+        (&["src/"], "error: `src/` is not a repository", "use ./src/".to_owned()),
         (
             &["org/gated"],
             "error: repository `org/gated` is gated",
-            format!("accept its conditions at {endpoint}/org/gated,"),
+            format!("accept the conditions at {endpoint}/org/gated,"),
         ),
         (
             &["org/gated", "--token", "hf_old"],
-            "error: the token is not valid",
+            "error: the Hub rejected the token",
             format!("{endpoint}/settings/tokens"),
         ),
         (&["org/none"], "error: repository `org/none` not found", "check the spelling".to_owned()),
-        (&["src"], "error: no safetensors weights in `src`", "write ./src".to_owned()),
+        (&["src"], "error: no safetensors weights in `src`", "use ./src".to_owned()),
         (
             &["a b"],
             "error: `a b` is not a repository, URL or path\n  caused by: `a b` is not a repository name",
@@ -148,7 +148,7 @@ fn errors_explain_what_to_do_next() {
         (
             &["org/x", "--endpoint", "http://127.0.0.1:1", "--retries", "0"],
             "error: failed to fetch",
-            "check that this machine can reach the server; https_proxy sets a proxy, --endpoint or HF_ENDPOINT another Hub, and --offline reads what is cached".to_owned(),
+            "check that this machine can reach the server; set https_proxy to use a proxy, --endpoint or HF_ENDPOINT to use another Hub, or --offline to read cached data".to_owned(),
         ),
     ];
     for (args, message, help) in cases {
@@ -182,7 +182,7 @@ fn a_wrong_quantization_is_answered_with_those_that_exist() {
         let missing = run(&hub, &["example/Llama-3.2-1B-GGUF", "--path", path]);
         let expected = format!(
             "error: `example/Llama-3.2-1B-GGUF/{path}` not found\n  \
-             caused by: no weights have the quantization `{path}`\n  \
+             caused by: no weights with quantization `{path}`\n  \
              help: set --path to one of them: BF16, Q2_K, Q4_K_M, Q8_0\n"
         );
         assert_eq!((missing.code, missing.stderr), (1, expected));
@@ -208,12 +208,12 @@ fn the_hint_fits_the_cause() {
     let incomplete = folder.path().join("x.safetensors");
     std::fs::write(&incomplete, 1_000_u64.to_le_bytes()).unwrap();
     let cases = [
-        ("org/portal", "a login page or a proxy has answered"),
-        ("org/limited", "requests with a token have a higher rate limit"),
-        ("org/hole", "`hf-meta verify org/hole` lists everything that is missing"),
+        ("org/portal", "the response came from a login page or a proxy"),
+        ("org/limited", "authenticated requests have a higher rate limit"),
+        ("org/hole", "run `hf-meta verify org/hole` to list everything that is missing"),
         (incomplete.to_str().unwrap(), "the files are incomplete or invalid; download them again"),
         ("org/none", "check the spelling"),
-        ("verfy", "`hf-meta verify` is a command"),
+        ("verfy", "did you mean the command `hf-meta verify`?"),
     ];
     for (source, hint) in cases {
         let stderr = run(&hub, &[source]).stderr;

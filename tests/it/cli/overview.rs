@@ -73,8 +73,8 @@ fn repositories_are_read_from_lists() {
         (&["--from", "/nonexistent"], 4, "failed to read `/nonexistent`"),
         (&["-"], 2, "the list contains no repositories"),
         (&["--column", "id", "gpt2"], 2, "--from"),
-        (&["gpt2", "-t", "--sort", "active"], 2, "tensors are sorted by"),
-        (&["gpt2", "--format", "json", "--sort", "name"], 2, "orders tables"),
+        (&["gpt2", "-t", "--sort", "active"], 2, "can only be sorted by"),
+        (&["gpt2", "--format", "json", "--sort", "name"], 2, "cannot be combined with JSON output"),
         (&["gpt2", "--format", "csv", "--sets"], 2, "`--sets` cannot be combined"),
         (&["gpt2", "--weights", "gguf"], 1, "`gpt2/*.gguf` not found"),
     ] {
@@ -93,7 +93,7 @@ fn tensors_are_sorted_and_trees_cut() {
     assert!(bytes.len() == 160 && bytes.is_sorted_by(|a, b| a >= b));
     let tree = |depth| run(&hub, &["bigscience/bloom", "--tree", "--depth", depth]).data();
     let [one, two, all] = ["1", "2", "9"].map(tree);
-    assert!(one.contains("h.[0-69] …") && one.contains("a larger --depth shows more"), "{one}");
+    assert!(one.contains("h.[0-69] …") && one.contains("increase --depth to see more"), "{one}");
     assert!(two.contains("├─ mlp …") && two.lines().count() > one.lines().count(), "{two}");
     assert_eq!(all, run(&hub, &["bigscience/bloom", "--tree"]).data());
 }

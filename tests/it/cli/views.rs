@@ -98,7 +98,7 @@ fn metadata_of_the_index_and_the_files_is_printed() {
     let hub = LocalHub::start([repo]).unwrap();
     let index = run(&hub, &["org/spec", "--metadata"]);
     assert_eq!((index.code, &*index.stdout), (0, "org/spec\nnote = n\ntotal_size = 2\n"));
-    assert!(index.stderr.contains("declares 2 bytes in total, but the tensors have 1"));
+    assert!(index.stderr.contains("declares 2 bytes in total, but the tensors take up 1"));
     let file = run(&hub, &["org/spec", "--path", "spec.safetensors", "--metadata"]).data();
     assert_eq!(
         file,
@@ -135,7 +135,7 @@ fn other_sets_of_weights_are_listed() {
         "{}",
         choice.stderr
     );
-    assert!(choice.stderr.contains("contains 2 sets"), "{}", choice.stderr);
+    assert!(choice.stderr.contains("contains 2 weight sets"), "{}", choice.stderr);
     assert!(!choice.stderr.contains(['\u{202e}', '\u{1b}']));
     let other = run(&hub, &["org/other"]);
     assert_eq!(other.code, 1);

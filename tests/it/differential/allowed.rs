@@ -68,7 +68,7 @@ pub(super) const ALLOWED: [Allowed; 7] = [
         reason: "the crate keeps the last, others the first: readers would see different files",
         examples: &[r#"{"__metadata__":{"a":"1","a":"2"}}"#],
         present: |header| repeats(header.metadata.iter().flatten().map(|(key, _)| key)),
-        refusal: Some(|error| json_error(error, "occurs twice")),
+        refusal: Some(|error| json_error(error, "appears twice")),
     },
     Allowed {
         what: "an entry that is an array is refused",

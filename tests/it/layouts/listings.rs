@@ -96,8 +96,8 @@ async fn endless_and_invalid_listings_are_errors() {
     let hub = hub.unwrap();
     let link = |to: &str| Fault::Header("link", format!("<{to}>; rel=\"next\""));
     let cases = [
-        (link("https://huggingface.co/x?recursive=true"), "the listing has no last page"),
-        (link("/x?cursor=1"), "the listing has no last page"),
+        (link("https://huggingface.co/x?recursive=true"), "the listing does not end"),
+        (link("/x?cursor=1"), "the listing does not end"),
         (Fault::WholeFile { is_chunked: true }, ""),
         (Fault::ResetInBody { after: 3 }, "failed to fetch"),
         (Fault::Status(404, vec![]), "no safetensors weights in"),

@@ -82,7 +82,10 @@ async fn weights_in_too_many_files_are_not_requested() {
         (api.status, api.json()["code"].as_str()),
         (StatusCode::UNPROCESSABLE_ENTITY, Some("tooManyFiles"))
     );
-    assert_eq!(api.json()["error"], "the weights have 501 files; this service reads up to 500");
+    assert_eq!(
+        api.json()["error"],
+        "the weights are split into 501 files; this service reads at most 500"
+    );
     let (shards, all) = requests(&hub);
     assert!(shards == 0 && all <= 4, "{all} requests");
     assert_eq!(

@@ -161,7 +161,7 @@ fn the_page_links_to_every_set_of_weights() {
     }
     browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.open(&format!("{}/?repo=org/several", server.address));
-    assert!(browser.text().contains("Choose a set of weights"));
+    assert!(browser.text().contains("Choose a weight set"));
     let links = controls(&mut browser).into_iter().filter(|(role, _)| role == "link");
     let links: Vec<_> = links.map(|(_, name)| name).collect();
     assert_eq!(links, ["hf-meta", "a.safetensors", "b.safetensors"]);
@@ -177,7 +177,7 @@ fn the_page_links_to_every_set_of_weights() {
     browser.eval("document.getElementById('repo').value = ''");
     browser.type_text("repo", "org/several");
     browser.submit();
-    browser.until("document.body.innerText.includes('Choose a set of weights')");
+    browser.until("document.body.innerText.includes('Choose a weight set')");
     assert_eq!(
         browser.eval("location.search"),
         "?repo=org%2Fseveral",

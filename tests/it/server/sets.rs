@@ -34,7 +34,7 @@ async fn the_page_of_a_pipeline_links_to_its_components() {
         Client::builder().endpoint(hub.endpoint()).header_cache(DiskCache::new(folder.path()));
     let router = Service::new(client.build().unwrap(), config()).router();
     let page = get(&router, "/?repo=org/pipeline&style=social").await.body;
-    assert!(page.contains("Other sets of weights"), "{page}");
+    assert!(page.contains("Other weight sets"), "{page}");
     let here = "?repo=org%2Fpipeline&path=";
     assert_eq!(
         links(&page),
@@ -48,7 +48,7 @@ async fn the_page_of_a_pipeline_links_to_its_components() {
     assert_eq!(listings(&hub), 1, "only the list that was needed to find the weights");
     for link in links(&page) {
         let component = get(&router, &format!("/{link}")).await.body;
-        assert!(component.contains("In the files"), "{link}");
+        assert!(component.contains("Contents of the files"), "{link}");
         assert!(
             component.contains("href=\"?repo=org%2Fpipeline&amp;style=social\""),
             "the link to the whole repository"
@@ -83,7 +83,10 @@ async fn other_sets_are_listed_once_per_commit_and_never_for_a_badge() {
 async fn a_repo_with_one_set_has_no_list() {
     let hub = LocalHub::start([repo("org/model", &["model.safetensors", "config.json"])]).unwrap();
     let page = get(&router(&hub, config()), "/?repo=org/model").await.body;
-    assert!(page.contains("In the files") && !page.contains("Other sets of weights"), "{page}");
+    assert!(
+        page.contains("Contents of the files") && !page.contains("Other weight sets"),
+        "{page}"
+    );
 }
 
 #[tokio::test]
@@ -95,14 +98,14 @@ async fn several_sets_are_offered_as_links() {
     let hub = LocalHub::start([several]).unwrap();
     let router = router(&hub, config());
     let page = get(&router, "/?repo=org/several").await.body;
-    assert!(page.contains("Choose a set of weights"), "{page}");
-    assert!(page.contains("contains 3 sets of weights"), "{page}");
+    assert!(page.contains("Choose a weight set"), "{page}");
+    assert!(page.contains("contains 3 weight sets"), "{page}");
     assert!(!page.contains("<script>") && !page.contains("Embed the badge"), "{page}");
     let links = links(&page);
     assert_eq!(links.len(), 3, "{links:?}");
     for link in links {
         let set = get(&router, &format!("/{link}")).await.body;
-        assert!(set.contains("In the files"), "{link}: {set}");
+        assert!(set.contains("Contents of the files"), "{link}: {set}");
     }
     let api = get(&router, "/api/models/org/several").await.json();
     let paths = api["sets"].as_array().unwrap().iter().map(|set| &set["path"]);
@@ -127,8 +130,8 @@ async fn the_page_is_shown_without_a_list_that_fails_or_is_slow() {
         }
     };
     let failed = page(|| Fault::Status(500, Vec::new())).await;
-    assert!(failed.contains("In the files"), "{failed}");
-    assert!(failed.contains("cannot be listed at the moment") && !failed.contains("refresh"));
+    assert!(failed.contains("Contents of the files"), "{failed}");
+    assert!(failed.contains("currently unavailable") && !failed.contains("refresh"));
     let slow = page(|| Fault::Stall).await;
     assert!(slow.contains("are being listed") && slow.contains("http-equiv=\"refresh\""), "{slow}");
 }

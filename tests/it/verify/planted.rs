@@ -27,7 +27,7 @@ const ERRORS: &[Defect] = &[
         &["malformedHeader"],
     ),
     (
-        "a git-LFS pointer",
+        "a Git LFS pointer",
         |set| set.replace(SHARD, "version https://git-lfs.github.com/"),
         &["malformedHeader"],
     ),

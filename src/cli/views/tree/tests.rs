@@ -2,7 +2,7 @@ use hf_meta::SafetensorsFileHeader;
 
 use super::*;
 
-/// The tree of `BF16` tensors of these shapes.
+/// Returns the tree of `BF16` tensors with these shapes.
 fn tree<'a>(tensors: impl IntoIterator<Item = (String, &'a [u64])>) -> Tree {
     let mut at = 0;
     let entries = tensors.into_iter().map(|(name, lengths)| {
@@ -21,7 +21,7 @@ fn drawn(tree: &Tree, terminal: Option<TerminalSize>) -> Vec<String> {
     String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The names of DeepSeek-V3: 61 layers of which 58 have 256 experts, and one that predicts ahead.
+/// The tensor names of DeepSeek-V3: 61 layers, of which 58 have 256 experts, and a multi-token-prediction layer.
 fn deepseek() -> Vec<(String, &'static [u64])> {
     let linear = |tensors: &mut Vec<_>, name: &str, shape: &'static [u64]| {
         tensors.push((format!("{name}.weight"), shape));
@@ -90,7 +90,7 @@ fn a_model_of_91_991_tensors_fits_on_a_screen() {
     }
 }
 
-/// The bars repeat the shares; nothing else has the dtypes and shapes.
+/// Bars repeat the shares, but dtypes and shapes are shown nowhere else.
 #[test]
 fn bars_are_dropped_before_dtypes_and_shapes() {
     let tree = tree([("transformer.h.attention.weight".to_owned(), &[768, 2304][..])]);
@@ -115,7 +115,7 @@ fn a_note_tells_that_rows_are_missing() {
     let nested = tensors().map(|(name, shape)| (format!("m.{name}"), shape));
     let lines = drawn(&tree(nested), screen);
     assert!(lines[1].starts_with("m … "), "{lines:#?}");
-    assert!(lines[3].contains("not shown: the content of modules with …;"), "{lines:#?}");
+    assert!(lines[3].contains("not shown: the contents of modules with …;"), "{lines:#?}");
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! The `__metadata__` of a file.
+//! The `__metadata__` of a header.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
-/// The key of the metadata, next to the keys of the tensors.
+/// The key of the metadata, on the same level as the tensors.
 pub(super) const METADATA: &str = "__metadata__";
 
-/// The largest number of entries. A map of 100 MB of short entries would take gigabytes of memory.
+/// The maximum number of entries. A map with 100 MB of short entries would take gigabytes of memory.
 const MOST_ENTRIES: usize = 100_000;
 
-/// The value of `__metadata__`: strings by distinct keys, or `null`, which a published model has
+/// The value of `__metadata__`: an object of strings with distinct keys, or `null`, which a published model contains
 /// (vllm #50827).
 pub(super) struct MetadataMap(pub(super) Option<BTreeMap<String, String>>);
 
@@ -38,7 +38,7 @@ impl<'de> Visitor<'de> for MetadataVisitor {
         let mut metadata = BTreeMap::new();
         while let Some((key, value)) = map.next_entry::<String, String>()? {
             if metadata.insert(key, value).is_some() {
-                return Err(A::Error::custom("a key of `__metadata__` occurs twice"));
+                return Err(A::Error::custom("a key in `__metadata__` appears twice"));
             }
             if metadata.len() > MOST_ENTRIES {
                 return Err(A::Error::custom("`__metadata__` has more than 100,000 entries"));

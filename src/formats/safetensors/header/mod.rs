@@ -12,9 +12,9 @@ use self::parse::ParsedHeader;
 use super::{HeaderError, HeaderLength, PREFIX_LENGTH};
 use crate::formats::FileHeader;
 
-/// The checked header of one safetensors file.
+/// The validated header of a safetensors file.
 ///
-/// Serializes to its JSON without unknown fields. The tensors have the order of the file, which can differ from
+/// Serializes to the JSON in the file, without unknown fields. Tensors are kept in file order, which can differ from
 /// the order of their names and of their data.
 ///
 /// ```
@@ -30,16 +30,16 @@ use crate::formats::FileHeader;
 pub struct SafetensorsFileHeader(FileHeader);
 
 impl SafetensorsFileHeader {
-    /// Parses the JSON after the prefix, and checks that names are distinct, that the shape and the dtype of
-    /// each tensor agree with its data offsets, and that the data has no holes and overlaps.
+    /// Parses the JSON that follows the length prefix. Checks that names are unique, that the shape and dtype of each
+    /// tensor match its data offsets, and that the data has no gaps or overlaps.
     ///
-    /// This differs from the `safetensors` crate: an unknown dtype is accepted (only a lower bound of its
-    /// size is checked), a shape with a 0 never overflows, and unknown fields are ignored; duplicate names,
-    /// duplicate metadata keys, an array in place of an entry, and an object in place of a dtype are refused.
+    /// Unlike the `safetensors` crate, it accepts unknown dtypes (checking only a lower bound of their size), never
+    /// overflows on a shape that contains 0, and ignores unknown fields. It rejects duplicate names, duplicate
+    /// metadata keys, an array in place of an entry, and an object in place of a dtype.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule, with the tensor that breaks it.
+    /// Returns the first violated rule, naming the tensor that violates it.
     pub fn from_json(json: &[u8]) -> Result<Self, HeaderError> {
         let ParsedHeader { tensors, metadata } = parse::parse(json)?;
         let header_range = PREFIX_LENGTH..PREFIX_LENGTH.saturating_add(json.len() as u64);
@@ -47,9 +47,9 @@ impl SafetensorsFileHeader {
         Ok(Self(header.begins_with_space(json.first() != Some(&b'{'))))
     }
 
-    /// Parses the header at the start of a file, from bytes that include it: the eight bytes of the
-    /// prefix, the header, and any bytes of the data. Checks what [`from_json`](Self::from_json) checks, and
-    /// the size of the file in bytes, if it is known.
+    /// Parses the header from the first bytes of a file: the 8-byte length prefix, the header, and any amount of
+    /// tensor data. Performs the checks of [`from_json`](Self::from_json) and, if `file_size` (in bytes) is given,
+    /// checks the size of the file.
     ///
     /// ```
     /// use hf_meta::SafetensorsFileHeader;
@@ -62,8 +62,8 @@ impl SafetensorsFileHeader {
     ///
     /// # Errors
     ///
-    /// Returns [`HeaderError::Truncated`] if the bytes end before the header does, or the first broken
-    /// rule, with the tensor that breaks it.
+    /// Returns [`HeaderError::Truncated`] if the bytes end before the header does, or the first violated rule, naming
+    /// the tensor that violates it.
     pub fn from_file_start(start: &[u8], file_size: Option<u64>) -> Result<Self, HeaderError> {
         let length = HeaderLength::from_prefix(start, file_size, HeaderLength::DEFAULT_LIMIT)?;
         let Range { start: begin, end } = length.range();
@@ -74,7 +74,7 @@ impl SafetensorsFileHeader {
         Ok(header)
     }
 
-    /// Returns the length of the header's JSON in bytes, without the eight bytes before it.
+    /// Returns the length of the header's JSON in bytes, without the 8-byte prefix.
     #[must_use]
     pub fn length(&self) -> u64 {
         let Range { start, end } = self.header_range();

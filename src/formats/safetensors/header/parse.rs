@@ -1,4 +1,4 @@
-//! The parser of a header's JSON.
+//! Parses the JSON of a header.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -19,7 +19,7 @@ pub(super) struct ParsedHeader {
     pub(super) metadata: Option<BTreeMap<String, String>>,
 }
 
-/// Parses the JSON of a header, and checks every rule.
+/// Parses the JSON of a header and checks all rules.
 pub(super) fn parse(json: &[u8]) -> Result<ParsedHeader, HeaderError> {
     let text = check_text(json)?;
     let mut reader = JsonReader::from_text(text);
@@ -27,13 +27,13 @@ pub(super) fn parse(json: &[u8]) -> Result<ParsedHeader, HeaderError> {
     let mut builder = TensorTableBuilder::for_header(json.len());
     let mut metadata = None;
     let mut tensor = TensorInfo::EMPTY;
-    reader.expect(b'{', "expected a header, an object of tensors").map_err(invalid)?;
+    reader.expect(b'{', "expected a header object").map_err(invalid)?;
     let mut is_first = true;
     while reader.next_entry(replace(&mut is_first, false)).map_err(invalid)? {
         let name = reader.key().map_err(invalid)?;
         if name == METADATA {
             if metadata.is_some() {
-                return Err(invalid(reader.invalid("`__metadata__` occurs twice")));
+                return Err(invalid(reader.invalid("`__metadata__` appears twice")));
             }
             metadata = Some(reader.value::<MetadataMap>().map_err(invalid)?.0);
         } else {
@@ -51,9 +51,9 @@ pub(super) fn parse(json: &[u8]) -> Result<ParsedHeader, HeaderError> {
     Ok(ParsedHeader { tensors: builder.finish()?, metadata: metadata.flatten() })
 }
 
-/// Returns the header as text. Checks for mistakes that a JSON parser would only call unexpected bytes.
+/// Returns the header as text. Detects mistakes that a JSON parser would only report as unexpected bytes.
 fn check_text(json: &[u8]) -> Result<&str, HeaderError> {
-    // The format says that a header begins with `{`, but no reader of it minds white space.
+    // According to the format a header starts with `{`, but all readers accept leading whitespace.
     match json.iter().find(|byte| !matches!(byte, b' ' | b'\n' | b'\t' | b'\r')) {
         None => return Err(HeaderError::Empty),
         Some(b'{') => {}
@@ -69,7 +69,7 @@ fn check_text(json: &[u8]) -> Result<&str, HeaderError> {
     std::str::from_utf8(json).map_err(|error| HeaderError::NotUtf8 { at: error.valid_up_to() })
 }
 
-/// Reads the value of a tensor's entry in place of another tensor, and reuses the memory of its shape.
+/// Reads a tensor entry into `tensor`, and reuses the memory of its shape.
 fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(), JsonError> {
     let start = reader.at;
     if read_compact_tensor(reader, tensor)? {
@@ -83,7 +83,7 @@ fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(
         let key = reader.key()?;
         match &*key {
             "dtype" if !replace(&mut has_dtype, true) => {
-                let dtype = reader.string("expected the name of a dtype, a string")?;
+                let dtype = reader.string("expected a dtype string")?;
                 tensor.dtype = (&*dtype.decode()?).into();
             }
             "shape" if !replace(&mut has_shape, true) => read_shape(reader, &mut tensor.shape)?,
@@ -91,7 +91,7 @@ fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(
                 tensor.data_offsets = read_offsets(reader)?;
             }
             "dtype" | "shape" | "data_offsets" => {
-                return Err(reader.invalid(format!("`{key}` occurs twice")));
+                return Err(reader.invalid(format!("`{key}` appears twice")));
             }
             _ => drop(reader.value::<IgnoredAny>()?),
         }
@@ -103,9 +103,9 @@ fn read_tensor(reader: &mut JsonReader<'_>, tensor: &mut TensorInfo) -> Result<(
     }
 }
 
-/// Reads a tensor that is written as the `safetensors` crate does, without spaces and with its fields in this
-/// order; nearly all files are. Comparing whole literals takes a third of the time that reading keys does.
-/// Returns `false` for any other.
+/// Reads a tensor in the form that the `safetensors` crate writes: without spaces, and with fields in this order.
+/// Nearly all files use it, and comparing whole literals takes a third of the time of reading keys. Returns `false`
+/// for any other form.
 fn read_compact_tensor(
     reader: &mut JsonReader<'_>,
     tensor: &mut TensorInfo,
@@ -114,7 +114,7 @@ fn read_compact_tensor(
         return Ok(false);
     }
     let dtype = reader.word();
-    // Most tensors have the dtype of the one before, and one comparison is cheaper than up to ten.
+    // Most tensors have the same dtype as the previous one, and one comparison is cheaper than up to ten.
     if dtype != tensor.dtype.as_str() {
         tensor.dtype = dtype.into();
     }
@@ -132,18 +132,18 @@ fn read_compact_tensor(
 /// Reads the lengths of the dimensions.
 fn read_shape(reader: &mut JsonReader<'_>, shape: &mut Vec<u64>) -> Result<(), JsonError> {
     shape.clear();
-    reader.expect(b'[', "expected a shape, an array of whole numbers")?;
+    reader.expect(b'[', "expected a shape, an array of integers")?;
     let mut is_first = true;
     while reader.next_element(replace(&mut is_first, false))? {
-        shape.push(reader.number("expected the length of a dimension, a whole number of 64 bits")?);
+        shape.push(reader.number("expected a dimension, a 64-bit unsigned integer")?);
     }
     Ok(())
 }
 
-/// Reads the begin and the end of a tensor's data.
+/// Reads the start and end offsets of a tensor's data.
 fn read_offsets(reader: &mut JsonReader<'_>) -> Result<(u64, u64), JsonError> {
-    let expected = "expected an offset, a whole number of 64 bits";
-    reader.expect(b'[', "expected `data_offsets`, an array of two whole numbers")?;
+    let expected = "expected an offset, a 64-bit unsigned integer";
+    reader.expect(b'[', "expected `data_offsets`, an array of two integers")?;
     let begin = reader.number(expected)?;
     reader.expect(b',', "expected `,` and a second offset")?;
     let end = reader.number(expected)?;
@@ -151,7 +151,7 @@ fn read_offsets(reader: &mut JsonReader<'_>) -> Result<(u64, u64), JsonError> {
     Ok((begin, end))
 }
 
-/// Describes an error: what was expected, what was found, the line and the column.
+/// Describes an error: expected and found token, line and column.
 fn describe(json: &[u8], error: &JsonError) -> String {
     let (at, message) = match error {
         JsonError::Incomplete => (json.len(), "unexpected end".into()),

@@ -5,7 +5,7 @@ fn parse(json: impl AsRef<[u8]>) -> Result<SafetensorsFileHeader, HeaderError> {
     SafetensorsFileHeader::from_json(json.as_ref())
 }
 
-/// A header of one-byte-wide tensors by name and offsets.
+/// Returns a header of `U8` tensors with these names and offsets.
 fn spans(tensors: &[(&str, u64, u64)]) -> String {
     let entry = |(name, begin, end): &(&str, u64, u64)| {
         format!(
@@ -55,7 +55,7 @@ fn declared_total_is_a_claim_of_the_file() {
     assert_eq!((header.declared_total(), header.tensors().len()), (Some(333_312), 0));
 }
 
-/// Each broken rule with its error, which has the tensor and both numbers.
+/// Covers every broken rule. The error contains the tensor and both numbers.
 #[test]
 fn tensors_that_break_a_rule_are_errors() {
     let tensor = || "b".to_owned();
@@ -131,7 +131,7 @@ fn text_that_is_no_json_object_is_an_error() {
     }
 }
 
-/// The `safetensors` crate and both clients of the Hub read it.
+/// The `safetensors` crate and both Hub clients accept it.
 #[test]
 fn white_space_around_the_header_is_accepted() {
     let entry = r#""w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}"#;
@@ -146,7 +146,7 @@ fn white_space_around_the_header_is_accepted() {
     }
 }
 
-/// Errors of the JSON parser, with the entry that they are about.
+/// JSON errors name the entry that contains them.
 #[test]
 fn invalid_json_is_an_error() {
     let entry = |value: &str| {
@@ -227,8 +227,7 @@ fn numbers_do_not_begin_with_zeros() {
     }
 }
 
-/// The last delimiter of the text is searched once: before a long run of other bytes, a search for each value would
-/// take hours.
+/// The last delimiter of the text is searched for once. Otherwise this text would take hours.
 #[test]
 fn many_unknown_fields_before_a_long_word_take_linear_time() {
     let json = format!(r#"{{"w":{{{}{}"#, r#""a":1,"#.repeat(200_000), "x".repeat(2_000_000));

@@ -13,9 +13,9 @@ pub(super) struct IndexFields {
 }
 
 impl IndexFields {
-    /// Sorts the shards by name, and returns the new position of each shard by its old one.
+    /// Sorts the shards by name, and returns the new index of each shard by its old index.
     ///
-    /// An index lists tensors by name, so its shards come in no useful order.
+    /// An index is sorted by tensor name, so its shards are in no useful order.
     pub(super) fn sort_shards(&mut self) -> Vec<u16> {
         let mut order: Vec<usize> = (0..self.shards.len()).collect();
         order.sort_unstable_by_key(|&place| &self.shards[place]);

@@ -1,23 +1,23 @@
-//! The search for a merge conflict in an index that is not valid JSON.
+//! Searches an index that is not valid JSON for a merge conflict.
 
 use crate::formats::clip;
 use crate::formats::safetensors::IndexError;
 use crate::formats::safetensors::position::TextPosition;
 
-/// The text with which git marks the first version of lines that it could not merge.
+/// The marker that git puts before the first version of conflicting lines.
 const CONFLICT: &[u8] = b"<<<<<<< ";
 
-/// An error in the JSON of an index, and the search for a better reason in the text after it.
+/// A JSON error of an index, and the search for a merge conflict that explains it.
 #[derive(Debug)]
 pub(super) struct InvalidIndex {
     message: String,
     line: usize,
-    /// The number of bytes of the mark that the line starts with; `None` if it starts otherwise.
+    /// The number of bytes of the marker that match the start of the line; `None` after a mismatch.
     matched: Option<usize>,
 }
 
 impl InvalidIndex {
-    /// Creates the error of a position. The search starts at `from`, which is not after it.
+    /// Creates the error at position `at`. The search starts at `from`, which is not after `at`.
     pub(super) fn new(message: &str, at: TextPosition, from: TextPosition) -> Self {
         Self {
             message: at.describe(&clip(message)),
@@ -26,7 +26,7 @@ impl InvalidIndex {
         }
     }
 
-    /// Searches the next piece of the text.
+    /// Searches the next chunk of text.
     ///
     /// # Errors
     ///

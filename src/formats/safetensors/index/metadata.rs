@@ -1,11 +1,11 @@
-//! The values of an index other than its `weight_map`. Their size is bounded while they are parsed.
+//! The values of an index other than its `weight_map`. Their size is limited while they are parsed.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The largest number of entries of `metadata`, the limit of huggingface.js.
+/// The maximum number of entries in `metadata`. huggingface.js has the same limit.
 const MAX_METADATA: usize = 1_000;
 
 /// The value of `metadata`: the scalar values of an object, or `null`.
@@ -36,7 +36,7 @@ impl<'de> Visitor<'de> for IndexMetadataVisitor {
         while let Some((key, ScalarValue(value))) = map.next_entry::<String, _>()? {
             let twice = value.is_some_and(|value| metadata.insert(key, value).is_some());
             if twice {
-                return Err(A::Error::custom("a key of `metadata` occurs twice"));
+                return Err(A::Error::custom("a key in `metadata` appears twice"));
             }
             if metadata.len() > MAX_METADATA {
                 return Err(A::Error::custom("`metadata` has more than 1,000 entries"));

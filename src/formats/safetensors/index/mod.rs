@@ -16,10 +16,10 @@ use super::{IndexError, SafetensorsFileHeader};
 use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
 use crate::formats::{RepoPath, clip, whole_number};
 
-/// The checked index of a sharded checkpoint, `model.safetensors.index.json`.
+/// The validated index of a sharded checkpoint, `model.safetensors.index.json`.
 ///
-/// Serializes to its JSON without unknown keys, as in huggingface.js, and without objects and arrays in
-/// `metadata`: no known writer makes them, and a small nested file could become a large value.
+/// Serializes to the JSON in the file, without unknown keys (as in huggingface.js) and without nested objects and
+/// arrays in `metadata`: no known writer produces them, and a small nested file could expand to a large value.
 ///
 /// ```
 /// use hf_meta::SafetensorsIndexJson;
@@ -33,31 +33,31 @@ use crate::formats::{RepoPath, clip, whole_number};
 pub struct SafetensorsIndexJson {
     fields: IndexFields,
     tensors: Names,
-    /// For each tensor the position of its shard in the sorted shards, so that each shard name is stored once.
+    /// For each tensor, the index of its shard in the sorted shards, so that each shard name is stored once.
     places: Vec<u16>,
 }
 
 impl SafetensorsIndexJson {
-    /// The largest size of an index in bytes, the limit of huggingface.js. The largest known index has 60 MB
-    /// for 497,000 tensors.
+    /// The default maximum size of an index in bytes, the same as in huggingface.js. The largest known index has 60
+    /// MB for 497,000 tensors.
     pub const DEFAULT_LIMIT: u64 = 250_000_000;
 
-    /// The largest number of shards of an index, the limit of huggingface.js.
+    /// The maximum number of shards in an index, the same as in huggingface.js.
     pub const MAX_SHARDS: usize = 10_000;
 
-    /// Parses an index, and checks that it lists every tensor once, and that its shards are safetensors files
-    /// in the folder of the index or below it.
+    /// Parses an index. Checks that every tensor is listed once, and that all shards are safetensors files in the
+    /// folder of the index or below it.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule, with the tensor that breaks it.
+    /// Returns the first violated rule, naming the tensor that violates it.
     pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
         let mut reader = IndexReader::default();
         reader.feed(json)?;
         reader.finish()
     }
 
-    /// Creates an index from the headers of shards without one. There must be at most [`Self::MAX_SHARDS`].
+    /// Creates an index from the headers of unindexed shards. There must be at most [`Self::MAX_SHARDS`].
     pub(crate) fn from_headers(
         headers: &[(RepoPath, SafetensorsFileHeader)],
     ) -> Result<Self, IndexError> {
@@ -84,29 +84,29 @@ impl SafetensorsIndexJson {
         &self.fields.shards
     }
 
-    /// Returns every tensor with its shard, in the order of the index.
+    /// Returns every tensor with its shard, in index order.
     #[must_use]
     pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
         self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
     }
 
-    /// Returns the shard of a tensor; `None` if the index does not list the tensor.
+    /// Returns the shard of a tensor, or `None` if the index does not list it.
     #[must_use]
     pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
         self.tensors.position(tensor).map(|at| self.at(self.places[at]))
     }
 
-    /// Returns the tensor at a position of the `weight_map`, with its shard.
+    /// Returns the tensor at an index in the `weight_map`, with its shard.
     pub(crate) fn tensor_at(&self, position: usize) -> (&str, &RepoPath) {
         (self.tensors.get(position), self.at(self.places[position]))
     }
 
-    /// Returns a search for the positions of many tensors.
+    /// Returns a finder that looks up many tensors.
     pub(crate) fn finder(&self) -> NameFinder<'_> {
         NameFinder::new(&self.tensors)
     }
 
-    /// Returns the number of tensors of each shard, and the length of their names in bytes.
+    /// Returns the number of tensors per shard, and the total length of their names in bytes.
     pub(crate) fn names_per_shard(&self) -> Vec<(u64, u64)> {
         let mut shards = vec![(0, 0); self.shards().len()];
         for (tensor, &place) in self.tensors.iter().zip(&self.places) {
@@ -117,26 +117,26 @@ impl SafetensorsIndexJson {
         shards
     }
 
-    /// Returns the shard at a position.
+    /// Returns the shard at an index.
     fn at(&self, place: u16) -> &RepoPath {
         &self.fields.shards[usize::from(place)]
     }
 
-    /// Returns the `metadata` of the index.
+    /// Returns the `metadata` of the index, or `None` if it has none.
     #[must_use]
     pub fn metadata(&self) -> Option<&Map<String, Value>> {
         self.fields.metadata.as_ref()
     }
 
-    /// Returns the size of all tensors in bytes, as declared by the index (`total_size`).
+    /// Returns the total size of the tensors in bytes, as declared by the index (`total_size`).
     #[must_use]
     pub fn total_size(&self) -> Option<u64> {
         self.declared("total_size")
     }
 
-    /// Returns the number of parameters, as declared by the index (`total_parameters`).
+    /// Returns the number of parameters declared by the index (`total_parameters`).
     ///
-    /// This is a claim of the file, not a count; published files have been wrong by orders of magnitude
+    /// This number is not verified; in published files it has been wrong by orders of magnitude
     /// (`huggingface_hub` #4221).
     #[must_use]
     pub fn declared_total(&self) -> Option<u64> {
@@ -174,7 +174,7 @@ impl Serialize for SafetensorsIndexJson {
     }
 }
 
-/// Returns the error of a tensor that is in two headers.
+/// Returns the error for a tensor that is in two headers.
 fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
     let mut shards = headers.iter().filter(|(_, header)| header.tensors().get(&tensor).is_some());
     let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
@@ -186,19 +186,19 @@ fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> Index
 #[derive(Debug, Default)]
 struct WeightMapEntries {
     names: NameList,
-    /// For each tensor, the position of its shard in the [`ShardTable`](shard_table::ShardTable).
+    /// For each tensor, the index of its shard in the [`ShardTable`](shard_table::ShardTable).
     places: Vec<u16>,
 }
 
 impl WeightMapEntries {
-    /// Adds a tensor with the position of its shard.
+    /// Adds a tensor and the index of its shard.
     fn push(&mut self, tensor: &str, place: u16) {
         self.names.push(tensor);
         self.places.push(place);
     }
 
-    /// Creates the index. The shards of `fields` are sorted, and `ranks` has the new position of each by its
-    /// old one.
+    /// Creates the index. The shards of `fields` are sorted, and `ranks` maps the old index of each shard to the new
+    /// one.
     fn finish(
         mut self,
         fields: IndexFields,

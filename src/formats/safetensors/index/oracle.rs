@@ -1,4 +1,4 @@
-//! A second parser of indexes, made of `serde_json` alone, for comparison in tests.
+//! A second index parser, based on `serde_json` alone, as a reference in tests.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::formats::safetensors::{DetectedFormat, IndexError};
 pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError> {
     let mut visitor = OracleVisitor::default();
     if let Err(error) = visitor.read(json) {
-        // A refusal ends the parsing early, and the error of `serde_json` then has no meaning.
+        // A broken rule ends the parsing early, so the error of `serde_json` is meaningless.
         return Err(visitor.refusal.unwrap_or_else(|| diagnose(json, &error)));
     }
     let entries = visitor.entries.ok_or(IndexError::NoWeightMap)?;
@@ -28,7 +28,7 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
     entries.finish(fields, &ranks)
 }
 
-/// Returns the likely reason of a parser's error.
+/// Returns the likely cause of a parser error.
 fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
     if let Some(detected) = DetectedFormat::recognize(json) {
         return IndexError::NotAnIndex { detected };
@@ -45,7 +45,7 @@ struct OracleVisitor {
     metadata: Option<Map<String, Value>>,
     entries: Option<WeightMapEntries>,
     shards: ShardTable,
-    /// The broken rule that ended the parsing of valid JSON.
+    /// The broken rule that ended the parsing.
     refusal: Option<IndexError>,
 }
 
@@ -98,7 +98,7 @@ enum IndexKey {
     Unknown,
 }
 
-/// A seed that reads the `weight_map` and stores the name of each shard once.
+/// A seed that reads the `weight_map` and interns the shard names.
 struct WeightMapSeed<'a>(&'a mut OracleVisitor);
 
 impl<'de> DeserializeSeed<'de> for WeightMapSeed<'_> {
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for WeightMapSeed<'_> {
     }
 }
 
-/// A seed that reads a string and calls a function with it.
+/// A seed that reads a string and passes it to a function.
 struct StringSeed<F>(F);
 
 impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for StringSeed<F> {

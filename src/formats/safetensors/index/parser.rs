@@ -1,4 +1,4 @@
-//! The parser of an index, entry by entry.
+//! Parses an index entry by entry.
 
 use serde::de::IgnoredAny;
 
@@ -9,7 +9,7 @@ use super::{SafetensorsIndexJson, WeightMapEntries};
 use crate::formats::safetensors::json::{JsonError, JsonReader};
 use crate::formats::safetensors::{DetectedFormat, IndexError};
 
-/// The reason why an index cannot be parsed any further.
+/// The reason parsing cannot continue.
 #[derive(Debug)]
 pub(super) enum IndexStop {
     /// The JSON is incomplete or invalid.
@@ -30,7 +30,7 @@ impl From<IndexError> for IndexStop {
     }
 }
 
-/// The state of parsing an index, with the entries so far.
+/// The state of the parser and the entries parsed so far.
 #[derive(Debug, Default)]
 pub(super) struct IndexParser {
     state: ParserState,
@@ -51,13 +51,13 @@ enum ParserState {
     Index { is_first: bool },
     /// An entry of the `weight_map`, or its end.
     WeightMap { is_first: bool },
-    /// White space only.
+    /// Whitespace only.
     End,
 }
 
 impl IndexParser {
-    /// Parses all complete entries of a text, and leaves the reader after the last of them. Returns `Ok` only
-    /// at the end of the index.
+    /// Parses all complete entries of a text, and leaves the reader after the last one. Returns `Ok` only at the end
+    /// of the index.
     pub(super) fn read(&mut self, text: &mut JsonReader<'_>) -> Result<(), IndexStop> {
         loop {
             text.skip_space();
@@ -91,18 +91,18 @@ impl IndexParser {
         let key = text.key()?;
         match &*key {
             "dtype" if self.dtype.is_some() => {
-                return Err(text.invalid("`dtype` occurs twice").into());
+                return Err(text.invalid("`dtype` appears twice").into());
             }
             "dtype" => self.dtype = text.value::<ScalarValue>()?.text(),
             "metadata" if self.metadata.is_some() => {
-                return Err(text.invalid("`metadata` occurs twice").into());
+                return Err(text.invalid("`metadata` appears twice").into());
             }
             "metadata" => self.metadata = Some(text.value()?),
             "weight_map" if self.has_weight_map => {
-                return Err(text.invalid("`weight_map` occurs twice").into());
+                return Err(text.invalid("`weight_map` appears twice").into());
             }
             "weight_map" => {
-                text.expect(b'{', "expected a `weight_map`, an object of shard names by tensor")?;
+                text.expect(b'{', "expected a `weight_map` object")?;
                 self.has_weight_map = true;
                 return Ok(ParserState::WeightMap { is_first: true });
             }
@@ -122,7 +122,7 @@ impl IndexParser {
             return Ok(ParserState::Index { is_first: false });
         }
         let tensor = text.key()?;
-        let shard = text.string("expected the name of a shard, a string")?;
+        let shard = text.string("expected a shard name, a string")?;
         let place = match self.shards.again(shard.bytes) {
             Some(place) => place,
             None => self.shards.place(&tensor, &shard.decode()?)?,
@@ -131,7 +131,7 @@ impl IndexParser {
         Ok(ParserState::WeightMap { is_first: false })
     }
 
-    /// Returns whether the end of the index was parsed.
+    /// Returns whether the whole index has been parsed.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self.state, ParserState::End)
     }
@@ -166,6 +166,6 @@ fn start_of_index(text: &mut JsonReader<'_>) -> Result<ParserState, IndexStop> {
     match DetectedFormat::recognize(rest) {
         Some(detected) => Err(IndexError::NotAnIndex { detected }.into()),
         None if DetectedFormat::is_possible(rest) => Err(JsonError::Incomplete.into()),
-        None => Err(text.invalid("expected an index, an object with a `weight_map`").into()),
+        None => Err(text.invalid("expected an index object with a `weight_map`").into()),
     }
 }

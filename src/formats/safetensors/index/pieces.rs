@@ -1,4 +1,4 @@
-//! Indexes that arrive in pieces.
+//! Tests of indexes that arrive in chunks.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn read<'a>(
     reader.finish()
 }
 
-/// Removes the message of the parser from a result, because the parsers' messages differ.
+/// Removes the parser's message from a result, because the two parsers word them differently.
 fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
     verdict.map_err(|error| match error {
         IndexError::Json { .. } => IndexError::Json { message: String::new() },
@@ -23,7 +23,7 @@ fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
     })
 }
 
-/// Checks that the result depends neither on the pieces nor on the parser.
+/// Checks that the result depends on neither the chunks nor the parser.
 fn check(json: &[u8], pieces: &[&[u8]]) {
     let whole = SafetensorsIndexJson::from_json(json);
     assert_eq!(without_message(whole.clone()), without_message(oracle::from_json(json)));
@@ -89,7 +89,7 @@ fn entries_after_a_long_one_are_counted_once() {
     }
 }
 
-/// Generates indexes as writers make them, with up to two damages.
+/// Generates realistic indexes with up to two defects.
 fn index() -> impl Strategy<Value = Vec<u8>> {
     let damage: Vec<&[u8]> = vec![
         b"",
@@ -221,17 +221,11 @@ fn nothing_is_read_after_a_refusal() {
 fn errors_have_a_line_and_a_column() {
     let cases = [
         ("", "unexpected end at line 1 column 1"),
-        ("[]", "expected an index, an object with a `weight_map` at line 1 column 1"),
-        ("{\n  7", "expected a key, a string at line 2 column 3"),
+        ("[]", "expected an index object with a `weight_map` at line 1 column 1"),
+        ("{\n  7", "expected a string key at line 2 column 3"),
         ("{\n\n\"weight_map\": {\"w\", 1}", "expected `:` at line 3 column 19"),
-        (
-            "{\"weight_map\":[]}",
-            "expected a `weight_map`, an object of shard names by tensor at line 1 column 15",
-        ),
-        (
-            "{\"weight_map\":{\"w\":1}}",
-            "expected the name of a shard, a string at line 1 column 20",
-        ),
+        ("{\"weight_map\":[]}", "expected a `weight_map` object at line 1 column 15"),
+        ("{\"weight_map\":{\"w\":1}}", "expected a shard name, a string at line 1 column 20"),
         (
             "{\"weight_map\":{\"w\":\"a.safetensors\"\n\"v\"",
             "expected `,` or `}` at line 2 column 1",
@@ -239,10 +233,10 @@ fn errors_have_a_line_and_a_column() {
         ("{\"weight_map\":{\"w\":\"a.safetensors\"\n", "unexpected end at line 2 column 1"),
         ("{} x", "expected nothing more at line 1 column 4"),
         ("{\"dtype\":\"a\",\"dtype\"", "unexpected end at line 1 column 21"),
-        ("{\"dtype\":\"a\",\"dtype\":", "`dtype` occurs twice at line 1 column 22"),
+        ("{\"dtype\":\"a\",\"dtype\":", "`dtype` appears twice at line 1 column 22"),
         (
             "{\n\"metadata\": {\n \"a\": 1,\n  \"a\": 2}}",
-            "a key of `metadata` occurs twice at line 2 column 13",
+            "a key in `metadata` appears twice at line 2 column 13",
         ),
         ("{\n\"metadata\": {\"a\" 1}}", "expected `:` at line 2 column 13"),
         ("{\"weight_map\":{\"\\x\":", "invalid escape at line 1 column 16"),

@@ -1,4 +1,4 @@
-//! The reader of an index that arrives in pieces.
+//! Reads an index that arrives in chunks.
 
 use std::mem::take;
 
@@ -11,11 +11,11 @@ use crate::formats::safetensors::IndexError;
 use crate::formats::safetensors::json::{JsonError, JsonReader};
 use crate::formats::safetensors::position::TextPosition;
 
-/// A parser of an index that arrives in pieces of any size.
+/// An incremental parser for an index that arrives in chunks of any size.
 ///
-/// Each entry is parsed as soon as it is complete, so a shard is known before the rest of the index has
-/// arrived. Besides the result, only the incomplete entry is stored. The sizes of the pieces change neither
-/// the result nor the error.
+/// Each entry is parsed as soon as it is complete, so shards become known before the rest of the index has arrived.
+/// Apart from the result, only the incomplete entry is buffered. The chunk sizes affect neither the result nor the
+/// error.
 ///
 /// ```
 /// use hf_meta::formats::safetensors::IndexReader;
@@ -33,28 +33,28 @@ pub struct IndexReader {
     parser: IndexParser,
     /// The bytes of an incomplete entry.
     pub(super) tail: Vec<u8>,
-    /// The length of the tail, in bytes, at which it is parsed again.
+    /// The tail is parsed again once it has this many bytes.
     worth_reading: usize,
-    /// The position of the first byte of the tail.
+    /// The line and column of the first byte of the tail.
     position: TextPosition,
-    /// The length of all pieces, in bytes.
+    /// The total length of all chunks in bytes.
     length: usize,
     invalid: Option<InvalidIndex>,
-    /// The error that ended the parsing. Later pieces are ignored.
+    /// The error that stopped the parser. Later chunks are ignored.
     refusal: Option<IndexError>,
 }
 
-/// The longest incomplete entry, in bytes, that is parsed again with every piece. A longer one is parsed again
-/// when its length has doubled; otherwise many small pieces would take quadratic time.
+/// An incomplete entry of up to this many bytes is parsed again with every chunk. A longer one is parsed again when
+/// its length has doubled, because otherwise many small chunks would take quadratic time.
 const SHORT: usize = 1 << 12;
 
 impl IndexReader {
-    /// Parses the next piece.
+    /// Parses the next chunk.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule. Invalid JSON is reported by [`finish`](Self::finish), because a later
-    /// line may show that the reason is an unresolved merge conflict.
+    /// Returns the first violated rule. Invalid JSON is reported by [`finish`](Self::finish), because a later line
+    /// may reveal that the cause is an unresolved merge conflict.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), IndexError> {
         if self.refusal.is_none() {
             self.refusal = self.take_piece(piece).err();
@@ -62,17 +62,17 @@ impl IndexReader {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns the shards that are known so far, in the order of the index.
+    /// Returns the shards known so far, in index order.
     #[must_use]
     pub fn shards(&self) -> &[RepoPath] {
         &self.parser.shards.paths
     }
 
-    /// Returns the index after the last piece.
+    /// Finishes parsing after the last chunk and returns the index.
     ///
     /// # Errors
     ///
-    /// Returns the first broken rule, with the tensor that breaks it.
+    /// Returns the first violated rule, naming the tensor that violates it.
     pub fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
         let tail = take(&mut self.tail);
         let read = match self.refusal.take() {
@@ -86,7 +86,7 @@ impl IndexReader {
         self.invalid.map_or_else(|| self.parser.finish(), |invalid| Err(invalid.into_error()))
     }
 
-    /// Parses a piece together with the tail.
+    /// Parses the tail followed by a chunk.
     fn take_piece(&mut self, piece: &[u8]) -> Result<(), IndexError> {
         self.length = self.length.saturating_add(piece.len());
         if self.length > LONGEST {
@@ -104,7 +104,7 @@ impl IndexReader {
         Ok(())
     }
 
-    /// Adds the start of a piece to the tail and parses the tail. Returns the rest of the piece.
+    /// Appends the start of a chunk to the tail and parses the tail. Returns the rest of the chunk.
     fn complete_tail<'a>(&mut self, piece: &'a [u8]) -> Result<&'a [u8], IndexError> {
         let before = self.tail.len();
         let (more, rest) = piece.split_at(piece.len().min(before.max(SHORT)));
@@ -125,13 +125,13 @@ impl IndexReader {
         Ok(rest)
     }
 
-    /// Sets the length at which the tail is parsed again.
+    /// Sets the length at which the tail will be parsed again.
     fn expect_more(&mut self) {
         let length = self.tail.len();
         self.worth_reading = if length < SHORT { 0 } else { length.saturating_mul(2) };
     }
 
-    /// Parses the complete entries of a text, and returns their length in bytes.
+    /// Parses the complete entries of a text, and returns the number of bytes parsed.
     fn read(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
         if let Some(invalid) = &mut self.invalid {
             invalid.search(bytes)?;

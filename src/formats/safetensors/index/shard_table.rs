@@ -1,4 +1,4 @@
-//! The shards of an index, each stored once.
+//! The distinct shards of an index.
 
 use std::collections::HashMap;
 
@@ -6,27 +6,28 @@ use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 
 use crate::formats::{RepoPath, clip};
 
-/// Distinct shards, in the order of their first tensors in the index.
+/// Distinct shards in order of first appearance.
 #[derive(Debug, Default)]
 pub(super) struct ShardTable {
     pub(super) paths: Vec<RepoPath>,
     places: HashMap<Box<str>, u16>,
-    /// The position of the last looked-up shard: the next tensor is mostly in the same shard.
+    /// The index of the last shard looked up. The next tensor is usually in the same shard.
     last: u16,
 }
 
 impl ShardTable {
-    /// Returns the position of the last looked-up shard if this is its name.
+    /// Returns the index of the last shard looked up, if it has this name.
     pub(super) fn again(&self, name: &[u8]) -> Option<u16> {
         let last = self.paths.get(usize::from(self.last))?;
         (last.as_str().as_bytes() == name).then_some(self.last)
     }
 
-    /// Returns the position of the shard of a tensor, and adds the shard if it is new.
+    /// Returns the index of a shard, and adds the shard if it is new. `tensor` is named in errors.
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is unsafe or not that of a safetensors file, or if there are too many shards.
+    /// Returns an error if the name is unsafe or does not belong to a safetensors file, or if there are too many
+    /// shards.
     pub(super) fn place(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
         self.last = match self.places.get(shard) {
             Some(&place) => place,
@@ -35,7 +36,7 @@ impl ShardTable {
         Ok(self.last)
     }
 
-    /// Adds a shard and returns its position.
+    /// Adds a shard and returns its index.
     fn add(&mut self, tensor: &str, shard: &str) -> Result<u16, IndexError> {
         let path: RepoPath = shard
             .parse()

@@ -48,7 +48,7 @@ fn totals_are_read_in_every_spelling() {
         ("3.52494542848e11", Some(352_494_542_848)),
         ("\"8.0\"", Some(8)),
         ("18446744073709551615", Some(u64::MAX)),
-        // Found by fuzzing: a parser with an error in the last bit reads other numbers.
+        // Found by fuzzing: a float parser that is wrong in the last bit reads other integers.
         ("8844082180512063.0", Some(8_844_082_180_512_063)),
         ("3210266188636.000000", Some(3_210_266_188_636)),
         ("1e300", None),
