@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::formats::safetensors::{HeaderError, IndexError};
-use crate::formats::weight_sets::{OtherWeights, WeightSet};
+use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
 use crate::http::{HttpError, ProxyError};
 use crate::hub::SourceError;
 use crate::hub::{CommitSha, EndpointError, HubError, ListingError, RepoId, Revision};
@@ -42,10 +42,10 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     /// The input is not a valid repository name, URL or path.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    InvalidSource(#[from] SourceError),
     /// The endpoint is not a valid Hub URL.
     #[error("cannot use the endpoint `{text}`")]
-    Endpoint {
+    InvalidEndpoint {
         /// The endpoint without user, password, query and fragment, truncated to 200 characters.
         text: String,
         /// The underlying error.
@@ -53,17 +53,17 @@ pub enum Error {
     },
     /// The token cannot be sent in an HTTP header. The token itself is not included.
     #[error("the token contains invalid characters")]
-    MalformedToken,
+    InvalidToken,
     /// The user agent cannot be sent in an HTTP header.
     #[error("the user agent contains characters that are invalid in an HTTP header")]
-    UserAgent,
+    InvalidUserAgent,
     /// The client is offline and has no [`hub_cache`](crate::ClientBuilder::hub_cache).
     #[error("offline mode requires a cache folder")]
-    NoCache,
+    MissingHubCache,
     /// A header passed to [`ClientBuilder::header`](crate::ClientBuilder::header) is invalid. Its value is not
     /// included.
     #[error("cannot set the header `{name}`: {reason}")]
-    RequestHeader {
+    InvalidRequestHeader {
         /// The name of the header, truncated to 200 characters.
         name: String,
         /// The reason.
@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// A proxy setting is invalid.
     #[error(transparent)]
-    Proxy(#[from] ProxyError),
+    InvalidProxy(#[from] ProxyError),
     /// No TLS provider is installed. The feature `rustls-no-provider` requires one.
     #[error("no TLS provider is installed; call `rustls::crypto::CryptoProvider::install_default`")]
     NoTlsProvider,
@@ -137,7 +137,7 @@ pub enum Error {
     },
     /// The index lists a shard that does not exist.
     #[error("shard `{file}` not found")]
-    MissingShard {
+    ShardNotFound {
         /// The shard, identified by repository, URL or local path.
         file: String,
         /// The cause: a response or an I/O error.
@@ -149,7 +149,7 @@ pub enum Error {
         "no safetensors weights in `{place}`{}: neither `{single}` nor `{index}` exists",
         list_formats(instead)
     )]
-    NoSafetensors {
+    NoWeights {
         /// The source that was searched.
         place: String,
         /// The path of the standard single file.
@@ -157,7 +157,7 @@ pub enum Error {
         /// The path of the standard index.
         index: String,
         /// Weights found in other formats.
-        instead: Vec<OtherWeights>,
+        instead: Vec<UnsupportedWeights>,
         /// The cause: the response for the single file or the index, or a file missing from a cache.
         source: BoxError,
     },
@@ -172,7 +172,7 @@ pub enum Error {
     },
     /// Some shards are missing, and no index lists them.
     #[error("`{set}` is incomplete: found {found} of {total} shards and no index")]
-    MissingShards {
+    IncompleteShards {
         /// The common path of the shards, with a `*` in place of the number.
         set: String,
         /// The number of shards found.
@@ -182,7 +182,7 @@ pub enum Error {
     },
     /// The files cannot be listed, so weights with nonstandard names cannot be found.
     #[error("failed to list the files of `{place}`")]
-    Listing {
+    ListingFailed {
         /// The repository.
         place: String,
         /// The underlying error.
@@ -196,7 +196,7 @@ pub enum Error {
         /// The branch, tag, ref or commit.
         revision: Revision,
         /// The part that is missing from the cache.
-        source: SnapshotError,
+        source: HubCacheMiss,
     },
     /// The source is a URL, which an offline client cannot read.
     #[error("cannot read `{what}` offline")]
@@ -206,7 +206,7 @@ pub enum Error {
     },
     /// The file violates its format.
     #[error("`{file}` is not a valid {format} file")]
-    Header {
+    InvalidHeader {
         /// The file, identified by repository, URL or local path.
         file: String,
         /// The display name of the format, such as `GGUF`.
@@ -216,7 +216,7 @@ pub enum Error {
     },
     /// The index is invalid or contradicts the headers of its shards.
     #[error("`{file}` is not a valid shard index")]
-    Index {
+    InvalidIndex {
         /// The index, identified by repository, URL or local path.
         file: String,
         /// The violated rule.
@@ -230,9 +230,9 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The headers of all shards together exceed [`headers_limit`](crate::ClientBuilder::headers_limit).
+    /// The headers of all shards together exceed [`max_total_header_bytes`](crate::ClientBuilder::max_total_header_bytes).
     #[error("the headers exceed the total limit of {limit} bytes, reached at `{file}`")]
-    TooManyHeaders {
+    HeadersTooLarge {
         /// The file at which the limit was exceeded.
         file: String,
         /// The limit in bytes.
@@ -240,7 +240,7 @@ pub enum Error {
     },
     /// The server returned a different commit than requested, or the branch moved while the index was being read.
     #[error("expected `{file}` at commit {pinned}, got commit {found}")]
-    OtherCommit {
+    CommitMismatch {
         /// The file, identified by its repository.
         file: String,
         /// The commit that the call is pinned to.
@@ -250,7 +250,7 @@ pub enum Error {
     },
     /// The file size changed between two requests.
     #[error("`{file}` changed while being read: its size was {before} bytes, then {after} bytes")]
-    Changed {
+    FileChanged {
         /// The file, identified by repository, URL or local path.
         file: String,
         /// The first size in bytes.
@@ -260,7 +260,7 @@ pub enum Error {
     },
     /// No usable response was received.
     #[error("failed to fetch `{file}`{}", describe_attempts(*attempts, *elapsed))]
-    Fetch {
+    RequestFailed {
         /// The file, identified by repository, URL or local path.
         file: String,
         /// The number of attempts made.
@@ -285,7 +285,7 @@ pub enum Error {
     },
     /// A local file or folder cannot be read.
     #[error("failed to read `{file}`")]
-    Read {
+    Io {
         /// The path.
         file: String,
         /// The operating system error.
@@ -304,7 +304,7 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{path}` {reason}")]
 #[non_exhaustive]
-pub struct SnapshotError {
+pub struct HubCacheMiss {
     /// The file or folder in the cache.
     pub path: String,
     /// The reason, phrased to follow the path.
@@ -315,7 +315,7 @@ pub struct SnapshotError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no weights with quantization `{name}`")]
 #[non_exhaustive]
-pub struct MissingQuantization {
+pub struct QuantizationNotFound {
     /// The requested name, truncated to 200 characters.
     pub name: String,
     /// The quantizations that are available, without duplicates.
@@ -331,8 +331,8 @@ fn describe_attempts(attempts: usize, elapsed: Duration) -> String {
 }
 
 /// Lists weights in other formats as the end of a sentence.
-fn list_formats(others: &[OtherWeights]) -> String {
-    let others = others.iter().map(|OtherWeights { format, files }| match files {
+fn list_formats(others: &[UnsupportedWeights]) -> String {
+    let others = others.iter().map(|UnsupportedWeights { format, files }| match files {
         1 => format!("{format}, 1 file"),
         files => format!("{format}, {files} files"),
     });
@@ -354,7 +354,7 @@ impl Error {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 Self::FileNotFound { file, source: source.into() }
             }
-            _ => Self::Read { file, source },
+            _ => Self::Io { file, source },
         }
     }
 
@@ -362,8 +362,8 @@ impl Error {
     /// repository.
     pub(crate) fn of_shard(self) -> Self {
         match self {
-            Self::FileNotFound { file, source } if !source.is::<SnapshotError>() => {
-                Self::MissingShard { file, source }
+            Self::FileNotFound { file, source } if !source.is::<HubCacheMiss>() => {
+                Self::ShardNotFound { file, source }
             }
             error => error,
         }
@@ -379,7 +379,7 @@ impl Error {
     /// Returns whether the repository exists but has no safetensors weights, as far as the caller can see.
     #[must_use]
     pub fn has_no_weights(&self) -> bool {
-        matches!(self, Self::NoSafetensors { .. })
+        matches!(self, Self::NoWeights { .. })
     }
 
     /// Returns whether access was denied: the repository is gated, access is forbidden, or the token was rejected.

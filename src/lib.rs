@@ -139,7 +139,7 @@ pub mod testing;
 
 pub use count::ParameterCount;
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
-pub use formats::weight_sets::{OtherWeights, WeightSet};
+pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use hub::{CommitSha, IdError, RepoId, RepoKind, Revision};
 pub use report::diff::Diff;
@@ -158,7 +158,7 @@ pub use self::cache::{RedisCache, RedisCacheError};
 pub use self::{
     cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease, MemoryCache},
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
-    error::{Error, MissingQuantization, SnapshotError},
+    error::{Error, HubCacheMiss, QuantizationNotFound},
     http::{
         AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, RemainingQuota,
         ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,

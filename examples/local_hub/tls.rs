@@ -15,7 +15,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-use hf_meta::testing::{ByteStream, Encryption};
+use hf_meta::testing::{ByteStream, TlsSettings};
 
 /// The host names of the servers.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];
@@ -57,7 +57,7 @@ impl Tls {
     }
 }
 
-impl From<Tls> for Encryption {
+impl From<Tls> for TlsSettings {
     fn from(Tls { acceptor, authority, .. }: Tls) -> Self {
         let accept = move |stream| {
             let handshake = acceptor.accept(stream);

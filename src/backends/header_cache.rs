@@ -126,7 +126,7 @@ impl CacheLookup<'_> {
             // The call that stored the entry may have had higher limits.
             Err(error) if is_over_limit(&error) => Err(error),
             // It may also have read other formats.
-            Err(Error::NoSafetensors { .. }) => Ok(None),
+            Err(Error::NoWeights { .. }) => Ok(None),
             Err(error) => {
                 warn_of_broken_entry(&key, &error);
                 Ok(None)
@@ -237,8 +237,8 @@ fn warn_of_broken_entry(key: &CacheKey, error: &dyn Display) {
 
 fn is_over_limit(error: &Error) -> bool {
     match error {
-        Error::TooLarge { .. } | Error::TooManyHeaders { .. } => true,
-        Error::Header { source, .. } => matches!(source, HeaderError::OverLimit { .. }),
+        Error::TooLarge { .. } | Error::HeadersTooLarge { .. } => true,
+        Error::InvalidHeader { source, .. } => matches!(source, HeaderError::TooLarge { .. }),
         _ => false,
     }
 }
@@ -246,7 +246,7 @@ fn is_over_limit(error: &Error) -> bool {
 /// Returns whether the server or the network failed, rather than the request itself.
 fn is_outage(error: &Error) -> bool {
     match error {
-        Error::Fetch { .. } => true,
+        Error::RequestFailed { .. } => true,
         Error::Refused { source, .. } => source.is_transient(),
         _ => false,
     }

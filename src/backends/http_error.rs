@@ -18,7 +18,7 @@ pub(crate) fn explain(
     }
     match HubError::from_http(&error).map(Box::new) {
         Some(refusal) => refused(file, refusal, repo, (attempts, elapsed)),
-        None => Error::Fetch { file, attempts, elapsed, source: Box::new(error) },
+        None => Error::RequestFailed { file, attempts, elapsed, source: Box::new(error) },
     }
 }
 

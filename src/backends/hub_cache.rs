@@ -22,7 +22,7 @@ use tokio::fs;
 
 use super::{Backend, Fetch, Fetched, FileListing, HubRepo, ListFuture, disk};
 use crate::cache::CacheIdentity;
-use crate::error::{Error, SnapshotError};
+use crate::error::{Error, HubCacheMiss};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::http::transfer::{RangeBytes, RequestMeter};
@@ -40,7 +40,7 @@ const TREE_LIMIT: u64 = 64_000_000;
 pub(crate) struct OfflineRepo {
     /// The repository on the Hub. It is used for names and cache keys, never for requests.
     hub: HubRepo,
-    snapshot: Result<Snapshot, SnapshotError>,
+    snapshot: Result<Snapshot, HubCacheMiss>,
 }
 
 /// The downloaded files of one commit.
@@ -78,7 +78,7 @@ impl OfflineRepo {
             Ok(file) if roots.iter().any(|root| file.starts_with(root)) => {
                 Ok((commit.clone(), file))
             }
-            Ok(_) => Err(Error::Read {
+            Ok(_) => Err(Error::Io {
                 file: self.file_name(path),
                 source: io::Error::new(
                     io::ErrorKind::PermissionDenied,
@@ -96,7 +96,7 @@ impl OfflineRepo {
 }
 
 impl Snapshot {
-    async fn find(cache: &Path, repo: &RepoId, revision: &Revision) -> Result<Self, SnapshotError> {
+    async fn find(cache: &Path, repo: &RepoId, revision: &Revision) -> Result<Self, HubCacheMiss> {
         let name = repo.name().replace('/', "--");
         let home = cache.join(format!("{}--{name}", repo.kind().plural()));
         let real = fs::canonicalize(&home).await.map_err(|_| missing(&home, "does not exist"))?;
@@ -202,7 +202,7 @@ struct CommitFile {
 }
 
 /// Reads the commit of a branch, a tag or another ref.
-async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, SnapshotError> {
+async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCacheMiss> {
     let refs = home.join("refs");
     // A revision can be any text. Only a plain relative path names a file in that folder.
     let Ok(path) = revision.as_str().parse::<RepoPath>() else {
@@ -219,6 +219,6 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, Snapsho
     commit.ok_or_else(|| missing(&file, "does not contain a commit"))
 }
 
-fn missing(path: &Path, reason: &'static str) -> SnapshotError {
-    SnapshotError { path: path.display().to_string(), reason }
+fn missing(path: &Path, reason: &'static str) -> HubCacheMiss {
+    HubCacheMiss { path: path.display().to_string(), reason }
 }

@@ -154,7 +154,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Returns the error for a set that lacks some of its `total` shards.
     fn missing_shards(&self, set: &WeightSet, total: u32) -> Error {
-        Error::MissingShards { set: self.file_name(&set.path), found: set.files, total }
+        Error::IncompleteShards { set: self.file_name(&set.path), found: set.files, total }
     }
 }
 

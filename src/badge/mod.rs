@@ -120,34 +120,36 @@ pub(crate) fn short_reason(error: &Error) -> &'static str {
         Error::RepoNotFound { .. } => "not found",
         Error::RevisionNotFound { .. } => "revision not found",
         Error::FileNotFound { .. } => "file not found",
-        Error::NoSafetensors { .. } => "no safetensors",
+        Error::NoWeights { .. } => "no safetensors",
         Error::Gated { .. } => "gated",
         Error::Forbidden { .. } => "private",
-        Error::TooLarge { .. } | Error::TooManyHeaders { .. } => "too large",
+        Error::TooLarge { .. } | Error::HeadersTooLarge { .. } => "too large",
         Error::SeveralSets { .. } => "several sets",
-        Error::MissingShard { .. } | Error::MissingShards { .. } => "shards missing",
-        Error::Header { format: "GGUF", .. } => "invalid GGUF",
-        Error::Header { format: "safetensors", .. } | Error::Index { .. } => "invalid safetensors",
-        Error::Header { .. } => "invalid file",
-        Error::Source(_) => "invalid name",
+        Error::ShardNotFound { .. } | Error::IncompleteShards { .. } => "shards missing",
+        Error::InvalidHeader { format: "GGUF", .. } => "invalid GGUF",
+        Error::InvalidHeader { format: "safetensors", .. } | Error::InvalidIndex { .. } => {
+            "invalid safetensors"
+        }
+        Error::InvalidHeader { .. } => "invalid file",
+        Error::InvalidSource(_) => "invalid name",
         Error::NotCached { .. } => "not cached",
         Error::Offline { .. } => "offline",
         Error::RejectedToken { .. } => "invalid token",
-        Error::Endpoint { .. }
-        | Error::MalformedToken
-        | Error::UserAgent
-        | Error::NoCache
-        | Error::RequestHeader { .. }
+        Error::InvalidEndpoint { .. }
+        | Error::InvalidToken
+        | Error::InvalidUserAgent
+        | Error::MissingHubCache
+        | Error::InvalidRequestHeader { .. }
         | Error::HttpClient { .. }
         | Error::UnknownFormat { .. }
-        | Error::Proxy(_)
+        | Error::InvalidProxy(_)
         | Error::NoTlsProvider => "misconfigured",
-        Error::Listing { .. } => "not listed",
-        Error::OtherCommit { .. } | Error::Changed { .. } => "changing",
-        Error::Read { .. } => "unreadable",
+        Error::ListingFailed { .. } => "not listed",
+        Error::CommitMismatch { .. } | Error::FileChanged { .. } => "changing",
+        Error::Io { .. } => "unreadable",
         Error::Refused { source, .. } if source.status == 429 => "rate limited",
         Error::DeadlineExceeded { .. } => "timed out",
-        Error::Fetch { .. } | Error::Refused { .. } => "unavailable",
+        Error::RequestFailed { .. } | Error::Refused { .. } => "unavailable",
     }
 }
 
@@ -157,7 +159,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error::SnapshotError;
+    use crate::error::HubCacheMiss;
     use crate::hub::{ListingError, RepoId, Revision};
 
     #[test]
@@ -185,22 +187,25 @@ mod tests {
         let repo = || "org/name".parse::<RepoId>().unwrap();
         let cases = [
             (Error::SeveralSets { place: place(), sets: vec![] }, "several sets"),
-            (Error::MissingShards { set: place(), found: 1, total: 2 }, "shards missing"),
+            (Error::IncompleteShards { set: place(), found: 1, total: 2 }, "shards missing"),
             (
                 Error::NotCached {
                     repo: repo(),
                     revision: Revision::default(),
-                    source: SnapshotError { path: place(), reason: "none" },
+                    source: HubCacheMiss { path: place(), reason: "none" },
                 },
                 "not cached",
             ),
             (Error::Offline { what: place() }, "offline"),
-            (Error::MalformedToken, "misconfigured"),
-            (Error::NoCache, "misconfigured"),
-            (Error::Listing { place: place(), source: ListingError::EndlessPages }, "not listed"),
+            (Error::InvalidToken, "misconfigured"),
+            (Error::MissingHubCache, "misconfigured"),
+            (
+                Error::ListingFailed { place: place(), source: ListingError::EndlessPages },
+                "not listed",
+            ),
             (Error::TooLarge { file: place(), limit: 1 }, "too large"),
-            (Error::Changed { file: place(), before: 1, after: 2 }, "changing"),
-            (Error::Read { file: place(), source: ErrorKind::Other.into() }, "unreadable"),
+            (Error::FileChanged { file: place(), before: 1, after: 2 }, "changing"),
+            (Error::Io { file: place(), source: ErrorKind::Other.into() }, "unreadable"),
             (Error::DeadlineExceeded { limit: Duration::ZERO }, "timed out"),
         ];
         for (error, reason) in cases {

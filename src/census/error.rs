@@ -15,7 +15,7 @@ use crate::error::Error;
 pub enum CensusError {
     /// The client cannot be set up, or a request for the Hub's listing failed.
     #[error(transparent)]
-    Client(#[from] Error),
+    Hub(#[from] Error),
     /// The manifest cannot be used.
     #[error("the list `{name}` {reason}")]
     Manifest {
@@ -26,7 +26,7 @@ pub enum CensusError {
     },
     /// The target contains the census of a different list.
     #[error("`{target}` contains the census of a different list; choose another target")]
-    OtherManifest {
+    ManifestMismatch {
         /// The folder or URL.
         target: String,
     },
@@ -82,7 +82,7 @@ pub enum CensusError {
     Parquet(#[from] parquet::errors::ParquetError),
     /// A page of the Hub's model listing is invalid.
     #[error("the Hub's model listing is invalid: {reason}")]
-    Listing {
+    InvalidListing {
         /// The reason.
         reason: String,
     },

@@ -135,7 +135,7 @@ impl Listing {
         seen: &mut HashSet<String>,
         models: &mut Vec<ListedRepo>,
     ) -> Result<Option<String>, CensusError> {
-        let invalid = |reason: String| CensusError::Listing { reason };
+        let invalid = |reason: String| CensusError::InvalidListing { reason };
         loop {
             let url = Url::parse(&page).map_err(|error| invalid(error.to_string()))?;
             let (json, next) = client.models_page(&url, MAX_MODELS_PAGE).await?;

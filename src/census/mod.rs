@@ -45,7 +45,7 @@ pub use self::error::CensusError;
 pub use self::listed_repo::ListedRepo;
 pub use self::listing::Listing;
 pub use self::manifest::Manifest;
-pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherSet, SCHEMA_VERSION};
+pub use self::row::{ActiveParameters, CensusRow, DtypeSums, OtherWeightSet, SCHEMA_VERSION};
 pub use self::run::{Census, CensusProgress, CensusSummary};
 pub use self::stored_header::StoredHeader;
 /// The third-party crates whose types appear in the public API of this module.
@@ -61,8 +61,8 @@ use crate::name_list::COLUMNS;
 pub const MAX_QUOTA_WAIT: Duration = Duration::from_secs(24 * 3_600);
 
 /// The recommended limit on the total header size of one repository of a census, in bytes, for
-/// [`ClientBuilder::headers_limit`](crate::ClientBuilder::headers_limit). The largest known headers total 120 MB.
-pub const HEADERS_LIMIT: u64 = 128 << 20;
+/// [`ClientBuilder::max_total_header_bytes`](crate::ClientBuilder::max_total_header_bytes). The largest known headers total 120 MB.
+pub const MAX_HEADER_BYTES: u64 = 128 << 20;
 
 /// Returns the schema of the `models` table, whose columns are the fields of [`CensusRow`].
 #[must_use]

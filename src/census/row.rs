@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ListedRepo;
 use super::layout_digest::LayoutDigests;
 use crate::count::{MixtureOfExperts, RuleSet};
-use crate::error::{Error, SnapshotError};
+use crate::error::{Error, HubCacheMiss};
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{chain, clip};
 use crate::report::{CountReport, Finding};
@@ -66,7 +66,7 @@ pub struct CensusRow {
     /// The kinds of the findings, such as `totalSizeMismatch`.
     pub findings: Vec<String>,
     /// The other weight sets, which are not counted, at most 1,000; absent if they were not listed.
-    pub other_sets: Option<Vec<OtherSet>>,
+    pub other_sets: Option<Vec<OtherWeightSet>>,
     /// The SHA-256 hashes of the weight files, ordered by path, as far as the Hub reported them.
     pub file_sha256: Vec<String>,
     /// The hash of the names, dtypes and shapes of all tensors, regardless of how they are split into files.
@@ -144,7 +144,7 @@ pub struct ActiveParameters {
 /// A weight set that is not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct OtherSet {
+pub struct OtherWeightSet {
     /// The path of the file, the index or the shards.
     pub path: String,
     /// The format: `safetensors` or `gguf`.
@@ -235,7 +235,7 @@ impl CensusRow {
         self.error_kind = Some(error.code().to_owned());
         self.error = Some(clip(&chain(error)));
         if let Error::SeveralSets { sets, .. } = error {
-            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherSet::from).collect());
+            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
         }
     }
 
@@ -269,7 +269,7 @@ impl CensusRow {
         self.moe = report.breakdown.moe.map(ActiveParameters::from);
         self.findings = kinds(&report.findings);
         if let Some(sets) = &report.other_sets {
-            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherSet::from).collect());
+            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
         }
         if let Some(model) = &report.model {
             self.architecture = self.architecture.take().or_else(|| model.architecture.clone());
@@ -334,11 +334,11 @@ fn status(error: &Error) -> &'static str {
     match error {
         Error::Gated { .. } => "gated",
         Error::SeveralSets { .. } => "several_sets",
-        Error::Source(_) => "malformed",
+        Error::InvalidSource(_) => "malformed",
         // The client is offline or its token has expired. Neither is a property of the repository.
         Error::NotCached { .. } | Error::RejectedToken { .. } => "failed",
-        Error::FileNotFound { source, .. } | Error::NoSafetensors { source, .. }
-            if source.is::<SnapshotError>() =>
+        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. }
+            if source.is::<HubCacheMiss>() =>
         {
             "failed"
         }
@@ -392,7 +392,7 @@ impl From<MixtureOfExperts> for ActiveParameters {
     }
 }
 
-impl From<&WeightSet> for OtherSet {
+impl From<&WeightSet> for OtherWeightSet {
     fn from(set: &WeightSet) -> Self {
         Self {
             path: set.path.to_string(),

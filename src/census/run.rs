@@ -171,7 +171,7 @@ impl Census {
     pub async fn read(&self, manifest: &Manifest) -> Result<CensusSummary, CensusError> {
         let existing = self.existing_parts().await?;
         if existing.iter().any(|part| !part.is_of(manifest)) {
-            return Err(CensusError::OtherManifest { target: self.storage.name().to_owned() });
+            return Err(CensusError::ManifestMismatch { target: self.storage.name().to_owned() });
         }
         let (slice, slices) = self.slice;
         let in_slice = || (0..manifest.parts()).filter(move |part| part % slices == slice);
@@ -321,7 +321,7 @@ pub(super) async fn read_rows(
             (at, read_repo(client, repo, lists_sets, limits).await, permit)
         }
     };
-    let mut reads = client.read_many(stream::iter(repos), jobs, ResultOrder::Completion, read);
+    let mut reads = client.run_many(stream::iter(repos), jobs, ResultOrder::Completion, read);
     let mut rows = Vec::new();
     while let Some((at, read, _permit)) = reads.next().await {
         if let (Some(writer), Some((commit, files))) = (&mut headers, read.headers) {

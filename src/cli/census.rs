@@ -8,7 +8,7 @@ use clap::Subcommand;
 use futures::FutureExt;
 use hf_meta::Client;
 use hf_meta::census::{
-    Census, CensusChange, CensusSummary, HEADERS_LIMIT, Listing, MAX_QUOTA_WAIT, Manifest, diff,
+    Census, CensusChange, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, diff,
 };
 use hf_meta::report::text::{counted, escape, thousands};
 
@@ -177,7 +177,7 @@ pub(crate) async fn run(
             print(&census.jobs(reading.jobs.into()).retry().await?)
         }
         CensusCommand::Count(census) => {
-            let client = connection.builder().headers_limit(HEADERS_LIMIT).build()?;
+            let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
             print(&Census::open(client, &census.target)?.count().await?)
         }
         CensusCommand::Pack(pack) => {
@@ -194,7 +194,7 @@ fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, Comma
     let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
     let retry = connection.retry_policy().max_wait(MAX_QUOTA_WAIT);
     let builder = connection.builder().user_agent(format!("census{contact}")).retry(retry);
-    Ok(builder.quota_share(args.quota_share).headers_limit(HEADERS_LIMIT).build()?)
+    Ok(builder.quota_share(args.quota_share).max_total_header_bytes(MAX_HEADER_BYTES).build()?)
 }
 
 async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, CommandError> {

@@ -168,7 +168,7 @@ impl CommandContext {
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
-        let mut reads = self.client.read_many(stream::iter(args), jobs, ResultOrder::Input, reads);
+        let mut reads = self.client.run_many(stream::iter(args), jobs, ResultOrder::Input, reads);
         let mut status = ExitStatus::Success;
         while let Some((source, result)) = reads.next().await {
             let printed = self.bars.hidden_while(|| print(&source, result));

@@ -72,13 +72,13 @@ impl From<&Error> for ExitStatus {
     fn from(error: &Error) -> Self {
         let has_no_model = matches!(
             error,
-            Error::NoSafetensors { .. } | Error::FileNotFound { .. } | Error::SeveralSets { .. }
+            Error::NoWeights { .. } | Error::FileNotFound { .. } | Error::SeveralSets { .. }
         );
         if error.is_usage() {
             Self::Usage
         } else if error.is_malformed() || has_no_model {
             Self::Negative
-        } else if matches!(error, Error::Read { .. }) {
+        } else if matches!(error, Error::Io { .. }) {
             Self::LocalIo
         } else {
             Self::Remote
@@ -95,11 +95,11 @@ impl From<&CommandError> for ExitStatus {
             CommandError::NoServer => Self::Usage,
             #[cfg(feature = "census")]
             CommandError::Census(error) => match error {
-                CensusError::Client(error) => Self::from(error),
-                CensusError::Listing { .. } => Self::Remote,
+                CensusError::Hub(error) => Self::from(error),
+                CensusError::InvalidListing { .. } => Self::Remote,
                 CensusError::Incomplete { .. } => Self::Negative,
                 CensusError::Manifest { .. }
-                | CensusError::OtherManifest { .. }
+                | CensusError::ManifestMismatch { .. }
                 | CensusError::NoCensus { .. } => Self::Usage,
                 _ => Self::LocalIo,
             },

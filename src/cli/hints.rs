@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::CommandFactory;
 use hf_meta::formats::safetensors::{DetectedFormat, HeaderError, IndexError};
 use hf_meta::{
-    Endpoint, Error, HttpError, MissingQuantization, RangeError, RepoId, SnapshotError, Source,
+    Endpoint, Error, HttpError, HubCacheMiss, QuantizationNotFound, RangeError, RepoId, Source,
     TransportKind, WeightSet,
 };
 
@@ -26,17 +26,17 @@ const WEB_PAGE: &str =
 /// Returns the hint for a client that cannot be set up.
 pub(crate) fn for_client(error: &Error, token_source: Option<&str>) -> Option<String> {
     let hint = match error {
-        Error::Endpoint { .. } => {
+        Error::InvalidEndpoint { .. } => {
             "set --endpoint or HF_ENDPOINT to a URL such as https://huggingface.co"
         }
-        Error::MalformedToken => {
+        Error::InvalidToken => {
             let source = token_source.unwrap_or("--token");
             return Some(format!("the token comes from {source}; set it to just the token, hf_…"));
         }
-        Error::Proxy(_) => {
+        Error::InvalidProxy(_) => {
             "set https_proxy to a URL such as http://proxy.example:8080, or unset it"
         }
-        Error::NoCache => "set HF_HUB_CACHE or HF_HOME to the cache folder",
+        Error::MissingHubCache => "set HF_HUB_CACHE or HF_HOME to the cache folder",
         _ => return None,
     };
     Some(hint.to_owned())
@@ -65,7 +65,7 @@ pub(crate) fn for_source(
 
 fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<String> {
     Some(match error {
-        Error::Source(_) if source.source.is_err() => {
+        Error::InvalidSource(_) if source.source.is_err() => {
             "see `hf-meta --help` for the accepted forms".to_owned()
         }
         Error::RepoNotFound { .. } => "check the spelling; if the repository is private, set \
@@ -79,22 +79,20 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
              of the same account"
         ),
         Error::NotCached { repo, .. } => download(repo),
-        Error::FileNotFound { source: cause, .. } if cause.is::<MissingQuantization>() => {
+        Error::FileNotFound { source: cause, .. } if cause.is::<QuantizationNotFound>() => {
             quantizations(cause.downcast_ref()?)
         }
-        Error::NoSafetensors { instead, .. } if !instead.is_empty() => {
-            other_format(source, endpoint)?
-        }
-        Error::NoSafetensors { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
-            file_list(source, cause.is::<SnapshotError>(), endpoint)?
+        Error::NoWeights { instead, .. } if !instead.is_empty() => other_format(source, endpoint)?,
+        Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
+            file_list(source, cause.is::<HubCacheMiss>(), endpoint)?
         }
         Error::SeveralSets { sets, .. } => weight_sets(sets),
-        Error::Listing { .. } => "set --path to the file or folder".to_owned(),
-        Error::MissingShard { .. } => {
+        Error::ListingFailed { .. } => "set --path to the file or folder".to_owned(),
+        Error::ShardNotFound { .. } => {
             format!("run `hf-meta verify {}` to list everything that is missing", source.shown)
         }
-        Error::Header { source: HeaderError::WrongFormat { detected, .. }, .. }
-        | Error::Index { source: IndexError::NotAnIndex { detected }, .. } => {
+        Error::InvalidHeader { source: HeaderError::WrongFormat { detected, .. }, .. }
+        | Error::InvalidIndex { source: IndexError::NotAnIndex { detected }, .. } => {
             other_content(source, *detected)
         }
         error if error.is_malformed() => invalid_files(source),
@@ -106,7 +104,7 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
 fn for_request(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Refused { source, .. } if source.status == 429 => RATE_LIMIT,
-        Error::Fetch { source, .. } => match &**source {
+        Error::RequestFailed { source, .. } => match &**source {
             HttpError::Transport { kind: TransportKind::Connect, .. } => {
                 "check that this machine can reach the server; set https_proxy to use a proxy, \
                  --endpoint or HF_ENDPOINT to use another Hub, or --offline to read cached data"
@@ -115,7 +113,7 @@ fn for_request(error: &Error) -> Option<String> {
                 "the system's certificates are trusted; set SSL_CERT_FILE to trust others"
             }
             HttpError::RateLimited { .. } => RATE_LIMIT,
-            HttpError::Range { source: RangeError::WebPage, .. } => WEB_PAGE,
+            HttpError::UnexpectedResponse { source: RangeError::WebPage, .. } => WEB_PAGE,
             _ if error.is_transient() => "try again later",
             _ => return None,
         },
@@ -161,7 +159,7 @@ fn weight_sets(sets: &[WeightSet]) -> String {
 }
 
 /// Lists the quantizations to choose from.
-fn quantizations(missing: &MissingQuantization) -> String {
+fn quantizations(missing: &QuantizationNotFound) -> String {
     let names = missing.quantizations.iter().map(String::as_str);
     format!("set --path to one of them: {}", choices(names))
 }
@@ -175,7 +173,7 @@ fn choices<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 
 /// Points to a local file with the same name, because a bare name always means a repository.
 fn local_path(source: &RepoArg, error: &Error) -> Option<String> {
-    let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoSafetensors { .. });
+    let is_missing = matches!(error, Error::RepoNotFound { .. } | Error::NoWeights { .. });
     // Shells complete folder names with a slash, which no repository name ends with.
     let could_be_local = match source.source {
         Ok(Source::Repo { .. }) => is_missing,
@@ -205,7 +203,7 @@ fn other_content(source: &RepoArg, detected: DetectedFormat) -> String {
         DetectedFormat::GitLfsPointer => {
             "this is only a Git LFS pointer; in a clone, run `git lfs pull`".to_owned()
         }
-        DetectedFormat::Markup if !source.is_local() => WEB_PAGE.to_owned(),
+        DetectedFormat::Html if !source.is_local() => WEB_PAGE.to_owned(),
         _ => invalid_files(source),
     }
 }

@@ -104,7 +104,7 @@ pub(crate) struct ServeArgs {
         env = "HF_META_NEW_UPSTREAM_REQUESTS_PER_MINUTE",
         default_value_t = 400
     )]
-    new_upstream_requests_per_minute: u32,
+    total_upstream_requests_per_minute: u32,
 
     /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32
     #[arg(long, value_name = "NETWORK", env = "HF_META_TRUSTED_PROXIES", value_delimiter = ',')]
@@ -213,8 +213,8 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
         .addresses(AddressPolicy::Public)
         .user_agent("serve")
         .concurrency(64)
-        .headers_limit(150_000_000)
-        .index_limit(100_000_000)
+        .max_total_header_bytes(150_000_000)
+        .max_index_bytes(100_000_000)
         .call_timeout(connection.timeout.unwrap_or(Duration::from_secs(120)))
         .retry(
             RetryPolicy::default()
@@ -258,7 +258,7 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.requests_per_minute = args.requests_per_minute;
     config.max_requests_per_lookup = args.max_requests_per_lookup.get();
     config.upstream_requests_per_minute = args.upstream_requests_per_minute;
-    config.new_upstream_requests_per_minute = args.new_upstream_requests_per_minute;
+    config.total_upstream_requests_per_minute = args.total_upstream_requests_per_minute;
     config.trusted_proxies.clone_from(&args.trusted_proxy);
     config.public_url.clone_from(&args.public_url);
     config.max_connections = args.max_connections.get();
@@ -267,7 +267,7 @@ fn config(args: &ServeArgs) -> ServiceConfig {
     config.owners.clone_from(&args.owner);
     config.frame_ancestors.clone_from(&args.frame_ancestors);
     config.webhook_secret.clone_from(&args.webhook_secret);
-    config.serves_metrics = args.metrics_listen.is_none();
+    config.serve_metrics = args.metrics_listen.is_none();
     config.drain_delay = args.drain_delay.unwrap_or_default();
     config.shutdown_timeout = args.shutdown_timeout;
     config

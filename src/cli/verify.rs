@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use anstyle::Style;
 use hf_meta::report::text::{counted, escape, thousands};
-use hf_meta::report::verify::ParameterFigures;
+use hf_meta::report::verify::ParameterSources;
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{Error, Model, Plan, VerifyReport};
 
@@ -193,8 +193,8 @@ fn write_summary(out: &mut impl Write, report: &VerifyReport) -> io::Result<()> 
 }
 
 /// Writes the parameter counts from each source that has one.
-fn write_parameters(out: &mut impl Write, figures: ParameterFigures) -> io::Result<()> {
-    let ParameterFigures { counted: Some(counted), exact, declared, config, hub, .. } = figures
+fn write_parameters(out: &mut impl Write, figures: ParameterSources) -> io::Result<()> {
+    let ParameterSources { counted: Some(counted), exact, declared, config, hub, .. } = figures
     else {
         return Ok(());
     };

@@ -108,27 +108,27 @@ impl ClientBuilder {
     }
 
     /// Sets the maximum size of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
-    pub fn header_limit(mut self, bytes: u64) -> Self {
+    pub fn max_header_bytes(mut self, bytes: u64) -> Self {
         self.limits.header = bytes;
         self
     }
 
     /// Sets the maximum total size of all headers in one call, in bytes; 500,000,000 by default. The largest known
     /// checkpoints, with 497,000 tensors, need about an eighth of that.
-    pub fn headers_limit(mut self, bytes: u64) -> Self {
+    pub fn max_total_header_bytes(mut self, bytes: u64) -> Self {
         self.limits.headers = bytes;
         self
     }
 
     /// Sets the maximum size of an index, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
-    pub fn index_limit(mut self, bytes: u64) -> Self {
+    pub fn max_index_bytes(mut self, bytes: u64) -> Self {
         self.limits.index = bytes;
         self
     }
 
     /// Sets the maximum size of `config.json`, in bytes; [`Configs::DEFAULT_LIMIT`] by default. The file is read only
     /// if it could affect the count.
-    pub fn config_limit(mut self, bytes: u64) -> Self {
+    pub fn max_config_bytes(mut self, bytes: u64) -> Self {
         self.limits.config = bytes;
         self
     }
@@ -187,20 +187,20 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// - [`Error::NoCache`] if the client is offline and has no [`hub_cache`](Self::hub_cache)
-    /// - [`Error::Endpoint`] if the endpoint is not a valid Hub URL
-    /// - [`Error::MalformedToken`] or [`Error::UserAgent`] if the text cannot be sent in an HTTP header
-    /// - [`Error::RequestHeader`] if a header is invalid or reserved
-    /// - [`Error::Proxy`] if a proxy setting is invalid
+    /// - [`Error::MissingHubCache`] if the client is offline and has no [`hub_cache`](Self::hub_cache)
+    /// - [`Error::InvalidEndpoint`] if the endpoint is not a valid Hub URL
+    /// - [`Error::InvalidToken`] or [`Error::InvalidUserAgent`] if the text cannot be sent in an HTTP header
+    /// - [`Error::InvalidRequestHeader`] if a header is invalid or reserved
+    /// - [`Error::InvalidProxy`] if a proxy setting is invalid
     /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
     /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
     pub fn build(self) -> Result<Client, Error> {
-        let invalid = |source| Error::Endpoint { text: shown(&self.endpoint), source };
+        let invalid = |source| Error::InvalidEndpoint { text: shown(&self.endpoint), source };
         let endpoint = Endpoint::parse(&self.endpoint).map_err(invalid)?;
         if !has_tls_provider() {
             return Err(Error::NoTlsProvider);
         }
-        let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::NoCache));
+        let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::MissingHubCache));
         let token = self.token.as_deref().map(bearer).transpose()?;
         let (needs_check, concurrency) = (self.http.needs_check(), self.http.concurrency());
         let http = Http::new(self.http.settings(endpoint.url(), token)?);
@@ -254,7 +254,7 @@ fn shown(endpoint: &str) -> String {
 /// Returns the `Authorization` header for a token, marked as sensitive.
 pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
     let mut value =
-        HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::MalformedToken)?;
+        HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::InvalidToken)?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -134,8 +134,8 @@ impl ClientBuilder {
 
     /// Sets the maximum number of connections to all HTTP/1.1 servers together, at least 1; 64 by default. Over
     /// HTTP/1.1, each request in flight occupies a connection.
-    pub fn http1_connections(mut self, connections: usize) -> Self {
-        self.http.connection.http1_connections = connections;
+    pub fn max_http1_connections(mut self, connections: usize) -> Self {
+        self.http.connection.max_http1_connections = connections;
         self
     }
 
@@ -197,7 +197,7 @@ fn certificates(texts: &[Vec<u8>]) -> Result<Vec<reqwest::Certificate>, Error> {
 
 /// Parses a header and marks its value as sensitive.
 fn header((name, value): &(String, String)) -> Result<(HeaderName, HeaderValue), Error> {
-    let invalid = |reason| Error::RequestHeader { name: crate::formats::clip(name), reason };
+    let invalid = |reason| Error::InvalidRequestHeader { name: crate::formats::clip(name), reason };
     let name: HeaderName = name.parse().map_err(|_| invalid("the name is invalid"))?;
     if OWN_HEADERS.contains(&name) {
         return Err(invalid("it is reserved for the client"));
@@ -212,7 +212,7 @@ fn header((name, value): &(String, String)) -> Result<(HeaderName, HeaderValue),
 fn user_agent(user: Option<&str>) -> Result<HeaderValue, Error> {
     let library = concat!("hf-meta/", env!("CARGO_PKG_VERSION"));
     let agent = user.map_or_else(|| library.to_owned(), |user| format!("{library} {user}"));
-    HeaderValue::from_str(&agent).map_err(|_| Error::UserAgent)
+    HeaderValue::from_str(&agent).map_err(|_| Error::InvalidUserAgent)
 }
 
 /// Omits the proxy and the header values, which may be secrets.

@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::Client;
 
-/// The order in which [`Client::read_many`] returns results.
+/// The order in which [`Client::run_many`] returns results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResultOrder {
@@ -43,7 +43,7 @@ impl Client {
     /// # async fn example() -> Result<(), Error> {
     /// let names = stream::iter(["gpt2", "bigscience/bloom"]);
     /// let mut results =
-    ///     Client::new()?.read_many(names, 32, ResultOrder::Completion, |client, name| async move {
+    ///     Client::new()?.run_many(names, 32, ResultOrder::Completion, |client, name| async move {
     ///         (name, client.model(name).prefetch(true).count().await)
     ///     });
     /// while let Some((name, result)) = results.next().await {
@@ -61,7 +61,7 @@ impl Client {
     /// Polling the stream panics if `read` panics.
     ///
     /// [`ClientBuilder::concurrency`]: crate::ClientBuilder::concurrency
-    pub fn read_many<Items, Read, Reading>(
+    pub fn run_many<Items, Read, Reading>(
         &self,
         items: Items,
         jobs: usize,

@@ -84,7 +84,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::MalformedToken`] if the token cannot be sent in an HTTP header.
+    /// Returns [`Error::InvalidToken`] if the token cannot be sent in an HTTP header.
     pub fn with_token(&self, token: impl AsRef<str>) -> Result<Self, Error> {
         let token = Some(token.as_ref()).filter(|token| !token.is_empty());
         let http = self.context.http.with_token(token.map(bearer).transpose()?);

@@ -57,7 +57,7 @@ impl ClientContext {
                 if !matches!(error, HttpError::Status { .. }) =>
             {
                 let (file, source) = (SafeUrl::from(url).to_string(), Box::new(error));
-                Err(Error::Fetch { file, attempts, elapsed, source })
+                Err(Error::RequestFailed { file, attempts, elapsed, source })
             }
             _ => Ok(()),
         }

@@ -146,7 +146,7 @@ impl Counter {
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         if configs.quantization.is_empty() && !self.waiting.is_empty() {
             let sums = self.solve(CountSums::default(), configs).ok()?;
-            if sums.has_unresolved(UnresolvedReason::SeveralSchemes) {
+            if sums.has_unresolved(UnresolvedReason::AmbiguousScheme) {
                 return Some(OTHER_CONFIG);
             }
         }

@@ -133,7 +133,7 @@ impl ExpertConfigs {
         let first = models.next().ok_or(UnknownActive::MissingTopK)?;
         let is_unanimous =
             first.top_k.len() == 1 && models.all(|other| other.top_k_number == first.top_k_number);
-        if is_unanimous { Ok(first) } else { Err(UnknownActive::SeveralTopK) }
+        if is_unanimous { Ok(first) } else { Err(UnknownActive::AmbiguousTopK) }
     }
 }
 
@@ -289,8 +289,11 @@ mod tests {
             (r#"{"moe_topk":[3]}"#, Ok(Some(3))),
             (r#"{"model_type":"switch_transformers"}"#, Ok(Some(1))),
             (r#"{"moe_topk":[1,0]}"#, Ok(None)),
-            (r#"{"experts_per_token":4,"num_experts_per_tok":2}"#, Err(UnknownActive::SeveralTopK)),
-            (r#"{"moe_k":4,"text_config":{"moe_k":2}}"#, Err(UnknownActive::SeveralTopK)),
+            (
+                r#"{"experts_per_token":4,"num_experts_per_tok":2}"#,
+                Err(UnknownActive::AmbiguousTopK),
+            ),
+            (r#"{"moe_k":4,"text_config":{"moe_k":2}}"#, Err(UnknownActive::AmbiguousTopK)),
             (r#"{"num_experts":8,"top_k":50}"#, Err(UnknownActive::MissingTopK)),
             (r#"{"num_experts_per_tok":0}"#, Err(UnknownActive::MissingTopK)),
             (r#"{"num_experts_per_tok":[]}"#, Err(UnknownActive::MissingTopK)),

@@ -148,7 +148,7 @@ impl ExpertSums {
             return Ok(None);
         }
         if self.is_too_large {
-            return Err(UnknownActive::TooMany);
+            return Err(UnknownActive::TooManyExperts);
         }
         let is_tied = self.input_embedding != self.output_embedding;
         let input_embedding = if is_tied { 0 } else { self.input_embedding };
@@ -437,7 +437,7 @@ mod tests {
                 ],
                 UnknownActive::UnequalExperts,
             ),
-            (&[("h.experts.18446744073709551615.w", &[4])], UnknownActive::TooMany),
+            (&[("h.experts.18446744073709551615.w", &[4])], UnknownActive::TooManyExperts),
             (&[("h.0.experts.w", &[1 << 62, 1, 1])], UnknownActive::ConflictingExpertCount),
         ];
         for (tensors, reason) in cases {
@@ -462,13 +462,13 @@ mod tests {
         for name in names {
             let names: Vec<_> = (0..10_000).map(name).collect();
             let tensors: Vec<_> = names.iter().map(|name| (&**name, &[4_u64, 6, 1][..])).collect();
-            assert_eq!(mixture(config, &tensors), Err(UnknownActive::TooMany));
+            assert_eq!(mixture(config, &tensors), Err(UnknownActive::TooManyExperts));
             let reversed: Vec<_> = tensors.into_iter().rev().collect();
-            assert_eq!(mixture(config, &reversed), Err(UnknownActive::TooMany));
+            assert_eq!(mixture(config, &reversed), Err(UnknownActive::TooManyExperts));
         }
         let zeros = "0".repeat(1_000);
         for long in [format!("h.{zeros}1.experts.w"), format!("h.1.m{zeros}.experts.w")] {
-            assert_eq!(mixture(config, &[(&long, &[4, 6, 1])]), Err(UnknownActive::TooMany));
+            assert_eq!(mixture(config, &[(&long, &[4, 6, 1])]), Err(UnknownActive::TooManyExperts));
         }
     }
 }

@@ -79,7 +79,7 @@ pub enum UnknownActive {
     /// No configuration specifies the number of experts per token.
     MissingTopK,
     /// The configuration specifies several numbers of experts per token.
-    SeveralTopK,
+    AmbiguousTopK,
     /// The experts are stored as rows of one matrix, and no configuration specifies their number.
     MissingExpertCount,
     /// The tensors and the configuration disagree about the number of experts.
@@ -89,21 +89,23 @@ pub enum UnknownActive {
     /// Experts of the same layer differ in size.
     UnequalExperts,
     /// There are more layers or experts than in any known model.
-    TooMany,
+    TooManyExperts,
 }
 
 impl fmt::Display for UnknownActive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MissingTopK => "no configuration specifies the number of experts per token",
-            Self::SeveralTopK => "the configuration specifies several numbers of experts per token",
+            Self::AmbiguousTopK => {
+                "the configuration specifies several numbers of experts per token"
+            }
             Self::MissingExpertCount => "no configuration specifies the number of experts",
             Self::ConflictingExpertCount => {
                 "the tensors and the configuration disagree about the number of experts"
             }
             Self::MissingExperts => "some experts are missing from the tensors",
             Self::UnequalExperts => "experts of the same layer differ in size",
-            Self::TooMany => "there are more layers or experts than in any known model",
+            Self::TooManyExperts => "there are more layers or experts than in any known model",
         })
     }
 }

@@ -75,7 +75,7 @@ impl<'a> Hints<'a> {
             return Ok(Some(named));
         }
         match self.common(self.config.schemes(), &value) {
-            Err(UnresolvedReason::SeveralSchemes) => {}
+            Err(UnresolvedReason::AmbiguousScheme) => {}
             common => return common,
         }
         let (mut chosen, mut possible) = (None, Vec::new());
@@ -94,7 +94,7 @@ impl<'a> Hints<'a> {
         };
         // An unsupported pattern might have matched.
         let is_sure = possible.iter().all(|value| Some(value) == chosen.as_ref());
-        chosen.filter(|_| is_sure).map(Some).ok_or(UnresolvedReason::SeveralSchemes)
+        chosen.filter(|_| is_sure).map(Some).ok_or(UnresolvedReason::AmbiguousScheme)
     }
 
     /// Returns the scheme that names a module, in full or by its last components.
@@ -118,13 +118,13 @@ impl<'a> Hints<'a> {
         let mut first = None;
         for scheme in schemes {
             if !self.spend(STEPS_OF_SCHEME) {
-                return Err(UnresolvedReason::TooManyChoices);
+                return Err(UnresolvedReason::TooComplex);
             }
             match (&first, value(scheme)) {
                 (_, None) => {}
                 (None, found) => first = found,
                 (Some(first), Some(other)) if *first == other => {}
-                _ => return Err(UnresolvedReason::SeveralSchemes),
+                _ => return Err(UnresolvedReason::AmbiguousScheme),
             }
         }
         Ok(first)
@@ -213,7 +213,7 @@ mod tests {
         let steps = 1_000_000;
         hints.steps_left.set(steps);
         let choose = || hints.choose(module, |scheme| scheme.bits);
-        let answered = (0..steps).take_while(|_| choose() != Err(UnresolvedReason::TooManyChoices));
+        let answered = (0..steps).take_while(|_| choose() != Err(UnresolvedReason::TooComplex));
         answered.count() as u64
     }
 

@@ -100,7 +100,7 @@ impl Solved {
         else {
             return Ok(None);
         };
-        let parameters = parameters.ok_or(UnresolvedReason::TooLarge)?;
+        let parameters = parameters.ok_or(UnresolvedReason::ImplausibleSize)?;
         Ok(Some(Self { weights: *weights, parameters, packing, is_padded: false }))
     }
 

@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn several_schemes_without_a_choice_are_unresolved() {
         let config = config(r#"{"a":{"bits":4},"b":{"bits":8},"(?=c)":{"bits":2}}"#);
-        assert_eq!(bits(&config, "c"), Err(UnresolvedReason::SeveralSchemes));
+        assert_eq!(bits(&config, "c"), Err(UnresolvedReason::AmbiguousScheme));
         assert_eq!(bits(&config, "a"), Ok(Some(4)));
     }
 

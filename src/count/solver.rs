@@ -63,15 +63,15 @@ impl<'a> Solver<'a> {
     pub(super) fn add_module(&mut self, module: &Module<'_>) -> Result<(), CountOverflow> {
         // A tensor is stored twice, so no part of the module can be trusted.
         if module.parts.windows(2).any(|parts| parts[0].0 == parts[1].0) {
-            return self.add_unresolved(module, UnresolvedReason::ConflictingParts);
+            return self.add_unresolved(module, UnresolvedReason::ConflictingComponents);
         }
         match self.solve(module) {
             Ok(Some(_)) if self.hints.is_exhausted() => {
-                self.add_unresolved(module, UnresolvedReason::TooManyChoices)
+                self.add_unresolved(module, UnresolvedReason::TooComplex)
             }
             Ok(Some(solved)) => self.add_solved(module, &solved),
             Ok(None) if has_packed_part(module) && self.is_packed(module) => {
-                self.add_unresolved(module, UnresolvedReason::UnknownParts)
+                self.add_unresolved(module, UnresolvedReason::UnknownComponents)
             }
             Err(reason) if self.is_packed(module) => self.add_unresolved(module, reason),
             Ok(None) | Err(_) => module
@@ -216,7 +216,7 @@ impl<'a> Solver<'a> {
             }
             // Auxiliary parts are packed zero points without their weights.
             PartRole::Weights | PartRole::Auxiliary(_) if self.is_quantized => {
-                self.open_weights(module, tensor, UnresolvedReason::UnknownParts)
+                self.open_weights(module, tensor, UnresolvedReason::UnknownComponents)
             }
             PartRole::Weights if may_be_packed(tensor) => {
                 self.open_weights(module, tensor, UnresolvedReason::SuspectedPacking)
@@ -309,7 +309,7 @@ mod tests {
                 solver.hints.exhaust();
             }
             solver.add_module(&Module { name: "m", parts: &parts }).unwrap();
-            solver.finish().unwrap().has_unresolved(UnresolvedReason::TooManyChoices)
+            solver.finish().unwrap().has_unresolved(UnresolvedReason::TooComplex)
         };
         assert_eq!([true, false].map(is_uncertain), [false, true]);
     }

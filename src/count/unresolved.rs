@@ -10,17 +10,17 @@ use serde::Serialize;
 #[non_exhaustive]
 pub enum UnresolvedReason {
     /// The components match no known method.
-    UnknownParts,
+    UnknownComponents,
     /// Two components imply different sizes.
-    ConflictingParts,
+    ConflictingComponents,
     /// The shapes allow several sizes, and the configuration does not select one.
-    SeveralSchemes,
+    AmbiguousScheme,
     /// Choosing among the schemes in the configuration would take more work than any known model needs.
-    TooManyChoices,
+    TooComplex,
     /// The weights are packed, but the tensors that determine their size are missing.
-    MissingParts,
+    MissingComponents,
     /// The weights would have less than a quarter of a bit each, or their number overflows 64 bits.
-    TooLarge,
+    ImplausibleSize,
     /// The weights are padded by an unknown amount. The module is counted including its padding.
     Padded,
     /// An integer tensor looks like packed weights, but the model has no quantization configuration.
@@ -30,14 +30,14 @@ pub enum UnresolvedReason {
 impl fmt::Display for UnresolvedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::UnknownParts => "no known quantization method uses these components",
-            Self::ConflictingParts => "the components imply different sizes",
-            Self::SeveralSchemes => {
+            Self::UnknownComponents => "no known quantization method uses these components",
+            Self::ConflictingComponents => "the components imply different sizes",
+            Self::AmbiguousScheme => {
                 "the shapes allow several sizes, and the configuration does not select one"
             }
-            Self::TooManyChoices => "the configuration lists too many schemes and patterns",
-            Self::MissingParts => "the components that determine the size are missing",
-            Self::TooLarge => "the components imply an implausible size",
+            Self::TooComplex => "the configuration lists too many schemes and patterns",
+            Self::MissingComponents => "the components that determine the size are missing",
+            Self::ImplausibleSize => "the components imply an implausible size",
             Self::Padded => "the weights may be padded by an unknown amount",
             Self::SuspectedPacking => {
                 "the integers look like packed weights, but no configuration specifies a quantization method"
@@ -55,7 +55,7 @@ pub struct UnresolvedModules {
     pub reason: UnresolvedReason,
     /// The number of modules.
     pub modules: u64,
-    /// The names of up to [`MOST_EXAMPLES`](Self::MOST_EXAMPLES) of the modules, sorted, each truncated to 200
+    /// The names of up to [`MAX_EXAMPLES`](Self::MAX_EXAMPLES) of the modules, sorted, each truncated to 200
     /// characters.
     pub examples: Vec<String>,
     /// The number of elements stored for their weights.
@@ -64,7 +64,7 @@ pub struct UnresolvedModules {
 
 impl UnresolvedModules {
     /// The maximum number of examples.
-    pub const MOST_EXAMPLES: usize = 10;
+    pub const MAX_EXAMPLES: usize = 10;
 
     pub(super) fn new(reason: UnresolvedReason) -> Self {
         Self { reason, modules: 0, examples: Vec::new(), elements: 0 }

@@ -11,15 +11,15 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Source(_) => "invalidSource",
-            Self::Endpoint { .. }
-            | Self::MalformedToken
-            | Self::UserAgent
-            | Self::NoCache
-            | Self::RequestHeader { .. }
+            Self::InvalidSource(_) => "invalidSource",
+            Self::InvalidEndpoint { .. }
+            | Self::InvalidToken
+            | Self::InvalidUserAgent
+            | Self::MissingHubCache
+            | Self::InvalidRequestHeader { .. }
             | Self::HttpClient { .. }
             | Self::UnknownFormat { .. }
-            | Self::Proxy(_)
+            | Self::InvalidProxy(_)
             | Self::NoTlsProvider => "invalidSettings",
             Self::RepoNotFound { .. } => "repoNotFound",
             Self::RevisionNotFound { .. } => "revisionNotFound",
@@ -27,21 +27,21 @@ impl Error {
             Self::Gated { .. } => "gated",
             Self::RejectedToken { .. } => "rejectedToken",
             Self::Forbidden { .. } => "forbidden",
-            Self::NoSafetensors { .. } => "noWeights",
+            Self::NoWeights { .. } => "noWeights",
             Self::SeveralSets { .. } => "severalSets",
-            Self::MissingShard { .. } | Self::MissingShards { .. } => "missingShards",
-            Self::Listing { .. } => "malformedListing",
+            Self::ShardNotFound { .. } | Self::IncompleteShards { .. } => "missingShards",
+            Self::ListingFailed { .. } => "malformedListing",
             Self::NotCached { .. } => "notCached",
             Self::Offline { .. } => "offline",
-            Self::Header { .. } => "malformedHeader",
-            Self::Index { .. } => "malformedIndex",
-            Self::TooLarge { .. } | Self::TooManyHeaders { .. } => "tooLarge",
-            Self::OtherCommit { .. } | Self::Changed { .. } => "changed",
+            Self::InvalidHeader { .. } => "malformedHeader",
+            Self::InvalidIndex { .. } => "malformedIndex",
+            Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => "tooLarge",
+            Self::CommitMismatch { .. } | Self::FileChanged { .. } => "changed",
             Self::Refused { source, .. } if source.status == 429 => "rateLimited",
             Self::Refused { .. } => "refused",
-            Self::Fetch { source, .. } => fetch_code(source),
+            Self::RequestFailed { source, .. } => fetch_code(source),
             Self::DeadlineExceeded { .. } => "timeout",
-            Self::Read { .. } => "localIo",
+            Self::Io { .. } => "localIo",
         }
     }
 
@@ -55,7 +55,7 @@ impl Error {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Fetch { source, .. } => match &**source {
+            Self::RequestFailed { source, .. } => match &**source {
                 HttpError::RateLimited { wait, .. } => Some(*wait),
                 _ => None,
             },
@@ -79,9 +79,11 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Fetch { source, .. } => source.is_retryable() || self.is_rate_limited(),
+            Self::RequestFailed { source, .. } => source.is_retryable() || self.is_rate_limited(),
             Self::Refused { source, .. } => source.is_transient(),
-            Self::DeadlineExceeded { .. } | Self::Changed { .. } | Self::OtherCommit { .. } => true,
+            Self::DeadlineExceeded { .. }
+            | Self::FileChanged { .. }
+            | Self::CommitMismatch { .. } => true,
             _ => false,
         }
     }
@@ -96,8 +98,8 @@ impl Error {
             | Self::Forbidden { source, .. }
             | Self::Refused { source, .. } => Some(source),
             Self::FileNotFound { source, .. }
-            | Self::MissingShard { source, .. }
-            | Self::NoSafetensors { source, .. } => source.downcast_ref(),
+            | Self::ShardNotFound { source, .. }
+            | Self::NoWeights { source, .. } => source.downcast_ref(),
             _ => None,
         }
     }

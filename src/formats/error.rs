@@ -37,7 +37,7 @@ pub enum HeaderError {
     },
     /// The header exceeds the size limit.
     #[error("a header of {length} bytes exceeds the limit of {limit} bytes")]
-    OverLimit {
+    TooLarge {
         /// The length of the header.
         length: u64,
         /// The maximum accepted length.
@@ -45,7 +45,7 @@ pub enum HeaderError {
     },
     /// The header is longer than the file.
     #[error("a header of {length} bytes does not fit in a file of {file_size} bytes")]
-    PastEndOfFile {
+    ExceedsFile {
         /// The length of the header.
         length: u64,
         /// The size of the file.
@@ -74,13 +74,13 @@ pub enum HeaderError {
     },
     /// The header is not JSON with the expected structure.
     #[error("the header is malformed: {message}")]
-    Json {
+    InvalidJson {
         /// The reason, with line and column.
         message: String,
     },
     /// An entry does not describe a tensor.
     #[error("the entry of tensor `{tensor}` is malformed: {message}")]
-    Entry {
+    InvalidEntry {
         /// The name of the tensor.
         tensor: String,
         /// The reason, with line and column.
@@ -124,7 +124,7 @@ pub enum HeaderError {
     #[error(
         "tensor `{tensor}` has {elements} elements of {dtype}, which is {expected} bytes, but spans {found} bytes"
     )]
-    Size {
+    SizeMismatch {
         /// The name of the tensor.
         tensor: String,
         /// The dtype of the tensor.
@@ -138,7 +138,7 @@ pub enum HeaderError {
     },
     /// A tensor of an unknown dtype has less than one bit per element.
     #[error("tensor `{tensor}` has {elements} elements of {dtype}, too many for its {found} bytes")]
-    Implausible {
+    TooManyElements {
         /// The name of the tensor.
         tensor: String,
         /// The dtype of the tensor.
@@ -150,7 +150,7 @@ pub enum HeaderError {
     },
     /// The data of a tensor is preceded by bytes that belong to no tensor.
     #[error("the data has a gap from byte {expected} to byte {begin}, before tensor `{tensor}`")]
-    Hole {
+    Gap {
         /// The name of the tensor.
         tensor: String,
         /// The offset of its first byte.
@@ -175,7 +175,7 @@ pub enum HeaderError {
         "according to its header, the file ends with {} at byte {expected}, but it has {found} bytes",
         last(tensor.as_deref())
     )]
-    FileSize {
+    FileSizeMismatch {
         /// The name of the last tensor in the file, or `None` if the file has no tensor data.
         tensor: Option<String>,
         /// The size that the header implies.
@@ -213,7 +213,7 @@ pub enum DetectedFormat {
     /// A Git LFS pointer, the text file that Git stores in place of a large file.
     GitLfsPointer,
     /// A web page, such as a login or error page.
-    Markup,
+    Html,
     /// A ZIP archive, such as a checkpoint written by `torch.save`.
     Zip,
     /// A GGUF file.
@@ -224,7 +224,7 @@ impl DetectedFormat {
     /// The first bytes of each format, after optional whitespace.
     const STARTS: [(&[u8], Self); 4] = [
         (b"version ", Self::GitLfsPointer),
-        (b"<", Self::Markup),
+        (b"<", Self::Html),
         (b"PK\x03\x04", Self::Zip),
         (b"GGUF", Self::Gguf),
     ];
@@ -246,7 +246,7 @@ impl std::fmt::Display for DetectedFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::GitLfsPointer => "a Git LFS pointer",
-            Self::Markup => "an HTML or XML page",
+            Self::Html => "an HTML or XML page",
             Self::Zip => "a ZIP archive (a PyTorch checkpoint?)",
             Self::Gguf => "a GGUF file",
         })

@@ -22,20 +22,20 @@ pub trait Format: Debug + Send + Sync {
     fn extension(&self) -> &'static str;
 
     /// Creates a parser for the header of the file at `path`. The parser must reject headers larger than
-    /// `header_limit` bytes.
-    fn parser(&self, path: &RepoPath, header_limit: u64) -> Box<dyn HeaderParser>;
+    /// `max_header_bytes` bytes.
+    fn parser(&self, path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser>;
 
     /// Splits a file name, without extension and shard number, into its parts. By default, the whole name is the
     /// model name.
-    fn split_name(&self, stem: &str) -> NameParts {
-        NameParts::new(stem)
+    fn split_name(&self, stem: &str) -> WeightFileName {
+        WeightFileName::new(stem)
     }
 }
 
 /// The parts of a weight file's name, without extension and shard number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct NameParts {
+pub struct WeightFileName {
     /// The name of the model, such as `model` or `Llama-3.2-1B`.
     pub model: String,
     /// The variant, such as `fp16` or `Q4_K_M`; empty if there is none.
@@ -46,7 +46,7 @@ pub struct NameParts {
     pub kind: WeightsKind,
 }
 
-impl NameParts {
+impl WeightFileName {
     /// Creates the parts of a model name without a variant.
     #[must_use]
     pub fn new(model: &str) -> Self {
@@ -174,7 +174,7 @@ impl Formats {
 
     /// Returns whether a text is just the name of a quantization in some format.
     pub(crate) fn is_quantization(&self, text: &str) -> bool {
-        let is_one = |parts: NameParts| parts.is_quantized && parts.model.is_empty();
+        let is_one = |parts: WeightFileName| parts.is_quantized && parts.model.is_empty();
         self.0.iter().any(|format| is_one(format.split_name(text)))
     }
 }

@@ -57,7 +57,7 @@ impl FileHeader {
     /// Declares that the shapes are those of the unpacked weights, regardless of how they are stored. Each element
     /// then counts as one parameter, and `config.json` is not needed.
     #[must_use]
-    pub fn self_describing(self) -> Self {
+    pub fn with_unpacked_shapes(self) -> Self {
         Self { is_self_describing: true, ..self }
     }
 
@@ -118,13 +118,17 @@ impl FileHeader {
     ///
     /// # Errors
     ///
-    /// Returns [`HeaderError::FileSize`] if the file is shorter or longer.
+    /// Returns [`HeaderError::FileSizeMismatch`] if the file is shorter or longer.
     pub fn check_file_size(&self, file_size: u64) -> Result<(), HeaderError> {
         let expected = self.file_size();
         if expected == file_size {
             return Ok(());
         }
-        Err(HeaderError::FileSize { tensor: self.last_tensor(), expected, found: file_size })
+        Err(HeaderError::FileSizeMismatch {
+            tensor: self.last_tensor(),
+            expected,
+            found: file_size,
+        })
     }
 
     /// Returns the name of the tensor whose data comes last in the file.

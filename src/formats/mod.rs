@@ -31,7 +31,7 @@ pub(crate) mod weight_sets;
 pub use description::ModelDescription;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError};
-pub use format::{Format, HeaderParser, NameParts, Step, WeightsKind};
+pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind};
 pub use header::FileHeader;
 pub use path::{PathError, RepoPath};
 pub use table::{TensorTable, TensorTableBuilder, TensorTableIter};

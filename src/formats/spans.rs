@@ -24,7 +24,7 @@ pub(super) fn data_length(
         let expected = expected.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
         match begin.cmp(&expected) {
             Ordering::Equal => Ok(end),
-            Ordering::Greater => Err(HeaderError::Hole { tensor: name(at), begin, expected }),
+            Ordering::Greater => Err(HeaderError::Gap { tensor: name(at), begin, expected }),
             Ordering::Less => Err(HeaderError::Overlap { tensor: name(at), begin, expected }),
         }
     })
@@ -58,11 +58,11 @@ mod tests {
     fn holes_and_overlaps_are_errors() {
         assert_eq!(
             length(&[(1, 2)], 1),
-            Err(HeaderError::Hole { tensor: "0".to_owned(), begin: 1, expected: 0 })
+            Err(HeaderError::Gap { tensor: "0".to_owned(), begin: 1, expected: 0 })
         );
         assert_eq!(
             length(&[(5, 6), (0, 4)], 1),
-            Err(HeaderError::Hole { tensor: "0".to_owned(), begin: 5, expected: 4 })
+            Err(HeaderError::Gap { tensor: "0".to_owned(), begin: 5, expected: 4 })
         );
         assert_eq!(
             length(&[(0, 4), (3, 6)], 1),
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn each_span_begins_at_a_multiple_of_the_alignment() {
         assert_eq!(length(&[(32, 40), (0, 4)], 32), Ok(40));
-        let hole = HeaderError::Hole { tensor: "1".to_owned(), begin: 64, expected: 32 };
+        let hole = HeaderError::Gap { tensor: "1".to_owned(), begin: 64, expected: 32 };
         assert_eq!(length(&[(0, 4), (64, 65)], 32), Err(hole));
         let overlap = HeaderError::Overlap { tensor: "1".to_owned(), begin: 16, expected: 32 };
         assert_eq!(length(&[(0, 4), (16, 20)], 32), Err(overlap));

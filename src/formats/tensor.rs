@@ -73,7 +73,7 @@ impl TensorInfo {
             });
         }
         if bytes != end - begin {
-            return Err(HeaderError::Size {
+            return Err(HeaderError::SizeMismatch {
                 tensor: clip(name),
                 dtype: self.dtype.clone(),
                 elements,
@@ -90,7 +90,7 @@ impl TensorInfo {
             return Ok(());
         }
         let (tensor, dtype) = (clip(name), self.dtype.clone());
-        Err(HeaderError::Implausible { tensor, dtype, elements, found })
+        Err(HeaderError::TooManyElements { tensor, dtype, elements, found })
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct HttpClients {
     /// Offers HTTP/2 and HTTP/1.1.
     any: Mutex<Option<Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
-    http1_connections: Arc<Semaphore>,
+    max_http1_connections: Arc<Semaphore>,
 }
 
 /// The HTTP version of a server, if known.
@@ -61,14 +61,15 @@ impl HttpClients {
     /// Does not build a `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
     pub(super) fn new(settings: HttpSettings, guard: Arc<AddressGuard>) -> Self {
-        let connections = settings.connection.http1_connections.clamp(1, Semaphore::MAX_PERMITS);
+        let connections =
+            settings.connection.max_http1_connections.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             settings,
             guard,
             http2: Mutex::default(),
             any: Mutex::default(),
             servers: Mutex::default(),
-            http1_connections: Arc::new(Semaphore::new(connections)),
+            max_http1_connections: Arc::new(Semaphore::new(connections)),
         }
     }
 
@@ -86,7 +87,7 @@ impl HttpClients {
         if url.scheme() == "https" && matches!(negotiated, None | Some(NegotiatedHttp::Http2)) {
             return Ok((self.http2()?, None));
         }
-        let permit = Arc::clone(&self.http1_connections).acquire_owned().await;
+        let permit = Arc::clone(&self.max_http1_connections).acquire_owned().await;
         Ok((self.any()?, permit.ok()))
     }
 

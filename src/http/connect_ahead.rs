@@ -260,7 +260,7 @@ mod tests {
             http.expect_servers(redirecting_to(&format!("https://{host}")));
             let url = http.redirect_origin.take_due().unwrap();
             let error = http.connect(url).await.unwrap_err();
-            assert!(matches!(error, HttpError::PrivateAddress { .. }), "{error:?}");
+            assert!(matches!(error, HttpError::ForbiddenAddress { .. }), "{error:?}");
         }
     }
 

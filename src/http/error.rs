@@ -56,7 +56,7 @@ pub enum HttpError {
     },
     /// The response has a success status, but is not the requested range or file.
     #[error("unexpected response from `{url}`")]
-    Range {
+    UnexpectedResponse {
         /// The requested URL, after redirects.
         url: SafeUrl,
         /// The discrepancy between the response and the request.
@@ -72,7 +72,7 @@ pub enum HttpError {
     },
     /// The [`AddressPolicy`](crate::AddressPolicy) forbids the address of the host. Nothing was sent.
     #[error("the address of `{url}` is not public, so it was not requested")]
-    PrivateAddress {
+    ForbiddenAddress {
         /// The requested URL, after redirects.
         url: SafeUrl,
     },
@@ -191,7 +191,7 @@ impl HttpError {
     /// Classifies an error of the HTTP library.
     pub(super) fn transport(url: SafeUrl, error: reqwest::Error) -> Self {
         if causes(&error).any(<dyn StdError>::is::<AddressError>) {
-            return Self::PrivateAddress { url };
+            return Self::ForbiddenAddress { url };
         }
         let kind = if error.is_builder() {
             TransportKind::Setup
@@ -229,7 +229,7 @@ impl HttpError {
     }
 
     pub(super) fn range(url: &Url, source: RangeError) -> Self {
-        Self::Range { url: SafeUrl::from(url), source }
+        Self::UnexpectedResponse { url: SafeUrl::from(url), source }
     }
 
     /// Returns whether the same request may succeed if it is retried.
@@ -241,7 +241,7 @@ impl HttpError {
             Self::Status { status, is_cross_origin, .. } => {
                 is_transient_status(*status, *is_cross_origin)
             }
-            Self::Range { source, .. } => matches!(
+            Self::UnexpectedResponse { source, .. } => matches!(
                 source,
                 RangeError::WrongLength { .. }
                     | RangeError::BodyTooLong { .. }
@@ -249,7 +249,7 @@ impl HttpError {
             ),
             Self::RateLimited { .. }
             | Self::Redirect { .. }
-            | Self::PrivateAddress { .. }
+            | Self::ForbiddenAddress { .. }
             | Self::TooLarge { .. } => false,
         }
     }

@@ -126,7 +126,7 @@ pub(crate) struct ConnectionSettings {
     /// The fraction of each quota to use, from 0 to 1.
     pub(crate) quota_share: f64,
     /// The maximum number of HTTP/1.1 connections, across all servers.
-    pub(crate) http1_connections: usize,
+    pub(crate) max_http1_connections: usize,
 }
 
 impl Default for ConnectionSettings {
@@ -144,7 +144,7 @@ impl Default for ConnectionSettings {
             concurrency: 256,
             quota_share: 1.0,
             // By default, macOS allows 256 open files per process.
-            http1_connections: 64,
+            max_http1_connections: 64,
         }
     }
 }
@@ -286,7 +286,7 @@ impl Http {
     async fn send(&self, url: Url, attempt: &Attempt<'_>) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
         if !self.guard.allows(&url) {
-            return Err(HttpError::PrivateAddress { url: safe_url });
+            return Err(HttpError::ForbiddenAddress { url: safe_url });
         }
         attempt.release_permits();
         let max_wait = self.settings.connection.retry.max_wait;

@@ -1,7 +1,7 @@
 //! Reads `config.json`, which may change the count.
 
 use super::reader::Reader;
-use crate::SnapshotError;
+use crate::HubCacheMiss;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -72,7 +72,7 @@ impl Reader {
             Ok(json) => Ok(Some(ConfigFile::from_json(self.check_commit(path, json)?))),
             // The file may exist in the repository without being in the cache.
             Err(Error::FileNotFound { source, .. })
-                if source.is::<SnapshotError>() && path.segments().count() == 1 =>
+                if source.is::<HubCacheMiss>() && path.segments().count() == 1 =>
             {
                 Ok(Some(ConfigFile::ignored("the file was not downloaded".to_owned())))
             }

@@ -7,9 +7,9 @@ use futures::future::{BoxFuture, Either, select};
 use super::reader::Reader;
 use super::{Inspection, Target};
 use crate::backends::{ByteStream, Fetched, FileListing, pinned, poll_alongside};
-use crate::error::{BoxError, Error, MissingQuantization};
+use crate::error::{BoxError, Error, QuantizationNotFound};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use crate::formats::weight_sets::{Layout, OtherWeights, WeightSet};
+use crate::formats::weight_sets::{Layout, UnsupportedWeights, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::{CommitSha, HubError};
@@ -219,7 +219,7 @@ impl Inspection {
     /// may be a misspelled quantization.
     async fn find_folder(&self, path: &RepoPath) -> Result<Located, Error> {
         let error = match self.search(Some(path)).await {
-            Err(error @ (Error::NoSafetensors { .. } | Error::FileNotFound { .. })) => error,
+            Err(error @ (Error::NoWeights { .. } | Error::FileNotFound { .. })) => error,
             found => return found,
         };
         // Quantization names contain neither dots nor slashes, so for other paths a further request is pointless.
@@ -231,7 +231,7 @@ impl Inspection {
         if quantizations.is_empty() || listed.files.iter().any(|file| file.is_below(Some(path))) {
             return Err(error);
         }
-        let source = MissingQuantization { name: clip(path.as_str()), quantizations };
+        let source = QuantizationNotFound { name: clip(path.as_str()), quantizations };
         Err(Error::FileNotFound { file: self.backend.file_name(path), source: source.into() })
     }
 
@@ -311,11 +311,11 @@ impl Inspection {
     fn no_safetensors(
         &self,
         [single, index]: &[RepoPath; 2],
-        instead: Vec<OtherWeights>,
+        instead: Vec<UnsupportedWeights>,
         source: BoxError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
-        Error::NoSafetensors { place: self.source.clone(), single, index, instead, source }
+        Error::NoWeights { place: self.source.clone(), single, index, instead, source }
     }
 
     fn pinned(&self, commit: Option<&CommitSha>) -> Self {

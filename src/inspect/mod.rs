@@ -115,7 +115,7 @@ impl Inspection {
         let Inspected { path, backend, assembled, report } = self.inspect(cache, true).await?;
         let file = backend.file_name(&path);
         let parsed = assembled.into_parsed(path, report);
-        parsed.map_err(|source| Error::Index { file, source })
+        parsed.map_err(|source| Error::InvalidIndex { file, source })
     }
 
     /// Reads all headers, in any format, and returns them with their counts. Stops at the first error.
@@ -123,7 +123,7 @@ impl Inspection {
         let Inspected { path, backend, assembled, report } = self.inspect(cache, true).await?;
         let file = backend.file_name(&path);
         let weights = assembled.into_weights(path, report);
-        weights.map_err(|source| Error::Index { file, source })
+        weights.map_err(|source| Error::InvalidIndex { file, source })
     }
 
     /// Reads all headers and returns their counts. Drops each header once it is counted.

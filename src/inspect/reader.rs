@@ -196,7 +196,7 @@ impl Reader {
         let more = self.read(path, range).await?;
         if more.file_size != file_size {
             let (before, after) = (file_size, more.file_size);
-            return Err(Error::Changed { file: self.backend.file_name(path), before, after });
+            return Err(Error::FileChanged { file: self.backend.file_name(path), before, after });
         }
         Ok(more.bytes)
     }
@@ -209,7 +209,7 @@ impl Reader {
     /// Returns the value if it belongs to the pinned commit, or an error.
     pub(super) fn check_commit<T>(&self, path: &RepoPath, read: Fetched<T>) -> Result<T, Error> {
         match (&self.commit, read.commit) {
-            (Some(pinned), Some(found)) if *pinned != found => Err(Error::OtherCommit {
+            (Some(pinned), Some(found)) if *pinned != found => Err(Error::CommitMismatch {
                 file: self.backend.file_name(path),
                 pinned: pinned.clone(),
                 found,
@@ -245,7 +245,7 @@ impl Reader {
         let before = self.header_bytes.fetch_add(length, Ordering::Relaxed);
         let limit = self.limits.headers;
         if before.saturating_add(length) > limit {
-            return Err(Error::TooManyHeaders { file: self.backend.file_name(path), limit });
+            return Err(Error::HeadersTooLarge { file: self.backend.file_name(path), limit });
         }
         self.pass_memory(length).await;
         Ok(())
@@ -253,7 +253,7 @@ impl Reader {
 
     pub(super) fn header_error(&self, path: &RepoPath, source: HeaderError) -> Error {
         let format = self.format(path).title();
-        Error::Header { file: self.backend.file_name(path), format, source }
+        Error::InvalidHeader { file: self.backend.file_name(path), format, source }
     }
 
     /// Returns the format of a file.
@@ -267,7 +267,7 @@ impl Reader {
             IndexError::CountOverflow { tensor } => {
                 self.header_error(path, HeaderError::Overflow { tensor })
             }
-            source => Error::Index { file: self.backend.file_name(path), source },
+            source => Error::InvalidIndex { file: self.backend.file_name(path), source },
         }
     }
 
@@ -279,11 +279,11 @@ impl Reader {
         renamed.into_iter().chain((!is_pinned).then_some(Finding::NotPinned))
     }
 
-    pub(super) fn fetch_stats(&self, bytes_total: u64) -> FetchStats {
+    pub(super) fn fetch_stats(&self, weight_bytes: u64) -> FetchStats {
         FetchStats {
             requests: self.meter.requests(),
             bytes_read: self.meter.bytes(),
-            bytes_total,
+            weight_bytes,
             elapsed: self.started.elapsed(),
         }
     }

@@ -15,7 +15,7 @@ use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::HubReportedCount;
 use crate::report::verify::tying::{InputEmbedding, TyingConfig};
-use crate::report::verify::{ParameterFigures, VerifyReport, numbering};
+use crate::report::verify::{ParameterSources, VerifyReport, numbering};
 use crate::report::{Assembly, Finding, Severity, agreement, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
@@ -58,7 +58,9 @@ impl Reader {
                 let reads = self.read_indexed_shards(&path, stream, true, false).await;
                 let survey = match reads {
                     Ok(reads) => self.survey_index(&path, reads).await,
-                    Err(Error::Index { source, .. }) => Survey::from_malformed_index(&path, source),
+                    Err(Error::InvalidIndex { source, .. }) => {
+                        Survey::from_malformed_index(&path, source)
+                    }
                     Err(error) => return Err(error),
                 };
                 (path, survey)
@@ -124,7 +126,7 @@ impl Reader {
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         findings.extend(assembled.split_findings().filter(|_| is_complete));
-        let mut parameters = ParameterFigures { declared, ..ParameterFigures::default() };
+        let mut parameters = ParameterSources { declared, ..ParameterSources::default() };
         match &assembled.counted {
             Ok((count, breakdown)) => {
                 findings.extend(agreement::check_count((count, breakdown), declared));
@@ -167,14 +169,14 @@ impl Reader {
         let reported = match wait_for_hub(self.backend.reported_count()).await {
             Ok(reported) => reported?.total,
             Err(reason) => {
-                findings.push(Finding::HubSizeUnreadable { reason });
+                findings.push(Finding::HubCountUnavailable { reason });
                 return None;
             }
         };
         let found = count.total();
         if reported != found {
             let is_predicted = breakdown.huggingface_js_total(found) == Some(reported);
-            findings.push(Finding::HubSizeMismatch { reported, found, is_predicted });
+            findings.push(Finding::HubCountMismatch { reported, found, is_predicted });
         }
         Some(reported)
     }
@@ -229,7 +231,7 @@ fn malformed_index(path: &RepoPath, reason: IndexError) -> Finding {
 fn file_finding(path: &RepoPath, error: Error) -> Finding {
     let file = clip(path.as_str());
     match error {
-        Error::Header { format, source, .. } => {
+        Error::InvalidHeader { format, source, .. } => {
             Finding::MalformedHeader { file, format, reason: source }
         }
         Error::FileNotFound { .. } => Finding::MissingShard { file },

@@ -199,9 +199,9 @@ fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
 pub(crate) fn as_error(finding: &Finding) -> Option<IndexError> {
     Some(match finding.clone() {
         Finding::DuplicateTensor { tensor, first, second } => {
-            IndexError::InTwoShards { tensor, first, second }
+            IndexError::TensorInTwoShards { tensor, first, second }
         }
-        Finding::MissingTensor { tensor, shard } => IndexError::Missing { tensor, shard },
+        Finding::MissingTensor { tensor, shard } => IndexError::MissingTensor { tensor, shard },
         _ => return None,
     })
 }
@@ -246,7 +246,7 @@ pub(crate) fn check_config(
     let found = count.total();
     // If the count is uncertain, its unresolved modules are already reported.
     if breakdown.is_exact() && !expected.allows(found.saturating_sub(buffers)) {
-        findings.push(Finding::ConfigSizeMismatch { expected: expected.total, found });
+        findings.push(Finding::ConfigCountMismatch { expected: expected.total, found });
     }
     Some(expected.total)
 }
@@ -360,9 +360,14 @@ mod tests {
             &["x"],
             &["x", "y"],
             INDEX,
-            &Err(IndexError::InTwoShards { tensor: x, first: a, second: b.clone() }),
+            &Err(IndexError::TensorInTwoShards { tensor: x, first: a, second: b.clone() }),
         );
-        assert_findings(&["x"], &[], INDEX, &Err(IndexError::Missing { tensor: y, shard: b }));
+        assert_findings(
+            &["x"],
+            &[],
+            INDEX,
+            &Err(IndexError::MissingTensor { tensor: y, shard: b }),
+        );
     }
 
     #[test]

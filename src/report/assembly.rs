@@ -176,7 +176,7 @@ impl Assembled {
         findings.extend(self.split_findings());
         let counted = (&parameter_count, &breakdown);
         findings.extend(agreement::check_count(counted, self.declared_total));
-        let bytes_total = self.totals.file_bytes;
+        let weight_bytes = self.totals.file_bytes;
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
             commit: None,
@@ -189,7 +189,7 @@ impl Assembled {
             declared_total: self.declared_total,
             findings,
             other_sets: None,
-            fetch: FetchStats { bytes_total, ..FetchStats::default() },
+            fetch: FetchStats { weight_bytes, ..FetchStats::default() },
             plan: Plan::Exact,
         })
     }
@@ -339,7 +339,7 @@ mod tests {
         assert!(!report.sharded);
         // The length prefix, the header and the data.
         let expected = 8 + header("w", 5).length() + 5;
-        assert_eq!(report.fetch.bytes_total, expected);
+        assert_eq!(report.fetch.weight_bytes, expected);
         assert_eq!((report.parameter_count.total(), report.declared_total), (5, Some(7)));
         assert_eq!(
             report.filepaths.iter().map(RepoPath::as_str).collect::<Vec<_>>(),
@@ -357,7 +357,7 @@ mod tests {
         let report = parsed.report();
         assert!(report.sharded);
         assert_eq!(
-            report.fetch.bytes_total,
+            report.fetch.weight_bytes,
             2 * 8 + header("v", 2).length() + header("w", 5).length() + 7
         );
         assert_eq!((report.parameter_count.total(), report.declared_total), (7, None));

@@ -136,7 +136,7 @@ pub enum Finding {
     #[error(
         "config.json describes a model with {expected} parameters, but the tensors contain {found}"
     )]
-    ConfigSizeMismatch {
+    ConfigCountMismatch {
         /// The number of parameters computed from `config.json`.
         expected: u64,
         /// The counted number of parameters.
@@ -144,7 +144,7 @@ pub enum Finding {
     },
     /// The Hub reports a different number of parameters.
     #[error("the Hub reports {reported} parameters, but the tensors contain {found}{}", hub_reason(*.is_predicted))]
-    HubSizeMismatch {
+    HubCountMismatch {
         /// The number of parameters that the Hub reports.
         reported: u64,
         /// The counted number of parameters.
@@ -155,7 +155,7 @@ pub enum Finding {
     },
     /// The parameter count that the Hub reports could not be fetched.
     #[error("failed to fetch the parameter count that the Hub reports: {reason}")]
-    HubSizeUnreadable {
+    HubCountUnavailable {
         /// The error, including its causes.
         reason: String,
     },
@@ -258,7 +258,7 @@ pub enum Finding {
         elements: u64,
     },
     /// The components of some quantized modules imply different sizes. The modules are counted as stored.
-    #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::ConflictingParts)]
+    #[error("{}: {}", modules_text(*modules, examples), UnresolvedReason::ConflictingComponents)]
     ConflictingComponents {
         /// The number of modules.
         modules: u64,
@@ -375,7 +375,7 @@ impl Finding {
             | Self::WrongShard { .. }
             | Self::TotalSizeMismatch { .. }
             | Self::TotalParametersMismatch { .. }
-            | Self::ConfigSizeMismatch { .. }
+            | Self::ConfigCountMismatch { .. }
             | Self::UnknownDtype { .. }
             | Self::ShardNumberMissing { .. }
             | Self::ShardNumberOutOfRange { .. }
@@ -394,8 +394,8 @@ impl Finding {
             Self::TiedEmbedding { .. }
             | Self::TiedEmbeddingStored { .. }
             | Self::Renamed { .. }
-            | Self::HubSizeMismatch { .. }
-            | Self::HubSizeUnreadable { .. }
+            | Self::HubCountMismatch { .. }
+            | Self::HubCountUnavailable { .. }
             | Self::NotPinned
             | Self::MoreFindings { .. } => Severity::Note,
         }
@@ -415,7 +415,7 @@ impl From<UnresolvedModules> for Finding {
     fn from(found: UnresolvedModules) -> Self {
         let UnresolvedModules { reason, modules, examples, elements, .. } = found;
         match reason {
-            UnresolvedReason::ConflictingParts => {
+            UnresolvedReason::ConflictingComponents => {
                 Self::ConflictingComponents { modules, examples, elements }
             }
             UnresolvedReason::SuspectedPacking => {

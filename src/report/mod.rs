@@ -199,7 +199,7 @@ pub enum Plan {
 impl Plan {
     /// Returns whether the headers were read from the files themselves.
     #[must_use]
-    pub fn is_checked_against_bytes(self) -> bool {
+    pub fn reads_files(self) -> bool {
         self != Self::Hub
     }
 }
@@ -234,7 +234,7 @@ pub struct FetchStats {
     /// The number of bytes read from HTTP response bodies or local files.
     pub bytes_read: u64,
     /// The total size of all weight files, in bytes.
-    pub bytes_total: u64,
+    pub weight_bytes: u64,
     /// The time from the start of the call until its result. Serialized as `seconds`.
     #[serde(rename = "seconds", serialize_with = "as_seconds", deserialize_with = "from_seconds")]
     pub elapsed: Duration,

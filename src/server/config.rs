@@ -41,7 +41,7 @@ pub struct ServiceConfig {
     pub upstream_requests_per_minute: u32,
     /// Maximum number of requests to the Hub per minute that all clients together may cause, or 0 for no limit; 400
     /// by default. The rest of the Hub's quota is reserved for refreshing known results.
-    pub new_upstream_requests_per_minute: u32,
+    pub total_upstream_requests_per_minute: u32,
     /// Networks of proxies whose `X-Forwarded-For` header is trusted; none by default.
     pub trusted_proxies: Vec<IpNet>,
     /// Public URL of the service, for the snippets on the page. By default, it is taken from the request.
@@ -70,7 +70,7 @@ pub struct ServiceConfig {
     pub webhook_secret: Option<WebhookSecret>,
     /// `true`, as by default, if the router includes the route `/metrics`. To serve it separately, use
     /// [`Service::metrics_router`](super::Service::metrics_router).
-    pub serves_metrics: bool,
+    pub serve_metrics: bool,
 }
 
 impl Default for ServiceConfig {
@@ -85,7 +85,7 @@ impl Default for ServiceConfig {
             requests_per_minute: 6_000,
             max_requests_per_lookup: 500,
             upstream_requests_per_minute: 120,
-            new_upstream_requests_per_minute: 400,
+            total_upstream_requests_per_minute: 400,
             trusted_proxies: Vec::new(),
             public_url: None,
             max_connections: 10_000,
@@ -97,7 +97,7 @@ impl Default for ServiceConfig {
             owners: Vec::new(),
             frame_ancestors: None,
             webhook_secret: None,
-            serves_metrics: true,
+            serve_metrics: true,
         }
     }
 }

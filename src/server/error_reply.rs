@@ -60,9 +60,9 @@ impl From<&Error> for ErrorCode {
     fn from(error: &Error) -> Self {
         match error {
             Error::SeveralSets { .. } => Self::SeveralSets,
-            Error::NoSafetensors { .. } => Self::NoSafetensors,
+            Error::NoWeights { .. } => Self::NoSafetensors,
             // Listing the same commit later would find as many files.
-            Error::Listing {
+            Error::ListingFailed {
                 source: ListingError::TooManyFiles { .. } | ListingError::EndlessPages,
                 ..
             } => Self::TooManyFiles,
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_listing_without_an_end_is_no_transient_failure() {
         for source in [ListingError::TooManyFiles { limit: 9 }, ListingError::EndlessPages] {
-            let error = Error::Listing { place: "org/model".to_owned(), source };
+            let error = Error::ListingFailed { place: "org/model".to_owned(), source };
             assert_eq!(ErrorCode::from(&error), ErrorCode::TooManyFiles);
             assert!(!is_transient(&error));
         }

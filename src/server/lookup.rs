@@ -105,7 +105,7 @@ impl Lookups {
             max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
             limits: Arc::new(LookupLimits::new(
                 config.upstream_requests_per_minute,
-                config.new_upstream_requests_per_minute,
+                config.total_upstream_requests_per_minute,
                 config.max_requests_per_lookup,
             )),
             leases: Mutex::default(),

@@ -6,14 +6,14 @@ use super::repo::Repo;
 ///
 /// A model is identified by its index. Its files must depend only on its index and the pushes so far, and every
 /// commit that the Hub has returned must stay readable.
-pub trait ComputedRepos: Send + Sync {
+pub trait LazyRepos: Send + Sync {
     /// Returns the number of models.
     fn count(&self) -> u64;
 
     /// Returns the index of the model with this name, or `None` if there is none.
     fn index_of(&self, id: &str) -> Option<u64>;
 
-    /// Returns the model with an index below [`ComputedRepos::count`]. Models with higher indexes must have later
+    /// Returns the model with an index below [`LazyRepos::count`]. Models with higher indexes must have later
     /// `createdAt` times.
     fn repo(&self, index: u64) -> Repo;
 

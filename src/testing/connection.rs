@@ -22,12 +22,12 @@ use super::state::HubState;
 const MAX_STREAMS: u32 = 128;
 
 /// TLS for all connections. The caller provides it, so that programs without TLS do not compile a TLS library.
-pub struct Encryption {
+pub struct TlsSettings {
     pub(super) accept: Accept,
     pub(super) authority: String,
 }
 
-impl Encryption {
+impl TlsSettings {
     /// Creates the TLS settings from a function that performs the handshake on a connection and returns the decrypted
     /// stream. `authority` is the CA certificate in PEM format.
     pub fn new<Accepting>(

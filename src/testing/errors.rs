@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::error::{Error, SnapshotError};
+use crate::error::{Error, HubCacheMiss};
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::http::{HttpError, SafeUrl, TransportKind};
 use crate::hub::{HubError, ListingError, Revision};
@@ -58,8 +58,8 @@ pub fn error(code: &str) -> Option<Error> {
     let respond = |status, code| Box::new(hub_error(status, Some(code), None));
     let missing = || respond(404, "EntryNotFound");
     Some(match code {
-        "invalidSource" => Error::Source("a/b/c/d".parse::<crate::RepoId>().err()?.into()),
-        "invalidSettings" => Error::MalformedToken,
+        "invalidSource" => Error::InvalidSource("a/b/c/d".parse::<crate::RepoId>().err()?.into()),
+        "invalidSettings" => Error::InvalidToken,
         "repoNotFound" => Error::RepoNotFound { repo, source: respond(401, "RepoNotFound") },
         "revisionNotFound" => {
             let (revision, source) = (Revision::default(), respond(404, "RevisionNotFound"));
@@ -69,7 +69,7 @@ pub fn error(code: &str) -> Option<Error> {
         "gated" => Error::Gated { repo, source: respond(403, "GatedRepo") },
         "rejectedToken" => Error::RejectedToken { source: Box::new(hub_error(401, None, None)) },
         "forbidden" => Error::Forbidden { file, source: Box::new(hub_error(403, None, None)) },
-        "noWeights" => Error::NoSafetensors {
+        "noWeights" => Error::NoWeights {
             place,
             single: "model.safetensors".to_owned(),
             index: "model.safetensors.index.json".to_owned(),
@@ -77,15 +77,17 @@ pub fn error(code: &str) -> Option<Error> {
             source: missing(),
         },
         "severalSets" => Error::SeveralSets { place, sets: Vec::new() },
-        "missingShards" => Error::MissingShard { file, source: missing() },
+        "missingShards" => Error::ShardNotFound { file, source: missing() },
         "malformedHeader" => {
             let source = HeaderError::FileTooShort { file_size: 7 };
-            Error::Header { file, format: "safetensors", source }
+            Error::InvalidHeader { file, format: "safetensors", source }
         }
-        "malformedIndex" => Error::Index { file, source: IndexError::MergeConflict { line: 1 } },
-        "malformedListing" => Error::Listing { place, source: ListingError::EndlessPages },
+        "malformedIndex" => {
+            Error::InvalidIndex { file, source: IndexError::MergeConflict { line: 1 } }
+        }
+        "malformedListing" => Error::ListingFailed { place, source: ListingError::EndlessPages },
         "tooLarge" => Error::TooLarge { file, limit: 100_000_000 },
-        "changed" => Error::Changed { file, before: 8, after: 9 },
+        "changed" => Error::FileChanged { file, before: 8, after: 9 },
         "rateLimited" => {
             let wait = Some(Duration::from_secs(60));
             let source = Box::new(hub_error(429, None, wait));
@@ -98,15 +100,15 @@ pub fn error(code: &str) -> Option<Error> {
         "network" => {
             let (kind, source) = (TransportKind::Interrupted, "connection reset".into());
             let source = HttpError::Transport { url: url(), proxy: None, kind, source };
-            Error::Fetch { file, attempts, elapsed, source: Box::new(source) }
+            Error::RequestFailed { file, attempts, elapsed, source: Box::new(source) }
         }
         "timeout" => Error::DeadlineExceeded { limit: Duration::from_secs(360) },
         "offline" => Error::Offline { what: url().to_string() },
         "notCached" => {
-            let source = SnapshotError { path: "refs/main".to_owned(), reason: "does not exist" };
+            let source = HubCacheMiss { path: "refs/main".to_owned(), reason: "does not exist" };
             Error::NotCached { repo, revision: Revision::default(), source }
         }
-        "localIo" => Error::Read { file, source: io::ErrorKind::PermissionDenied.into() },
+        "localIo" => Error::Io { file, source: io::ErrorKind::PermissionDenied.into() },
         _ => return None,
     })
 }

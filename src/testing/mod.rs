@@ -32,7 +32,7 @@
 //! list of models. Every request is logged, and a [`Fault`] can be injected into any response.
 //!
 //! A response depends only on the [`LoggedRequest`], the repositories, the quotas and the faults. No request can stop
-//! the server. Zero padding is never held in memory, and [`ComputedRepos`] are generated on request.
+//! the server. Zero padding is never held in memory, and [`LazyRepos`] are generated on request.
 
 mod cdn;
 mod computed;
@@ -66,8 +66,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
-pub use computed::ComputedRepos;
-pub use connection::Encryption;
+pub use computed::LazyRepos;
+pub use connection::TlsSettings;
 use connection::Transport;
 pub use errors::{ERROR_CODES, error, hub_error};
 pub use fault::{ContentRangeFault, Fault};
@@ -195,11 +195,11 @@ pub struct HubBuilder {
     is_mirror: bool,
     is_on_ipv6: bool,
     port: u16,
-    encryption: Option<Encryption>,
+    encryption: Option<TlsSettings>,
     round_trip: Duration,
     bandwidth: Option<u64>,
     quota: Option<QuotaLimit>,
-    computed: Option<Box<dyn ComputedRepos>>,
+    computed: Option<Box<dyn LazyRepos>>,
     is_without_log: bool,
 }
 
@@ -219,7 +219,7 @@ impl HubBuilder {
 
     /// Adds models that are generated on request.
     #[must_use]
-    pub fn computed(self, repos: impl ComputedRepos + 'static) -> Self {
+    pub fn computed(self, repos: impl LazyRepos + 'static) -> Self {
         Self { computed: Some(Box::new(repos)), ..self }
     }
 
@@ -246,7 +246,7 @@ impl HubBuilder {
 
     /// Adds a valid token without access to private and gated repositories.
     #[must_use]
-    pub fn outsider_token(self, token: &str) -> Self {
+    pub fn unprivileged_token(self, token: &str) -> Self {
         self.caller(token, Caller::Outsider)
     }
 
@@ -288,7 +288,7 @@ impl HubBuilder {
 
     /// Serves HTTPS instead of HTTP.
     #[must_use]
-    pub fn https(self, encryption: impl Into<Encryption>) -> Self {
+    pub fn https(self, encryption: impl Into<TlsSettings>) -> Self {
         Self { encryption: Some(encryption.into()), ..self }
     }
 

@@ -122,7 +122,7 @@ impl Repo {
 
     /// Adds a parameter count that the Hub reports for a dtype, regardless of the files.
     #[must_use]
-    pub fn hub_reports(mut self, dtype: &str, parameters: u64) -> Self {
+    pub fn hub_reported_count(mut self, dtype: &str, parameters: u64) -> Self {
         self.reported_counts.push((dtype.to_owned(), parameters));
         self
     }
@@ -161,7 +161,7 @@ impl Repo {
 
     /// Sets the JSON with which the Hub responds to requests for all headers, regardless of the files.
     #[must_use]
-    pub fn claims_headers(self, json: &str) -> Self {
+    pub fn hub_headers(self, json: &str) -> Self {
         Self { claimed_headers: Some(json.to_owned()), ..self }
     }
 

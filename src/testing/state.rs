@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::HubBuilder;
 use super::cdn::Cdn;
-use super::computed::ComputedRepos;
+use super::computed::LazyRepos;
 use super::connection::Connections;
 use super::error_response::ErrorResponse;
 use super::fault::FaultInjector;
@@ -43,7 +43,7 @@ pub(super) struct HubState {
     pub log: Log,
     pub faults: FaultInjector,
     pub quotas: Quotas,
-    pub computed: Option<Box<dyn ComputedRepos>>,
+    pub computed: Option<Box<dyn LazyRepos>>,
     connections: [Connections; 2],
     repos: Mutex<HashMap<String, Arc<Repo>>>,
     callers: HashMap<String, Caller>,

@@ -6,7 +6,7 @@ use crate::hub::{Fault, Host, LocalHub};
 use crate::support;
 
 fn is_refused(error: &Error) -> bool {
-    matches!(error, Error::Fetch { source, attempts: 1, .. } if matches!(**source, HttpError::PrivateAddress { .. }))
+    matches!(error, Error::RequestFailed { source, attempts: 1, .. } if matches!(**source, HttpError::ForbiddenAddress { .. }))
 }
 
 #[tokio::test]

@@ -124,7 +124,7 @@ async fn invalid_headers_are_errors() {
     for (file, message) in bad_files() {
         let error = error_of(file).await;
         assert_eq!(error_chain(&error), format!("{PREFIX}{message}"));
-        assert!(error.is_malformed() && matches!(error, Error::Header { .. }), "{error:?}");
+        assert!(error.is_malformed() && matches!(error, Error::InvalidHeader { .. }), "{error:?}");
     }
 }
 
@@ -174,7 +174,7 @@ async fn invalid_indexes_are_errors() {
         let error = support::parse(&hub, "org/bad").await.unwrap_err();
         let prefix = "`org/bad/model.safetensors.index.json` is not a valid shard index: ";
         assert_eq!(error_chain(&error), format!("{prefix}{message}"));
-        assert!(error.is_malformed() && matches!(error, Error::Index { .. }), "{error:?}");
+        assert!(error.is_malformed() && matches!(error, Error::InvalidIndex { .. }), "{error:?}");
         let shards = hub.log().iter().filter(|entry| entry.path.contains("a.safetensors")).count();
         let disagrees = message.contains("no shard contains it");
         assert_eq!(shards > 0, disagrees, "a bad index is refused before any shard is asked for");
@@ -186,7 +186,7 @@ async fn shards_that_disagree_are_an_error() {
     let repo = support::sharded("org/bad").file("b.safetensors", support::weights(&["x", "y"]));
     let hub = LocalHub::start([repo]).unwrap();
     let error = support::parse(&hub, "org/bad").await.unwrap_err();
-    let twice = matches!(&error, Error::Index { source: IndexError::InTwoShards { tensor, .. }, .. } if tensor == "x");
+    let twice = matches!(&error, Error::InvalidIndex { source: IndexError::TensorInTwoShards { tensor, .. }, .. } if tensor == "x");
     assert!(twice, "{error:?}");
 }
 

@@ -150,7 +150,7 @@ async fn folders_files_and_revisions_have_their_own_entries() {
 #[tokio::test]
 async fn an_entry_that_was_read_with_a_token_is_not_found_without_it() {
     let repos = [support::sharded("org/gated").gated(), support::sharded("org/private").private()];
-    let hub = LocalHub::builder().repos(repos).token("hf_good").outsider_token("hf_other");
+    let hub = LocalHub::builder().repos(repos).token("hf_good").unprivileged_token("hf_other");
     let hub = hub.start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     for repo in ["org/gated", "org/private"] {
@@ -271,10 +271,10 @@ async fn an_entry_of_a_call_with_other_limits_or_formats_is_not_broken() {
     parse(builder(), "bigscience/bloom").await.unwrap();
     hub.clear_log();
     for small in [
-        builder().branch_ttl(Duration::from_secs(3_600)).index_limit(100),
-        builder().branch_ttl(Duration::from_secs(3_600)).header_limit(100),
-        builder().branch_ttl(Duration::from_secs(3_600)).headers_limit(100),
-        builder().offline(true).hub_cache("/nonexistent").index_limit(100),
+        builder().branch_ttl(Duration::from_secs(3_600)).max_index_bytes(100),
+        builder().branch_ttl(Duration::from_secs(3_600)).max_header_bytes(100),
+        builder().branch_ttl(Duration::from_secs(3_600)).max_total_header_bytes(100),
+        builder().offline(true).hub_cache("/nonexistent").max_index_bytes(100),
     ] {
         let error = capture.record(parse(small, "bigscience/bloom")).await.unwrap_err();
         assert!(error.is_malformed(), "{error:?}");

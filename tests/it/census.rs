@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hf_meta::Client;
 use hf_meta::census::{self, Census, CensusRow, CensusSummary, Listing, Manifest};
-use hf_meta::testing::{ComputedRepos as _, Fault, HubBuilder};
+use hf_meta::testing::{Fault, HubBuilder, LazyRepos as _};
 
 use crate::generated::{GeneratedModels, ModelKind, ModelTruth};
 use crate::hub::LocalHub;

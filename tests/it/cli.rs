@@ -93,7 +93,11 @@ fn badges_are_written_to_stdout_or_a_file() {
         assert!(svg.starts_with("<svg"), "{name}");
     }
     let one_file = run(&hub, &[&several[..], &[&format!("{folder}/gpt2.svg")]].concat());
-    assert!(one_file.code == 2 && one_file.stderr.contains("must be a folder"), "{}", one_file.stderr);
+    assert!(
+        one_file.code == 2 && one_file.stderr.contains("must be a folder"),
+        "{}",
+        one_file.stderr
+    );
     let (new, local) = (format!("{folder}/new"), "../local.safetensors");
     std::fs::create_dir(format!("{folder}/below")).unwrap();
     std::fs::write(format!("{folder}/local.safetensors"), support::file_start("{}")).unwrap();

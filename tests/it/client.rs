@@ -95,7 +95,7 @@ async fn each_token_has_rate_limits_of_its_own() {
     let requests = hub.log().len();
     assert!(read("hf_a").await.unwrap_err().is_rate_limited());
     assert_eq!(hub.log().len(), requests, "the second client knows of the limit");
-    assert!(matches!(client.with_token("\n"), Err(Error::MalformedToken)));
+    assert!(matches!(client.with_token("\n"), Err(Error::InvalidToken)));
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ fn the_futures_of_calls_are_small_and_own_their_data() {
     check(model.hub_reported_count());
     check(model.weight_sets());
     check(hf_meta::parse_safetensors_metadata("gpt2"));
-    let results = client.read_many(names, 1, ResultOrder::Input, async |_, _: &str| {});
+    let results = client.run_many(names, 1, ResultOrder::Input, async |_, _: &str| {});
     assert!(size_of_val(&results) < 2_048);
     check({
         let client = client.clone();

@@ -23,7 +23,7 @@ async fn a_count_over_64_bits_is_an_error() {
         "model.qmoe.router": { "dtype": "F4", "shape": [24, 1024, 962], "data_offsets": [4, 8] },
     });
     let error = error_of(file_with_header(&header.to_string(), 8)).await;
-    let overflow = matches!(&error, Error::Header { source: HeaderError::Overflow { tensor, .. }, .. } if tensor == "model.qmoe.experts");
+    let overflow = matches!(&error, Error::InvalidHeader { source: HeaderError::Overflow { tensor, .. }, .. } if tensor == "model.qmoe.experts");
     assert!(overflow, "{error:?}");
 }
 
@@ -37,7 +37,8 @@ async fn tensors_without_their_data_are_an_error() {
     });
     let header: serde_json::Map<_, _> = experts.collect();
     let error = error_of(file_with_header(&Value::from(header).to_string(), 0)).await;
-    let size = matches!(error, Error::Header { source: HeaderError::FileSize { .. }, .. });
+    let size =
+        matches!(error, Error::InvalidHeader { source: HeaderError::FileSizeMismatch { .. }, .. });
     assert!(size, "{error:?}");
 }
 

@@ -34,7 +34,7 @@ const DIFFERENCES: &[Difference] = &[
     (
         |checkpoint| checkpoint.entry(SHARD, TENSOR)["dtype"] = json!("F16"),
         TENSOR,
-        &[ChangeKind::Retyped],
+        &[ChangeKind::DtypeChanged],
     ),
     (
         |checkpoint| {
@@ -43,7 +43,7 @@ const DIFFERENCES: &[Difference] = &[
             entry["shape"] = json!([7168]);
         },
         TENSOR,
-        &[ChangeKind::Reshaped, ChangeKind::Retyped],
+        &[ChangeKind::Reshaped, ChangeKind::DtypeChanged],
     ),
     (
         |checkpoint| {
@@ -61,7 +61,7 @@ const DIFFERENCES: &[Difference] = &[
             *checkpoint.indexed_shard(TENSOR) = json!(OTHER);
         },
         TENSOR,
-        &[ChangeKind::Retyped, ChangeKind::Moved],
+        &[ChangeKind::DtypeChanged, ChangeKind::Moved],
     ),
 ];
 

@@ -89,7 +89,7 @@ async fn run(fault: Http2Fault, server: &Server) -> String {
         }
         Err(error) => {
             let attempts = match &error {
-                Error::Fetch { attempts, .. } => *attempts,
+                Error::RequestFailed { attempts, .. } => *attempts,
                 other => panic!("{other:?}"),
             };
             assert_eq!(attempts, server.faults());

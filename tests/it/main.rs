@@ -5,7 +5,7 @@
 /// The local Hub.
 mod hub {
     pub(crate) use hf_meta::testing::{
-        ComputedRepos, ContentRangeFault, Fault, File, Host, Hub as LocalHub, LoggedRequest, Repo,
+        ContentRangeFault, Fault, File, Host, Hub as LocalHub, LazyRepos, LoggedRequest, Repo,
         load_folder,
     };
 }

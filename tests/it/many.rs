@@ -23,7 +23,7 @@ async fn results_have_the_asked_order() {
     let expected = [Some(176_247_271_424), Some(137_022_720), None, Some(124_697_947)];
     let expected: Vec<_> = names.into_iter().zip(expected).collect();
     for order in [ResultOrder::Input, ResultOrder::Completion] {
-        let results = support::client(&hub).read_many(stream::iter(names), 2, order, count);
+        let results = support::client(&hub).run_many(stream::iter(names), 2, order, count);
         let mut results: Vec<_> = results.collect().await;
         if order == ResultOrder::Completion {
             results.sort_unstable_by_key(|(name, _)| *name);
@@ -46,7 +46,7 @@ async fn a_call_that_hangs_does_not_delay_others() {
         number
     };
     let numbers = || stream::iter(0..100_usize);
-    let results = client().read_many(numbers(), 2, ResultOrder::Completion, read);
+    let results = client().run_many(numbers(), 2, ResultOrder::Completion, read);
     assert_eq!(results.take(99).collect::<BTreeSet<_>>().await, (1..100).collect());
 }
 
@@ -72,7 +72,7 @@ async fn calls_and_waiting_results_are_limited() {
                 number
             }
         };
-        let mut results = client().read_many(numbers, JOBS, order, read);
+        let mut results = client().run_many(numbers, JOBS, order, read);
         let mut found = Vec::new();
         while let Some(number) = results.next().await {
             found.push(number);
@@ -98,7 +98,7 @@ async fn a_paused_reader_does_not_pause_the_calls() {
         }
     };
     let names = stream::iter(["gpt2", "roberta-base"]);
-    let mut results = support::client(&hub).read_many(names, 2, ResultOrder::Input, read);
+    let mut results = support::client(&hub).run_many(names, 2, ResultOrder::Input, read);
     assert_eq!(results.next().await, Some(true));
     let both = [ended.recv().await.unwrap(), ended.recv().await.unwrap()];
     assert_eq!(BTreeSet::from(both), BTreeSet::from(["gpt2", "roberta-base"]));
@@ -119,7 +119,7 @@ async fn a_dropped_stream_cancels_its_calls() {
             drop(held);
         }
     };
-    let mut results = client().read_many(stream::iter(0..2_u32), 2, ResultOrder::Completion, read);
+    let mut results = client().run_many(stream::iter(0..2_u32), 2, ResultOrder::Completion, read);
     assert_eq!(results.next().await, Some(()));
     drop(results);
     // The sender is dropped with its call.
@@ -130,5 +130,5 @@ async fn a_dropped_stream_cancels_its_calls() {
 #[should_panic(expected = "the call fails")]
 async fn a_panic_of_a_call_reaches_the_reader() {
     let read = |_, _: u32| async { panic!("the call fails") };
-    client().read_many(stream::iter([0]), 1, ResultOrder::Input, read).next().await.unwrap_or(());
+    client().run_many(stream::iter([0]), 1, ResultOrder::Input, read).next().await.unwrap_or(());
 }

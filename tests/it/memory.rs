@@ -151,7 +151,8 @@ async fn measure() {
     let var = |name| std::env::var(name).unwrap();
     let limit = var(LIMIT).parse().unwrap();
     let builder = Client::builder().endpoint(var(ENDPOINT)).retry(RetryPolicy::never());
-    let builder = builder.header_limit(limit).headers_limit(limit).index_limit(limit);
+    let builder =
+        builder.max_header_bytes(limit).max_total_header_bytes(limit).max_index_bytes(limit);
     let client = builder.build().unwrap();
     // The first request creates the HTTP client, which is not measured.
     let none = client.model("org/none").path("none.safetensors");
@@ -166,9 +167,9 @@ async fn measure() {
 fn outcome(result: &Result<SafetensorsParseFromRepo, Error>) -> &'static str {
     match result {
         Ok(_) => "fine",
-        Err(Error::Index { .. }) => "bad index",
+        Err(Error::InvalidIndex { .. }) => "bad index",
         Err(Error::TooLarge { .. }) => "too large",
-        Err(Error::Fetch { .. }) => "failed",
+        Err(Error::RequestFailed { .. }) => "failed",
         Err(other) => panic!("{other:?}"),
     }
 }

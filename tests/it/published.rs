@@ -46,7 +46,7 @@ async fn check(model: Model, published: Published) {
     assert_eq!(parsed.parameter_count().totals().tensors, published.tensors);
     assert_eq!(parsed.files().count(), published.files);
     let headers = parsed.files().map(|(_, header)| 8 + header.length()).sum();
-    assert_eq!([index, headers, parsed.report().fetch.bytes_total], published.bytes);
+    assert_eq!([index, headers, parsed.report().fetch.weight_bytes], published.bytes);
     assert_eq!(parsed.report().findings, []);
 }
 

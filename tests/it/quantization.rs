@@ -129,7 +129,7 @@ async fn an_invalid_configuration_is_a_finding() {
 async fn a_configuration_that_is_too_long_is_a_finding() {
     let hub = hub(Some(GPTQ));
     let client =
-        |limit| Client::builder().endpoint(hub.endpoint()).config_limit(limit).build().unwrap();
+        |limit| Client::builder().endpoint(hub.endpoint()).max_config_bytes(limit).build().unwrap();
     let length = GPTQ.len() as u64;
     for (limit, expected, findings) in [(length, UNPACKED, 0), (length - 1, STORED, 2)] {
         let parsed = client(limit).model("org/model").parse_safetensors_metadata().await.unwrap();

@@ -98,7 +98,7 @@ async fn a_path_without_weights_is_not_requested() {
     let hub = LocalHub::start([support::sharded("org/model").file("config.json", config)]).unwrap();
     let model = support::client(&hub).model("org/model").path("config.json");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
-    assert!(matches!(error, hf_meta::Error::NoSafetensors { .. }), "{error:?}");
+    assert!(matches!(error, hf_meta::Error::NoWeights { .. }), "{error:?}");
     assert!(hub.log().iter().all(|entry| !entry.path.ends_with("/resolve/main/config.json")));
     let listing = "/api/models/org/model/tree/";
     assert_eq!(hub.log().iter().filter(|entry| entry.path.starts_with(listing)).count(), 1);
@@ -180,7 +180,7 @@ async fn local_files_have_the_same_result() {
             let local = local.unwrap();
             assert_eq!(comparable(&local), comparable(&remote), "{repo}");
             let (here, there) = (local.report().fetch, remote.report().fetch);
-            assert_eq!((here.requests, here.bytes_total), (0, there.bytes_total));
+            assert_eq!((here.requests, here.weight_bytes), (0, there.weight_bytes));
             assert_eq!(here.bytes_read, there.bytes_read);
         }
     }

@@ -3,7 +3,7 @@
 mod planted;
 
 use hf_meta::report::Finding;
-use hf_meta::report::verify::ParameterFigures;
+use hf_meta::report::verify::ParameterSources;
 use hf_meta::{Client, VerifyReport};
 use serde_json::{Value, json};
 
@@ -198,8 +198,8 @@ async fn the_count_is_compared_with_the_hub_and_with_the_configuration() {
     let found = 37_056;
     let other = LLAMA.replace("\"vocab_size\":64", "\"vocab_size\":65");
     let hub_differs =
-        |reported, is_predicted| Finding::HubSizeMismatch { reported, found, is_predicted };
-    let config_differs = Finding::ConfigSizeMismatch { expected: found + 2 * 64, found };
+        |reported, is_predicted| Finding::HubCountMismatch { reported, found, is_predicted };
+    let config_differs = Finding::ConfigCountMismatch { expected: found + 2 * 64, found };
     let cases = [
         (LLAMA, found, vec![]),
         // The bytes as stored, as huggingface.js counts them.
@@ -208,9 +208,9 @@ async fn the_count_is_compared_with_the_hub_and_with_the_configuration() {
         (&other, found, vec![config_differs]),
     ];
     for (config, reported, findings) in cases {
-        let report = verify(packed_llama(config).hub_reports("U8", reported)).await;
+        let report = verify(packed_llama(config).hub_reported_count("U8", reported)).await;
         assert_eq!(report.findings, findings);
-        let ParameterFigures { counted, hub, .. } = report.parameters;
+        let ParameterSources { counted, hub, .. } = report.parameters;
         assert_eq!((counted, hub), (Some(found), Some(reported)));
         assert!(report.is_valid() && report.is_complete());
     }
@@ -224,7 +224,7 @@ async fn a_figure_of_the_hub_that_cannot_be_read_is_reported() {
     let client = support::client(&hub);
     let report = client.model("org/planted").verify().await.unwrap();
     assert!(
-        matches!(&report.findings[..], [Finding::HubSizeUnreadable { reason }] if reason.contains("403")),
+        matches!(&report.findings[..], [Finding::HubCountUnavailable { reason }] if reason.contains("403")),
         "{:?}",
         report.findings
     );

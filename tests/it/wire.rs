@@ -54,8 +54,8 @@ fn without_retries() -> ClientBuilder {
 
 fn range_error(result: Result<u64, Error>) -> RangeError {
     match result {
-        Err(Error::Fetch { source, .. }) => match *source {
-            HttpError::Range { source, .. } => source,
+        Err(Error::RequestFailed { source, .. }) => match *source {
+            HttpError::UnexpectedResponse { source, .. } => source,
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
@@ -138,7 +138,7 @@ async fn a_file_that_grows_between_two_ranges_is_an_error() {
     let error = parse(range(0, 7), grown).await.unwrap_err();
     let expected = total as u64;
     assert!(
-        matches!(error, Error::Changed { before, after: 999, .. } if before == expected),
+        matches!(error, Error::FileChanged { before, after: 999, .. } if before == expected),
         "{error:?}"
     );
 }
@@ -214,7 +214,7 @@ async fn a_closed_port_is_a_connect_error() {
     let result =
         without_retries().build().unwrap().source(source).parse_safetensors_metadata().await;
     match result.unwrap_err() {
-        Error::Fetch { source, .. } => {
+        Error::RequestFailed { source, .. } => {
             let kind = TransportKind::Connect;
             assert!(
                 matches!(*source, HttpError::Transport { kind: found, proxy: None, .. } if found == kind)

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use architecture::{Architecture, EXPERTS, framed, safetensors};
-use hf_meta::testing::{ComputedRepos, File, Repo};
+use hf_meta::testing::{File, LazyRepos, Repo};
 use serde_json::{Value, json};
 
 /// Models of a seed. Clones share the pushes.
@@ -215,7 +215,7 @@ impl GeneratedModels {
     }
 }
 
-impl ComputedRepos for GeneratedModels {
+impl LazyRepos for GeneratedModels {
     fn count(&self) -> u64 {
         self.count
     }
@@ -238,7 +238,7 @@ impl ComputedRepos for GeneratedModels {
             repo = repo.gated();
         }
         if let Ok(parameters) = truth.parameters {
-            repo = repo.hub_reports("BF16", parameters);
+            repo = repo.hub_reported_count("BF16", parameters);
         }
         if truth.kind == ModelKind::PickleOnly {
             repo = repo.listed("tags", vec!["safetensors", "license:mit"]);

@@ -131,7 +131,7 @@ fn other_sets(
 /// Formats the requests, bytes and seconds of the call.
 fn fetch_stats(report: &CountReport) -> String {
     let stats = report.fetch;
-    let read = format!("{} read of {}", bytes(stats.bytes_read), bytes(stats.bytes_total));
+    let read = format!("{} read of {}", bytes(stats.bytes_read), bytes(stats.weight_bytes));
     let seconds = stats.elapsed.as_secs_f64();
     match stats.requests {
         0 => format!("{read}, {seconds:.2} s"),

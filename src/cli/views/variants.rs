@@ -76,7 +76,7 @@ impl<'a> Variant<'a> {
         Self {
             path: report.filepaths.first().map_or("", RepoPath::as_str),
             kind: report.model.as_ref().and_then(|model| model.file_type.as_deref()).unwrap_or(""),
-            bytes: report.fetch.bytes_total,
+            bytes: report.fetch.weight_bytes,
             bits: bits_per_parameter(totals.bytes, totals.parameters),
         }
     }

@@ -117,22 +117,22 @@ fn unresolved(config: &str, tensors: &[Tensor<'_>]) -> (Vec<UnresolvedReason>, u
 fn a_module_without_a_size_is_counted_as_stored() {
     let scales: (_, _, &[u64]) = ("q.scales", Dtype::F16, &[2, 16]);
     let cases: [(&str, &[Tensor<'_>], UnresolvedReason, u64); 6] = [
-        (GPTQ, &[("q.qweight", Dtype::I32, &[8, 16])], UnresolvedReason::MissingParts, 128),
+        (GPTQ, &[("q.qweight", Dtype::I32, &[8, 16])], UnresolvedReason::MissingComponents, 128),
         (
             GPTQ,
             &[("q.qweight", Dtype::I32, &[8, 15]), scales.clone()],
-            UnresolvedReason::ConflictingParts,
+            UnresolvedReason::ConflictingComponents,
             120,
         ),
         (
             "{}",
             &[("q.qweight", Dtype::I32, &[8, 16]), scales],
-            UnresolvedReason::SeveralSchemes,
+            UnresolvedReason::AmbiguousScheme,
             128,
         ),
         ("{}", &[("q.weight", Dtype::U8, &[8, 16])], UnresolvedReason::SuspectedPacking, 128),
-        (GPTQ, &[("q.weight", Dtype::U8, &[8, 16])], UnresolvedReason::UnknownParts, 128),
-        (GPTQ, &[("q.table", Dtype::I32, &[32, 32])], UnresolvedReason::UnknownParts, 1_024),
+        (GPTQ, &[("q.weight", Dtype::U8, &[8, 16])], UnresolvedReason::UnknownComponents, 128),
+        (GPTQ, &[("q.table", Dtype::I32, &[32, 32])], UnresolvedReason::UnknownComponents, 1_024),
     ];
     for (config, tensors, reason, total) in cases {
         assert_eq!(unresolved(config, tensors), (vec![reason], total), "{config} {tensors:?}");
@@ -186,7 +186,7 @@ fn a_method_checks_the_shapes_of_its_parts() {
     ];
     for (method, tensors) in conflicts {
         let found = unresolved(&config(method), tensors);
-        assert_eq!(found, (vec![UnresolvedReason::ConflictingParts], 128), "{method}");
+        assert_eq!(found, (vec![UnresolvedReason::ConflictingComponents], 128), "{method}");
     }
     let bytes = ("q.weight", Dtype::I8, &[128, 16][..]);
     for scales in [[128, 1], [2, 2]] {
@@ -318,7 +318,7 @@ fn a_file_that_describes_itself_is_counted_by_its_elements() {
     }
     let header = FileHeader::new(builder.finish().unwrap(), 0..0);
     let mut counter = Counter::new();
-    counter.add_file(&header.with_model(Some(model)).self_describing()).unwrap();
+    counter.add_file(&header.with_model(Some(model)).with_unpacked_shapes()).unwrap();
     assert!(!counter.needs_config());
     let (count, breakdown) = counter.finish().unwrap();
     assert!(breakdown.is_exact());

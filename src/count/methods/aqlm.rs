@@ -24,11 +24,11 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let ([outputs, inputs, per_group], [number, _, out_group, in_group]) =
         (&codes.shape[..], &books.shape[..])
     else {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     };
-    let scales = module.get("scales").ok_or(UnresolvedReason::MissingParts)?;
+    let scales = module.get("scales").ok_or(UnresolvedReason::MissingComponents)?;
     if per_group != number || scales.shape.first() != Some(outputs) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let parameters = product(&[*outputs, *inputs, *out_group, *in_group]);
     let packing = Packing::without_bits("aqlm", "codes × groups of codebooks");

@@ -51,13 +51,13 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
         Some(32) if zeros.is_some_and(|zeros| zeros.columns == weights.columns) => {
             let values = divide(scales.columns, weights.columns);
             let bits = values.and_then(|values| divide(32, values));
-            let bits = bits.ok_or(UnresolvedReason::ConflictingParts)?;
+            let bits = bits.ok_or(UnresolvedReason::ConflictingComponents)?;
             solved(count(scales.columns), bits, "rows of qweight × columns of scales")
         }
         Some(32) if weights.rows == scales.rows => {
             let parameters = nibbles(8).and_then(count);
             solved(parameters, 4, "rows of scales × 8 × columns of qweight")
         }
-        _ => Err(UnresolvedReason::ConflictingParts),
+        _ => Err(UnresolvedReason::ConflictingComponents),
     }
 }

@@ -30,9 +30,9 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         Some(zeros) => divide(zeros.columns.saturating_mul(8), weights.rows),
         None => hints.choose(module.name, |scheme| scheme.bits)?,
     };
-    let bits = bits.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let bits = bits.ok_or(UnresolvedReason::AmbiguousScheme)?;
     let inputs = weights.columns.checked_mul(8).and_then(|row| divide(row, bits));
-    let inputs = inputs.ok_or(UnresolvedReason::ConflictingParts)?;
+    let inputs = inputs.ok_or(UnresolvedReason::ConflictingComponents)?;
     let packing = Packing::with_bits("bitblas", bits, "columns of qweight by the bits of qzeros");
     Solved::new(module, "qweight", product(&[weights.stacked, weights.rows, inputs]), packing)
 }

@@ -17,9 +17,9 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if !hints.names(METHOD.names) {
         return Ok(None);
     }
-    let scale = module.get("weight_scale").ok_or(UnresolvedReason::MissingParts)?;
+    let scale = module.get("weight_scale").ok_or(UnresolvedReason::MissingComponents)?;
     if scale.elements() != Some(1) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let parameters = product(&[4, weights.stacked, weights.rows, weights.columns]);
     let packing = Packing::new("bitnet", 2, "4 × elements of weight");

@@ -34,17 +34,17 @@ const BLOCKS: [u64; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let Some((part, weights)) = module.plain_weight() else { return Ok(None) };
-    let elements = weights.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let elements = weights.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
     if module.has("SCB") {
         let packing = Packing::new("bitsandbytes", 8, "elements of weight");
         return Solved::new(module, part.name(), Some(elements), packing);
     }
     let Some(absmax) = module.first(&["weight.absmax", "absmax"]) else { return Ok(None) };
     let bits = weights.dtype.bits().and_then(|bits| elements.checked_mul(bits));
-    let parameters = bits.ok_or(UnresolvedReason::TooLarge)? / 4;
-    let scales = absmax.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let parameters = bits.ok_or(UnresolvedReason::ImplausibleSize)? / 4;
+    let scales = absmax.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
     if !BLOCKS.iter().any(|&block| parameters.div_ceil(block) == scales) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let packing = Packing::new("bitsandbytes", 4, "2 × bytes of weight, blocks of absmax");
     Solved::new(module, part.name(), Some(parameters), packing)

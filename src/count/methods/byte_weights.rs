@@ -46,7 +46,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if !is_float && !is_byte {
         return Ok(None);
     }
-    let elements = weights.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let elements = weights.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
     let packing = Packing::new(if is_float { "fp8" } else { "int8" }, 8, "elements of weight");
     Solved::new(module, part.name(), Some(elements), packing)
 }
@@ -61,15 +61,15 @@ fn check_scales(
     let Some(groups) = Matrix::new(scales) else {
         let elements = scales.elements().unwrap_or_default();
         let fits = scales.is_scalar() || [1, weights.rows, weights.columns].contains(&elements);
-        return if fits { Ok(()) } else { Err(UnresolvedReason::ConflictingParts) };
+        return if fits { Ok(()) } else { Err(UnresolvedReason::ConflictingComponents) };
     };
     if groups.rows > weights.rows || groups.columns > weights.columns {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     // Groups of n bytes could hold n or 2 · n weights. Two-dimensional blocks leave no such choice.
     let has_groups = groups.rows == weights.rows && groups.columns > 1;
     if has_groups && !matches!(bits, Some(4 | 8)) {
-        return Err(UnresolvedReason::SeveralSchemes);
+        return Err(UnresolvedReason::AmbiguousScheme);
     }
     Ok(())
 }

@@ -42,9 +42,9 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if let Some(scales) = module.matrix("scale_packed") {
         return marlin_24(module, &packed, &scales);
     }
-    let scales = module.matrix(scales).ok_or(UnresolvedReason::MissingParts)?;
+    let scales = module.matrix(scales).ok_or(UnresolvedReason::MissingComponents)?;
     if scales.rows != packed.rows || scales.stacked != packed.stacked {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let order = module.first(&["weight_g_idx", "_g_idx"]).and_then(TensorInfo::elements);
     let zero_point_bits = module.matrix(zeros).and_then(|zeros| {
@@ -57,7 +57,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let inputs = inputs(&packed, &scales, bits, scheme.group_size, order, hints)?;
         Some((bits, inputs))
     })?;
-    let (bits, inputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let (bits, inputs) = size.ok_or(UnresolvedReason::AmbiguousScheme)?;
     // The last word of a row may contain padding, unless something else determines the inputs.
     let is_padded = scales.columns == 1
         && order.is_none()
@@ -108,7 +108,7 @@ fn marlin_24(module: &Module<'_>, packed: &Matrix<'_>, scales: &Matrix<'_>) -> S
     let bits = match packed.columns.checked_div(scales.columns) {
         Some(2) => 4,
         Some(4) => 8,
-        _ => return Err(UnresolvedReason::ConflictingParts),
+        _ => return Err(UnresolvedReason::ConflictingComponents),
     };
     let parameters = product(&[packed.stacked, packed.rows, 32, scales.columns]);
     let packing = Packing::with_bits(

@@ -22,7 +22,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let Some(weights) = module.get("sign_mantissa") else { return Ok(None) };
     if !module.has("encoded_exponent") {
-        return Err(UnresolvedReason::MissingParts);
+        return Err(UnresolvedReason::MissingComponents);
     }
     let packing = Packing::new("dfloat11", 11, "elements of sign_mantissa");
     Solved::new(module, "sign_mantissa", weights.elements(), packing)

@@ -34,17 +34,17 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if let Some(trellis) = module.get("trellis") {
         let [input_tiles, output_tiles, words] = &trellis.shape[..] else {
-            return Err(UnresolvedReason::ConflictingParts);
+            return Err(UnresolvedReason::ConflictingComponents);
         };
         // A tile of 256 weights is stored in words of 16 bits.
         let packing =
             Packing::with_bits("exl3", words / 16, "tiles of trellis, 16 × 16 weights each");
         let sides = input_tiles.checked_mul(16).zip(output_tiles.checked_mul(16));
-        let (inputs, outputs) = sides.ok_or(UnresolvedReason::TooLarge)?;
+        let (inputs, outputs) = sides.ok_or(UnresolvedReason::ImplausibleSize)?;
         let has_signs =
             |part: &str, side| module.get(part).is_none_or(|signs| signs.elements() == Some(side));
         if !has_signs("suh", inputs) || !has_signs("svh", outputs) {
-            return Err(UnresolvedReason::ConflictingParts);
+            return Err(UnresolvedReason::ConflictingComponents);
         }
         let inputs = hints.without_padding(inputs, 128);
         let outputs = hints.outputs_without_padding(module.name, outputs, 128);
@@ -52,11 +52,11 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     }
     let Some(weights) = module.matrix("q_weight") else { return Ok(None) };
     let inputs = module.first(&["q_invperm", "q_perm"]).and_then(TensorInfo::elements);
-    let inputs = inputs.ok_or(UnresolvedReason::MissingParts)?;
+    let inputs = inputs.ok_or(UnresolvedReason::MissingComponents)?;
     // Each input has 2 to 8 bits, in words of 32 bits.
-    let bits = weights.rows.checked_mul(32).ok_or(UnresolvedReason::TooLarge)?;
+    let bits = weights.rows.checked_mul(32).ok_or(UnresolvedReason::ImplausibleSize)?;
     if !(inputs..=inputs.saturating_mul(8)).contains(&bits) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let outputs = hints.outputs_without_padding(module.name, weights.columns, 32);
     let packing = Packing::without_bits("exl2", "q_invperm × columns of q_weight");

@@ -46,10 +46,10 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
         return Ok(None);
     }
     let parameters = product(&[packed.rows, packed.columns, 2]);
-    let groups = scales.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let groups = scales.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
     let fits = |group: u64| parameters == groups.checked_mul(group);
     if !fits(16) && !fits(32) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     Solved::new(module, weights, parameters, packing)
 }

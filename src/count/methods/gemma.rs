@@ -29,14 +29,14 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         return Ok(None);
     }
     let scales = module.first(&["weight_scale", "embedding_scale"]);
-    let scales = scales.ok_or(UnresolvedReason::MissingParts)?;
+    let scales = scales.ok_or(UnresolvedReason::MissingComponents)?;
     if scales.shape.first() != Some(&weights.rows) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let is_signed = *weights.dtype == Dtype::I8;
     let bits =
         hints.choose(module.name, |scheme| scheme.bits.filter(|bits| [2, 4, 8].contains(bits)))?;
-    let bits = if is_signed { Some(8) } else { bits }.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let bits = if is_signed { Some(8) } else { bits }.ok_or(UnresolvedReason::AmbiguousScheme)?;
     let parameters = product(&[weights.rows, weights.columns, 8 / bits]);
     let packing =
         Packing::with_bits("gemma", bits, "elements of weight by the bits of the configuration");

@@ -33,7 +33,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let block = hints.choose(module.name, |scheme| {
         scheme.block.filter(|block| rows.columns.is_multiple_of(block.bytes))
     })?;
-    let block = block.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let block = block.ok_or(UnresolvedReason::AmbiguousScheme)?;
     let parameters =
         product(&[rows.stacked, rows.rows, rows.columns / block.bytes, block.elements]);
     let packing =

@@ -33,7 +33,11 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let (Some(weights), Some(scales)) = (module.matrix("qweight"), module.matrix("scales")) else {
-        return if module.has("scales") { Ok(None) } else { Err(UnresolvedReason::MissingParts) };
+        return if module.has("scales") {
+            Ok(None)
+        } else {
+            Err(UnresolvedReason::MissingComponents)
+        };
     };
     let Some(word) = weights.container() else { return Ok(None) };
     if weights.columns != scales.columns {
@@ -48,7 +52,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if let Some(inputs) = order.filter(|&inputs| inputs > 0) {
         let fits =
             |&bits: &u64| fits_zeros(bits) && words(inputs, bits, word) == Some(weights.rows);
-        let bits = (1..=8).find(fits).ok_or(UnresolvedReason::ConflictingParts)?;
+        let bits = (1..=8).find(fits).ok_or(UnresolvedReason::ConflictingComponents)?;
         let packing = Packing::with_bits("gptq", bits, "g_idx × columns of qweight");
         let parameters = product(&[weights.stacked, inputs, weights.columns]);
         return Solved::new(module, "qweight", parameters, packing);
@@ -58,11 +62,11 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let mut fitting = (1..=8).filter(fits);
     let bits = match (module.has("qzeros"), fitting.next(), fitting.next()) {
         (true, Some(only), None) => Some(only),
-        (true, None, _) => return Err(UnresolvedReason::ConflictingParts),
+        (true, None, _) => return Err(UnresolvedReason::ConflictingComponents),
         _ => hints.choose(module.name, |scheme| scheme.bits.filter(fits))?,
     };
-    let bits = bits.ok_or(UnresolvedReason::SeveralSchemes)?;
-    let inputs = inputs(bits).ok_or(UnresolvedReason::ConflictingParts)?;
+    let bits = bits.ok_or(UnresolvedReason::AmbiguousScheme)?;
+    let inputs = inputs(bits).ok_or(UnresolvedReason::ConflictingComponents)?;
     let evidence = "rows of qweight, bits of qzeros or config";
     let packing = Packing::with_bits("gptq", bits, evidence);
     Solved::new(module, "qweight", product(&[weights.stacked, inputs, weights.columns]), packing)

@@ -35,20 +35,21 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some(weights) = module.matrix("W_q") else { return Ok(None) };
-    let scales = module.matrix("scale").ok_or(UnresolvedReason::MissingParts)?;
+    let scales = module.matrix("scale").ok_or(UnresolvedReason::MissingComponents)?;
     if (weights.stacked, scales.stacked) != (1, 1) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
-    let groups = scales.rows.checked_mul(scales.columns).ok_or(UnresolvedReason::TooLarge)?;
+    let groups =
+        scales.rows.checked_mul(scales.columns).ok_or(UnresolvedReason::ImplausibleSize)?;
     let bits = hints.bits(module.name);
     // If bytes are viewed as floats, there are fewer columns. 3-bit values are stored in words of 32 bits, viewed or
     // not.
     let is_viewed = weights.container().is_none() && bits != Some(3);
     let bytes = if is_viewed { weights.dtype.bits().unwrap_or(8) / 8 } else { 1 };
-    let columns = weights.columns.checked_mul(bytes).ok_or(UnresolvedReason::TooLarge)?;
+    let columns = weights.columns.checked_mul(bytes).ok_or(UnresolvedReason::ImplausibleSize)?;
     if scales.columns == 1 && scales.rows > 1 || scales.columns != columns {
         if !are_packed_rows(groups, weights.rows) {
-            return Err(UnresolvedReason::ConflictingParts);
+            return Err(UnresolvedReason::ConflictingComponents);
         }
         let bits = bits.or_else(|| divide_rows(groups, weights.rows));
         let packing = Packing { bits: bits.and_then(|bits| bits.try_into().ok()), ..AXIS_1 };
@@ -59,7 +60,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let per_word = weights.container().map_or(8, |_| if bits == 3 { 30 } else { 8 }) / bits;
         scheme.group_size.filter(|group| per_word > 0 && group.div_ceil(per_word) == weights.rows)
     })?;
-    let group = group.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let group = group.ok_or(UnresolvedReason::AmbiguousScheme)?;
     let packing = Packing { bits: bits.and_then(|bits| bits.try_into().ok()), ..AXIS_0 };
     Solved::new(module, "W_q", groups.checked_mul(group), packing)
 }

@@ -25,10 +25,10 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
         return Ok(None);
     };
     let scales = module.first(&["s", "s_channel"]).and_then(Matrix::new);
-    let scales = scales.ok_or(UnresolvedReason::MissingParts)?;
+    let scales = scales.ok_or(UnresolvedReason::MissingComponents)?;
     let bits = divide(weights.columns, scales.columns).map(|words| words * 2);
     let bits = bits.filter(|bits| [2, 4, 8].contains(bits));
-    let bits = bits.ok_or(UnresolvedReason::ConflictingParts)?;
+    let bits = bits.ok_or(UnresolvedReason::ConflictingComponents)?;
     let parameters = product(&[weights.stacked, weights.rows, 16, scales.columns]);
     let packing = Packing::with_bits("marlin", bits, "16 × rows of B × columns of the scales");
     Solved::new(module, "B", parameters, packing)

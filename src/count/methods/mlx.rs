@@ -32,11 +32,12 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     };
     let Some(scales) = module.matrix("scales") else { return Ok(None) };
     if (scales.stacked, scales.rows) != (weights.stacked, weights.rows) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     // The bits per group: bits × group size.
-    let row_bits = weights.columns.checked_mul(32).ok_or(UnresolvedReason::TooLarge)?;
-    let group_bits = divide(row_bits, scales.columns).ok_or(UnresolvedReason::ConflictingParts)?;
+    let row_bits = weights.columns.checked_mul(32).ok_or(UnresolvedReason::ImplausibleSize)?;
+    let group_bits =
+        divide(row_bits, scales.columns).ok_or(UnresolvedReason::ConflictingComponents)?;
     let candidates =
         || WIDTHS.into_iter().filter(|bits| GROUPS.iter().any(|group| bits * group == group_bits));
     let listed = hints.choose(module.name, |scheme| {
@@ -50,7 +51,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         let mut candidates = candidates();
         candidates.next().filter(|_| candidates.next().is_none())
     };
-    let bits = listed.or_else(only).ok_or(UnresolvedReason::SeveralSchemes)?;
+    let bits = listed.or_else(only).ok_or(UnresolvedReason::AmbiguousScheme)?;
     let inputs = row_bits / bits;
     let parameters = product(&[weights.stacked, weights.rows, inputs]);
     let packing =

@@ -203,7 +203,7 @@ pub(super) fn solve(module: &Module<'_>, hints: &Hints<'_>) -> ModuleSolution {
             Ok(Some(solved)) if solved.is_plausible(module) => {
                 return Ok(Some(SolvedModule { solved, method }));
             }
-            Ok(Some(_)) => failed = failed.or(Some(UnresolvedReason::TooLarge)),
+            Ok(Some(_)) => failed = failed.or(Some(UnresolvedReason::ImplausibleSize)),
             Ok(None) => {}
             Err(reason) => failed = failed.or(Some(reason)),
         }

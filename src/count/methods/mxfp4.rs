@@ -23,10 +23,10 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let (weights, scales) =
         if module.has("blocks") { ("blocks", "scales") } else { ("_blocks", "_scales") };
     let Some(blocks) = module.get(weights) else { return Ok(None) };
-    let scales = module.get(scales).ok_or(UnresolvedReason::MissingParts)?;
-    let scales = scales.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let scales = module.get(scales).ok_or(UnresolvedReason::MissingComponents)?;
+    let scales = scales.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
     if blocks.elements() != scales.checked_mul(16) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let packing = Packing::new("mxfp4", 4, "32 × elements of the scales");
     Solved::new(module, weights, scales.checked_mul(32), packing)

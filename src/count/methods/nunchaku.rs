@@ -37,7 +37,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
         _ => None,
     };
     if outputs != Some(scales.columns) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let parameters = product(&[weights.stacked, scales.columns, weights.columns, 2]);
     let packing = Packing::new("svdquant", 4, "columns of wscales × 2 × columns of qweight");

@@ -19,7 +19,7 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 };
 
 fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let scales = module.get("weight._scale").ok_or(UnresolvedReason::MissingParts)?;
+    let scales = module.get("weight._scale").ok_or(UnresolvedReason::MissingComponents)?;
     if let Some(bytes) = module.get("weight._data") {
         let packing = Packing::new("quanto", 8, "elements of weight._data");
         return Solved::new(module, "weight._data", bytes.elements(), packing);
@@ -36,15 +36,15 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     };
     if scales.columns == 1 && scales.rows >= packed.rows {
         let values = scales.rows.div_ceil(packed.rows);
-        let bits = divide(8, values).ok_or(UnresolvedReason::ConflictingParts)?;
+        let bits = divide(8, values).ok_or(UnresolvedReason::ConflictingComponents)?;
         return Solved::new(module, PACKED, scales.rows.checked_mul(packed.columns), packing(bits));
     }
     if scales.columns != packed.columns {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let bits =
         hints.choose(module.name, |scheme| scheme.bits.filter(|bits| [2, 4].contains(bits)))?;
-    let bits = bits.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let bits = bits.ok_or(UnresolvedReason::AmbiguousScheme)?;
     Solved::new(module, PACKED, product(&[packed.rows, 8 / bits, packed.columns]), packing(bits))
 }
 

@@ -24,17 +24,17 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
         [_, outputs] => {
             let values = divide(*outputs, weights.columns);
             let bits = values.and_then(|values| divide(32, values));
-            let bits = bits.ok_or(UnresolvedReason::ConflictingParts)?;
+            let bits = bits.ok_or(UnresolvedReason::ConflictingComponents)?;
             (bits, Some(*outputs), "rows of weight × columns of weight_scale")
         }
         [outputs] if *outputs == weights.rows || *outputs == 1 => {
             let bits =
                 hints.choose(module.name, |scheme| scheme.bits.filter(|bits| 32 % bits == 0))?;
-            let bits = bits.ok_or(UnresolvedReason::SeveralSchemes)?;
+            let bits = bits.ok_or(UnresolvedReason::AmbiguousScheme)?;
             let columns = weights.columns.checked_mul(32 / bits);
             (bits, columns, "columns of weight by the bits of the configuration")
         }
-        _ => return Err(UnresolvedReason::ConflictingParts),
+        _ => return Err(UnresolvedReason::ConflictingComponents),
     };
     let parameters = columns.and_then(|columns| product(&[weights.stacked, weights.rows, columns]));
     Solved::new(module, part.name(), parameters, Packing::with_bits("quark", bits, evidence))
@@ -56,7 +56,7 @@ fn bytes(
         let (bits, inputs) = (scheme.bits?, scales.rows.checked_mul(scheme.group_size?)?);
         (inputs.checked_mul(bits) == weights.columns.checked_mul(8)).then_some((bits, inputs))
     })?;
-    let (bits, inputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let (bits, inputs) = size.ok_or(UnresolvedReason::AmbiguousScheme)?;
     let evidence = "rows of weight_scale × group size of the configuration";
     let packing = Packing::with_bits("quark", bits, evidence);
     Solved::new(module, part, product(&[weights.stacked, weights.rows, inputs]), packing)

@@ -23,11 +23,12 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let Some(codes) = module.matrix("Qidxs") else { return Ok(None) };
     let side = |name: &str| module.get(name).and_then(TensorInfo::elements);
-    let (inputs, outputs) = side("SU").zip(side("SV")).ok_or(UnresolvedReason::MissingParts)?;
+    let (inputs, outputs) =
+        side("SU").zip(side("SV")).ok_or(UnresolvedReason::MissingComponents)?;
     if (codes.stacked, codes.rows) != (1, outputs)
         || !divide(inputs, codes.columns).is_some_and(|values| [4, 8, 16, 32, 64].contains(&values))
     {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let packing = Packing::without_bits("quip#", "SU × SV");
     Solved::new(module, "Qidxs", product(&[inputs, outputs]), packing)

@@ -33,21 +33,21 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     }
     let scales = match module.get("scale") {
         None if is_byte => return Ok(None),
-        scales => scales.ok_or(UnresolvedReason::MissingParts)?,
+        scales => scales.ok_or(UnresolvedReason::MissingComponents)?,
     };
     if is_byte {
         let packing = Packing::with_bits("sdnq", 8, "elements of weight");
         return Solved::new(module, part.name(), weights.elements(), packing);
     }
     let values = weights.elements().and_then(|elements| elements.checked_mul(8));
-    let values = values.ok_or(UnresolvedReason::TooLarge)?;
-    let groups = scales.elements().ok_or(UnresolvedReason::TooLarge)?;
+    let values = values.ok_or(UnresolvedReason::ImplausibleSize)?;
+    let groups = scales.elements().ok_or(UnresolvedReason::ImplausibleSize)?;
     let size = hints.choose(module.name, |scheme| {
         let bits = scheme.bits?;
         let parameters = divide(values, bits)?;
         divide(parameters, groups).map(|_| (parameters, bits))
     })?;
-    let (parameters, bits) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let (parameters, bits) = size.ok_or(UnresolvedReason::AmbiguousScheme)?;
     let packing =
         Packing::with_bits("sdnq", bits, "elements of weight by the bits of the configuration");
     Solved::new(module, part.name(), Some(parameters), packing)

@@ -29,9 +29,9 @@ pub(super) const METHOD: MethodDefinition = MethodDefinition {
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let Some(weights) = module.matrix("W_q") else { return Ok(None) };
     let zeros = module.first(&["meta.zero.x", "meta.zero"]).and_then(TensorInfo::elements);
-    let groups = zeros.ok_or(UnresolvedReason::MissingParts)?;
+    let groups = zeros.ok_or(UnresolvedReason::MissingComponents)?;
     if !are_packed_rows(groups, weights.rows) {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let packing = Packing::without_bits("sinq", "elements of meta.zero × columns of W_q");
     Solved::new(module, "W_q", groups.checked_mul(weights.columns), packing)

@@ -24,7 +24,7 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let has_rows = Matrix::new(values).is_none_or(|values| values.rows == mask.rows);
     let parameters = product(&[mask.stacked, mask.rows, mask.columns, 8]);
     if !has_rows || values.elements() > parameters {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let packing = Packing::without_bits("bitmask", "8 × elements of bitmask");
     Solved::new(module, "compressed", parameters, packing)

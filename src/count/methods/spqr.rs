@@ -26,10 +26,10 @@ fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
     let Some(weights) = module.get("dense_weights") else { return Ok(None) };
     let offsets = module.get("row_offsets").and_then(TensorInfo::elements);
     let outputs = offsets.and_then(|offsets| offsets.checked_sub(1));
-    let outputs = outputs.ok_or(UnresolvedReason::MissingParts)?;
+    let outputs = outputs.ok_or(UnresolvedReason::MissingComponents)?;
     let parameters = weights.elements().and_then(|words| words.checked_mul(TILE));
     if parameters.and_then(|parameters| divide(parameters, outputs)).is_none() {
-        return Err(UnresolvedReason::ConflictingParts);
+        return Err(UnresolvedReason::ConflictingComponents);
     }
     let packing = Packing::new("spqr", 3, "16 × elements of dense_weights");
     Solved::new(module, "dense_weights", parameters, packing)

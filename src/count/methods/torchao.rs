@@ -30,10 +30,10 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     let Some(data) = module.get(WEIGHTS) else { return Ok(None) };
     let (values, bits) = values_per_element(module, data)?;
     let stored = data.elements().and_then(|elements| elements.checked_mul(values));
-    let stored = stored.ok_or(UnresolvedReason::TooLarge)?;
+    let stored = stored.ok_or(UnresolvedReason::ImplausibleSize)?;
     if let Some(elements) = hints.metadata_elements(module.name) {
         if elements > stored {
-            return Err(UnresolvedReason::ConflictingParts);
+            return Err(UnresolvedReason::ConflictingComponents);
         }
         let packing = Packing::with_bits("torchao", bits, "shape in the metadata");
         return Solved::new(module, WEIGHTS, Some(elements), packing);
@@ -50,23 +50,23 @@ fn values_per_element(
     data: &TensorInfo,
 ) -> Result<(u64, u64), UnresolvedReason> {
     let scales = module.first(&["_weight_scale", "_weight_scale_and_zero"]);
-    let scales = scales.ok_or(UnresolvedReason::MissingParts)?;
+    let scales = scales.ok_or(UnresolvedReason::MissingComponents)?;
     let is_grouped_by_rows = |data: &Matrix<'_>| {
         // One scale per group of inputs and output, with the outputs last.
         Matrix::new(scales)
             .is_some_and(|scales| scales.columns == data.rows && scales.rows != data.rows)
     };
-    let matrix = Matrix::new(data).ok_or(UnresolvedReason::ConflictingParts)?;
+    let matrix = Matrix::new(data).ok_or(UnresolvedReason::ConflictingComponents)?;
     match &data.dtype {
         Dtype::I32 if data.shape.len() == 4 || is_grouped_by_rows(&matrix) => Ok((8, 4)),
         Dtype::I8 | Dtype::U8 if is_grouped_by_rows(&matrix) => Ok((2, 4)),
         Dtype::U8 => {
-            let scales = Matrix::new(scales).ok_or(UnresolvedReason::ConflictingParts)?;
+            let scales = Matrix::new(scales).ok_or(UnresolvedReason::ConflictingComponents)?;
             let found = fp4::packing(matrix.columns, scales.columns, scales.dtype);
             let is_half = found.is_some_and(|(packing, _)| packing.bits == Some(4));
-            if is_half { Ok((2, 4)) } else { Err(UnresolvedReason::ConflictingParts) }
+            if is_half { Ok((2, 4)) } else { Err(UnresolvedReason::ConflictingComponents) }
         }
         dtype if dtype.bits() == Some(8) => Ok((1, 8)),
-        _ => Err(UnresolvedReason::ConflictingParts),
+        _ => Err(UnresolvedReason::ConflictingComponents),
     }
 }

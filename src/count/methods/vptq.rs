@@ -28,7 +28,9 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
     if !module.has("centroids.weight") {
         return Ok(None);
     }
-    let [_, rows, _] = &indices.shape[..] else { return Err(UnresolvedReason::ConflictingParts) };
+    let [_, rows, _] = &indices.shape[..] else {
+        return Err(UnresolvedReason::ConflictingComponents);
+    };
     let order = module.get("perm").and_then(TensorInfo::elements);
     let size = hints.choose(module.name, |scheme| {
         let (inputs, outputs) = (scheme.in_features?, scheme.out_features?);
@@ -36,7 +38,7 @@ fn solve(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
             && order.is_none_or(|order| order == inputs);
         fits.then_some((inputs, outputs))
     })?;
-    let (inputs, outputs) = size.ok_or(UnresolvedReason::SeveralSchemes)?;
+    let (inputs, outputs) = size.ok_or(UnresolvedReason::AmbiguousScheme)?;
     let packing = Packing::without_bits(
         "vptq",
         "in_features × out_features of the configuration, rows of indices",

@@ -30,11 +30,11 @@ impl Bounds {
     /// Checks that the header may extend to an offset.
     pub(super) fn check(self, end: u64) -> Result<(), HeaderError> {
         if end > self.limit {
-            return Err(HeaderError::OverLimit { length: end, limit: self.limit });
+            return Err(HeaderError::TooLarge { length: end, limit: self.limit });
         }
         match self.file_size {
             Some(file_size) if end > file_size => {
-                Err(HeaderError::PastEndOfFile { length: end, file_size })
+                Err(HeaderError::ExceedsFile { length: end, file_size })
             }
             _ => Ok(()),
         }

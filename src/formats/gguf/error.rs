@@ -11,13 +11,13 @@ use thiserror::Error;
 pub enum GgufError {
     /// The file does not start with the magic bytes.
     #[error("the file starts with the bytes {found:02x?} instead of `GGUF`")]
-    Magic {
+    InvalidMagic {
         /// The first four bytes.
         found: [u8; 4],
     },
     /// The version is neither 2 nor 3.
     #[error("unsupported GGUF version {version}; only 2 and 3 are supported")]
-    Version {
+    UnsupportedVersion {
         /// The version.
         version: u32,
     },
@@ -31,7 +31,7 @@ pub enum GgufError {
     },
     /// A key or a tensor name is empty or too long.
     #[error("the name of {what} {at} has {length} bytes; it must have 1 to {limit}")]
-    NameLength {
+    InvalidNameLength {
         /// The kind of item: `key` or `tensor`.
         what: &'static str,
         /// The position of the key or tensor, counted from 0.
@@ -57,7 +57,7 @@ pub enum GgufError {
     },
     /// A value has an unknown type.
     #[error("key `{key}` has a value of unknown type {number}")]
-    ValueType {
+    UnknownValueType {
         /// The key.
         key: String,
         /// The type number.
@@ -65,19 +65,19 @@ pub enum GgufError {
     },
     /// A value is an array of arrays.
     #[error("key `{key}` has an array of arrays")]
-    NestedList {
+    NestedArray {
         /// The key.
         key: String,
     },
     /// The alignment is not a 32-bit power of two.
     #[error("`general.alignment` is `{value}`; it must be a 32-bit power of two")]
-    Alignment {
+    InvalidAlignment {
         /// The value.
         value: String,
     },
     /// A tensor has too many dimensions.
     #[error("tensor `{tensor}` has {dimensions} dimensions; the maximum is 4")]
-    Dimensions {
+    TooManyDimensions {
         /// The name of the tensor.
         tensor: String,
         /// The number of dimensions.

@@ -1,16 +1,16 @@
 //! Parses names of GGUF files, which contain the quantization by convention.
 
-use crate::formats::{NameParts, WeightsKind};
+use crate::formats::{WeightFileName, WeightsKind};
 
 /// Splits a name without extension, such as `Llama-3.2-1B-UD-Q4_K_XL`, into model and quantization.
-pub(super) fn split(stem: &str) -> NameParts {
+pub(super) fn split(stem: &str) -> WeightFileName {
     let kind = kind(stem);
     let Some((start, end)) = quantization(stem) else {
-        return NameParts { kind, ..NameParts::new(stem) };
+        return WeightFileName { kind, ..WeightFileName::new(stem) };
     };
     let model = stem[..start].trim_end_matches(['-', '.', '_']);
     let variant = stem[start..end].to_ascii_uppercase();
-    NameParts { variant, is_quantized: true, kind, ..NameParts::new(model) }
+    WeightFileName { variant, is_quantized: true, kind, ..WeightFileName::new(model) }
 }
 
 /// Returns the kind of weights from the words in a file name.
@@ -95,7 +95,7 @@ mod tests {
             assert!(parts.is_quantized && parts.kind == WeightsKind::Model, "{stem}");
         }
         for stem in ["model", "Qwen-7B", "Q", "q_4", "Q9_0", "Q4_k_z", "F8", "", "a.b-c"] {
-            assert_eq!(split(stem), NameParts::new(stem));
+            assert_eq!(split(stem), WeightFileName::new(stem));
         }
     }
 

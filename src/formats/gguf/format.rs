@@ -3,7 +3,7 @@
 use super::file_name;
 use super::parser::GgufParser;
 use crate::formats::weight_sets::NumberedName;
-use crate::formats::{Format, HeaderParser, NameParts, RepoPath};
+use crate::formats::{Format, HeaderParser, RepoPath, WeightFileName};
 
 /// The GGUF format.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +31,14 @@ impl Format for Gguf {
         ".gguf"
     }
 
-    fn parser(&self, path: &RepoPath, header_limit: u64) -> Box<dyn HeaderParser> {
+    fn parser(&self, path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
         let number = |name: NumberedName<'_>| name.number.parse::<u64>().ok();
         let is_later = NumberedName::split(path.as_str()).filter_map(number).any(|file| file > 1);
         let first_range = if is_later { LATER_FILE } else { FIRST_RANGE };
-        Box::new(GgufParser::new(first_range, header_limit))
+        Box::new(GgufParser::new(first_range, max_header_bytes))
     }
 
-    fn split_name(&self, stem: &str) -> NameParts {
+    fn split_name(&self, stem: &str) -> WeightFileName {
         file_name::split(stem)
     }
 }

@@ -77,7 +77,7 @@ impl Keys {
 fn alignment(value_type: ValueType, value: &str) -> Result<u64, GgufError> {
     let alignment = value.parse::<u32>().ok().filter(|alignment| alignment.is_power_of_two());
     let alignment = alignment.filter(|_| value_type == ValueType::U32);
-    alignment.map(u64::from).ok_or_else(|| GgufError::Alignment { value: clip(value) })
+    alignment.map(u64::from).ok_or_else(|| GgufError::InvalidAlignment { value: clip(value) })
 }
 
 /// Reads the name of a key or a tensor. `at` is its index, and `limit` the maximum length in bytes.
@@ -90,7 +90,7 @@ pub(super) fn read_name<'a>(
     let mut ahead = cursor.clone();
     let length = ahead.u64()?;
     if length == 0 || length > limit {
-        return Err(GgufError::NameLength { what, at, length, limit }.into());
+        return Err(GgufError::InvalidNameLength { what, at, length, limit }.into());
     }
     let name = std::str::from_utf8(cursor.text()?);
     name.map_err(|_| GgufError::NotUtf8 { what, at }.into())

@@ -15,7 +15,7 @@ use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step
 #[derive(Debug)]
 pub(super) struct GgufParser {
     first_range: u64,
-    header_limit: u64,
+    max_header_bytes: u64,
     input: Input,
     content: Option<Content>,
 }
@@ -30,8 +30,8 @@ struct Content {
 }
 
 impl GgufParser {
-    pub(super) fn new(first_range: u64, header_limit: u64) -> Self {
-        Self { first_range, header_limit, input: Input::default(), content: None }
+    pub(super) fn new(first_range: u64, max_header_bytes: u64) -> Self {
+        Self { first_range, max_header_bytes, input: Input::default(), content: None }
     }
 
     /// Parses until bytes are missing or the header is complete.
@@ -82,7 +82,7 @@ impl GgufParser {
         // Programs ignore bytes after the data, which is often padded.
         let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
         let header = header.with_file_size(file_size).with_metadata(Some(keys.metadata));
-        Ok(header.with_model(model).self_describing())
+        Ok(header.with_model(model).with_unpacked_shapes())
     }
 }
 
@@ -100,7 +100,7 @@ impl HeaderParser for GgufParser {
         let is_empty = bytes.is_empty() && start == self.input.end();
         self.input.append(start, bytes);
         let found = self.input.arrived();
-        let bounds = Bounds { limit: self.header_limit, file_size };
+        let bounds = Bounds { limit: self.max_header_bytes, file_size };
         match self.parse(bounds) {
             Ok(()) => {
                 let header = self.finish(file_size)?;
@@ -128,7 +128,7 @@ impl Content {
         let is_big_endian = version.trailing_zeros() >= 16;
         let version = if is_big_endian { version.swap_bytes() } else { version };
         if !matches!(version, 2 | 3) {
-            return Err(GgufError::Version { version }.into());
+            return Err(GgufError::UnsupportedVersion { version }.into());
         }
         let [tensors, keys] = [cursor.u64()?, cursor.u64()?];
         let [tensors, keys] =
@@ -211,7 +211,7 @@ fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> Stop {
         None if start.len() < DETECTED_BY && DetectedFormat::is_possible(start) => {
             Stop::Missing(DETECTED_BY as u64)
         }
-        None => GgufError::Magic { found }.into(),
+        None => GgufError::InvalidMagic { found }.into(),
     }
 }
 

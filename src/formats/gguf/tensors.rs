@@ -48,7 +48,7 @@ impl TensorEntries {
         let name = read_name(cursor, "tensor", at, Self::LONGEST_NAME)?;
         let dimensions = cursor.u32()?;
         if dimensions > Self::MOST_DIMENSIONS {
-            return Err(GgufError::Dimensions { tensor: clip(name), dimensions }.into());
+            return Err(GgufError::TooManyDimensions { tensor: clip(name), dimensions }.into());
         }
         // The file lists the fastest-varying dimension first.
         let mut shape = (0..dimensions).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
@@ -76,7 +76,7 @@ impl TensorEntries {
             None => begin.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX),
         };
         match begin {
-            _ if begin > expected => Err(HeaderError::Hole { tensor: tensor(), begin, expected }),
+            _ if begin > expected => Err(HeaderError::Gap { tensor: tensor(), begin, expected }),
             _ if begin < expected => {
                 Err(HeaderError::Overlap { tensor: tensor(), begin, expected })
             }

@@ -226,9 +226,9 @@ fn a_header_that_is_cut_anywhere_is_refused() {
             let result = read(&file[..cut], size, usize::MAX).1;
             match result {
                 Ok(_) => assert!(cut >= end && size.is_none(), "cut at {cut}"),
-                Err(HeaderError::FileSize { .. }) => assert!(cut >= end),
+                Err(HeaderError::FileSizeMismatch { .. }) => assert!(cut >= end),
                 Err(HeaderError::Truncated { found, .. }) => assert_eq!(found, cut as u64),
-                Err(HeaderError::PastEndOfFile { file_size, .. }) => {
+                Err(HeaderError::ExceedsFile { file_size, .. }) => {
                     assert_eq!(file_size, cut as u64);
                 }
                 Err(error) => panic!("cut at {cut}: {error}"),
@@ -253,7 +253,7 @@ fn an_unknown_type_is_stored_by_its_number() {
     assert_eq!((tensor("a").dtype.as_str(), tensor("a").data_offsets), ("GGML type 31", (0, 64)));
     assert_eq!((tensor("c").dtype.as_str(), tensor("c").data_offsets), ("GGML type 99", (96, 116)));
     let tiny = Writer::new().tensor("a", &[1 << 20], 31, 0).tensor("b", &[8], 0, 64);
-    assert!(matches!(error(&tiny.file(32, 96)), HeaderError::Implausible { .. }));
+    assert!(matches!(error(&tiny.file(32, 96)), HeaderError::TooManyElements { .. }));
     let unaligned = Writer::new().tensor("a", &[64], 31, 0).tensor("b", &[8], 0, 65);
     assert!(matches!(error(&unaligned.file(32, 200)), HeaderError::Overlap { .. }));
 }
@@ -356,8 +356,11 @@ fn broken_rules_of_tensors_are_errors() {
     }
     let beyond = of("x", &[8], 0, 0).file(32, 31);
     let size = beyond.len() as u64;
-    let expected =
-        HeaderError::FileSize { tensor: Some("x".to_owned()), expected: size + 1, found: size };
+    let expected = HeaderError::FileSizeMismatch {
+        tensor: Some("x".to_owned()),
+        expected: size + 1,
+        found: size,
+    };
     assert_eq!(error(&beyond), expected);
 }
 
@@ -382,13 +385,13 @@ fn claims_that_the_file_cannot_hold_are_refused_at_once() {
     ];
     for writer in claims {
         let file = writer.write();
-        let over = |error| matches!(error, HeaderError::OverLimit { limit: LIMIT, .. });
+        let over = |error| matches!(error, HeaderError::TooLarge { limit: LIMIT, .. });
         assert!(over(read(&file, None, usize::MAX).1.unwrap_err()), "{writer:?}");
         assert!(over(read(&file, Some(u64::MAX), usize::MAX).1.unwrap_err()), "{writer:?}");
     }
     let file = Writer::new().list("a", 4, 1_000, &[]).write();
     let size = file.len() as u64;
-    let expected = HeaderError::PastEndOfFile { length: size + 4_000, file_size: size };
+    let expected = HeaderError::ExceedsFile { length: size + 4_000, file_size: size };
     assert_eq!(error(&file), expected);
 }
 
@@ -397,18 +400,18 @@ fn other_formats_are_recognized() {
     let wrong = |detected| HeaderError::WrongFormat { expected: "a GGUF file", detected };
     let cases: [(&[u8], _); 5] = [
         // The first eight bytes decide, even if more bytes would reveal another format.
-        (b"   versi", GgufError::Magic { found: *b"   v" }.into()),
+        (b"   versi", GgufError::InvalidMagic { found: *b"   v" }.into()),
         (b"version https://git-lfs.github.com/spec/v1", wrong(DetectedFormat::GitLfsPointer)),
-        (b"<!doctype html>", wrong(DetectedFormat::Markup)),
+        (b"<!doctype html>", wrong(DetectedFormat::Html)),
         (b"PK\x03\x04 and more", wrong(DetectedFormat::Zip)),
-        (b"nothing known", GgufError::Magic { found: *b"noth" }.into()),
+        (b"nothing known", GgufError::InvalidMagic { found: *b"noth" }.into()),
     ];
     for (file, expected) in cases {
         for most in [1, 4, 100] {
             assert_eq!(read(file, None, most).1, Err(expected.clone()), "{file:?}");
         }
     }
-    assert_eq!(error(b""), HeaderError::PastEndOfFile { length: 4, file_size: 0 });
+    assert_eq!(error(b""), HeaderError::ExceedsFile { length: 4, file_size: 0 });
 }
 
 /// Writes a header with a vocabulary of `tokens` tokens, by byte pair encoding or with scores, before 400 tensors.

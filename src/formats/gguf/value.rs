@@ -54,7 +54,7 @@ impl ValueType {
             10 => U64,
             11 => I64,
             12 => F64,
-            number => return Err(GgufError::ValueType { key: clip(key), number }.into()),
+            number => return Err(GgufError::UnknownValueType { key: clip(key), number }.into()),
         }))
     }
 }
@@ -126,7 +126,7 @@ impl List {
     /// Reads the element type and the length of a list.
     pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, Stop> {
         let ValueType::Scalar(element) = ValueType::read(cursor, key)? else {
-            return Err(GgufError::NestedList { key: clip(key) }.into());
+            return Err(GgufError::NestedArray { key: clip(key) }.into());
         };
         let length = cursor.u64()?;
         cursor.check(length.saturating_mul(element.smallest_size()))?;

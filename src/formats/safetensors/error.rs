@@ -24,7 +24,7 @@ pub enum IndexError {
     },
     /// The index is not JSON with the expected structure.
     #[error("the index is malformed: {message}")]
-    Json {
+    InvalidJson {
         /// The reason, with line and column.
         message: String,
     },
@@ -64,7 +64,7 @@ pub enum IndexError {
     },
     /// Two shards contain the same tensor.
     #[error("tensor `{tensor}` is in two shards, `{first}` and `{second}`")]
-    InTwoShards {
+    TensorInTwoShards {
         /// The name of the tensor.
         tensor: String,
         /// The name of one shard.
@@ -74,7 +74,7 @@ pub enum IndexError {
     },
     /// The index lists a tensor that no shard contains.
     #[error("the index lists tensor `{tensor}` in `{shard}`, but no shard contains it")]
-    Missing {
+    MissingTensor {
         /// The name of the tensor.
         tensor: String,
         /// The shard in which the index lists it.
@@ -106,6 +106,6 @@ pub enum IndexError {
 impl IndexError {
     /// Creates the error for a text whose offsets do not fit in 32 bits.
     pub(super) fn too_long() -> Self {
-        Self::Json { message: "it is longer than 4 GiB".to_owned() }
+        Self::InvalidJson { message: "it is longer than 4 GiB".to_owned() }
     }
 }

@@ -1,6 +1,6 @@
 //! File names of weights and indexes.
 
-use crate::formats::NameParts;
+use crate::formats::WeightFileName;
 
 /// The extension of weight files.
 pub(crate) const EXTENSION: &str = ".safetensors";
@@ -45,9 +45,9 @@ const STEMS: [&str; 5] =
     ["model", "diffusion_pytorch_model", "consolidated", "adapter_model", "pytorch_lora_weights"];
 
 /// Splits a name without extension into model name and variant.
-pub(super) fn split_variant(text: &str) -> NameParts {
+pub(super) fn split_variant(text: &str) -> WeightFileName {
     let variant = |stem: &str| text.strip_prefix(stem)?.strip_prefix('.');
     let found = STEMS.iter().find_map(|stem| Some((*stem, variant(stem)?)));
     let (stem, variant) = found.unwrap_or((text, ""));
-    NameParts { variant: variant.to_owned(), ..NameParts::new(stem) }
+    WeightFileName { variant: variant.to_owned(), ..WeightFileName::new(stem) }
 }

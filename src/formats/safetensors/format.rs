@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::file_names::split_variant;
 use super::{EXTENSION, HeaderLength, PREFIX_LENGTH, SafetensorsFileHeader};
-use crate::formats::{Format, HeaderError, HeaderParser, NameParts, RepoPath, Step};
+use crate::formats::{Format, HeaderError, HeaderParser, RepoPath, Step, WeightFileName};
 
 /// The safetensors format: eight bytes with the header length, the header as JSON, and the tensor data.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +19,11 @@ impl Format for Safetensors {
         EXTENSION
     }
 
-    fn parser(&self, _path: &RepoPath, header_limit: u64) -> Box<dyn HeaderParser> {
-        Box::new(SafetensorsParser { header_limit, ..SafetensorsParser::default() })
+    fn parser(&self, _path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
+        Box::new(SafetensorsParser { max_header_bytes, ..SafetensorsParser::default() })
     }
 
-    fn split_name(&self, stem: &str) -> NameParts {
+    fn split_name(&self, stem: &str) -> WeightFileName {
         split_variant(stem)
     }
 }
@@ -31,7 +31,7 @@ impl Format for Safetensors {
 /// A parser for one header. Buffers the start of the file.
 #[derive(Debug, Default)]
 struct SafetensorsParser {
-    header_limit: u64,
+    max_header_bytes: u64,
     /// At most the first eight bytes of the file.
     prefix: Vec<u8>,
     /// The bytes after the prefix. They are stored separately, so that a header that was read in one range is parsed
@@ -57,7 +57,7 @@ impl HeaderParser for SafetensorsParser {
         if known < PREFIX_LENGTH && !is_at_end {
             return Ok(Step::Read(known..PREFIX_LENGTH));
         }
-        let length = HeaderLength::from_prefix(&self.prefix, file_size, self.header_limit)?;
+        let length = HeaderLength::from_prefix(&self.prefix, file_size, self.max_header_bytes)?;
         let Range { start, end } = length.range();
         let json = usize::try_from(end - start).ok().and_then(|length| self.json.get(..length));
         let Some(json) = json else {
@@ -181,10 +181,10 @@ mod tests {
         // The file was truncated while it was being read.
         assert_eq!(error(60, Some(63)), truncated(60));
         assert_eq!(error(4, Some(63)), HeaderError::Truncated { expected: 8, found: 4 });
-        assert_eq!(error(60, Some(60)), HeaderError::PastEndOfFile { length: 53, file_size: 60 });
+        assert_eq!(error(60, Some(60)), HeaderError::ExceedsFile { length: 53, file_size: 60 });
         assert_eq!(
             error(62, Some(62)),
-            HeaderError::FileSize { tensor: Some("w".to_owned()), expected: 63, found: 62 }
+            HeaderError::FileSizeMismatch { tensor: Some("w".to_owned()), expected: 63, found: 62 }
         );
         let start = |end: usize| SafetensorsFileHeader::from_file_start(&file[..end], Some(63));
         assert_eq!(start(60), Err(truncated(60)));

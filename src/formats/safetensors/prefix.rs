@@ -62,13 +62,13 @@ impl HeaderLength {
                 Some(detected) => {
                     HeaderError::WrongFormat { expected: "a safetensors file", detected }
                 }
-                None => HeaderError::OverLimit { length, limit },
+                None => HeaderError::TooLarge { length, limit },
             });
         }
         if let Some(file_size) = file_size
             && length > file_size.saturating_sub(PREFIX_LENGTH)
         {
-            return Err(HeaderError::PastEndOfFile { length, file_size });
+            return Err(HeaderError::ExceedsFile { length, file_size });
         }
         Ok(Self(length))
     }
@@ -109,16 +109,16 @@ mod tests {
 
     #[test]
     fn lengths_outside_are_refused() {
-        use HeaderError::{Empty, FileTooShort, OverLimit, PastEndOfFile};
+        use HeaderError::{Empty, ExceedsFile, FileTooShort, TooLarge};
         let max = u64::MAX;
         let cases = [
             (&[][..], 0, FileTooShort { file_size: 0 }),
             (&[1, 2, 3, 4, 5, 6, 7], 7, FileTooShort { file_size: 7 }),
             (&u64::to_le_bytes(0), 8, Empty),
-            (&u64::to_le_bytes(LIMIT + 1), max, OverLimit { length: LIMIT + 1, limit: LIMIT }),
-            (&u64::to_le_bytes(max), max, OverLimit { length: max, limit: LIMIT }),
-            (&u64::to_le_bytes(3), 10, PastEndOfFile { length: 3, file_size: 10 }),
-            (&u64::to_le_bytes(3), 5, PastEndOfFile { length: 3, file_size: 5 }),
+            (&u64::to_le_bytes(LIMIT + 1), max, TooLarge { length: LIMIT + 1, limit: LIMIT }),
+            (&u64::to_le_bytes(max), max, TooLarge { length: max, limit: LIMIT }),
+            (&u64::to_le_bytes(3), 10, ExceedsFile { length: 3, file_size: 10 }),
+            (&u64::to_le_bytes(3), 5, ExceedsFile { length: 3, file_size: 5 }),
         ];
         for (start, file_size, error) in cases {
             assert_eq!(HeaderLength::from_prefix(start, file_size, LIMIT), Err(error));
@@ -137,8 +137,8 @@ mod tests {
     fn other_formats_are_recognized() {
         let cases: [(&[u8], DetectedFormat); 5] = [
             (b"version https://git-lfs.github.com/spec/v1\n", DetectedFormat::GitLfsPointer),
-            (b"<!DOCTYPE html>", DetectedFormat::Markup),
-            (b"\n  <html>", DetectedFormat::Markup),
+            (b"<!DOCTYPE html>", DetectedFormat::Html),
+            (b"\n  <html>", DetectedFormat::Html),
             (b"PK\x03\x04\0\0\x08\x08", DetectedFormat::Zip),
             (b"GGUF\x03\0\0\0", DetectedFormat::Gguf),
         ];

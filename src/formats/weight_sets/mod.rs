@@ -13,7 +13,7 @@ use self::name::{Form, ShardNumber, WeightsName};
 use crate::formats::{FORMATS, Formats, RepoPath, WeightsKind};
 
 pub(crate) use self::name::{names_shard, names_shards};
-pub use self::others::OtherWeights;
+pub use self::others::UnsupportedWeights;
 pub(crate) use self::shard_name::NumberedName;
 
 /// A file in a listing, with its size in bytes.
@@ -131,7 +131,7 @@ impl WeightSet {
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) sets: Vec<WeightSet>,
-    pub(crate) others: Vec<OtherWeights>,
+    pub(crate) others: Vec<UnsupportedWeights>,
     /// The requested folder; empty for the whole repository.
     root: String,
     /// True for a `sentence-transformers` model, which consists of several modules.

@@ -2,7 +2,7 @@
 
 use super::shard_name::NumberedName;
 use crate::formats::safetensors::{Safetensors, split_index};
-use crate::formats::{FORMATS, Format, Formats, NameParts, RepoPath, WeightsKind};
+use crate::formats::{FORMATS, Format, Formats, RepoPath, WeightFileName, WeightsKind};
 
 /// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
 /// do.
@@ -67,8 +67,8 @@ impl WeightsName {
         Some((name(Form::Shards, &text), path.sibling(&common), Some(shard)))
     }
 
-    fn new(folder: &str, parts: NameParts, form: Form, format: usize) -> Self {
-        let NameParts { model, variant, is_quantized, kind } = parts;
+    fn new(folder: &str, parts: WeightFileName, form: Form, format: usize) -> Self {
+        let WeightFileName { model, variant, is_quantized, kind } = parts;
         let (name, step) = split_step(&model);
         // Large variants have their own folder.
         let has_own_folder = is_quantized && is_of_variant(folder, &variant);

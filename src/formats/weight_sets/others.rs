@@ -6,7 +6,7 @@ use crate::formats::RepoPath;
 /// Weights in a format that was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OtherWeights {
+pub struct UnsupportedWeights {
     /// The name of the format with its file extension, such as `GGUF (.gguf)`.
     pub format: &'static str,
     /// The number of files in this format.
@@ -36,11 +36,11 @@ const EXTENSIONS: [(&str, &str); 15] = [
 const STATES: [&str; 5] = ["training_args", "optimizer", "scheduler", "scaler", "rng_state"];
 
 /// Counts the files of each format.
-pub(super) fn count(files: &[ListedFile]) -> Vec<OtherWeights> {
+pub(super) fn count(files: &[ListedFile]) -> Vec<UnsupportedWeights> {
     let count =
         |format| files.iter().filter(|file| self::format(&file.path) == Some(format)).count();
     let formats = EXTENSIONS.iter().map(|(_, format)| *format).chain([OPENVINO]);
-    let counted = formats.map(|format| OtherWeights { format, files: count(format) });
+    let counted = formats.map(|format| UnsupportedWeights { format, files: count(format) });
     counted.filter(|weights| weights.files > 0).collect()
 }
 

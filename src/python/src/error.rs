@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 /// Returns an error of a census as an exception. A table without a column of names is a `ValueError`.
 pub(crate) fn census_exception(py: Python<'_>, error: &CensusError) -> PyErr {
     match error {
-        CensusError::Client(error) => exception(py, error),
+        CensusError::Hub(error) => exception(py, error),
         CensusError::Manifest { .. } => PyValueError::new_err(chain(error)),
         _ => PyRuntimeError::new_err(chain(error)),
     }

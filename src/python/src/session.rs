@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
 use hf_meta::census::arrow_array::RecordBatch;
-use hf_meta::census::{Census, CensusSummary, HEADERS_LIMIT, MAX_QUOTA_WAIT, Manifest, read_batch};
+use hf_meta::census::{
+    Census, CensusSummary, MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, read_batch,
+};
 use hf_meta::report::Plan;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, Source};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -63,7 +65,7 @@ impl Session {
         if let Some(share) = quota_share {
             let retry = RetryPolicy::default().max_wait(MAX_QUOTA_WAIT);
             let many = builder.quota_share(share).retry(retry);
-            builder = many.headers_limit(HEADERS_LIMIT).user_agent("census");
+            builder = many.max_total_header_bytes(MAX_HEADER_BYTES).user_agent("census");
         }
         let client = builder.build().map_err(|error| exception(py, &error))?;
         let runtime = Builder::new_multi_thread().enable_all().build()?;

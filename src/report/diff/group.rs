@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ChangeKind, TensorChange, TensorVersion};
+use super::{ChangeKind, TensorChange, TensorState};
 use crate::formats::{Dtype, RepoPath};
 use crate::report::{compare_parts, number, parts, ranges};
 
@@ -50,10 +50,10 @@ pub(super) fn groups(changes: &[TensorChange]) -> Vec<ChangeGroup> {
 
 fn summarize(group: &[&TensorChange]) -> Option<ChangeGroup> {
     let first = group.first()?;
-    let figures = |version: &Option<TensorVersion>| {
+    let figures = |version: &Option<TensorState>| {
         version.as_ref().map(|version| (version.dtype.clone(), version.shape.clone()))
     };
-    let files = |side: fn(&TensorChange) -> &Option<TensorVersion>| {
+    let files = |side: fn(&TensorChange) -> &Option<TensorState>| {
         let versions = group.iter().filter_map(|change| side(change).as_ref());
         versions.map(|version| version.file.clone()).collect()
     };

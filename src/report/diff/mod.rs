@@ -67,9 +67,9 @@ pub struct TensorChange {
     /// The kinds of change; never empty.
     pub kinds: Vec<ChangeKind>,
     /// The old version of the tensor, or `None` if it was added.
-    pub before: Option<TensorVersion>,
+    pub before: Option<TensorState>,
     /// The new version of the tensor, or `None` if it was removed.
-    pub after: Option<TensorVersion>,
+    pub after: Option<TensorState>,
 }
 
 /// A kind of change to a tensor.
@@ -83,7 +83,7 @@ pub enum ChangeKind {
     /// The shape differs.
     Reshaped,
     /// The dtype differs.
-    Retyped,
+    DtypeChanged,
     /// The tensor is in a different shard. If both checkpoints are single files, file names are not compared.
     Moved,
 }
@@ -91,7 +91,7 @@ pub enum ChangeKind {
 /// A tensor as described by one of the two checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct TensorVersion {
+pub struct TensorState {
     /// The dtype of the elements.
     pub dtype: Dtype,
     /// The size of each dimension.
@@ -105,7 +105,7 @@ impl Diff {
     #[must_use]
     pub fn new(before: &Weights, after: &Weights) -> Self {
         let has_shards = before.report().sharded || after.report().sharded;
-        let mut tensors = BTreeMap::<_, (Option<TensorVersion>, Option<TensorVersion>)>::new();
+        let mut tensors = BTreeMap::<_, (Option<TensorState>, Option<TensorState>)>::new();
         for (name, version) in versions(before) {
             tensors.entry(name).or_default().0 = Some(version);
         }
@@ -154,17 +154,17 @@ impl DiffSide {
     }
 }
 
-fn versions(weights: &Weights) -> impl Iterator<Item = (&str, TensorVersion)> {
+fn versions(weights: &Weights) -> impl Iterator<Item = (&str, TensorState)> {
     weights.named_headers().flat_map(|(file, header)| {
         header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
-            (name, TensorVersion { dtype, shape, file: file.clone() })
+            (name, TensorState { dtype, shape, file: file.clone() })
         })
     })
 }
 
 fn kinds(
-    before: Option<&TensorVersion>,
-    after: Option<&TensorVersion>,
+    before: Option<&TensorState>,
+    after: Option<&TensorState>,
     has_shards: bool,
 ) -> Vec<ChangeKind> {
     let (Some(before), Some(after)) = (before, after) else {
@@ -172,7 +172,7 @@ fn kinds(
     };
     let kinds = [
         (ChangeKind::Reshaped, before.shape != after.shape),
-        (ChangeKind::Retyped, before.dtype != after.dtype),
+        (ChangeKind::DtypeChanged, before.dtype != after.dtype),
         (ChangeKind::Moved, has_shards && before.file != after.file),
     ];
     kinds.into_iter().filter(|(_, is_so)| *is_so).map(|(kind, _)| kind).collect()
@@ -185,12 +185,12 @@ mod tests {
     #[test]
     fn only_shards_are_moved() {
         let version = |dtype: Dtype, shape: &[u64], file: &str| {
-            Some(TensorVersion { dtype, shape: shape.to_vec(), file: file.parse().unwrap() })
+            Some(TensorState { dtype, shape: shape.to_vec(), file: file.parse().unwrap() })
         };
         let before = version(Dtype::BF16, &[2, 3], "a.safetensors");
         let moved = version(Dtype::BF16, &[2, 3], "b.safetensors");
         let other = version(Dtype::F16, &[3, 2], "b.safetensors");
-        let all = vec![ChangeKind::Reshaped, ChangeKind::Retyped, ChangeKind::Moved];
+        let all = vec![ChangeKind::Reshaped, ChangeKind::DtypeChanged, ChangeKind::Moved];
         let cases = [
             (&before, &before, true, vec![]),
             (&before, &moved, true, vec![ChangeKind::Moved]),

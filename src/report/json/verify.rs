@@ -3,7 +3,7 @@
 use serde::ser::{Serialize, Serializer};
 
 use crate::hub::CommitSha;
-use crate::report::verify::{ParameterFigures, VerifyReport};
+use crate::report::verify::{ParameterSources, VerifyReport};
 use crate::report::{FetchStats, Finding};
 
 impl Serialize for VerifyReport {
@@ -35,7 +35,7 @@ struct VerifyDocument<'a> {
     files: usize,
     valid_files: usize,
     tensors: u64,
-    parameters: ParameterFigures,
+    parameters: ParameterSources,
     findings: &'a [Finding],
     fetch: FetchStats,
 }

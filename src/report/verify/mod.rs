@@ -40,7 +40,7 @@ pub struct VerifyReport {
     /// The number of tensors in the valid files.
     pub tensors: u64,
     /// The parameter count according to each source.
-    pub parameters: ParameterFigures,
+    pub parameters: ParameterSources,
     /// All findings, grouped by kind.
     pub findings: Vec<Finding>,
     /// The requests, bytes and time that the verification took.
@@ -51,7 +51,7 @@ pub struct VerifyReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct ParameterFigures {
+pub struct ParameterSources {
     /// The count over all tensors, or `None` if a file is missing or invalid.
     pub counted: Option<u64>,
     /// `true` if the count is exact, or `None` if there is no count.
@@ -99,7 +99,7 @@ mod tests {
                 files: 1,
                 valid_files: 1,
                 tensors: 1,
-                parameters: ParameterFigures::default(),
+                parameters: ParameterSources::default(),
                 findings,
                 fetch: FetchStats::default(),
             };

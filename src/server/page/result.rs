@@ -202,7 +202,7 @@ fn fetch_stats(
     html! {
         p .fetch {
             (counted(fetch.requests, "request")) ", " (bytes(fetch.bytes_read)) " read of "
-            (bytes(fetch.bytes_total)) ", " (format!("{:.2}", fetch.elapsed.as_secs_f64())) " s"
+            (bytes(fetch.weight_bytes)) ", " (format!("{:.2}", fetch.elapsed.as_secs_f64())) " s"
             @if let Some(commit) = &summary.commit {
                 " · commit "
                 a href={ (urls.hub) "/" (repo) "/tree/" (commit) } {

@@ -32,7 +32,7 @@ fn summary(text: &str) -> WeightsSummary {
         bytes: 1_200,
     };
     let fetch =
-        FetchStats { requests: 4, bytes_read: 99, bytes_total: 2_000, elapsed: Duration::ZERO };
+        FetchStats { requests: 4, bytes_read: 99, weight_bytes: 2_000, elapsed: Duration::ZERO };
     WeightsSummary {
         values: MetricValues {
             active: Ok(40),

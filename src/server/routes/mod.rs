@@ -93,7 +93,7 @@ impl DocumentedEndpoint {
     /// Returns whether the service has this endpoint.
     fn is_served(&self, config: &ServiceConfig) -> bool {
         let paths = &self.document.paths.paths;
-        (config.serves_metrics || !paths.contains_key(METRICS))
+        (config.serve_metrics || !paths.contains_key(METRICS))
             && (config.webhook_secret.is_some() || !paths.contains_key(WEBHOOK))
     }
 

@@ -11,20 +11,22 @@ use crate::support::{self, error_chain};
 async fn limits_can_be_lowered() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let client = Client::builder().endpoint(hub.endpoint());
-    let small_index = client.clone().index_limit(10).build().unwrap();
+    let small_index = client.clone().max_index_bytes(10).build().unwrap();
     let error = small_index.model("org/model").parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, Error::TooLarge { limit: 10, .. }), "{error:?}");
-    let small_header = client.clone().header_limit(10).build().unwrap();
+    let small_header = client.clone().max_header_bytes(10).build().unwrap();
     let error = small_header.model("org/model").parse_safetensors_metadata().await.unwrap_err();
-    let source =
-        matches!(error, Error::Header { source: HeaderError::OverLimit { limit: 10, .. }, .. });
+    let source = matches!(
+        error,
+        Error::InvalidHeader { source: HeaderError::TooLarge { limit: 10, .. }, .. }
+    );
     assert!(source, "{error:?}");
     assert!(
         hub.log().iter().all(|entry| !entry.range.as_deref().unwrap_or("").contains("bytes=8-"))
     );
-    let few_headers = client.headers_limit(60).build().unwrap();
+    let few_headers = client.max_total_header_bytes(60).build().unwrap();
     let error = few_headers.model("org/model").parse_safetensors_metadata().await.unwrap_err();
-    assert!(matches!(error, Error::TooManyHeaders { limit: 60, .. }), "{error:?}");
+    assert!(matches!(error, Error::HeadersTooLarge { limit: 60, .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -36,7 +38,7 @@ async fn refusals_of_the_hub_are_typed_errors() {
         .repo(support::sharded("org/disabled").disabled())
         .repo(Repo::new("org/empty").file("pytorch_model.bin", File::from_bytes("PK")))
         .token("hf_good")
-        .outsider_token("hf_outsider")
+        .unprivileged_token("hf_outsider")
         .start()
         .unwrap();
     let cases = [
@@ -98,8 +100,8 @@ async fn invalid_names_are_errors() {
 #[test]
 fn invalid_settings_are_errors() {
     let endpoint = Client::builder().endpoint("huggingface.co").build().unwrap_err();
-    assert!(matches!(endpoint, Error::Endpoint { .. }));
+    assert!(matches!(endpoint, Error::InvalidEndpoint { .. }));
     let token = Client::builder().token("hf_s3cr3t\n").build().unwrap_err();
-    assert!(matches!(token, Error::MalformedToken));
+    assert!(matches!(token, Error::InvalidToken));
     assert!(!error_chain(&token).contains("s3cr3t"));
 }

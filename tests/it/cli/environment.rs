@@ -92,11 +92,7 @@ fn an_invalid_endpoint_is_shown_without_its_secrets() {
     ] {
         let ran = CommandOutput::new(hf_meta(endpoint).arg("org/model"));
         assert_eq!(ran.code, 2);
-        assert!(
-            ran.stderr.contains(&format!("cannot use the endpoint {shown}")),
-            "{}",
-            ran.stderr
-        );
+        assert!(ran.stderr.contains(&format!("cannot use the endpoint {shown}")), "{}", ran.stderr);
         assert!(!ran.stderr.contains("s3cr3t"), "{}", ran.stderr);
     }
 }

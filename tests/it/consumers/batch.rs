@@ -27,7 +27,7 @@ pub(crate) async fn run(
         let counted = client.model(&repo).prefetch(true).count().await;
         (repo, counted)
     };
-    let mut results = client.read_many(stream::iter(rest), 32, ResultOrder::Completion, count);
+    let mut results = client.run_many(stream::iter(rest), 32, ResultOrder::Completion, count);
     while let Some((repo, result)) = results.next().await {
         let row = match result {
             Ok(report) => json!({ "repo": repo, "parameters": report.parameter_count.total() }),

@@ -96,9 +96,9 @@ fn repeats<'a>(mut names: impl Iterator<Item = &'a String>) -> bool {
 }
 
 fn json_error(error: &HeaderError, part: &str) -> bool {
-    matches!(error, HeaderError::Json { message } if message.contains(part))
+    matches!(error, HeaderError::InvalidJson { message } if message.contains(part))
 }
 
 fn entry_error(error: &HeaderError, part: &str) -> bool {
-    matches!(error, HeaderError::Entry { message, .. } if message.contains(part))
+    matches!(error, HeaderError::InvalidEntry { message, .. } if message.contains(part))
 }

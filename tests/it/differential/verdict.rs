@@ -122,15 +122,15 @@ fn read(file: &[u8]) -> Result<SafetensorsFileHeader, HeaderError> {
 fn stage(error: &HeaderError) -> Stage {
     match error {
         HeaderError::FileTooShort { .. } => Stage::NoPrefix,
-        HeaderError::OverLimit { .. } | HeaderError::WrongFormat { .. } => Stage::OverLimit,
-        HeaderError::PastEndOfFile { .. } => Stage::PastEnd,
-        HeaderError::FileSize { .. } => Stage::FileSize,
+        HeaderError::TooLarge { .. } | HeaderError::WrongFormat { .. } => Stage::OverLimit,
+        HeaderError::ExceedsFile { .. } => Stage::PastEnd,
+        HeaderError::FileSizeMismatch { .. } => Stage::FileSize,
         HeaderError::Empty
         | HeaderError::NotAnObject { .. }
         | HeaderError::NotUtf8 { .. }
         | HeaderError::NulPadding { .. }
-        | HeaderError::Json { .. }
-        | HeaderError::Entry { .. } => Stage::Text,
+        | HeaderError::InvalidJson { .. }
+        | HeaderError::InvalidEntry { .. } => Stage::Text,
         _ => Stage::Tensors,
     }
 }

@@ -119,7 +119,8 @@ fn client(hub: &LocalHub, row: &Row) -> Client {
         .initial_delay(Duration::from_millis(1))
         .max_delay(Duration::from_millis(5))
         .max_wait(HANG);
-    let builder = Client::builder().endpoint(hub.endpoint()).retry(policy).index_limit(INDEX_LIMIT);
+    let builder =
+        Client::builder().endpoint(hub.endpoint()).retry(policy).max_index_bytes(INDEX_LIMIT);
     // Only public addresses are allowed, and loopback because the endpoint is on loopback.
     let builder = builder.addresses(AddressPolicy::Public);
     let builder = match row.wait {
@@ -201,7 +202,7 @@ fn check_result(parsed: &SafetensorsParseFromRepo, wasted: u64, name: &str) {
 
 /// Checks the number of attempts in an error against the request log.
 fn check_attempts(error: &Error, logged: usize, name: &str) {
-    if let Error::Fetch { attempts, .. } | Error::Refused { attempts, .. } = error {
+    if let Error::RequestFailed { attempts, .. } | Error::Refused { attempts, .. } = error {
         assert_eq!(*attempts, logged, "{name}");
     }
 }

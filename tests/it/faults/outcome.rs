@@ -5,17 +5,17 @@ use hf_meta::{Error, HttpError, RangeError, TransportKind};
 /// Returns the short name of an error.
 pub(crate) fn name(error: &Error) -> String {
     let name = match error {
-        Error::Fetch { source, .. } => return http(source),
+        Error::RequestFailed { source, .. } => return http(source),
         Error::Refused { source, .. } => return format!("status {}", source.status),
         Error::Forbidden { .. } => "forbidden",
         Error::RepoNotFound { .. } => "repo not found",
         Error::Gated { .. } => "gated",
-        Error::NoSafetensors { .. } => "no weights",
+        Error::NoWeights { .. } => "no weights",
         Error::FileNotFound { .. } => "file not found",
-        Error::Header { .. } => "invalid header",
-        Error::Index { .. } => "invalid index",
+        Error::InvalidHeader { .. } => "invalid header",
+        Error::InvalidIndex { .. } => "invalid index",
         Error::TooLarge { .. } => "too large",
-        Error::Changed { .. } => "changed",
+        Error::FileChanged { .. } => "changed",
         other => return format!("{other:?}"),
     };
     name.to_owned()
@@ -24,13 +24,13 @@ pub(crate) fn name(error: &Error) -> String {
 fn http(error: &HttpError) -> String {
     let name = match error {
         HttpError::Redirect { reason, .. } => return format!("redirect: {reason}"),
-        HttpError::Range { source, .. } => return range(source),
+        HttpError::UnexpectedResponse { source, .. } => return range(source),
         HttpError::Transport { kind: TransportKind::Connect, .. } => "no connection",
         HttpError::Transport { kind: TransportKind::Timeout, .. } => "timeout",
         HttpError::Transport { kind: TransportKind::Interrupted, .. } => "interrupted",
         HttpError::RateLimited { .. } => "rate limited",
         HttpError::TooLarge { .. } => "too large",
-        HttpError::PrivateAddress { .. } => "private address",
+        HttpError::ForbiddenAddress { .. } => "private address",
         other => return format!("{other:?}"),
     };
     name.to_owned()

@@ -5,7 +5,7 @@ use std::fs::File as DiskFile;
 use hf_meta::formats::{HeaderError, WeightsKind};
 use hf_meta::report::{Finding, Severity};
 use hf_meta::{
-    Client, CountReport, DiskCache, Dtype, Error, MissingQuantization, Model, Source, Weights,
+    Client, CountReport, DiskCache, Dtype, Error, Model, QuantizationNotFound, Source, Weights,
 };
 
 use super::FileFigures;
@@ -98,7 +98,7 @@ async fn a_path_selects_a_quantization_or_a_file() {
 /// Returns the quantizations that an error offers.
 fn quantizations(error: &Error) -> Vec<String> {
     let Error::FileNotFound { source, .. } = error else { panic!("{error:?}") };
-    source.downcast_ref::<MissingQuantization>().unwrap().quantizations.clone()
+    source.downcast_ref::<QuantizationNotFound>().unwrap().quantizations.clone()
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn the_files_of_a_split_model_are_merged() {
 async fn safetensors_calls_read_safetensors_only() {
     let hub = support::fixtures_hub();
     let error = model(&hub).parse_safetensors_metadata().await.unwrap_err();
-    let Error::NoSafetensors { instead, .. } = error else { panic!("{error:?}") };
+    let Error::NoWeights { instead, .. } = error else { panic!("{error:?}") };
     assert_eq!((instead[0].format, instead[0].files), ("GGUF (.gguf)", 6));
     let file = model(&hub).path("Llama-3.2-1B-Q2_K.gguf");
     assert!(file.parse_safetensors_metadata().await.is_err());
@@ -204,7 +204,7 @@ async fn every_fixture_has_as_many_parameters_as_elements() {
         let elements: u64 = elements.map(|tensor| tensor.elements).sum();
         assert_eq!(report.parameter_count.total(), elements, "{name}");
         assert!(report.breakdown.is_exact(), "{name}");
-        assert_eq!(report.fetch.bytes_total, figures.size, "{name}");
+        assert_eq!(report.fetch.weight_bytes, figures.size, "{name}");
         let bytes: u64 = figures.tensors.iter().map(|tensor| tensor.bytes).sum();
         assert_eq!(report.parameter_count.totals().bytes, bytes, "{name}");
     }
@@ -223,7 +223,7 @@ async fn complete_files_are_valid() {
         let report = model(name).verify().await.unwrap();
         assert_eq!(report.findings, [], "{name}");
         assert_eq!(report.parameters.counted, Some(elements(figures)), "{name}");
-        assert_eq!(report.fetch.bytes_total, figures.size, "{name}");
+        assert_eq!(report.fetch.weight_bytes, figures.size, "{name}");
     }
     let report = model("Tiny-split-*-of-00003.gguf").verify().await.unwrap();
     assert_eq!((report.findings, report.files), (Vec::new(), 3));
@@ -300,7 +300,7 @@ async fn a_local_file_and_a_url_have_the_figures_of_the_repository() {
     )
     .unwrap();
     let file = DiskFile::options().write(true).open(&path).unwrap();
-    file.set_len(expected.fetch.bytes_total).unwrap();
+    file.set_len(expected.fetch.weight_bytes).unwrap();
     let url = format!("{}/{REPO}/resolve/main/Llama-3.2-1B-Q4_K_M.gguf", hub.endpoint());
     let client = support::client(&hub);
     for source in [
@@ -336,7 +336,7 @@ async fn verify_finds_tensors_beyond_the_end() {
     let [Finding::MalformedHeader { reason, .. }] = &report.findings[..] else {
         panic!("{:?}", report.findings)
     };
-    assert!(matches!(reason, HeaderError::FileSize { found: 1_000_000, .. }), "{reason}");
+    assert!(matches!(reason, HeaderError::FileSizeMismatch { found: 1_000_000, .. }), "{reason}");
     assert_eq!(report.findings[0].severity(), Severity::Error);
     let error = support::client(&hub).model("org/cut").count().await.unwrap_err();
     assert_eq!(error.to_string(), "`org/cut/x-Q8_0.gguf` is not a valid GGUF file");

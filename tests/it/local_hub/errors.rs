@@ -32,7 +32,7 @@ fn restricted_hub() -> LocalHub {
         .repo(repo("private").private())
         .repo(repo("disabled").disabled())
         .token("member")
-        .outsider_token("outsider")
+        .unprivileged_token("outsider")
         .start()
         .unwrap()
 }

@@ -21,7 +21,7 @@ async fn the_client_counts_what_the_architecture_says() {
     }
     models.push();
     let truths = indices.iter().map(|index| models.truth(*index));
-    let results = support::client(&hub).read_many(
+    let results = support::client(&hub).run_many(
         stream::iter(truths),
         16,
         ResultOrder::Completion,

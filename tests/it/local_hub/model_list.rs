@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Received, get, get_from, hub};
 use crate::generated::GeneratedModels;
-use crate::hub::{ComputedRepos as _, File, LocalHub, Repo};
+use crate::hub::{File, LazyRepos as _, LocalHub, Repo};
 
 fn json(response: &Received) -> Value {
     serde_json::from_slice(&response.body).unwrap()
@@ -42,7 +42,7 @@ fn model(name: &str, created: u64, modified: u64) -> Repo {
 async fn an_entry_has_the_properties_that_were_asked_for() {
     let repo = super::model()
         .gated()
-        .hub_reports("BF16", 6)
+        .hub_reported_count("BF16", 6)
         .listed("downloads", 12)
         .listed("pipeline_tag", "text-generation")
         .listed("tags", vec!["license:mit"]);

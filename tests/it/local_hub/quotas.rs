@@ -42,7 +42,7 @@ async fn check_calls(calls: u64, window: Duration) {
     let hub = hub.start().unwrap();
     let truths = (0..calls).map(|index| models.truth(index));
     let jobs = usize::try_from(calls).unwrap();
-    let results = support::client(&hub).read_many(
+    let results = support::client(&hub).run_many(
         stream::iter(truths),
         jobs,
         ResultOrder::Completion,

@@ -128,7 +128,7 @@ async fn an_answer_is_not_cached_and_cached_headers_are_preferred() {
 async fn verify_reads_the_files() {
     let claim =
         r#"{"headers":{"a.safetensors":{"w":{"dtype":"BF16","shape":[7],"data_offsets":[0,14]}}}}"#;
-    let hub = LocalHub::start([support::sharded("org/model").claims_headers(claim)]).unwrap();
+    let hub = LocalHub::start([support::sharded("org/model").hub_headers(claim)]).unwrap();
     let model = support::client(&hub).model("org/model").plan(Plan::Hub);
     let report = model.count().await.unwrap();
     assert_eq!((report.parameter_count.total(), report.plan), (7, Plan::Hub));
@@ -143,15 +143,15 @@ async fn answers_are_checked() {
     let shard = |name: &str, header: &str| format!(r#"{{"headers":{{"{name}":{header}}}}}"#);
     let outside = shard("../x.safetensors", "{}");
     for answer in ["", "[]", "{}", r#"{"headers":{}}"#, r#"{"headers":[]}"#, &outside] {
-        let repo = support::sharded("org/model").claims_headers(answer);
+        let repo = support::sharded("org/model").hub_headers(answer);
         let hub = LocalHub::start([repo]).unwrap();
         let report = support::client(&hub).model("org/model").plan(Plan::Hub).count().await;
         assert_eq!(report.unwrap().plan, Plan::Prefetch, "{answer}");
     }
     for header in ["[]", r#"{"w":{"dtype":"BF16","shape":[7],"data_offsets":[0,13]}}"#] {
-        let repo = support::sharded("org/model").claims_headers(&shard("a.safetensors", header));
+        let repo = support::sharded("org/model").hub_headers(&shard("a.safetensors", header));
         let hub = LocalHub::start([repo]).unwrap();
         let error = support::client(&hub).model("org/model").plan(Plan::Hub).count().await;
-        assert!(matches!(error, Err(Error::Header { .. })), "{error:?}");
+        assert!(matches!(error, Err(Error::InvalidHeader { .. })), "{error:?}");
     }
 }

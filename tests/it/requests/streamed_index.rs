@@ -192,7 +192,7 @@ async fn an_index_of_another_commit_after_a_retry_is_an_error() {
     });
     let model = client(&hub).build().unwrap().model("org/model");
     match model.parse_safetensors_metadata().await {
-        Err(Error::OtherCommit { pinned, found, .. }) => {
+        Err(Error::CommitMismatch { pinned, found, .. }) => {
             assert_eq!((pinned.as_str(), found.as_str()), (&*old, &*new));
         }
         other => panic!("{other:?}"),
@@ -210,7 +210,7 @@ async fn an_error_in_the_index_takes_precedence_over_an_error_in_a_shard() {
     });
     let model = client(&hub).build().unwrap().model("org/model");
     match model.parse_safetensors_metadata().await {
-        Err(Error::Index { source: IndexError::UnsafeShardName { .. }, .. }) => {}
+        Err(Error::InvalidIndex { source: IndexError::UnsafeShardName { .. }, .. }) => {}
         other => panic!("{other:?}"),
     }
 }

@@ -108,7 +108,8 @@ async fn a_wait_that_is_too_long_fails_at_once() {
     let model = client.model("org/model-0").path("model.safetensors");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, Error::Refused { attempts: 1, .. }), "{error:?}");
-    let Error::Fetch { source, .. } = model.parse_safetensors_metadata().await.unwrap_err() else {
+    let Error::RequestFailed { source, .. } = model.parse_safetensors_metadata().await.unwrap_err()
+    else {
         panic!("a second request was sent");
     };
     let HttpError::RateLimited { wait, .. } = *source else { panic!("{source:?}") };
@@ -133,7 +134,7 @@ async fn a_policy_that_fails_fast_does_not_wait() {
     assert!(error.is_rate_limited() && error.is_transient(), "{error:?}");
     let wait = error.retry_after().unwrap();
     assert!(wait > Duration::from_secs(90) && wait <= Duration::from_secs(197), "{wait:?}");
-    assert!(matches!(error, Error::Fetch { .. }), "{error:?}");
+    assert!(matches!(error, Error::RequestFailed { .. }), "{error:?}");
     assert_eq!(hub.log().len(), 1);
 }
 
@@ -152,7 +153,7 @@ async fn an_exhausted_quota_of_listings_does_not_stop_other_repositories() {
     assert!(count("org/unusual").await.is_ok());
     assert!(count("org/model").await.is_ok());
     let error = count("org/unusual").await.unwrap_err();
-    assert!(matches!(error, Error::Fetch { .. }), "{error:?}");
+    assert!(matches!(error, Error::RequestFailed { .. }), "{error:?}");
 }
 
 /// One limit for all calls of a client.

@@ -40,7 +40,7 @@ async fn read(hub: &LocalHub, builder: ClientBuilder) -> Error {
 }
 
 fn check_timeout(error: &Error) {
-    let Error::Fetch { source, .. } = error else { panic!("{error:?}") };
+    let Error::RequestFailed { source, .. } = error else { panic!("{error:?}") };
     let is_timeout = matches!(**source, HttpError::Transport { kind: TransportKind::Timeout, .. });
     assert!(is_timeout && error.is_timeout() && error.is_transient(), "{error:?}");
 }

@@ -103,7 +103,7 @@ async fn clients_leave_a_reserve_for_known_badges() {
     let hub = LocalHub::start([known, support::sharded("org/one"), support::sharded("org/two")]);
     let (hub, mut config) = (hub.unwrap(), config());
     config.ttl = std::time::Duration::ZERO;
-    config.new_upstream_requests_per_minute = 5;
+    config.total_upstream_requests_per_minute = 5;
     config.max_requests_per_lookup = 5;
     let router = router(&hub, config);
     let title = async |name: &str| get(&router, &format!("/badge/org/{name}.svg")).await.title();

@@ -90,7 +90,7 @@ async fn an_error_is_a_grey_badge_with_a_short_cache_lifetime() {
 
 #[tokio::test]
 async fn a_gated_repo_shows_the_count_of_the_hub_as_unverified() {
-    let gated = support::sharded("org/gated").gated().hub_reports("BF16", 7_615_616_512);
+    let gated = support::sharded("org/gated").gated().hub_reported_count("BF16", 7_615_616_512);
     let hub = LocalHub::start([gated]).unwrap();
     let router = router(&hub, config());
     let badge = get(&router, "/badge/org/gated.svg").await;
@@ -159,7 +159,7 @@ fn assert_matches_schema(document: &Value, name: &str, json: &Value) {
 
 #[tokio::test]
 async fn the_documented_schemas_match_the_json() {
-    let gated = support::sharded("org/gated").gated().hub_reports("BF16", 7);
+    let gated = support::sharded("org/gated").gated().hub_reported_count("BF16", 7);
     let hub = LocalHub::builder()
         .repo(support::sharded("org/model"))
         .repo(layouts::repo("org/several", &["a.safetensors", "b.safetensors"]))

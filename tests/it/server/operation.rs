@@ -122,7 +122,7 @@ async fn only_the_repositories_of_allowed_owners_are_read() {
 async fn the_metrics_can_have_an_address_of_their_own() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
-    config.serves_metrics = false;
+    config.serve_metrics = false;
     let service = Service::new(client(&hub), config);
     assert_eq!(get(&service.router(), "/metrics").await.status, StatusCode::NOT_FOUND);
     let metrics = service.metrics_router();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hf_meta::testing::{ByteStream, Encryption};
+use hf_meta::testing::{ByteStream, TlsSettings};
 
 use super::{proxy, repo, run_with};
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
@@ -75,7 +75,7 @@ async fn a_later_process_connects_to_the_cdn_before_the_first_redirect() {
 }
 
 /// Counts the connections that fail because they offer HTTP/2 alone.
-fn counting_refusals(refused: &Arc<AtomicUsize>) -> Encryption {
+fn counting_refusals(refused: &Arc<AtomicUsize>) -> TlsSettings {
     let (Tls { acceptor, authority, .. }, refused) =
         (Tls::new(&["http/1.1"]).unwrap(), Arc::clone(refused));
     let accept = move |stream| {
@@ -86,7 +86,7 @@ fn counting_refusals(refused: &Arc<AtomicUsize>) -> Encryption {
             Ok(Box::new(stream?) as Box<dyn ByteStream>)
         }
     };
-    Encryption::new(accept, authority)
+    TlsSettings::new(accept, authority)
 }
 
 #[tokio::test]

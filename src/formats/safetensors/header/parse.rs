@@ -23,7 +23,7 @@ pub(super) struct ParsedHeader {
 pub(super) fn parse(json: &[u8]) -> Result<ParsedHeader, HeaderError> {
     let text = check_text(json)?;
     let mut reader = JsonReader::from_text(text);
-    let invalid = |error| HeaderError::Json { message: describe(json, &error) };
+    let invalid = |error| HeaderError::InvalidJson { message: describe(json, &error) };
     let mut builder = TensorTableBuilder::for_header(json.len());
     let mut metadata = None;
     let mut tensor = TensorInfo::EMPTY;
@@ -37,7 +37,7 @@ pub(super) fn parse(json: &[u8]) -> Result<ParsedHeader, HeaderError> {
             }
             metadata = Some(reader.value::<MetadataMap>().map_err(invalid)?.0);
         } else {
-            read_tensor(&mut reader, &mut tensor).map_err(|error| HeaderError::Entry {
+            read_tensor(&mut reader, &mut tensor).map_err(|error| HeaderError::InvalidEntry {
                 tensor: clip(&name),
                 message: describe(json, &error),
             })?;
@@ -60,7 +60,7 @@ fn check_text(json: &[u8]) -> Result<&str, HeaderError> {
         Some(&first) => return Err(HeaderError::NotAnObject { first }),
     }
     if json.len() > LONGEST {
-        return Err(HeaderError::OverLimit { length: json.len() as u64, limit: LONGEST as u64 });
+        return Err(HeaderError::TooLarge { length: json.len() as u64, limit: LONGEST as u64 });
     }
     let padding = json.iter().rev().take_while(|&&byte| byte == 0).count();
     if padding > 0 {

@@ -66,9 +66,9 @@ fn tensors_that_break_a_rule_are_errors() {
     let cases = [
         (
             spans(&[("a", 0, 4), ("b", 5, 6)]),
-            HeaderError::Hole { tensor: tensor(), begin: 5, expected: 4 },
+            HeaderError::Gap { tensor: tensor(), begin: 5, expected: 4 },
         ),
-        (spans(&[("b", 1, 4)]), HeaderError::Hole { tensor: tensor(), begin: 1, expected: 0 }),
+        (spans(&[("b", 1, 4)]), HeaderError::Gap { tensor: tensor(), begin: 1, expected: 0 }),
         (
             spans(&[("a", 0, 4), ("b", 3, 6)]),
             HeaderError::Overlap { tensor: tensor(), begin: 3, expected: 4 },
@@ -84,7 +84,7 @@ fn tensors_that_break_a_rule_are_errors() {
         ),
         (
             one("[3]", "F32", 11),
-            HeaderError::Size {
+            HeaderError::SizeMismatch {
                 tensor: tensor(),
                 dtype: Dtype::F32,
                 elements: 3,
@@ -98,7 +98,7 @@ fn tensors_that_break_a_rule_are_errors() {
         ),
         (
             one("[17]", "NEW3", 2),
-            HeaderError::Implausible {
+            HeaderError::TooManyElements {
                 tensor: tensor(),
                 dtype: "NEW3".into(),
                 elements: 17,
@@ -167,7 +167,7 @@ fn invalid_json_is_an_error() {
     for json in of_b {
         let error = parse(&json).unwrap_err();
         assert!(
-            matches!(&error, HeaderError::Entry { tensor, .. } if tensor == "b"),
+            matches!(&error, HeaderError::InvalidEntry { tensor, .. } if tensor == "b"),
             "{json}: {error}"
         );
     }
@@ -182,7 +182,7 @@ fn invalid_json_is_an_error() {
     ];
     for json in of_no_tensor {
         let error = parse(json).unwrap_err();
-        assert!(matches!(error, HeaderError::Json { .. }), "{json}: {error}");
+        assert!(matches!(error, HeaderError::InvalidJson { .. }), "{json}: {error}");
     }
 }
 
@@ -201,7 +201,11 @@ fn the_file_ends_with_the_data() {
     for found in [0, size - 1, size + 1] {
         assert_eq!(
             header.check_file_size(found),
-            Err(HeaderError::FileSize { tensor: Some("a".to_owned()), expected: size, found })
+            Err(HeaderError::FileSizeMismatch {
+                tensor: Some("a".to_owned()),
+                expected: size,
+                found
+            })
         );
     }
 }

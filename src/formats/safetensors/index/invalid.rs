@@ -49,6 +49,6 @@ impl InvalidIndex {
     }
 
     pub(super) fn into_error(self) -> IndexError {
-        IndexError::Json { message: self.message }
+        IndexError::InvalidJson { message: self.message }
     }
 }

@@ -179,7 +179,7 @@ fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> Index
     let mut shards = headers.iter().filter(|(_, header)| header.tensors().get(&tensor).is_some());
     let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
     let (first, second) = (next(), next());
-    IndexError::InTwoShards { tensor, first, second }
+    IndexError::TensorInTwoShards { tensor, first, second }
 }
 
 /// The entries of a `weight_map`, in the order of the index.

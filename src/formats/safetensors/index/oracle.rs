@@ -35,7 +35,7 @@ fn diagnose(json: &[u8], error: &serde_json::Error) -> IndexError {
     }
     match json.split(|&byte| byte == b'\n').position(|line| line.starts_with(b"<<<<<<< ")) {
         Some(at) => IndexError::MergeConflict { line: at + 1 },
-        None => IndexError::Json { message: clip(&error.to_string()) },
+        None => IndexError::InvalidJson { message: clip(&error.to_string()) },
     }
 }
 

@@ -18,7 +18,7 @@ fn read<'a>(
 /// Removes the parser's message from a result, because the two parsers word them differently.
 fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
     verdict.map_err(|error| match error {
-        IndexError::Json { .. } => IndexError::Json { message: String::new() },
+        IndexError::InvalidJson { .. } => IndexError::InvalidJson { message: String::new() },
         other => other,
     })
 }
@@ -244,9 +244,13 @@ fn errors_have_a_line_and_a_column() {
     for (json, message) in cases {
         for length in [1, 9, 100] {
             let verdict = read(json.as_bytes().chunks(length));
-            assert_eq!(verdict, Err(IndexError::Json { message: message.to_owned() }), "{json}");
+            assert_eq!(
+                verdict,
+                Err(IndexError::InvalidJson { message: message.to_owned() }),
+                "{json}"
+            );
         }
     }
     let verdict = read([b"<!DOC".as_slice()]);
-    assert_eq!(verdict, Err(IndexError::NotAnIndex { detected: DetectedFormat::Markup }));
+    assert_eq!(verdict, Err(IndexError::NotAnIndex { detected: DetectedFormat::Html }));
 }

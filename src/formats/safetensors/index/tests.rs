@@ -130,7 +130,7 @@ fn indexes_that_break_a_rule_are_errors() {
         ),
         (
             "<!DOCTYPE html><html>".to_owned(),
-            IndexError::NotAnIndex { detected: DetectedFormat::Markup },
+            IndexError::NotAnIndex { detected: DetectedFormat::Html },
         ),
     ];
     for (json, error) in cases {
@@ -159,6 +159,6 @@ fn invalid_json_is_an_error() {
         "{\"weight_map\":{\"\u{0}\":\"a.safetensors\"}}".to_owned(),
     ];
     for json in cases {
-        assert!(matches!(parse(&json), Err(IndexError::Json { .. })), "{}", clip(&json));
+        assert!(matches!(parse(&json), Err(IndexError::InvalidJson { .. })), "{}", clip(&json));
     }
 }

@@ -156,8 +156,8 @@ fn may_be_refused(header: &SafetensorsFileHeader, json: &[u8]) -> bool {
 fn may_refuse(error: &HeaderError) -> bool {
     match error {
         HeaderError::DuplicateTensor { .. } | HeaderError::Overflow { .. } => true,
-        HeaderError::Json { message } => message.contains("occurs twice"),
-        HeaderError::Entry { message, .. } => {
+        HeaderError::InvalidJson { message } => message.contains("occurs twice"),
+        HeaderError::InvalidEntry { message, .. } => {
             [", found an array", ", found an object"].iter().any(|part| message.contains(part))
         }
         _ => false,
