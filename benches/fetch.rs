@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use hf_meta::testing::{Host, Hub};
+use hf_meta_testing::{Host, Hub};
 use network::tls::Tls;
 use serde_json::Value;
 

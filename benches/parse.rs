@@ -12,8 +12,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
-use hf_meta::count::{Counter, ParameterCount};
-use hf_meta::{SafetensorsFileHeader, SafetensorsIndexJson};
+use hf_meta_format::count::{Counter, ParameterCount};
+use hf_meta_format::{SafetensorsFileHeader, SafetensorsIndexJson};
 use safetensors::tensor::Metadata;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::get;
-use hf_meta::server::{Service, ServiceConfig};
 use hf_meta::{AddressPolicy, ClientBuilder};
+use hf_meta_server::{Service, ServiceConfig};
 
 /// Returns an application of its own routes, with the service below `/models`.
 pub(crate) fn app(service: &Service) -> Router {

@@ -1,11 +1,13 @@
 //! The error of a call, with the repository or file that it concerns.
 
-mod code;
+mod kind;
 
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
+
+pub use kind::ErrorKind;
 
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
@@ -332,7 +334,7 @@ fn describe_attempts(attempts: usize, elapsed: Duration) -> String {
 
 /// Lists weights in other formats as the end of a sentence.
 fn list_formats(others: &[UnsupportedWeights]) -> String {
-    let others = others.iter().map(|UnsupportedWeights { format, files }| match files {
+    let others = others.iter().map(|UnsupportedWeights { format, files, .. }| match files {
         1 => format!("{format}, 1 file"),
         files => format!("{format}, {files} files"),
     });
@@ -367,37 +369,5 @@ impl Error {
             }
             error => error,
         }
-    }
-
-    /// Returns whether the repository, revision or file does not exist, is not visible to the caller, or, for an
-    /// offline client, is not cached.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        matches!(self.code(), "repoNotFound" | "revisionNotFound" | "fileNotFound" | "notCached")
-    }
-
-    /// Returns whether the repository exists but has no safetensors weights, as far as the caller can see.
-    #[must_use]
-    pub fn has_no_weights(&self) -> bool {
-        matches!(self, Self::NoWeights { .. })
-    }
-
-    /// Returns whether access was denied: the repository is gated, access is forbidden, or the token was rejected.
-    #[must_use]
-    pub fn is_denied(&self) -> bool {
-        matches!(self, Self::Gated { .. } | Self::RejectedToken { .. } | Self::Forbidden { .. })
-    }
-
-    /// Returns whether the files themselves are invalid, incomplete or too large. Retrying does not help.
-    #[must_use]
-    pub fn is_malformed(&self) -> bool {
-        matches!(self.code(), "malformedHeader" | "malformedIndex" | "tooLarge" | "missingShards")
-    }
-
-    /// Returns whether the call was invalid, so that nothing was read: a bad source, a bad setting, or a URL while
-    /// offline.
-    #[must_use]
-    pub fn is_usage(&self) -> bool {
-        matches!(self.code(), "invalidSource" | "invalidSettings" | "offline")
     }
 }

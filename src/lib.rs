@@ -97,81 +97,45 @@
 //! [Architecture](docs::architecture)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(
-    not(feature = "client"),
-    allow(
-        dead_code,
-        unused_imports,
-        reason = "names of files and sets of weights matter to the client alone"
-    )
-)]
 
-#[cfg(feature = "_http")]
 mod backends;
-#[cfg(feature = "badge")]
-pub mod badge;
-#[cfg(feature = "_http")]
 mod cache;
-#[cfg(feature = "census")]
-pub mod census;
-#[cfg(feature = "_http")]
 mod client;
-pub mod count;
-#[cfg(feature = "_http")]
 pub mod docs;
-#[cfg(feature = "_http")]
 mod error;
-pub mod formats;
-#[cfg(feature = "_http")]
 mod http;
 mod hub;
-#[cfg(feature = "_http")]
 mod inspect;
-/// Used by the command and the census only. It may change in any version.
-#[cfg(any(feature = "census", feature = "cli"))]
-#[doc(hidden)]
 pub mod name_list;
-pub mod report;
-#[cfg(feature = "server")]
-pub mod server;
-#[cfg(feature = "testing")]
-pub mod testing;
 
-pub use count::ParameterCount;
-pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
-pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
-pub use formats::{Dtype, RepoPath, TensorInfo};
-pub use hub::{CommitSha, IdError, RepoId, RepoKind, Revision};
-pub use report::diff::Diff;
-
-pub use report::Plan;
-pub use report::tree::Tree;
-pub use report::verify::VerifyReport;
-pub use report::{
-    CountReport, FetchStats, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
-    WeightFiles, Weights,
+pub use hf_meta_format::{
+    CommitSha, CountReport, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan, RepoId,
+    RepoKind, RepoPath, Revision, SafetensorsFile, SafetensorsFileHeader, SafetensorsIndexJson,
+    SafetensorsParseFromRepo, SafetensorsShards, TensorInfo, Tree, UnsupportedWeights,
+    VerifyReport, WeightFiles, WeightSet, Weights, count, formats, report,
 };
 
-#[cfg(feature = "server")]
-pub use self::cache::{RedisCache, RedisCacheError};
-#[cfg(feature = "_http")]
 pub use self::{
-    cache::{Cache, CacheKey, DiskCache, DiskUsage, FillLease, MemoryCache},
+    backends::{CallHooks, LargeCallPermit, MAX_SMALL_CALL, OnHeader},
+    cache::{
+        Cache, CacheKey, CachedFile, CachedHeaders, Deflated, DiskCache, DiskUsage, FillLease,
+        MemoryCache,
+    },
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
-    error::{Error, HubCacheMiss, QuantizationNotFound},
+    error::{Error, ErrorKind, HubCacheMiss, QuantizationNotFound},
+    http::transfer::{CallMeter, RateLimitWait},
     http::{
         AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, RemainingQuota,
         ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{
-        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListingError, Source,
-        SourceError,
+        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListedModel,
+        ListingError, MAX_MODELS_PAGE, Source, SourceError,
     },
-    inspect::Progress,
+    inspect::{Progress, RecordedCall, RecordedReport},
 };
 
 /// Types from other crates that appear in this crate's public API.
-#[cfg(feature = "_http")]
 pub use {futures::future::BoxFuture, url::Url};
 
 /// The HTTP library used by [`ClientBuilder::reqwest_hook`].
@@ -185,12 +149,11 @@ pub use reqwest;
 /// # Errors
 ///
 /// Returns the errors of [`Client::new`] and [`Model::parse_safetensors_metadata`].
-#[cfg(feature = "_http")]
 pub async fn parse_safetensors_metadata(repo: &str) -> Result<SafetensorsParseFromRepo, Error> {
     Client::new()?.model(repo).parse_safetensors_metadata().await
 }
 
 /// The examples in the README, compiled as tests.
-#[cfg(all(doctest, feature = "client"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

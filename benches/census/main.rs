@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use generated::{GeneratedModels, ModelTruth};
-use hf_meta::census::{CensusRow, model_rows};
-use hf_meta::testing::Hub;
+use hf_meta_census::{CensusRow, model_rows};
+use hf_meta_testing::Hub;
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 

@@ -8,7 +8,7 @@ pub(crate) mod tls;
 use std::error::Error;
 use std::time::Duration;
 
-use hf_meta::testing::{File, Repo, load_folder};
+use hf_meta_testing::{File, Repo, load_folder};
 use models::Model;
 
 /// Returns repositories by name, from the fixtures and from generated models that are too large for fixtures.
@@ -17,7 +17,7 @@ use models::Model;
 ///
 /// If the fixtures cannot be read, or a name is unknown.
 pub(crate) fn repos(names: &[String]) -> Result<Vec<Repo>, Box<dyn Error>> {
-    let fixtures = load_folder(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures").as_ref())?;
+    let fixtures = load_folder(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures").as_ref())?;
     let large = models::large();
     let find = |name: &String| {
         if let Some(repo) = fixtures.iter().find(|repo| repo.id() == name) {

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::process::{Process, client, get, serve_by_default};
 use super::{Args, Result, weights};
-use hf_meta::testing::{File, Hub, Repo};
+use hf_meta_testing::{File, Hub, Repo};
 
 /// The number of concurrent lookups of hostile repositories.
 const ATTACKERS: usize = 8;

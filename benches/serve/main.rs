@@ -18,7 +18,7 @@ mod soak;
 use std::error::Error;
 
 use clap::Parser;
-use hf_meta::testing::File;
+use hf_meta_testing::File;
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 

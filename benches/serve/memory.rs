@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::process::{client, get, serve};
 use super::{Args, Result, weights};
-use hf_meta::testing::{Hub, Repo};
+use hf_meta_testing::{Hub, Repo};
 
 #[tokio::main]
 pub(crate) async fn memory(args: &Args) -> Result<()> {

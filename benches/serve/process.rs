@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::{Args, Result};
-use hf_meta::testing::Hub;
+use hf_meta_testing::Hub;
 
 /// A process that is killed on drop.
 pub(crate) struct Process(pub(crate) Child);

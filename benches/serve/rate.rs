@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::process::{Process, client, get, serve};
 use super::{Args, Result, weights};
-use hf_meta::testing::{Hub, Repo};
+use hf_meta_testing::{Hub, Repo};
 
 /// Requests per second, and the 99th percentile of their durations in ms.
 #[derive(Clone, Copy)]

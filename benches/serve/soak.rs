@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::hostile::repo;
 use super::process::{client, serve_by_default};
 use super::{Args, Result, weights};
-use hf_meta::testing::{Fault, Hub, Repo};
+use hf_meta_testing::{Fault, Hub, Repo};
 
 /// The number of small repositories.
 const SMALL: usize = 2_000;

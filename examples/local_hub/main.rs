@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use generated::GeneratedModels;
-use hf_meta::testing::{Host, Hub, RequestCounts, load_folder};
+use hf_meta_testing::{Host, Hub, RequestCounts, load_folder};
 use serde_json::json;
 use tls::Tls;
 

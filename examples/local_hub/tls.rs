@@ -15,7 +15,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-use hf_meta::testing::{ByteStream, TlsSettings};
+use hf_meta_testing::{ByteStream, TlsSettings};
 
 /// The host names of the servers.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "127.0.0.2"];

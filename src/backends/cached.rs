@@ -140,7 +140,7 @@ pub(crate) struct CacheRecorder {
 
 /// A callback for each header that is read.
 #[derive(Clone)]
-pub(crate) struct OnHeader(pub(crate) Arc<dyn Fn(&FileHeader) + Send + Sync>);
+pub struct OnHeader(pub Arc<dyn Fn(&FileHeader) + Send + Sync>);
 
 impl fmt::Debug for OnHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -161,7 +161,6 @@ impl CacheRecorder {
     }
 
     /// Creates a recorder that passes each header to a callback.
-    #[cfg(feature = "census")]
     pub(crate) fn observed(inner: Arc<dyn Backend>, on_header: OnHeader) -> Self {
         Self { on_header: Some(on_header), ..Self::new(inner) }
     }

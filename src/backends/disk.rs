@@ -12,7 +12,7 @@ use super::{Backend, Fetch, Fetched, FileListing, ListFuture};
 use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::{CallMeter, RangeBytes};
 
 /// The maximum number of entries in a listing. Stops the listing of a folder such as the root of a disk.
 const MAX_ENTRIES: usize = 100_000;
@@ -21,7 +21,7 @@ const MAX_ENTRIES: usize = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct DiskFolder {
     pub(crate) folder: PathBuf,
-    pub(crate) meter: RequestMeter,
+    pub(crate) meter: CallMeter,
 }
 
 impl Backend for DiskFolder {
@@ -66,7 +66,7 @@ impl DiskFolder {
 pub(super) async fn read_range(
     path: &Path,
     range: &Range<u64>,
-    meter: &RequestMeter,
+    meter: &CallMeter,
 ) -> io::Result<RangeBytes> {
     let (mut file, file_size) = open(path).await?;
     file.seek(SeekFrom::Start(range.start)).await?;
@@ -81,7 +81,7 @@ pub(super) async fn read_whole(
     path: &Path,
     name: String,
     limit: u64,
-    meter: &RequestMeter,
+    meter: &CallMeter,
 ) -> Result<Vec<u8>, Error> {
     let read = async {
         let (file, file_size) = open(path).await?;

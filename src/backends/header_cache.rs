@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::cached::{CacheRecorder, CachedCommit};
-use super::{Backend, CallGate, pinned};
+use super::{Backend, CallHooks, pinned};
 use crate::cache::{Cache, CacheKey, CacheKeys, CachedHeaders, FillLease, decode, encode};
 use crate::error::Error;
 use crate::formats::{HeaderError, RepoPath, chain};
 use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 use crate::hub::{CommitSha, Revision};
 
 /// A cache of header bytes with its settings.
@@ -33,8 +33,8 @@ pub(crate) struct CacheTarget {
     pub(crate) name: String,
     /// A path that is likely to exist. The commit of a branch is requested with it.
     pub(crate) probe: RepoPath,
-    pub(crate) gate: Option<Arc<dyn CallGate>>,
-    pub(crate) meter: RequestMeter,
+    pub(crate) gate: Option<Arc<dyn CallHooks>>,
+    pub(crate) meter: CallMeter,
 }
 
 /// The cache entries of one call.
@@ -44,7 +44,7 @@ struct CacheLookup<'a> {
     /// The requested revision.
     revision: Revision,
     probe: RepoPath,
-    gate: Option<Arc<dyn CallGate>>,
+    gate: Option<Arc<dyn CallHooks>>,
 }
 
 /// The commit that a branch pointed to.
@@ -115,7 +115,7 @@ impl CacheLookup<'_> {
     ) -> Result<Option<T>, Error> {
         let Some(commit) = self.commit(&**backend).await? else { return Ok(None) };
         if let Some(gate) = &self.gate {
-            gate.pass_commit(&commit, backend.canonical_name()).await;
+            gate.commit_resolved(&commit, backend.canonical_name()).await;
         }
         *backend = pinned(backend, Some(&commit));
         let key = self.keys.commit(&commit);
@@ -166,7 +166,7 @@ impl CacheLookup<'_> {
     }
 
     fn is_current(&self, cached: &CachedRef) -> bool {
-        let has_changed = self.gate.as_ref().is_some_and(|gate| gate.wants_current_commit());
+        let has_changed = self.gate.as_ref().is_some_and(|gate| gate.must_revalidate());
         !has_changed && cached.is_fresh(self.settings.branch_ttl)
     }
 
@@ -217,7 +217,7 @@ impl CacheLookup<'_> {
         let (key, entry) = (*key, self.settings.cache.get(key).await?);
         if let Some(gate) = &self.gate {
             // Decoding briefly holds the entry in memory twice.
-            gate.pass_memory(2 * entry.len() as u64).await;
+            gate.before_allocation(2 * entry.len() as u64).await;
         }
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         value.map_err(|error| warn_of_broken_entry(&key, &error)).ok()

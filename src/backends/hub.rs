@@ -12,7 +12,7 @@ use super::{Backend, Fetch, Fetched, FileListing, ListFuture, http_error, web};
 use crate::cache::CacheIdentity;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::hub::{
     CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, listing,
@@ -32,7 +32,7 @@ pub(crate) struct HubRepo {
     pub(crate) canonical: Arc<OnceLock<RepoId>>,
     pub(crate) revision: Revision,
     pub(crate) warnings: Arc<HubWarnings>,
-    pub(crate) meter: RequestMeter,
+    pub(crate) meter: CallMeter,
 }
 
 impl Backend for HubRepo {

@@ -25,7 +25,7 @@ use crate::cache::CacheIdentity;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.
@@ -115,7 +115,7 @@ impl Snapshot {
 
     /// Reads the listing that is saved when a whole repository is downloaded.
     async fn listed(&self) -> Option<Vec<ListedFile>> {
-        let meter = RequestMeter::default();
+        let meter = CallMeter::default();
         let json = disk::read_whole(&self.tree, String::new(), TREE_LIMIT, &meter).await.ok()?;
         let tree: CommitTree = serde_json::from_slice(&json).ok()?;
         let file = |(path, file): (String, CommitFile)| {
@@ -209,7 +209,7 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCach
         return Err(missing(&refs, "does not contain the revision"));
     };
     let file = refs.join(path.as_str());
-    let text = disk::read_whole(&file, String::new(), REF_LIMIT, &RequestMeter::default()).await;
+    let text = disk::read_whole(&file, String::new(), REF_LIMIT, &CallMeter::default()).await;
     let text = match text {
         Ok(text) => text,
         Err(Error::TooLarge { .. }) => Vec::new(),

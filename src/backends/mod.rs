@@ -12,14 +12,13 @@
 //! [`Source`](crate::Source) becomes a backend (`client/model.rs`).
 
 mod cached;
-#[cfg(any(feature = "census", feature = "server"))]
-mod call_size;
+mod call_hooks;
 mod disk;
-mod gate;
 mod header_cache;
 mod http_error;
 mod hub;
 mod hub_cache;
+mod large_call;
 mod stream;
 mod web;
 
@@ -29,19 +28,15 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
-#[cfg(feature = "census")]
-pub(crate) use self::cached::{CacheRecorder, CachedCommit, OnHeader};
-#[cfg(any(feature = "census", feature = "server"))]
-pub(crate) use self::call_size::CallSize;
-#[cfg(all(test, any(feature = "census", feature = "server")))]
-pub(crate) use self::call_size::SMALL_CALL;
+pub use self::cached::OnHeader;
+pub(crate) use self::cached::{CacheRecorder, CachedCommit};
+pub use self::call_hooks::CallHooks;
 pub(crate) use self::disk::DiskFolder;
-pub(crate) use self::gate::CallGate;
 pub(crate) use self::header_cache::{CacheTarget, HeaderCache};
-#[cfg(feature = "census")]
 pub(crate) use self::http_error::explain;
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::hub_cache::OfflineRepo;
+pub use self::large_call::{LargeCallPermit, MAX_SMALL_CALL};
 pub(crate) use self::stream::{ByteStream, poll_alongside};
 pub(crate) use self::web::WebFolder;
 use crate::cache::CacheIdentity;

@@ -10,7 +10,7 @@ use super::stream::{self, ByteStream};
 use super::{Backend, Fetch, Fetched, ListFuture, http_error};
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::http::{Http, RequestFailure, ResponseChain, SafeUrl};
 use crate::hub::CommitSha;
 
@@ -22,7 +22,7 @@ pub(super) const X_REPO_COMMIT: &str = "x-repo-commit";
 #[derive(Clone, Debug)]
 pub(crate) struct WebFolder {
     pub(crate) http: Http,
-    pub(crate) meter: RequestMeter,
+    pub(crate) meter: CallMeter,
     pub(crate) url: Url,
     /// The name of the file at `url`.
     pub(crate) file: RepoPath,

@@ -14,14 +14,14 @@ const MAX_RATIO: u64 = 1_040;
 
 /// Compressed bytes. Clones share them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Deflated {
+pub struct Deflated {
     bytes: Bytes,
     /// The number of bytes before compression.
     length: u64,
 }
 
 impl Deflated {
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut deflater = Deflater::default();
         deflater.add(bytes);
         deflater.finish()
@@ -33,7 +33,7 @@ impl Deflated {
     }
 
     /// Decompresses all bytes; `None` if they are corrupt.
-    pub(crate) fn inflate(&self) -> Option<Vec<u8>> {
+    pub fn inflate(&self) -> Option<Vec<u8>> {
         self.inflate_range(0..self.length)
     }
 

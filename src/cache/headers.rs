@@ -17,21 +17,21 @@ const LIMIT: u64 = 128 << 20;
 /// Everything that results for one commit are computed from: the start of each weight file up to the end of its
 /// header, whole small files, and listings.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct CachedHeaders {
+pub struct CachedHeaders {
     files: BTreeMap<String, CachedFile>,
     /// By folder. The root folder has an empty name.
     listings: BTreeMap<String, CachedListing>,
     /// The canonical name of the repository, if it differs from the requested one.
-    pub(crate) canonical_name: Option<String>,
+    pub canonical_name: Option<String>,
 }
 
 /// The start of a file. Files are compressed separately, so that a call decompresses one at a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CachedFile {
-    pub(crate) start: Deflated,
-    pub(crate) file_size: u64,
+pub struct CachedFile {
+    pub start: Deflated,
+    pub file_size: u64,
     /// The SHA-256 hash of the whole file in hexadecimal, if the server sent it.
-    pub(crate) sha256: Option<String>,
+    pub sha256: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,19 +43,17 @@ struct CachedListing {
 
 impl CachedHeaders {
     /// Returns a file; `None` if it is not cached.
-    pub(crate) fn file(&self, path: &RepoPath) -> Option<CachedFile> {
+    pub fn file(&self, path: &RepoPath) -> Option<CachedFile> {
         self.files.get(path.as_str()).cloned()
     }
 
     /// Returns every file with its path.
-    #[cfg(feature = "census")]
-    pub(crate) fn into_files(self) -> impl Iterator<Item = (String, CachedFile)> {
+    pub fn into_files(self) -> impl Iterator<Item = (String, CachedFile)> {
         self.files.into_iter()
     }
 
     /// Creates the headers of a commit from its files, which are also the complete listing of `folder`.
-    #[cfg(feature = "census")]
-    pub(crate) fn from_files(
+    pub fn from_files(
         files: impl IntoIterator<Item = (RepoPath, CachedFile)>,
         folder: Option<&RepoPath>,
     ) -> Self {

@@ -5,31 +5,27 @@
 //! older version of this library can produce a wrong count. A cached commit costs no requests; a cached branch costs
 //! one, for its current commit.
 
-#[cfg(feature = "server")]
-mod breaker;
 mod deflated;
 mod disk;
 mod entry;
 mod headers;
 mod key;
 mod memory;
-#[cfg(feature = "server")]
-mod shared;
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 
-pub(crate) use deflated::{Deflated, Deflater};
+pub use deflated::Deflated;
+pub(crate) use deflated::Deflater;
 pub use disk::{DiskCache, DiskUsage};
 pub(crate) use entry::{decode, encode};
-pub(crate) use headers::{CachedFile, CachedHeaders, RecordedHeaders};
+pub(crate) use headers::RecordedHeaders;
+pub use headers::{CachedFile, CachedHeaders};
 pub use key::CacheKey;
 pub(crate) use key::{CacheIdentity, CacheKeys};
 pub use memory::MemoryCache;
-#[cfg(feature = "server")]
-pub use shared::{RedisCache, RedisCacheError};
 
 /// A store for cache entries, such as [`DiskCache`] and [`MemoryCache`]; see
 /// [`ClientBuilder::header_cache`](crate::ClientBuilder::header_cache).

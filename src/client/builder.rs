@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{FORMATS, Format, Formats, clip};
 use crate::http::Http;
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 use crate::hub::{Endpoint, HubWarnings};
 use crate::inspect::{ClientMemory, Limits};
 
@@ -216,7 +216,7 @@ impl ClientBuilder {
             )),
             memory: ClientMemory::default(),
             limits: Limits { concurrency, ..self.limits },
-            totals: RequestMeter::default(),
+            totals: CallMeter::default(),
             formats: self.formats,
             call_timeout: self.call_timeout,
             header_cache: self.header_cache.map(|cache| HeaderCache {
@@ -232,12 +232,12 @@ impl ClientBuilder {
 }
 
 /// Returns whether a TLS provider is installed. Without one, reqwest panics.
-#[cfg(all(feature = "rustls-no-provider", not(feature = "client")))]
+#[cfg(all(feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]
 fn has_tls_provider() -> bool {
     rustls::crypto::CryptoProvider::get_default().is_some()
 }
 
-#[cfg(any(not(feature = "rustls-no-provider"), feature = "client"))]
+#[cfg(any(not(feature = "rustls-no-provider"), feature = "rustls-aws-lc"))]
 fn has_tls_provider() -> bool {
     true
 }
@@ -279,7 +279,7 @@ impl fmt::Debug for ClientBuilder {
     }
 }
 
-#[cfg(all(test, feature = "rustls-no-provider", not(feature = "client")))]
+#[cfg(all(test, feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]
 mod tests {
     use super::*;
 

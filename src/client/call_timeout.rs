@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 
 /// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);
@@ -13,7 +13,7 @@ const STEP: Duration = Duration::from_millis(50);
 /// Runs a call for at most `limit`, not counting its waits for rate limits. Returns `None` if the time runs out.
 pub(super) async fn within_timeout<T>(
     limit: Duration,
-    meter: &RequestMeter,
+    meter: &CallMeter,
     call: impl Future<Output = T>,
 ) -> Option<T> {
     let (started, mut call) = (Instant::now(), pin!(call));
@@ -40,7 +40,7 @@ mod tests {
 
     /// Runs a call that takes all `waits` concurrently and then works for `own`.
     async fn run(own: Duration, waits: &[Duration]) -> Option<()> {
-        let meter = RequestMeter::default();
+        let meter = CallMeter::default();
         let waiting = waits.iter().map(async |wait| {
             let _waiting = meter.start_wait();
             sleep(*wait).await;

@@ -7,9 +7,7 @@ mod http_options;
 mod known_servers;
 mod many;
 mod model;
-#[cfg(feature = "census")]
 mod models_page;
-#[cfg(feature = "census")]
 mod record;
 
 use std::sync::Arc;
@@ -21,8 +19,7 @@ pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
 use crate::error::Error;
-#[cfg(feature = "server")]
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 use crate::http::{ClientStats, RemainingQuota};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 
@@ -109,8 +106,7 @@ impl Client {
     }
 
     /// Starts the meter of a call. The totals of the client include it.
-    #[cfg(feature = "server")]
-    pub(crate) fn start_call(&self) -> RequestMeter {
+    pub fn start_call(&self) -> CallMeter {
         self.context.totals.start_call()
     }
 

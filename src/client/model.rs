@@ -11,13 +11,13 @@ use url::Url;
 
 use super::call_timeout::within_timeout;
 use crate::backends::{
-    Backend, CallGate, DiskFolder, FileListing, HeaderCache, HubRepo, OfflineRepo, WebFolder,
+    Backend, CallHooks, DiskFolder, FileListing, HeaderCache, HubRepo, OfflineRepo, WebFolder,
 };
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::{Layout, ListedFile, WeightSet, names_shards};
 use crate::formats::{Format, Formats, RepoPath, clip};
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
 use crate::hub::{Endpoint, HubReportedCount, HubWarnings, RepoId, Revision};
 use crate::hub::{Source, SourceError};
@@ -35,7 +35,7 @@ pub(crate) struct ClientContext {
     /// The header memory of all calls.
     pub(crate) memory: ClientMemory,
     /// The totals of all calls.
-    pub(crate) totals: RequestMeter,
+    pub(crate) totals: CallMeter,
     pub(crate) formats: Formats,
     pub(crate) call_timeout: Duration,
     pub(crate) header_cache: Option<HeaderCache>,
@@ -64,12 +64,7 @@ impl ClientContext {
     }
 
     /// Returns a repository on the Hub or, if the client is offline, its snapshot in the cache.
-    async fn repo(
-        &self,
-        repo: &RepoId,
-        revision: Revision,
-        meter: RequestMeter,
-    ) -> Arc<dyn Backend> {
+    async fn repo(&self, repo: &RepoId, revision: Revision, meter: CallMeter) -> Arc<dyn Backend> {
         let repo = repo.clone();
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
         let (warnings, canonical) = (Arc::clone(&self.warnings), Arc::default());
@@ -110,9 +105,9 @@ pub struct Model {
     lists_sets: bool,
     on_progress: Option<OnProgress>,
     timeout: Option<Duration>,
-    gate: Option<Arc<dyn CallGate>>,
+    gate: Option<Arc<dyn CallHooks>>,
     /// The meter that all calls share; `None` if each call has a separate one.
-    meter: Option<RequestMeter>,
+    meter: Option<CallMeter>,
     /// The files of the repository, if known in advance.
     files: Option<Arc<Vec<RepoPath>>>,
 }
@@ -203,8 +198,7 @@ impl Model {
     }
 
     /// Sets the gate of a service and the meter that all calls share.
-    #[cfg(any(feature = "census", feature = "server"))]
-    pub(crate) fn gate(mut self, gate: Arc<dyn CallGate>, meter: RequestMeter) -> Self {
+    pub fn gate(mut self, gate: Arc<dyn CallHooks>, meter: CallMeter) -> Self {
         (self.gate, self.meter) = (Some(gate), Some(meter));
         self
     }
@@ -305,15 +299,13 @@ impl Model {
     }
 
     /// Returns a copy of this call with a separate meter.
-    #[cfg(feature = "census")]
-    pub(super) fn metered(&self) -> (Self, RequestMeter) {
+    pub(super) fn metered(&self) -> (Self, CallMeter) {
         let meter = self.context.totals.start_call();
         (Self { meter: Some(meter.clone()), ..self.clone() }, meter)
     }
 
     /// Sets the files of the repository, so that no name is probed and listing the other sets costs no request.
-    #[cfg(feature = "census")]
-    pub(crate) fn files(mut self, files: Vec<RepoPath>) -> Self {
+    pub fn files(mut self, files: Vec<RepoPath>) -> Self {
         self.files = Some(Arc::new(files));
         self
     }
@@ -351,7 +343,7 @@ impl Model {
         self.context.formats.only(name).ok_or_else(|| Error::UnknownFormat { name: clip(name) })
     }
 
-    async fn inspection(&self, meter: RequestMeter) -> Result<Inspection, Error> {
+    async fn inspection(&self, meter: CallMeter) -> Result<Inspection, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
         let files = self.files.as_deref().map(|files| Arc::new(known_files(&source, files)));

@@ -10,7 +10,7 @@ use crate::hub::listing::next_page;
 
 impl Client {
     /// Requests a page of the listing. Returns it with the URL of the next page.
-    pub(crate) async fn models_page(
+    pub async fn models_page(
         &self,
         page: &Url,
         limit: u64,

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::Model;
-use crate::backends::{CallGate, OnHeader};
+use crate::backends::{CallHooks, OnHeader};
 use crate::cache::CachedHeaders;
 use crate::error::Error;
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 use crate::hub::CommitSha;
 use crate::inspect::RecordedCall;
 use crate::report::CountReport;
 
 impl Model {
     /// Reads all headers. Returns the counts, the bytes that were read (even if the call fails) and the cost.
-    pub(crate) fn record<Gate: FnOnce(RequestMeter) -> Arc<dyn CallGate>>(
+    pub fn record<Gate: FnOnce(CallMeter) -> Arc<dyn CallHooks>>(
         &self,
         on_header: OnHeader,
         gate: Gate,
@@ -28,7 +28,7 @@ impl Model {
     }
 
     /// Counts headers that an earlier call recorded, without a request.
-    pub(crate) fn replay(
+    pub fn replay(
         &self,
         commit: CommitSha,
         headers: CachedHeaders,

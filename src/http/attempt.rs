@@ -12,7 +12,7 @@ use tracing::field::{Empty, debug};
 use tracing::{Span, debug_span};
 
 use super::{HttpError, SafeUrl};
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 
 /// An attempt in progress. Following redirects can take several HTTP requests.
 pub(super) struct Attempt<'a> {
@@ -21,7 +21,7 @@ pub(super) struct Attempt<'a> {
     /// The requested range; `None` for the whole file.
     pub(super) range: Option<&'a Range<u64>>,
     pub(super) method: Method,
-    pub(super) meter: &'a RequestMeter,
+    pub(super) meter: &'a CallMeter,
     /// The attempt number, starting at 1.
     number: usize,
     started: Instant,
@@ -48,7 +48,7 @@ impl<'a> Attempt<'a> {
         number: usize,
         url: &'a Url,
         range: Option<&'a Range<u64>>,
-        meter: &'a RequestMeter,
+        meter: &'a CallMeter,
     ) -> Self {
         let span = debug_span!(
             "attempt",

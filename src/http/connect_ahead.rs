@@ -19,7 +19,7 @@ use tracing::Instrument;
 
 use super::attempt::Attempt;
 use super::{Http, HttpError};
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 
 /// A connection is assumed to be open for this long after its last response. The HTTP library closes connections
 /// after 90 s without use.
@@ -134,7 +134,7 @@ impl Http {
 
     /// Opens a connection within the connect timeout.
     async fn connect(&self, url: Url) -> Result<(), HttpError> {
-        let meter = RequestMeter::default();
+        let meter = CallMeter::default();
         let mut attempt = Attempt::start(1, &url, None, &meter);
         attempt.method = Method::HEAD;
         let request = self.send(url.clone(), &attempt).instrument(attempt.span());

@@ -7,7 +7,7 @@ use tracing::Instrument;
 
 use super::attempt::Attempt;
 use super::{Http, HttpError, RequestFailure, redirect};
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 
 impl Http {
     /// Requests a file with `HEAD` and returns the value of a response header.
@@ -18,7 +18,7 @@ impl Http {
         &self,
         url: &Url,
         name: &str,
-        meter: &RequestMeter,
+        meter: &CallMeter,
     ) -> Result<Option<String>, RequestFailure> {
         let mut retries = self.settings.connection.retry.start(url, &self.gate, meter);
         loop {

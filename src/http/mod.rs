@@ -69,7 +69,7 @@ use self::attempt::Attempt;
 use self::clients::{Http2Failure, HttpClients};
 use self::connect_ahead::RedirectOrigin;
 use self::rate_limit_gate::{GateKey, RateLimitGate};
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::{CallMeter, RangeBytes};
 
 pub use address::AddressPolicy;
 pub(crate) use error::is_transient_status;
@@ -235,7 +235,7 @@ impl Http {
         &self,
         url: &Url,
         range: &Range<u64>,
-        meter: &RequestMeter,
+        meter: &CallMeter,
     ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
         self.connect_ahead(url);
         let mut retries = self.settings.connection.retry.start(url, &self.gate, meter);

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::rate_limit::{self, Quota, RateLimitBucket};
 use super::retry::random_fraction;
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 
 /// The maximum duration of a hold: the Hub's window of 300 s, and a second for rounding.
 const MAX_HOLD: Duration = Duration::from_secs(301);
@@ -244,7 +244,7 @@ impl RateLimitGate {
     pub(super) async fn pass(
         &self,
         key: GateKey,
-        meter: &RequestMeter,
+        meter: &CallMeter,
         max_wait: Duration,
     ) -> Result<GatePass<'_>, Duration> {
         let changed = self.with_state(&key, |state| Arc::clone(&state.changed));

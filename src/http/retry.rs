@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::attempt::Attempt;
 use super::rate_limit_gate::{GateKey, RateLimitGate};
 use super::{HttpError, SafeUrl};
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 
 /// Limits on the number and timing of attempts per request.
 ///
@@ -142,7 +142,7 @@ pub(super) struct RetryState<'a> {
     policy: &'a RetryPolicy,
     gate: &'a RateLimitGate,
     url: &'a Url,
-    meter: &'a RequestMeter,
+    meter: &'a CallMeter,
     /// The number of finished attempts.
     attempts: usize,
     started: Instant,
@@ -155,7 +155,7 @@ impl RetryPolicy {
         &'a self,
         url: &'a Url,
         gate: &'a RateLimitGate,
-        meter: &'a RequestMeter,
+        meter: &'a CallMeter,
     ) -> RetryState<'a> {
         let (started, waited_before) = (Instant::now(), meter.waited());
         RetryState { policy: self, gate, url, meter, attempts: 0, started, waited_before }

@@ -14,7 +14,7 @@ use tracing::Instrument;
 use super::attempt::Attempt;
 use super::decode::{BodyDecoder, DecodeError};
 use super::{Http, HttpError, RangeError, RequestFailure, ResponseChain, SafeUrl, body};
-use crate::http::transfer::{BodyEvent, RequestMeter};
+use crate::http::transfer::{BodyEvent, CallMeter};
 
 /// The sending half of a stream of body events.
 type EventSender = mpsc::Sender<BodyEvent<ResponseChain>>;
@@ -25,7 +25,7 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &RequestMeter,
+        meter: &CallMeter,
     ) -> Result<(Vec<u8>, ResponseChain), RequestFailure> {
         let (mut file, mut chain) = (Vec::new(), ResponseChain::default());
         let mut events = pin!(self.stream(url, limit, meter));
@@ -47,7 +47,7 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &RequestMeter,
+        meter: &CallMeter,
     ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, RequestFailure>> + Send + use<> {
         let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
         let (mut sender, events) = mpsc::channel(0);
@@ -60,7 +60,7 @@ impl Http {
         &self,
         url: &Url,
         limit: u64,
-        meter: &RequestMeter,
+        meter: &CallMeter,
         events: &mut EventSender,
     ) -> Result<(), RequestFailure> {
         let mut retries = self.settings.connection.retry.start(url, &self.gate, meter);

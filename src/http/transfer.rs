@@ -34,14 +34,14 @@ pub(crate) enum BodyEvent<R> {
 
 /// Counts the requests, bytes and waits of a call. Clones share their counters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RequestMeter {
-    own: Arc<RequestTotals>,
+pub struct CallMeter {
+    own: Arc<CallCounters>,
     /// The totals of all calls, including this one.
-    all: Option<Arc<RequestTotals>>,
+    all: Option<Arc<CallCounters>>,
 }
 
 #[derive(Debug, Default)]
-struct RequestTotals {
+struct CallCounters {
     calls: AtomicU64,
     requests: AtomicU64,
     endpoint_requests: AtomicU64,
@@ -89,9 +89,9 @@ struct WaitClock {
 
 /// A guard for a rate limit wait, which ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct RateLimitWait(RequestMeter);
+pub struct RateLimitWait(CallMeter);
 
-impl RequestTotals {
+impl CallCounters {
     /// Returns the time in which at least one request has waited for a rate limit.
     fn waited(&self) -> Duration {
         let clock = self.wait_clock();
@@ -118,7 +118,7 @@ impl RequestTotals {
     }
 }
 
-impl RequestMeter {
+impl CallMeter {
     /// Creates the meter of a new call, whose counts are also added to this meter.
     pub(crate) fn start_call(&self) -> Self {
         self.own.calls.fetch_add(1, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl RequestMeter {
     }
 
     /// Returns the totals.
-    pub(crate) fn stats(&self) -> ClientStats {
+    pub fn stats(&self) -> ClientStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ClientStats {
             calls: load(&self.own.calls),
@@ -139,23 +139,22 @@ impl RequestMeter {
     }
 
     /// Returns the number of requests sent, including redirects and retries.
-    pub(crate) fn requests(&self) -> u64 {
+    pub fn requests(&self) -> u64 {
         self.own.requests.load(Ordering::Relaxed)
     }
 
     /// Returns the number of bytes read from files and response bodies, as sent.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.own.bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the number of requests sent to the endpoint itself, which count towards its quota.
-    #[cfg(feature = "server")]
-    pub(crate) fn endpoint_requests(&self) -> u64 {
+    pub fn endpoint_requests(&self) -> u64 {
         self.own.endpoint_requests.load(Ordering::Relaxed)
     }
 
     /// Counts a request to the endpoint itself or to another server.
-    pub(crate) fn count_request(&self, is_endpoint: bool) {
+    pub fn count_request(&self, is_endpoint: bool) {
         self.add(|totals| &totals.requests, 1);
         self.add(|totals| &totals.endpoint_requests, is_endpoint.into());
     }
@@ -174,24 +173,24 @@ impl RequestMeter {
         self.own.waited()
     }
 
-    pub(crate) fn start_wait(&self) -> RateLimitWait {
-        self.totals().for_each(RequestTotals::start_wait);
+    pub fn start_wait(&self) -> RateLimitWait {
+        self.totals().for_each(CallCounters::start_wait);
         RateLimitWait(self.clone())
     }
 
-    fn add(&self, counter: impl Fn(&RequestTotals) -> &AtomicU64, number: u64) {
+    fn add(&self, counter: impl Fn(&CallCounters) -> &AtomicU64, number: u64) {
         self.totals().for_each(|totals| {
             counter(totals).fetch_add(number, Ordering::Relaxed);
         });
     }
 
-    fn totals(&self) -> impl Iterator<Item = &RequestTotals> {
+    fn totals(&self) -> impl Iterator<Item = &CallCounters> {
         iter::once(&*self.own).chain(self.all.as_deref())
     }
 }
 
 impl Drop for RateLimitWait {
     fn drop(&mut self) {
-        self.0.totals().for_each(RequestTotals::end_wait);
+        self.0.totals().for_each(CallCounters::end_wait);
     }
 }

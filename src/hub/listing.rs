@@ -7,7 +7,7 @@ use thiserror::Error;
 use url::Url;
 
 use crate::formats::weight_sets::ListedFile;
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 use crate::http::{Http, RequestFailure, ResponseChain};
 
 /// The maximum number of files. The Hub recommends at most 100,000 per repository
@@ -91,7 +91,7 @@ struct TreeEntry {
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
-    meter: &RequestMeter,
+    meter: &CallMeter,
 ) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {

@@ -17,23 +17,14 @@
 //! distinguishes a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
 //! ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
-#[cfg(feature = "_http")]
 mod endpoint;
-#[cfg(feature = "_http")]
 mod error;
-mod ids;
-#[cfg(feature = "_http")]
 pub(crate) mod listing;
-#[cfg(feature = "census")]
 mod models;
-#[cfg(feature = "_http")]
 mod reported_count;
-#[cfg(feature = "_http")]
 mod source;
-#[cfg(feature = "_http")]
 mod warnings;
 
-#[cfg(feature = "_http")]
 pub use self::{
     endpoint::{Endpoint, EndpointError},
     error::{HubError, HubErrorKind},
@@ -41,8 +32,6 @@ pub use self::{
     reported_count::HubReportedCount,
     source::{Source, SourceError},
 };
-#[cfg(feature = "_http")]
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};
-pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
-#[cfg(feature = "census")]
-pub(crate) use models::{ListedModel, MAX_MODELS_PAGE};
+pub use hf_meta_format::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub use models::{ListedModel, MAX_MODELS_PAGE};

@@ -26,25 +26,25 @@ const PROPERTIES: [&str; 12] = [
 const PAGE: &str = "1000";
 
 /// The maximum size of one page in bytes. A model has a few kilobytes of file names.
-pub(crate) const MAX_MODELS_PAGE: u64 = 64_000_000;
+pub const MAX_MODELS_PAGE: u64 = 64_000_000;
 
 /// A model in a listing.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ListedModel {
-    pub(crate) id: String,
-    pub(crate) sha: Option<String>,
-    pub(crate) author: Option<String>,
-    pub(crate) created_at: Option<String>,
-    pub(crate) last_modified: Option<String>,
-    pub(crate) downloads: Option<i64>,
+pub struct ListedModel {
+    pub id: String,
+    pub sha: Option<String>,
+    pub author: Option<String>,
+    pub created_at: Option<String>,
+    pub last_modified: Option<String>,
+    pub downloads: Option<i64>,
     /// `false`, `"auto"` or `"manual"`.
     #[serde(default)]
     gated: Value,
     #[serde(rename = "pipeline_tag")]
-    pub(crate) pipeline_tag: Option<String>,
+    pub pipeline_tag: Option<String>,
     #[serde(rename = "library_name")]
-    pub(crate) library: Option<String>,
+    pub library: Option<String>,
     #[serde(default)]
     tags: Vec<String>,
     #[serde(default)]
@@ -61,27 +61,27 @@ struct ModelFile {
 
 impl ListedModel {
     /// Returns the kind of gating; `None` if the repository is open.
-    pub(crate) fn gate(&self) -> Option<String> {
+    pub fn gate(&self) -> Option<String> {
         self.gated.as_str().map(str::to_owned)
     }
 
     /// Returns the first architecture.
-    pub(crate) fn architecture(&self) -> Option<String> {
+    pub fn architecture(&self) -> Option<String> {
         self.config["architectures"][0].as_str().map(str::to_owned)
     }
 
     /// Returns the number of parameters that the Hub reports.
-    pub(crate) fn total(&self) -> Option<i64> {
+    pub fn total(&self) -> Option<i64> {
         self.safetensors["total"].as_i64()
     }
 
     /// Returns the value of the first tag with a prefix, such as `license:`.
-    pub(crate) fn tag(&self, prefix: &str) -> Option<String> {
+    pub fn tag(&self, prefix: &str) -> Option<String> {
         self.tags.iter().find_map(|tag| tag.strip_prefix(prefix)).map(str::to_owned)
     }
 
     /// Takes the paths of all files.
-    pub(crate) fn take_files(&mut self) -> Option<Vec<String>> {
+    pub fn take_files(&mut self) -> Option<Vec<String>> {
         Some(self.siblings.take()?.into_iter().map(|file| file.rfilename).collect())
     }
 }
@@ -89,7 +89,7 @@ impl ListedModel {
 impl Endpoint {
     /// Returns the URL of the first page of a listing of models, `{endpoint}/api/models?…`, in descending order of
     /// `sort`.
-    pub(crate) fn models_url(&self, sort: &str, conditions: &[(&str, &str)]) -> Url {
+    pub fn models_url(&self, sort: &str, conditions: &[(&str, &str)]) -> Url {
         let mut url = self.url().clone();
         url.set_path(&format!("{}/api/models", self.path()));
         url.query_pairs_mut()

@@ -44,7 +44,7 @@ impl Inspection {
         let backend = pinned(&self.backend, commit.as_ref());
         let mut reader = Reader::new(Self { backend, ..self.clone() }, commit);
         reader.weights = Some(path.clone());
-        reader.pass_memory(json.len() as u64).await;
+        reader.before_allocation(json.len() as u64).await;
         let limit = self.limits.header;
         let parsed = spawn_blocking_if_large(json.len(), move || parse(&json, limit)).await;
         let Some(headers) = parsed else {

@@ -15,9 +15,7 @@ mod config_file;
 mod hub_plan;
 mod locate;
 mod memory;
-mod plan;
 mod reader;
-#[cfg(feature = "census")]
 mod record;
 mod shards;
 mod target;
@@ -29,13 +27,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use self::memory::ClientMemory;
-#[cfg(feature = "census")]
-pub(crate) use self::record::{RecordedCall, RecordedReport};
+pub use self::record::{RecordedCall, RecordedReport};
 pub(crate) use self::target::Target;
-use crate::backends::{Backend, CallGate, FileListing, HeaderCache};
+use crate::backends::{Backend, CallHooks, FileListing, HeaderCache};
 use crate::error::Error;
 use crate::formats::{Formats, RepoPath};
-use crate::http::transfer::RequestMeter;
+use crate::http::transfer::CallMeter;
 use crate::report::verify::VerifyReport;
 use crate::report::{Assembled, CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
 
@@ -92,9 +89,9 @@ pub(crate) struct Inspection {
     pub(crate) files: Option<Arc<FileListing>>,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) started: Instant,
-    pub(crate) meter: RequestMeter,
+    pub(crate) meter: CallMeter,
     /// Lets a service pause or stop this call.
-    pub(crate) gate: Option<Arc<dyn CallGate>>,
+    pub(crate) gate: Option<Arc<dyn CallHooks>>,
 }
 
 /// A weight set whose headers have been read.
@@ -148,7 +145,7 @@ impl Inspection {
             return Ok(inspected);
         }
         let (reader, located) = self.locate().await?;
-        reader.pass_commit().await;
+        reader.commit_resolved().await;
         let mut inspected = reader.read_weights(located.weights, keeps_headers).await?;
         inspected.report.add_other_sets(located.other_sets);
         let partial = (!located.is_complete).then_some(Finding::PartialListing);

@@ -12,18 +12,18 @@ use super::config_file::ConfigFile;
 use super::locate::FoundWeights;
 use super::memory::{CallMemory, MemoryPermit};
 use super::{Inspected, Inspection, Limits, OnProgress};
-use crate::backends::{Backend, CallGate, Fetched};
+use crate::backends::{Backend, CallHooks, Fetched};
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::safetensors::IndexError;
 use crate::formats::{FileHeader, Format, Formats, HeaderError, HeaderParser, RepoPath, Step};
 use crate::http::blocking::spawn_blocking_if_large;
-use crate::http::transfer::{RangeBytes, RequestMeter};
+use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::hub::CommitSha;
 use crate::report::{Assembly, FetchStats, Finding, Plan};
 
 /// Reads the headers of one commit.
-pub(super) struct Reader {
+pub struct Reader {
     pub(super) source: String,
     pub(super) backend: Arc<dyn Backend>,
     pub(super) commit: Option<CommitSha>,
@@ -32,8 +32,8 @@ pub(super) struct Reader {
     pub(super) limits: Limits,
     pub(super) on_progress: Option<OnProgress>,
     started: Instant,
-    pub(super) meter: RequestMeter,
-    pub(super) gate: Option<Arc<dyn CallGate>>,
+    pub(super) meter: CallMeter,
+    pub(super) gate: Option<Arc<dyn CallHooks>>,
     /// The total size of the headers so far, in bytes.
     header_bytes: AtomicU64,
     memory: CallMemory,
@@ -219,23 +219,23 @@ impl Reader {
     }
 
     /// Waits until the service accepts the commit.
-    pub(super) async fn pass_commit(&self) {
+    pub(super) async fn commit_resolved(&self) {
         if let (Some(gate), Some(commit)) = (&self.gate, &self.commit) {
-            gate.pass_commit(commit, self.backend.canonical_name()).await;
+            gate.commit_resolved(commit, self.backend.canonical_name()).await;
         }
     }
 
     /// Waits until the service allows requests for `files` files.
-    pub(super) async fn pass_files(&self, files: usize) {
+    pub(super) async fn before_requests(&self, files: usize) {
         if let Some(gate) = self.gate.as_ref().filter(|_| !self.backend.is_cached()) {
-            gate.pass_files(files).await;
+            gate.before_requests(files).await;
         }
     }
 
     /// Waits until the service allows `bytes` more bytes of memory.
-    pub(super) async fn pass_memory(&self, bytes: u64) {
+    pub(super) async fn before_allocation(&self, bytes: u64) {
         if let Some(gate) = &self.gate {
-            gate.pass_memory(bytes).await;
+            gate.before_allocation(bytes).await;
         }
     }
 
@@ -247,7 +247,7 @@ impl Reader {
         if before.saturating_add(length) > limit {
             return Err(Error::HeadersTooLarge { file: self.backend.file_name(path), limit });
         }
-        self.pass_memory(length).await;
+        self.before_allocation(length).await;
         Ok(())
     }
 
@@ -280,12 +280,12 @@ impl Reader {
     }
 
     pub(super) fn fetch_stats(&self, weight_bytes: u64) -> FetchStats {
-        FetchStats {
-            requests: self.meter.requests(),
-            bytes_read: self.meter.bytes(),
-            weight_bytes,
-            elapsed: self.started.elapsed(),
-        }
+        let mut stats = FetchStats::default();
+        stats.requests = self.meter.requests();
+        stats.bytes_read = self.meter.bytes();
+        stats.weight_bytes = weight_bytes;
+        stats.elapsed = self.started.elapsed();
+        stats
     }
 }
 

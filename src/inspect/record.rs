@@ -11,23 +11,23 @@ use crate::hub::CommitSha;
 use crate::report::CountReport;
 
 /// The commit and the header bytes that a result was computed from.
-pub(crate) type RecordedBytes = Option<(CommitSha, CachedHeaders)>;
+pub type RecordedBytes = Option<(CommitSha, CachedHeaders)>;
 
 /// The report of a recorded call.
 #[derive(Debug)]
-pub(crate) struct RecordedReport {
+pub struct RecordedReport {
     /// The path of the file or the index, or the pattern of shards without an index.
-    pub(crate) path: RepoPath,
-    pub(crate) report: CountReport,
+    pub path: RepoPath,
+    pub report: CountReport,
 }
 
 /// A recorded call and its cost.
 #[derive(Debug)]
-pub(crate) struct RecordedCall {
-    pub(crate) result: Result<RecordedReport, Error>,
-    pub(crate) bytes: RecordedBytes,
-    pub(crate) requests: u64,
-    pub(crate) bytes_read: u64,
+pub struct RecordedCall {
+    pub result: Result<RecordedReport, Error>,
+    pub bytes: RecordedBytes,
+    pub requests: u64,
+    pub bytes_read: u64,
 }
 
 impl Inspection {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::mem::replace;
-use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,11 +18,7 @@ use crate::formats::RepoPath;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::BodyEvent;
-use crate::report::Assembly;
-use crate::report::Plan;
-
-/// A shard's path and the first range of it to read.
-pub(super) type ShardRequest = (RepoPath, Range<u64>);
+use crate::report::{Assembly, Plan, RangeRequest};
 
 /// The result of reading a shard.
 type ShardRead = (RepoPath, Result<UncountedHeader, Error>);
@@ -44,13 +39,13 @@ impl ShardReads {
 
 /// The queue of shards to read, without duplicates.
 struct ShardQueue<'a> {
-    sender: UnboundedSender<ShardRequest>,
+    sender: UnboundedSender<RangeRequest>,
     known: HashSet<RepoPath>,
     total: &'a AtomicUsize,
 }
 
 impl ShardQueue<'_> {
-    fn add(&mut self, (shard, first): ShardRequest) {
+    fn add(&mut self, (shard, first): RangeRequest) {
         if self.known.insert(shard.clone()) {
             self.total.store(self.known.len(), Ordering::Relaxed);
             // The receiver is dropped once a shard has failed.
@@ -96,12 +91,12 @@ impl Reader {
     pub(super) async fn read_listed_shards(
         &self,
         path: &RepoPath,
-        requests: Vec<ShardRequest>,
+        requests: Vec<RangeRequest>,
         keeps_headers: bool,
         fails_fast: bool,
     ) -> Result<ShardReads, Error> {
         let total = AtomicUsize::new(requests.len());
-        self.pass_files(requests.len()).await;
+        self.before_requests(requests.len()).await;
         let reads = self.read_concurrently(path, stream::iter(requests), &total);
         self.assemble(ShardReads::new(None, keeps_headers), reads, fails_fast).await
     }
@@ -142,7 +137,7 @@ impl Reader {
     fn read_concurrently(
         &self,
         path: &RepoPath,
-        requests: impl Stream<Item = ShardRequest>,
+        requests: impl Stream<Item = RangeRequest>,
         total: &AtomicUsize,
     ) -> impl Stream<Item = ShardRead> {
         let mut done = 0;
@@ -175,7 +170,7 @@ impl Reader {
                     is_early = self.gate.is_none() && self.plan.reads_shards_early(content_length);
                 }
                 BodyEvent::Bytes(bytes) => {
-                    self.pass_memory(bytes.len() as u64).await;
+                    self.before_allocation(bytes.len() as u64).await;
                     arrived = arrived.feed(bytes).await;
                     let new = if is_early { arrived.new_shards() } else { &[] };
                     for shard in new {
@@ -187,7 +182,7 @@ impl Reader {
         let ArrivingIndex { reader, length, .. } = arrived;
         let index = spawn_blocking_if_large(length, move || reader.finish()).await;
         let index = index.map_err(|source| self.index_error(path, source))?;
-        self.pass_files(index.shards().len()).await;
+        self.before_requests(index.shards().len()).await;
         self.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
         Ok(index)
     }

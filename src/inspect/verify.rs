@@ -126,7 +126,8 @@ impl Reader {
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
         findings.extend(assembled.split_findings().filter(|_| is_complete));
-        let mut parameters = ParameterSources { declared, ..ParameterSources::default() };
+        let mut parameters = ParameterSources::default();
+        parameters.declared = declared;
         match &assembled.counted {
             Ok((count, breakdown)) => {
                 findings.extend(agreement::check_count((count, breakdown), declared));
@@ -148,16 +149,16 @@ impl Reader {
         }
         findings.extend(bounded(leading_spaces(&assembled.headers)));
         findings.extend(self.source_findings());
-        VerifyReport {
-            fetch: self.fetch_stats(assembled.totals.file_bytes),
-            source: self.source,
-            commit: self.commit,
-            files,
-            valid_files: assembled.totals.files,
-            tensors: assembled.totals.tensors,
-            parameters,
-            findings,
-        }
+        let mut report = VerifyReport::default();
+        report.fetch = self.fetch_stats(assembled.totals.file_bytes);
+        report.source = self.source;
+        report.commit = self.commit;
+        report.files = files;
+        report.valid_files = assembled.totals.files;
+        report.tensors = assembled.totals.tensors;
+        report.parameters = parameters;
+        report.findings = findings;
+        report
     }
 
     /// Compares a count with the count that the Hub reports, and returns the Hub's count.

@@ -12,7 +12,7 @@ fn act(hub: &LocalHub, sources: &str, strict: &str) -> (CommandOutput, String) {
     let folder = tempfile::tempdir().unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_hf-meta")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/.github/actions/verify/verify.sh");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.github/actions/verify/verify.sh");
     let mut command = Command::new("bash");
     command.arg(script).current_dir(folder.path()).env_clear().env("PATH", path);
     command.env("HF_ENDPOINT", hub.endpoint()).env("GITHUB_OUTPUT", folder.path().join("output"));

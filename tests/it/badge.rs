@@ -1,6 +1,6 @@
 //! The texts of badges, and valid SVG and JSON for any text.
 
-use hf_meta::badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme};
+use hf_meta_badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme};
 use proptest::prelude::*;
 use proptest::sample::select;
 use roxmltree::Document;
@@ -73,7 +73,7 @@ async fn the_pictures_of_the_readme_are_up_to_date() {
     let badge = Badge::from_report(parsed.report(), Metric::Params);
     for options in styles() {
         let options = BadgeOptions { logo: Logo::HuggingFace, ..options };
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/badges");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/badges");
         let drawn = std::fs::read_to_string(format!("{folder}/{}.svg", options.style)).unwrap();
         assert_eq!(drawn.trim_end(), badge.svg(&options), "draw it again by `hf-meta badge`");
     }

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hf_meta::Client;
-use hf_meta::census::{self, Census, CensusRow, CensusSummary, Listing, Manifest};
-use hf_meta::testing::{Fault, HubBuilder, LazyRepos as _};
+use hf_meta_census::{Census, CensusRow, CensusSummary, Listing, Manifest};
+use hf_meta_testing::{Fault, HubBuilder, LazyRepos as _};
 
 use crate::generated::{GeneratedModels, ModelKind, ModelTruth};
 use crate::hub::LocalHub;
@@ -81,7 +81,7 @@ impl GeneratedHub {
 fn rows(target: &Path) -> BTreeMap<String, CensusRow> {
     let mut rows = BTreeMap::new();
     for file in fs::read_dir(target.join("models")).unwrap() {
-        for row in census::model_rows(&file.unwrap().path()).unwrap() {
+        for row in hf_meta_census::model_rows(&file.unwrap().path()).unwrap() {
             let row = row.unwrap();
             assert_eq!(rows.insert(row.repo.clone(), row), None);
         }
@@ -245,7 +245,7 @@ async fn a_listing_continues_and_names_what_was_changed() {
     generated.hub.clear_log();
     assert_eq!(Listing::new().write(&generated.client, &file).await.unwrap(), 5_000);
     assert!(generated.hub.log().len() < 6, "{}", generated.hub.log().len());
-    let listed: Vec<_> = census::listed_rows(&file).unwrap().map(Result::unwrap).collect();
+    let listed: Vec<_> = hf_meta_census::listed_rows(&file).unwrap().map(Result::unwrap).collect();
     let mut names: Vec<_> = listed.iter().map(|repo| repo.repo.clone()).collect();
     names.sort_unstable();
     names.dedup();
@@ -255,6 +255,7 @@ async fn a_listing_continues_and_names_what_was_changed() {
     let changed = generated.folder.path().join("changed.parquet");
     let listing = Listing::new().since(last + 3_600_000);
     listing.write(&generated.client, &changed).await.unwrap();
-    let listed: Vec<_> = census::listed_rows(&changed).unwrap().map(Result::unwrap).collect();
+    let listed: Vec<_> =
+        hf_meta_census::listed_rows(&changed).unwrap().map(Result::unwrap).collect();
     assert!((20..100).contains(&listed.len()), "{}", listed.len());
 }

@@ -24,7 +24,7 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     /// Reads the fixture of a sharded repository.
     pub(crate) fn from_fixture(repo: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(repo);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(repo);
         let read = |name: &str| fs::read(folder.join(name)).unwrap();
         let hub: Value = serde_json::from_slice(&read("hub.json")).unwrap();
         let shard = |(name, size): (&String, &Value)| {

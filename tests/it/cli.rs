@@ -52,7 +52,6 @@ pub(crate) fn run(hub: &LocalHub, args: &[&str]) -> CommandOutput {
 }
 
 #[test]
-#[cfg(feature = "server")]
 fn every_subcommand_has_help() {
     let hub = LocalHub::start([]).unwrap();
     let calls: [&[&str]; 6] = [

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::models;
 
 fn folder(repo: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(repo)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(repo)
 }
 
 fn json_of(repo: &str, name: &str) -> Value {

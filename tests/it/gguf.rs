@@ -44,7 +44,7 @@ struct TensorFigures {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/gguf")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/gguf")
 }
 
 /// The repository of complete files.
@@ -57,7 +57,7 @@ fn complete_files() -> (PathBuf, BTreeMap<String, FileFigures>) {
         files: BTreeMap<String, FileFigures>,
     }
 
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(COMPLETE);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(COMPLETE);
     let json = fs::read(folder.join("oracle.json")).unwrap();
     (folder, serde_json::from_slice::<Files>(&json).unwrap().files)
 }

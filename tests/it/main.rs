@@ -4,7 +4,7 @@
 
 /// The local Hub.
 mod hub {
-    pub(crate) use hf_meta::testing::{
+    pub(crate) use hf_meta_testing::{
         ContentRangeFault, Fault, File, Host, Hub as LocalHub, LazyRepos, LoggedRequest, Repo,
         load_folder,
     };
@@ -24,12 +24,10 @@ mod addresses;
 mod bad_input;
 mod badge;
 mod cache;
-#[cfg(feature = "census")]
 mod census;
 mod checkpoint;
 mod cli;
 mod client;
-#[cfg(feature = "server")]
 mod consumers;
 mod counts;
 mod crafted;
@@ -57,7 +55,6 @@ mod requests;
 mod resilience;
 mod rules;
 mod same_result;
-#[cfg(feature = "server")]
 mod server;
 mod sources;
 mod support;

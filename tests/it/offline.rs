@@ -2,8 +2,6 @@
 
 mod cache;
 
-#[cfg(feature = "census")]
-use hf_meta::census;
 use hf_meta::report::Finding;
 use hf_meta::{Client, DiskCache, Error, Source};
 
@@ -167,7 +165,6 @@ async fn an_error_names_the_missing_part_of_the_cache() {
         assert!(said.starts_with(&start) && said.ends_with(end), "{said}");
         assert!(error.is_not_found() || error.has_no_weights(), "{error:?}");
     }
-    #[cfg(feature = "census")]
     {
         let client = offline.builder().build().unwrap();
         let names = ["org/other", "org/part", "org/shards", "org/none"];
@@ -177,15 +174,15 @@ async fn an_error_names_the_missing_part_of_the_cache() {
 }
 
 /// Returns the status of each row of a census, and whether it has figures.
-#[cfg(feature = "census")]
 async fn statuses(client: &Client, names: &[&str]) -> Vec<(String, bool)> {
-    let manifest = census::Manifest::from_names(names.iter().map(ToString::to_string)).unwrap();
+    let manifest =
+        hf_meta_census::Manifest::from_names(names.iter().map(ToString::to_string)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().display().to_string();
-    census::Census::create(client.clone(), &target).unwrap().read(&manifest).await.unwrap();
+    hf_meta_census::Census::create(client.clone(), &target).unwrap().read(&manifest).await.unwrap();
     let packed = folder.path().join("rows.parquet");
-    census::Census::open(client.clone(), &target).unwrap().pack(&packed).await.unwrap();
-    let rows = census::model_rows(&packed).unwrap().map(Result::unwrap);
+    hf_meta_census::Census::open(client.clone(), &target).unwrap().pack(&packed).await.unwrap();
+    let rows = hf_meta_census::model_rows(&packed).unwrap().map(Result::unwrap);
     let mut rows: Vec<_> =
         rows.map(|row| (row.repo, row.status, row.parameter_total.is_some())).collect();
     rows.sort();

@@ -26,7 +26,7 @@ async fn parse(client: &Client, source: &str) -> SafetensorsParseFromRepo {
 /// Copies a fixture to a folder with files of full size. They are sparse, so they take little space.
 fn full_size(repo: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(repo);
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(repo);
     let hub: serde_json::Value =
         serde_json::from_slice(&fs::read(fixtures.join("hub.json")).unwrap()).unwrap();
     for entry in fs::read_dir(fixtures).unwrap() {

@@ -14,13 +14,13 @@ use crate::models::Model;
 
 /// Starts a Hub with all fixtures.
 pub(crate) fn fixtures_hub() -> LocalHub {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     LocalHub::start(load_folder(folder.as_ref()).unwrap()).unwrap()
 }
 
 /// Starts a Hub with all fixtures and another repository.
 pub(crate) fn fixtures_hub_with(repo: Repo) -> LocalHub {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     let fixtures = load_folder(folder.as_ref()).unwrap();
     LocalHub::start(fixtures.into_iter().chain([repo])).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Architectures of generated models: their tensors, and their parameters by arithmetic.
 
-use hf_meta::testing::File;
+use hf_meta_testing::File;
 use serde_json::json;
 
 pub(super) const EXPERTS: u64 = 4;

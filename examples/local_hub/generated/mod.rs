@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use architecture::{Architecture, EXPERTS, framed, safetensors};
-use hf_meta::testing::{File, LazyRepos, Repo};
+use hf_meta_testing::{File, LazyRepos, Repo};
 use serde_json::{Value, json};
 
 /// Models of a seed. Clones share the pushes.

@@ -36,14 +36,14 @@ fn headers(name: &'static str, value: &str) -> HeaderMap {
 /// Sends a request that gets this response, and returns its wait.
 async fn send(gate: &RateLimitGate, key: GateKey, status: u16, headers: &HeaderMap) -> Duration {
     let started = Instant::now();
-    let pass = gate.pass(key, &RequestMeter::default(), LONG).await.unwrap();
+    let pass = gate.pass(key, &CallMeter::default(), LONG).await.unwrap();
     pass.record(status, headers);
     started.elapsed()
 }
 
 /// Returns whether a request may be sent at once.
 async fn is_open(gate: &RateLimitGate, key: GateKey) -> bool {
-    timeout(INSTANT, gate.pass(key, &RequestMeter::default(), LONG)).await.is_ok()
+    timeout(INSTANT, gate.pass(key, &CallMeter::default(), LONG)).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +84,7 @@ async fn a_quota_is_applied_to_the_bucket_that_it_names() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quarter_of_the_remaining_quota_is_in_flight() {
-    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     for (remaining, expected) in [(400, 100), (8, 2), (3, 1)] {
         let quota = format!(r#""resolvers";r={remaining};t=100"#);
         send(&gate, file(), 200, &headers("ratelimit", &quota)).await;
@@ -100,7 +100,7 @@ async fn a_quarter_of_the_remaining_quota_is_in_flight() {
 /// One response may admit many waiting requests.
 #[tokio::test(start_paused = true)]
 async fn all_waiting_requests_use_a_new_quota() {
-    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     let quota = |remaining| headers("ratelimit", &format!(r#""resolvers";r={remaining};t=100"#));
     send(&gate, file(), 200, &quota(1)).await;
     let first = gate.pass(file(), &meter, LONG).await.unwrap();
@@ -118,7 +118,7 @@ async fn all_waiting_requests_use_a_new_quota() {
 
 #[tokio::test(start_paused = true)]
 async fn all_waiting_requests_start_when_a_probe_succeeds() {
-    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     send(&gate, file(), 503, &headers("retry-after", "3600")).await;
     let started = Instant::now();
     let request = async || {
@@ -132,7 +132,7 @@ async fn all_waiting_requests_start_when_a_probe_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_without_a_quota_does_not_open_the_gate() {
-    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=8;t=100"#)).await;
     send(&gate, file(), 502, &HeaderMap::new()).await;
     let mut passes = Vec::new();
@@ -145,7 +145,7 @@ async fn a_response_without_a_quota_does_not_open_the_gate() {
 /// Requests sent before the first response count towards the share.
 #[tokio::test(start_paused = true)]
 async fn a_share_counts_the_requests_before_the_first_response() {
-    let (gate, meter) = (RateLimitGate::new(256, 0.1), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 0.1), CallMeter::default());
     let quota = headers("ratelimit", r#""resolvers";r=499;t=100"#);
     let mut passes = Vec::new();
     while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
@@ -184,7 +184,7 @@ async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_does_not_fit_fails_at_once() {
-    let (gate, meter) = (RateLimitGate::new(256, 1.0), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     gate.hold(&file(), Duration::from_secs(20));
     let started = Instant::now();
     for limit in [0, 19] {
@@ -242,7 +242,7 @@ async fn many_calls_stay_within_a_small_quota() {
         let (in_flight, refused) = (Arc::new(Semaphore::new(concurrent)), AtomicUsize::new(0));
         let started = Instant::now();
         let call = async || {
-            let meter = RequestMeter::default();
+            let meter = CallMeter::default();
             let mut left = 2;
             while left > 0 {
                 let pass = gate.pass(file(), &meter, Duration::from_secs(320)).await.unwrap();
@@ -265,7 +265,7 @@ async fn many_calls_stay_within_a_small_quota() {
 
 #[tokio::test(start_paused = true)]
 async fn a_share_of_each_window_is_used() {
-    let (gate, meter) = (RateLimitGate::new(256, 0.5), RequestMeter::default());
+    let (gate, meter) = (RateLimitGate::new(256, 0.5), CallMeter::default());
     let (mut remaining, mut pauses) = (100, Vec::new());
     for request in 0..150 {
         let started = Instant::now();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hf_meta::Client;
-use hf_meta::census::{Census, CensusRow, Listing, Manifest};
+use hf_meta_census::{Census, CensusRow, Listing, Manifest};
 
 use super::rows;
 use crate::hub::{Fault, LocalHub, Repo};

@@ -27,7 +27,7 @@ async fn the_command_lists_reads_packs_and_compares() {
         run(hub, &["census", "pack", &census, "-o", &packed]).data().starts_with("300 rows in ")
     );
     let rows: Vec<_> =
-        hf_meta::census::model_rows(packed.as_ref()).unwrap().map(Result::unwrap).collect();
+        hf_meta_census::model_rows(packed.as_ref()).unwrap().map(Result::unwrap).collect();
     assert!(rows.is_sorted_by_key(|row| row.repo.clone()));
     assert_eq!(
         without_cost(rows.into_iter().map(|row| (row.repo.clone(), row)).collect()),

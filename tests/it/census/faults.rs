@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use hf_meta::census::CensusRow;
+use hf_meta_census::CensusRow;
 
 use super::{GeneratedHub, ModelKind, assert_true};
 use crate::cli::run;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hf_meta::census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
-use hf_meta::census::arrow_schema::{DataType, Schema};
-use hf_meta::census::{self, headers_schema, manifest_schema, models_schema};
+use hf_meta_census::arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
+use hf_meta_census::arrow_schema::{DataType, Schema};
+use hf_meta_census::{headers_schema, manifest_schema, models_schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -71,7 +71,7 @@ async fn a_record_batch_of_names_becomes_one_of_rows() {
     let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
     let likes: ArrayRef = Arc::new(StringArray::from(vec!["1", "2", "3", "4", "5"]));
     let repos = batch(vec![("likes", likes), ("id", names)]);
-    let rows = census::read_batch(&support::client(&hub), &repos, 4).await.unwrap();
+    let rows = hf_meta_census::read_batch(&support::client(&hub), &repos, 4).await.unwrap();
     assert_eq!(rows.schema(), models_schema());
     let text = |column: &str| {
         let column = rows.column_by_name(column).unwrap().as_any();
@@ -84,7 +84,8 @@ async fn a_record_batch_of_names_becomes_one_of_rows() {
     let totals = rows.column_by_name("parameter_total").unwrap();
     assert_eq!(totals.null_count(), 2);
     let without_names = batch(vec![("likes", Arc::new(StringArray::from(vec!["1"])))]);
-    let error = census::read_batch(&support::client(&hub), &without_names, 4).await.unwrap_err();
+    let error =
+        hf_meta_census::read_batch(&support::client(&hub), &without_names, 4).await.unwrap_err();
     assert!(error.to_string().contains("has no column `repo`"), "{error}");
 }
 
@@ -108,7 +109,7 @@ fn lists_are_read_in_every_usual_compression() {
         let mut writer = ArrowWriter::try_new(output, repos.schema(), Some(properties)).unwrap();
         writer.write(&repos).unwrap();
         writer.close().unwrap();
-        let manifest = census::Manifest::open(&file, None).unwrap();
+        let manifest = hf_meta_census::Manifest::open(&file, None).unwrap();
         assert_eq!(manifest.names().unwrap(), ["gpt2", "org/model"], "{codec:?}");
     }
 }
@@ -120,9 +121,9 @@ async fn rows_have_what_the_command_shows() {
     let client = support::client(&hub);
     let folder = tempfile::tempdir().unwrap();
     let names = ["gpt2", "bigscience/bloom", "example/Llama-3.2-1B-GGUF", "openai/gpt-oss-20b"];
-    let manifest = census::Manifest::from_names(names.map(str::to_owned)).unwrap();
+    let manifest = hf_meta_census::Manifest::from_names(names.map(str::to_owned)).unwrap();
     let target = folder.path().display().to_string();
-    census::Census::create(client.clone(), &target).unwrap().read(&manifest).await.unwrap();
+    hf_meta_census::Census::create(client.clone(), &target).unwrap().read(&manifest).await.unwrap();
     let rows: BTreeMap<_, _> = super::rows(folder.path());
     for name in names {
         let (row, report) = (&rows[name], client.model(name).count().await.unwrap());

@@ -203,7 +203,6 @@ fn log_lines_look_like_errors() {
     assert!(decimals.trim_end_matches(char::is_alphabetic).len() == 1, "{stderr}");
 }
 
-#[cfg(feature = "server")]
 #[test]
 fn a_port_in_use_is_named() {
     let hub = LocalHub::start([]).unwrap();

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{fs, io};
 
-use hf_meta::badge::{Badge, BadgeOptions, Metric};
 use hf_meta::{Client, RepoId};
+use hf_meta_badge::{Badge, BadgeOptions, Metric};
 
 /// Writes the badges and the page. A model without a count has a badge with the reason.
 pub(crate) async fn write(client: &Client, repos: &[RepoId], folder: &Path) -> io::Result<()> {

@@ -234,7 +234,7 @@ async fn complete_files_are_valid() {
 }
 
 fn fixture(name: &str) -> Vec<u8> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     std::fs::read(std::path::Path::new(folder).join(name)).unwrap()
 }
 
@@ -294,7 +294,7 @@ async fn a_local_file_and_a_url_have_the_figures_of_the_repository() {
     std::fs::copy(
         concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/fixtures/example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q4_K_M.gguf"
+            "/../../fixtures/example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q4_K_M.gguf"
         ),
         &path,
     )

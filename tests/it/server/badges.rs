@@ -1,7 +1,7 @@
 //! Badges, the JSON API, the OpenAPI document and the metrics.
 
 use axum::http::{Method, StatusCode};
-use hf_meta::badge::{Logo, Metric, Style, Theme};
+use hf_meta_badge::{Logo, Metric, Style, Theme};
 use serde_json::{Value, json};
 
 use super::{ask, config, get, router};

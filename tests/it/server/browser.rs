@@ -4,7 +4,7 @@
 
 mod devtools;
 
-use hf_meta::badge::Style;
+use hf_meta_badge::Style;
 use pulldown_cmark::{Parser, html};
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 
-use hf_meta::server::Service;
 use hf_meta::{Client, DiskCache, RetryPolicy};
+use hf_meta_server::Service;
 
 use super::{ask, client, config, get, router, serve};
 use crate::hub::{Fault, LocalHub};
@@ -188,7 +188,7 @@ async fn a_stale_badge_is_served_while_it_is_refreshed() {
     hub.move_branch("org/moving", "main", &new);
     // The failed lookup delays the next one, so a new service shows the new counts.
     let client = client(&hub);
-    let service = hf_meta::server::Service::new(client, {
+    let service = hf_meta_server::Service::new(client, {
         let mut config = super::config();
         config.ttl = Duration::ZERO;
         config

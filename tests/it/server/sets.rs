@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use hf_meta::server::Service;
 use hf_meta::{Client, DiskCache};
+use hf_meta_server::Service;
 use serde_json::json;
 
 use super::{config, get, router};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use hf_meta::{Client, RedisCache};
+use hf_meta::Client;
+use hf_meta_server::RedisCache;
 use tempfile::TempDir;
 
 use super::process::{self, Server};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hf_meta::testing::{ByteStream, TlsSettings};
+use hf_meta_testing::{ByteStream, TlsSettings};
 
 use super::{proxy, repo, run_with};
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};

@@ -1,0 +1,127 @@
+//! Hashes that identify checkpoints with the same layout.
+
+use std::fmt::Write;
+use std::mem::take;
+
+use sha2::{Digest, Sha256};
+
+use hf_meta::formats::{FileHeader, TensorInfo};
+
+/// The number of hash bytes to keep per tensor. Small, because a checkpoint may have half a million tensors.
+const KEPT: usize = 16;
+
+/// Hashes all tensors of a checkpoint.
+///
+/// A hash is the SHA-256 of sorted entries. The entry of a tensor is the first 16 bytes of the SHA-256 of its name,
+/// dtype and shape as text, each followed by a line feed: `w\nBF16\n2,3\n`. The hash of shapes omits the dtype.
+/// Neither the order of the tensors nor their files affect the result.
+#[derive(Debug, Default)]
+pub(super) struct LayoutHasher {
+    layout: Vec<[u8; KEPT]>,
+    shape: Vec<[u8; KEPT]>,
+    text: String,
+}
+
+/// The finished hashes in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LayoutDigests {
+    pub(super) layout: String,
+    pub(super) shape: String,
+}
+
+impl LayoutHasher {
+    /// Adds the tensors of a file.
+    pub(super) fn add(&mut self, header: &FileHeader) {
+        let mut text = take(&mut self.text);
+        header.tensors().for_each(|name, tensor| {
+            write_entry(&mut text, name, None, tensor);
+            self.shape.push(short_hash(&text));
+            write_entry(&mut text, name, Some(tensor.dtype.as_str()), tensor);
+            self.layout.push(short_hash(&text));
+        });
+        self.text = text;
+    }
+
+    /// Returns the hashes; `None` if no header was added.
+    pub(super) fn finish(&mut self) -> Option<LayoutDigests> {
+        let (layout, shape) = (take(&mut self.layout), take(&mut self.shape));
+        (!layout.is_empty()).then(|| LayoutDigests { layout: digest(layout), shape: digest(shape) })
+    }
+}
+
+fn write_entry(text: &mut String, name: &str, dtype: Option<&str>, tensor: &TensorInfo) {
+    text.clear();
+    text.push_str(name);
+    text.push('\n');
+    if let Some(dtype) = dtype {
+        text.push_str(dtype);
+        text.push('\n');
+    }
+    for (at, size) in tensor.shape.iter().enumerate() {
+        text.push_str(if at == 0 { "" } else { "," });
+        text.push_str(&size.to_string());
+    }
+    text.push('\n');
+}
+
+/// Returns the first bytes of a text's hash.
+pub(super) fn short_hash(text: &str) -> [u8; KEPT] {
+    let mut kept = [0; KEPT];
+    kept.copy_from_slice(&Sha256::digest(text)[..KEPT]);
+    kept
+}
+
+fn digest(mut entries: Vec<[u8; KEPT]>) -> String {
+    entries.sort_unstable();
+    hexadecimal(&Sha256::digest(entries.as_flattened()))
+}
+
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a `String` never fails.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hf_meta::formats::safetensors::SafetensorsFileHeader;
+
+    fn digests(files: &[&str]) -> LayoutDigests {
+        let mut hasher = LayoutHasher::default();
+        for json in files {
+            let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
+            hasher.add(header.as_ref());
+        }
+        hasher.finish().unwrap()
+    }
+
+    #[test]
+    fn order_and_files_do_not_matter_and_the_dtype_matters_to_one_hash() {
+        let a = r#"{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+        let b = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}"#;
+        let both = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},
+                       "a":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]}}"#;
+        let half = r#"{"b":{"dtype":"F16","shape":[],"data_offsets":[0,2]},
+                       "a":{"dtype":"F16","shape":[2,3],"data_offsets":[2,14]}}"#;
+        assert_eq!(digests(&[a, b]), digests(&[both]));
+        assert_eq!(digests(&[half]).shape, digests(&[both]).shape);
+        assert_ne!(digests(&[half]).layout, digests(&[both]).layout);
+        assert_eq!(LayoutHasher::default().finish(), None);
+    }
+
+    /// Computed with Python: `sha256(b"".join(sorted(sha256(entry).digest()[:16] for entry in entries)))`.
+    #[test]
+    fn the_hashes_equal_those_of_another_program() {
+        let both = r#"{"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},
+                       "a":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]}}"#;
+        let found = digests(&[both]);
+        assert_eq!(
+            found.layout,
+            "222b08064d26d8a977592d7b5ee3ac731075bc37f03aff8fbc3bdc9e92d3c2bf"
+        );
+        assert_eq!(found.shape, "e8f71e746555f3c5ced1a4752595b5a2f2331b66b6816644f8232c3dc786cd35");
+    }
+}

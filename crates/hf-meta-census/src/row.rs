@@ -1,0 +1,404 @@
+//! The rows of the census: one per repository.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::ListedRepo;
+use super::layout_digest::LayoutDigests;
+use hf_meta::count::{MixtureOfExperts, RuleSet};
+use hf_meta::formats::weight_sets::WeightSet;
+use hf_meta::formats::{chain, clip};
+use hf_meta::report::{CountReport, Finding};
+use hf_meta::{Error, HubCacheMiss};
+
+/// The version of the table columns, which increases with every change.
+pub const SCHEMA_VERSION: i64 = 1;
+
+/// The result for one repository.
+///
+/// The fields are the columns of the `models` table. If a repository has no counts, [`status`](Self::status) is the
+/// reason. Times are in milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CensusRow {
+    /// The repository name in the list.
+    pub repo: String,
+    /// The name that the Hub redirects to, if it is different.
+    pub canonical_repo: Option<String>,
+    /// The commit that was read.
+    pub commit: Option<String>,
+    /// `ok`, `no_weights`, `several_sets`, `gated`, `denied`, `gone`, `malformed` or `failed`.
+    pub status: String,
+    /// The error code, such as `malformedHeader`; absent if the status is `ok`.
+    pub error_kind: Option<String>,
+    /// The error message, including its causes.
+    pub error: Option<String>,
+    /// The path of the weights: a file, an index, or a pattern for shards without an index.
+    pub path: Option<String>,
+    /// The format of the weights: `safetensors` or `gguf`.
+    pub format: Option<String>,
+    /// `true` if the weights are split into several files.
+    pub sharded: Option<bool>,
+    /// The number of weight files.
+    pub files: Option<i64>,
+    /// The number of tensors.
+    pub tensors: Option<i64>,
+    /// The number of parameters.
+    pub parameter_total: Option<i64>,
+    /// `true` if the number of parameters is exact.
+    pub parameter_exact: Option<bool>,
+    /// The number of stored elements, excluding scalars.
+    pub element_total: Option<i64>,
+    /// The total size of all tensors in bytes.
+    pub byte_total: Option<i64>,
+    /// The number of parameters that the file or the index declares.
+    pub declared_total: Option<i64>,
+    /// The number of parameters that the Hub reports.
+    pub hub_total: Option<i64>,
+    /// The totals per dtype.
+    pub dtypes: Vec<DtypeSums>,
+    /// The quantization method, such as `gptq`.
+    pub quant_method: Option<String>,
+    /// The active parameters of a mixture-of-experts model.
+    pub moe: Option<ActiveParameters>,
+    /// The kinds of the findings, such as `totalSizeMismatch`.
+    pub findings: Vec<String>,
+    /// The other weight sets, which are not counted, at most 1,000; absent if they were not listed.
+    pub other_sets: Option<Vec<OtherWeightSet>>,
+    /// The SHA-256 hashes of the weight files, ordered by path, as far as the Hub reported them.
+    pub file_sha256: Vec<String>,
+    /// The hash of the names, dtypes and shapes of all tensors, regardless of how they are split into files.
+    pub layout_digest: Option<String>,
+    /// The hash of the names and shapes of all tensors, the same for one architecture in different precisions.
+    pub shape_digest: Option<String>,
+    /// The user or organization that owns the repository.
+    pub author: Option<String>,
+    /// The time of the first commit, in milliseconds since the Unix epoch.
+    pub created_at: Option<i64>,
+    /// The time of the last commit, in milliseconds since the Unix epoch.
+    pub last_modified: Option<i64>,
+    /// The number of downloads in the last 30 days, at the time of the listing.
+    pub downloads: Option<i64>,
+    /// The type of gate, `auto` or `manual`; absent if the repository is not gated.
+    pub gated: Option<String>,
+    /// The task, such as `text-generation`.
+    pub pipeline_tag: Option<String>,
+    /// The library, such as `transformers`.
+    pub library: Option<String>,
+    /// The license tag, such as `apache-2.0`.
+    pub license: Option<String>,
+    /// The architecture, such as `LlamaForCausalLM`.
+    pub architecture: Option<String>,
+    /// The base model, as tagged.
+    pub base_model: Option<String>,
+    /// The number of HTTP requests for this repository, including redirects.
+    pub requests: i64,
+    /// The number of bytes read.
+    pub bytes_read: i64,
+    /// The time at which the repository was read, in milliseconds since the Unix epoch.
+    pub read_at: Option<i64>,
+    /// The version of the counting rules, such as `hf-meta 1`.
+    pub rules: String,
+    /// The program name and version.
+    pub tool: String,
+    /// The version of the table columns: [`SCHEMA_VERSION`].
+    pub schema_version: i64,
+}
+
+/// The totals of the tensors of one dtype.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DtypeSums {
+    /// The dtype, such as `BF16`.
+    pub dtype: String,
+    /// The number of tensors.
+    pub tensors: i64,
+    /// The number of elements, excluding scalars.
+    pub elements: i64,
+    /// The number of scalars.
+    pub scalars: i64,
+    /// The number of parameters.
+    pub parameters: i64,
+    /// The size in bytes.
+    pub bytes: i64,
+}
+
+/// The active parameters of a mixture-of-experts model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ActiveParameters {
+    /// The number of routed experts per layer.
+    pub num_experts: i64,
+    /// The number of routed experts per token.
+    pub top_k: i64,
+    /// The number of parameters outside the routed experts, all of which every token uses.
+    pub always_active: i64,
+    /// The number of parameters in the routed experts that one token uses.
+    pub routed_active: i64,
+    /// The number of parameters that one token uses: `always_active + routed_active`.
+    pub active: i64,
+}
+
+/// A weight set that is not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OtherWeightSet {
+    /// The path of the file, the index or the shards.
+    pub path: String,
+    /// The format: `safetensors` or `gguf`.
+    pub format: String,
+    /// The number of files.
+    pub files: i64,
+    /// The total size of the files in bytes; absent if unknown.
+    pub bytes: Option<i64>,
+}
+
+impl CensusRow {
+    /// Creates the row of a repository that has not been read.
+    pub(super) fn new(listed: ListedRepo) -> Self {
+        Self {
+            read_at: Some(now()),
+            rules: RuleSet::CURRENT.to_string(),
+            tool: TOOL.to_owned(),
+            schema_version: SCHEMA_VERSION,
+            ..Self::default()
+        }
+        .with_listing(listed)
+    }
+
+    /// Adds the columns of a listing to the row. If the listing has no architecture, the architecture of the weights
+    /// is kept.
+    fn with_listing(self, listed: ListedRepo) -> Self {
+        let ListedRepo { repo, commit, author, created_at, last_modified, downloads, .. } = listed;
+        let ListedRepo { gated, hub_total, pipeline_tag, library, license, base_model, .. } =
+            listed;
+        let architecture = listed.architecture.or(self.architecture);
+        Self {
+            repo,
+            commit,
+            hub_total,
+            author,
+            created_at,
+            last_modified,
+            downloads,
+            gated,
+            pipeline_tag,
+            library,
+            license,
+            architecture,
+            base_model,
+            ..self
+        }
+    }
+
+    /// Updates the row of an unchanged repository with a new listing. This costs no requests.
+    pub(super) fn carried_over(&self, listed: ListedRepo) -> Self {
+        Self { requests: 0, bytes_read: 0, ..self.clone().with_listing(listed) }
+    }
+
+    /// Returns the repository as a listing entry, to read it again.
+    pub(super) fn listing(&self) -> ListedRepo {
+        let row = self.clone();
+        let Self { repo, commit, author, created_at, last_modified, downloads, .. } = row;
+        let Self { gated, hub_total, pipeline_tag, library, license, base_model, .. } = row;
+        let architecture = row.architecture;
+        ListedRepo {
+            repo,
+            commit,
+            files: None,
+            author,
+            created_at,
+            last_modified,
+            downloads,
+            gated,
+            hub_total,
+            pipeline_tag,
+            library,
+            license,
+            architecture,
+            base_model,
+        }
+    }
+
+    /// Sets the status and, on success, the counts.
+    pub(super) fn set_result(&mut self, result: Result<&CountReport, &Error>) {
+        match result {
+            Ok(report) => self.set_report(report),
+            Err(error) => self.set_error(error),
+        }
+    }
+
+    fn set_error(&mut self, error: &Error) {
+        status(error).clone_into(&mut self.status);
+        self.error_kind = Some(error.code().to_owned());
+        self.error = Some(clip(&chain(error)));
+        if let Error::SeveralSets { sets, .. } = error {
+            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
+        }
+    }
+
+    fn set_report(&mut self, report: &CountReport) {
+        let sums = report.parameter_count.totals();
+        if [sums.parameters, sums.elements, sums.bytes]
+            .into_iter()
+            .any(|sum| i64::try_from(sum).is_err())
+        {
+            "malformed".clone_into(&mut self.status);
+            self.error_kind = Some("countOverflow".to_owned());
+            self.error = Some("the totals overflow 63 bits".to_owned());
+            return;
+        }
+        "ok".clone_into(&mut self.status);
+        (self.error_kind, self.error) = (None, None);
+        if let Some(commit) = &report.commit {
+            self.commit = Some(commit.to_string());
+        }
+        self.format = Some(report.format.to_owned());
+        self.sharded = Some(report.sharded);
+        self.files = Some(integer(report.files() as u64));
+        self.tensors = Some(integer(sums.tensors));
+        self.parameter_total = Some(integer(sums.parameters));
+        self.parameter_exact = Some(report.breakdown.is_exact());
+        self.element_total = Some(integer(sums.elements));
+        self.byte_total = Some(integer(sums.bytes));
+        self.declared_total = report.declared_total.and_then(|total| i64::try_from(total).ok());
+        self.dtypes = report.parameter_count.rows().map(DtypeSums::from).collect();
+        self.quant_method.clone_from(&report.breakdown.method);
+        self.moe = report.breakdown.moe.map(ActiveParameters::from);
+        self.findings = kinds(&report.findings);
+        if let Some(sets) = &report.other_sets {
+            self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
+        }
+        if let Some(model) = &report.model {
+            self.architecture = self.architecture.take().or_else(|| model.architecture.clone());
+        }
+    }
+
+    /// Sets the layout hashes; `None` for a repository without counts.
+    pub(super) fn set_digests(&mut self, digests: Option<LayoutDigests>) {
+        let digests = digests.filter(|_| self.status == "ok");
+        (self.layout_digest, self.shape_digest) =
+            digests.map(|digests| (digests.layout, digests.shape)).unzip();
+    }
+
+    /// Returns the row with a new count of the same bytes.
+    pub(super) fn counted_again(&self, result: Result<&CountReport, &Error>) -> Self {
+        let mut counted = Self::new(self.listing());
+        counted.set_result(result);
+        if counted.error_kind == self.error_kind {
+            counted.error.clone_from(&self.error);
+        }
+        let row = self.clone();
+        Self {
+            canonical_repo: row.canonical_repo,
+            commit: row.commit,
+            path: row.path,
+            other_sets: row.other_sets,
+            file_sha256: row.file_sha256,
+            layout_digest: row.layout_digest,
+            shape_digest: row.shape_digest,
+            requests: row.requests,
+            bytes_read: row.bytes_read,
+            read_at: row.read_at,
+            ..counted
+        }
+    }
+
+    /// Returns whether other counting rules could change the row.
+    pub(super) fn depends_on_headers(&self) -> bool {
+        matches!(&*self.status, "ok" | "malformed") && self.commit.is_some()
+    }
+
+    /// Marks the row as up to date with the current counting rules.
+    pub(super) fn set_current(&mut self) {
+        self.rules = RuleSet::CURRENT.to_string();
+        TOOL.clone_into(&mut self.tool);
+    }
+
+    /// Returns whether another attempt may succeed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.status == "failed"
+    }
+}
+
+/// The name and the version of this program.
+pub(super) const TOOL: &str = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
+
+/// The maximum number of other sets in a row. A repository may have 100,000 files.
+const MAX_SETS: usize = 1_000;
+
+/// Returns the status of a repository that could not be read.
+fn status(error: &Error) -> &'static str {
+    match error {
+        Error::Gated { .. } => "gated",
+        Error::SeveralSets { .. } => "several_sets",
+        Error::InvalidSource(_) => "malformed",
+        // The client is offline or its token has expired. Neither is a property of the repository.
+        Error::NotCached { .. } | Error::RejectedToken { .. } => "failed",
+        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. }
+            if source.is::<HubCacheMiss>() =>
+        {
+            "failed"
+        }
+        error if error.is_denied() => "denied",
+        error if error.has_no_weights() => "no_weights",
+        error if error.is_malformed() => "malformed",
+        error if error.is_not_found() => "gone",
+        _ => "failed",
+    }
+}
+
+/// Returns the distinct kinds of findings, sorted.
+fn kinds(findings: &[Finding]) -> Vec<String> {
+    let kind = |finding| Some(serde_json::to_value(finding).ok()?["kind"].as_str()?.to_owned());
+    findings.iter().filter_map(kind).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Converts a number. The totals of a row were checked, and no other number is larger.
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns the time in milliseconds since 1970.
+pub(super) fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl From<(&hf_meta::formats::Dtype, &hf_meta::count::DtypeCount)> for DtypeSums {
+    fn from((dtype, sums): (&hf_meta::formats::Dtype, &hf_meta::count::DtypeCount)) -> Self {
+        Self {
+            dtype: dtype.to_string(),
+            tensors: integer(sums.tensors),
+            elements: integer(sums.elements),
+            scalars: integer(sums.scalars),
+            parameters: integer(sums.parameters),
+            bytes: integer(sums.bytes),
+        }
+    }
+}
+
+impl From<MixtureOfExperts> for ActiveParameters {
+    fn from(moe: MixtureOfExperts) -> Self {
+        Self {
+            num_experts: integer(moe.experts),
+            top_k: integer(moe.experts_per_token),
+            always_active: integer(moe.always_active),
+            routed_active: integer(moe.routed_active),
+            active: integer(moe.active()),
+        }
+    }
+}
+
+impl From<&WeightSet> for OtherWeightSet {
+    fn from(set: &WeightSet) -> Self {
+        Self {
+            path: set.path.to_string(),
+            format: set.format.to_owned(),
+            files: integer(set.files as u64),
+            bytes: (set.bytes > 0).then(|| integer(set.bytes)),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `hf-meta badge`: draws badges for repository pages.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use hf_meta::{CountReport, Model};
+use hf_meta_badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
+
+use super::context::{CommandContext, OutputForm, SelectionArgs, Sources};
+use super::exit::{CommandError, ExitStatus, failed_to};
+use super::repo_arg::RepoArg;
+
+/// Create badges for repositories
+#[derive(Debug, clap::Args)]
+pub(crate) struct BadgeArgs {
+    /// Repositories on the Hub, URLs, or local files and folders
+    #[arg(required = true, value_name = "REPO", value_parser = NonEmptyStringValueParser::new())]
+    repos: Vec<String>,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    /// Output file, or folder for files such as `org--name.svg`; `-` is stdout. Several badges need a folder, which
+    /// is created if it does not exist
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Write JSON for the shields.io endpoint badge instead of SVG
+    #[arg(long, short)]
+    json: bool,
+
+    #[arg(long, value_name = "METRIC", default_value_t, value_parser = choice::<Metric>(Metric::NAMES))]
+    #[arg(help = "Metric to show")]
+    show: Metric,
+
+    #[arg(long, value_name = "STYLE", default_value_t, value_parser = choice::<Style>(Style::NAMES))]
+    #[arg(help = "Badge style, as on shields.io")]
+    style: Style,
+
+    #[arg(long, value_name = "THEME", default_value_t, value_parser = choice::<Theme>(Theme::NAMES))]
+    #[arg(help = "Page background; `auto` follows the viewer's color scheme")]
+    theme: Theme,
+
+    #[arg(long, value_name = "LOGO", default_value_t, value_parser = choice::<Logo>(Logo::NAMES))]
+    #[arg(help = "Logo to the left of the label")]
+    logo: Logo,
+
+    /// Text on the left, instead of the metric name; may be empty
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+
+    /// Background color of the value: a shields.io color name, or three or six hexadecimal digits
+    #[arg(long, value_name = "COLOR")]
+    color: Option<Color>,
+}
+
+/// Returns a parser that accepts only these names.
+fn choice<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: Clone + FromStr<Err = UnknownChoice> + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
+}
+
+impl BadgeArgs {
+    /// Returns the file or folder to write to; `None` for stdout.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|output| output.as_os_str() != "-")
+    }
+}
+
+pub(crate) async fn run(
+    args: &BadgeArgs,
+    context: &CommandContext,
+) -> Result<ExitStatus, CommandError> {
+    let folder = args.file().filter(|output| args.repos.len() > 1 && !output.is_dir());
+    if let Some(folder) = folder {
+        if folder.exists() {
+            return Err(CommandError::Usage(
+                "`--output` must be a folder if there are several badges",
+            ));
+        }
+        fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
+    }
+    let read = |model: Model| async move { model.count().await };
+    let print = |source: &RepoArg, report: CountReport| {
+        let text = render(args, &Badge::from_report(&report, args.show))?;
+        write(args, source, &text)?;
+        context.warn(source, &report.findings);
+        Ok(ExitStatus::Success)
+    };
+    let form = OutputForm::Other;
+    let sources = Sources { repos: &args.repos, selection: &args.selection, form };
+    Ok(context.for_each(sources, read, print).await?)
+}
+
+fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
+    let BadgeArgs { style, theme, logo, color, .. } = *args;
+    let options = BadgeOptions { style, theme, logo, color, label: args.label.clone() };
+    let text = if args.json {
+        serde_json::to_string(&badge.shields_endpoint(&options))?
+    } else {
+        badge.svg(&options)
+    };
+    Ok(text + "\n")
+}
+
+fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
+    let Some(file) = args.file() else { return io::stdout().write_all(text.as_bytes()) };
+    let file = if file.is_dir() { file.join(file_name(args, source)) } else { file.to_owned() };
+    fs::write(&file, text).map_err(failed_to(format!("write `{}`", file.display())))
+}
+
+/// Returns the file name of a badge in a folder. `--` cannot occur in a repository name. The badge of `./folder` must
+/// not become a hidden file.
+fn file_name(args: &BadgeArgs, source: &RepoArg) -> String {
+    let stem = source.shown.replace(['/', '\\', ':'], "--");
+    let visible = stem.trim_start_matches(['.', '-']);
+    format!("{visible}.{}", if args.json { "json" } else { "svg" })
+}

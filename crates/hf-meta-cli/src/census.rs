@@ -1,0 +1,351 @@
+//! `hf-meta census`: reads many repositories into tables.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use chrono::DateTime;
+use clap::Subcommand;
+use futures::FutureExt;
+use hf_meta::Client;
+use hf_meta::report::text::{counted, escape, thousands};
+use hf_meta_census::{
+    Census, CensusChange, CensusSummary, Listing, MAX_HEADER_BYTES, MAX_QUOTA_WAIT, Manifest, diff,
+};
+
+use super::connection::ConnectionArgs;
+use super::exit::{CommandError, ExitStatus, failed_to};
+use super::progress::ProgressBars;
+use super::table::Table;
+
+mod progress;
+
+use self::progress::CensusBar;
+
+/// Read many repositories into tables of parameters, dtypes, quantization and headers
+///
+/// A census has one row per repository, with its counts or the reason why there are none, and stores the headers that
+/// the counts are derived from. Tables are Parquet files in a folder or an object store.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  hf-meta census list --filter safetensors -o repos.parquet
+  hf-meta census read repos.parquet -o census
+  hf-meta census pack census -o models.parquet
+  duckdb -c \"SELECT sum(parameter_total) FROM 'models.parquet'\"")]
+pub(crate) struct CensusArgs {
+    #[command(subcommand)]
+    command: CensusCommand,
+}
+
+/// The options of subcommands that send requests.
+#[derive(Debug, clap::Args)]
+struct QuotaArgs {
+    /// Email address or URL for the User-Agent header, so that the Hub can contact you
+    #[arg(long, value_name = "CONTACT")]
+    contact: Option<String>,
+
+    /// Fraction of the Hub's quota to use, above 0 and up to 1; the rest is left to other programs
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
+    quota_share: f64,
+}
+
+/// The options of subcommands that read repositories.
+#[derive(Debug, clap::Args)]
+struct ReadingArgs {
+    #[command(flatten)]
+    quota: QuotaArgs,
+
+    /// Number of repositories to read concurrently
+    #[arg(long, value_name = "COUNT", default_value = "32")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    jobs: u16,
+}
+
+#[derive(Debug, Subcommand)]
+enum CensusCommand {
+    /// List the models on the Hub in a Parquet file; resumes if interrupted
+    List(ListArgs),
+    /// Read all repositories in a list; resumes if interrupted
+    Read(ReadArgs),
+    /// Read failed repositories again
+    Retry(RetryArgs),
+    /// Recount all stored headers without sending requests
+    Count(TargetArgs),
+    /// Write all rows to one Parquet file, sorted by repository
+    Pack(PackArgs),
+    /// Print the differences between two censuses as tab-separated values
+    Diff(CensusDiffArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// List only models with this tag, such as safetensors
+    #[arg(long, value_name = "TAG")]
+    filter: Option<String>,
+
+    /// List only models of this user or organization
+    #[arg(long, value_name = "NAME")]
+    author: Option<String>,
+
+    /// List only models changed since a date (2026-01-31), a time (2026-01-31T12:00:00Z) or an earlier list (a file)
+    #[arg(long, value_name = "TIME|FILE")]
+    since: Option<String>,
+
+    /// Output file
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    quota: QuotaArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ReadArgs {
+    /// List of repositories: the output of `census list`, any other Parquet file, a CSV file, or one name per line;
+    /// `-` reads it from stdin
+    #[arg(value_name = "LIST")]
+    manifest: PathBuf,
+
+    /// Column that contains the names [default: repo, id, modelId or repository]
+    #[arg(long, value_name = "NAME")]
+    column: Option<String>,
+
+    /// Folder or URL of the census (s3://, gs:// or az://, with credentials from the environment)
+    #[arg(long, short, value_name = "TARGET")]
+    output: String,
+
+    /// Read only every N-th part of the list, starting with part K (from 0), such as 0/4
+    #[arg(long, value_name = "K/N", value_parser = slice, default_value = "0/1", hide_default_value = true)]
+    slice: (usize, usize),
+
+    /// Copy the rows of unchanged repositories from an earlier census
+    #[arg(long, value_name = "TARGET")]
+    previous: Option<String>,
+
+    #[command(flatten)]
+    reading: ReadingArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct RetryArgs {
+    #[command(flatten)]
+    census: TargetArgs,
+
+    #[command(flatten)]
+    reading: ReadingArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct TargetArgs {
+    /// Folder or URL of the census
+    #[arg(value_name = "TARGET")]
+    target: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct PackArgs {
+    /// Folder or URL of the census
+    #[arg(value_name = "TARGET")]
+    target: String,
+
+    /// Output file
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct CensusDiffArgs {
+    /// Folder, URL or packed file of the old census
+    #[arg(value_name = "OLD")]
+    before: String,
+
+    /// Folder, URL or packed file of the new census
+    #[arg(value_name = "NEW")]
+    after: String,
+}
+
+pub(crate) async fn run(
+    args: &CensusArgs,
+    connection: &ConnectionArgs,
+    bars: &ProgressBars,
+) -> Result<ExitStatus, CommandError> {
+    match &args.command {
+        CensusCommand::List(list) => write_list(list, &client(&list.quota, connection)?).await,
+        CensusCommand::Read(read) => read_manifest(read, connection, bars).await,
+        CensusCommand::Retry(RetryArgs { census, reading }) => {
+            let census = Census::open(client(&reading.quota, connection)?, &census.target)?;
+            print(&census.jobs(reading.jobs.into()).retry().await?)
+        }
+        CensusCommand::Count(census) => {
+            let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
+            print(&Census::open(client, &census.target)?.count().await?)
+        }
+        CensusCommand::Pack(pack) => {
+            let census = Census::open(connection.builder().build()?, &pack.target)?;
+            let rows = census.pack(&pack.output).await?;
+            say(&format!("wrote {} to {}", counted(rows as u64, "row"), shown(&pack.output)))
+        }
+        CensusCommand::Diff(compared) => print_changes(compared).await,
+    }
+}
+
+/// Builds a client that waits for quotas, identifies itself, and has no cache, because the census stores the headers.
+fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
+    let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
+    let retry = connection.retry_policy().max_wait(MAX_QUOTA_WAIT);
+    let builder = connection.builder().user_agent(format!("census{contact}")).retry(retry);
+    Ok(builder.quota_share(args.quota_share).max_total_header_bytes(MAX_HEADER_BYTES).build()?)
+}
+
+async fn write_list(args: &ListArgs, client: &Client) -> Result<ExitStatus, CommandError> {
+    let mut listing = Listing::new();
+    if let Some(tag) = &args.filter {
+        listing = listing.filter(tag);
+    }
+    if let Some(author) = &args.author {
+        listing = listing.author(author);
+    }
+    if let Some(since) = &args.since {
+        let midnight = format!("{since}T00:00:00Z");
+        let time = DateTime::parse_from_rfc3339(since);
+        let time = match time.or_else(|_| DateTime::parse_from_rfc3339(&midnight)) {
+            Ok(time) => time.timestamp_millis(),
+            Err(_) if is_same_file(Path::new(since), &args.output) => {
+                return Err(CommandError::Usage(
+                    "`--output` would overwrite the list passed to `--since`",
+                ));
+            }
+            Err(_) => Listing::watermark(Path::new(since))?,
+        };
+        listing = listing.since(time);
+    }
+    let models = listing.write(client, &args.output).await?;
+    say(&format!("wrote {} to {}", counted(models as u64, "model"), shown(&args.output)))
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+async fn read_manifest(
+    args: &ReadArgs,
+    connection: &ConnectionArgs,
+    bars: &ProgressBars,
+) -> Result<ExitStatus, CommandError> {
+    let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
+    let client = client(&args.reading.quota, connection)?;
+    let bar = CensusBar::new(bars, &manifest, args.previous.is_some(), client.clone());
+    let (slice, slices) = args.slice;
+    let census = Census::create(client, &args.output)?;
+    let mut census = census.jobs(args.reading.jobs.into()).slice(slice, slices);
+    if let Some(previous) = &args.previous {
+        census = census.previous(previous);
+    }
+    let report = bar.clone();
+    let census = census.on_progress(move |progress| report.update(progress));
+    let summary = census.read(&manifest).boxed().await;
+    bar.finish();
+    print(&summary?)
+}
+
+/// Prints the number of rows per status.
+fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
+    let rows: Vec<_> = summary.rows.iter().collect();
+    let table = Table::new()
+        .text("status", |((status, _), _): &(&(String, String), &usize)| status.clone())
+        .text("error", |((_, kind), _)| escape(kind))
+        .number("repositories", |(_, rows)| thousands(**rows as u64));
+    let mut stdout = anstream::stdout().lock();
+    let written = table.write(&mut stdout, || rows.iter().copied());
+    written.map_err(failed_to("write to stdout"))?;
+    if summary.not_counted > 0 {
+        let rows = counted(summary.not_counted as u64, "row");
+        // A failure to write to stderr must not affect the exit status.
+        let _ = writeln!(
+            anstream::stderr(),
+            "{rows} kept their earlier counts, because their headers are not stored"
+        );
+    }
+    Ok(if summary.failed() == 0 { ExitStatus::Success } else { ExitStatus::Remote })
+}
+
+async fn print_changes(args: &CensusDiffArgs) -> Result<ExitStatus, CommandError> {
+    let mut stdout = BufWriter::new(anstream::stdout());
+    let (mut written, mut status) = (Ok(()), ExitStatus::Success);
+    let mut print = |line: std::fmt::Arguments<'_>| {
+        if written.is_ok() {
+            written = writeln!(stdout, "{line}");
+        }
+    };
+    let heading = format_args!("change\trepo\tcolumn\tbefore\tafter");
+    diff(&args.before, &args.after, |change| {
+        if status == ExitStatus::Success {
+            print(heading);
+            status = ExitStatus::Negative;
+        }
+        match change {
+            CensusChange::Added { repo } => print(format_args!("added\t{}\t\t\t", escape(&repo))),
+            CensusChange::Removed { repo } => {
+                print(format_args!("removed\t{}\t\t\t", escape(&repo)));
+            }
+            CensusChange::Changed { repo, column, before, after } => {
+                let (repo, before, after) = (escape(&repo), escape(&before), escape(&after));
+                print(format_args!("changed\t{repo}\t{column}\t{before}\t{after}"));
+            }
+            _ => {}
+        }
+    })
+    .await?;
+    if status == ExitStatus::Success {
+        print(heading);
+    }
+    written.and_then(|()| stdout.flush()).map_err(failed_to("write to stdout"))?;
+    Ok(status)
+}
+
+fn say(text: &str) -> Result<ExitStatus, CommandError> {
+    writeln!(anstream::stdout(), "{text}").map_err(failed_to("write to stdout"))?;
+    Ok(ExitStatus::Success)
+}
+
+fn shown(path: &Path) -> String {
+    escape(&path.display().to_string())
+}
+
+/// Parses a number greater than 0 and at most 1.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("must be a number above 0 and up to 1".to_owned()),
+    }
+}
+
+/// Parses a slice such as `0/4`.
+fn slice(text: &str) -> Result<(usize, usize), String> {
+    let parsed = text.split_once('/').and_then(|(slice, slices)| {
+        let (slice, slices) = (slice.parse().ok()?, slices.parse().ok()?);
+        (slice < slices).then_some((slice, slices))
+    });
+    parsed.ok_or_else(|| "must be a slice such as 0/4, numbered from 0".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_has_a_number_below_the_number_of_slices() {
+        assert_eq!(slice("0/4"), Ok((0, 4)));
+        for text in ["", "1", "4/4", "0/0", "-1/4", "a/b"] {
+            assert!(slice(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_above_0_and_up_to_1() {
+        assert_eq!(share("0.5"), Ok(0.5));
+        for text in ["", "0", "-1", "1.1", "NaN", "x"] {
+            assert!(share(text).is_err(), "{text}");
+        }
+    }
+}

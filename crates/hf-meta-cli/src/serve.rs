@@ -1,0 +1,293 @@
+//! `hf-meta serve`: the badge service.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use hf_meta::{AddressPolicy, Client, ClientBuilder, DiskCache, RetryPolicy};
+use hf_meta_server::{IpNet, RedisCache, Service, ServiceConfig, Url, WebhookSecret};
+use tokio::net::TcpListener;
+
+use super::connection::{ConnectionArgs, seconds};
+use super::exit::{CommandError, ExitStatus, failed_to};
+use super::repo_arg::expand_home;
+
+/// Serve badges and JSON counts over HTTP
+///
+/// Anyone who can reach the address can see the counts of every repository that the token can read. The
+/// service uses only the token from `--token` or `HF_META_TOKEN`, never the one from `hf auth login`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Port to listen on, on all IPv4 addresses; replaces --listen
+    #[arg(long, env = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
+
+    /// Address and port to listen on; port 0 picks a free port
+    #[arg(long, value_name = "ADDRESS", env = "HF_META_LISTEN", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+
+    #[arg(long, value_name = "CACHE", env = "HF_META_CACHE", hide_env_values = true, help = CACHE_HELP)]
+    cache: Option<CacheLocation>,
+
+    /// Size limit of a disk cache, in bytes
+    #[arg(long, value_name = "BYTES", env = "HF_META_CACHE_LIMIT", default_value_t = DiskCache::DEFAULT_LIMIT)]
+    cache_limit: u64,
+
+    /// Timeout after which an unresponsive shared cache is skipped, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_CACHE_TIMEOUT", default_value = "0.5", value_parser = seconds)]
+    cache_timeout: Duration,
+
+    /// Time to live of branch and tag counts, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_TTL", default_value = "300", value_parser = seconds)]
+    ttl: Duration,
+
+    /// Maximum age of branch and tag counts that are served while the Hub is unavailable, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_STALE_IF_ERROR", default_value = "604800", value_parser = seconds)]
+    stale_if_error: Duration,
+
+    /// Time for which browsers and proxies may cache branch and tag counts, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_MAX_AGE", default_value = "3600", value_parser = seconds)]
+    max_age: Duration,
+
+    /// Time to wait for the Hub before a badge says `pending`, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_LOOKUP_WAIT", default_value = "3", value_parser = seconds)]
+    lookup_wait: Duration,
+
+    /// Maximum number of repositories read from the Hub concurrently
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONCURRENT_LOOKUPS", default_value = "8")]
+    max_concurrent_lookups: NonZeroUsize,
+
+    /// Maximum number of repositories waiting to be read; further requests are refused
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_QUEUED_LOOKUPS", default_value_t = 1_000)]
+    max_queued_lookups: usize,
+
+    /// Approximate memory limit for results, in bytes
+    #[arg(long, value_name = "BYTES", env = "HF_META_MEMORY_LIMIT", default_value_t = 64 << 20)]
+    memory_limit: u64,
+
+    /// Maximum requests per minute from one client for results that are not in memory; 0 for no limit
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "HF_META_REQUESTS_PER_MINUTE",
+        default_value_t = 6_000
+    )]
+    requests_per_minute: u32,
+
+    /// Maximum requests to the Hub per repository; weights in more files are not read
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "HF_META_MAX_REQUESTS_PER_LOOKUP",
+        default_value = "500"
+    )]
+    max_requests_per_lookup: NonZeroUsize,
+
+    /// Maximum requests to the Hub per minute caused by one client, and as many again for known badges; 0 for no
+    /// limit
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "HF_META_UPSTREAM_REQUESTS_PER_MINUTE",
+        default_value_t = 120
+    )]
+    upstream_requests_per_minute: u32,
+
+    /// Maximum requests to the Hub per minute caused by all clients together; 0 for no limit. The rest of the
+    /// quota is reserved for known badges
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "HF_META_NEW_UPSTREAM_REQUESTS_PER_MINUTE",
+        default_value_t = 400
+    )]
+    total_upstream_requests_per_minute: u32,
+
+    /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32
+    #[arg(long, value_name = "NETWORK", env = "HF_META_TRUSTED_PROXIES", value_delimiter = ',')]
+    trusted_proxy: Vec<IpNet>,
+
+    /// Public URL of the service, used in snippets [default: taken from the request]
+    #[arg(long, value_name = "URL", env = "HF_META_PUBLIC_URL")]
+    public_url: Option<Url>,
+
+    /// Maximum number of open connections; further ones wait
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS", default_value = "10000")]
+    max_connections: NonZeroUsize,
+
+    /// Maximum number of open connections per client; further ones are closed [default: a quarter of all connections]
+    #[arg(long, value_name = "COUNT", env = "HF_META_MAX_CONNECTIONS_PER_CLIENT")]
+    max_connections_per_client: Option<NonZeroUsize>,
+
+    /// Timeout after which a connection is closed if its client does not read, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_WRITE_TIMEOUT", default_value = "30", value_parser = seconds)]
+    write_timeout: Duration,
+
+    /// Owners whose repositories may be read [default: all]
+    #[arg(long, value_name = "NAME", env = "HF_META_OWNERS", value_delimiter = ',')]
+    owner: Vec<String>,
+
+    /// Sites that may embed the page, such as `https://huggingface.co` [default: none]
+    #[arg(long, value_name = "SITES", env = "HF_META_FRAME_ANCESTORS")]
+    frame_ancestors: Option<String>,
+
+    /// Secret of a Hub webhook, which refreshes badges through `/webhook` [default: no webhook]
+    #[arg(long, value_name = "SECRET", env = "HF_META_WEBHOOK_SECRET", hide_env_values = true)]
+    webhook_secret: Option<WebhookSecret>,
+
+    /// Separate address for `/metrics`, which is then no longer served at the main address
+    #[arg(long, value_name = "ADDRESS", env = "HF_META_METRICS_LISTEN")]
+    metrics_listen: Option<SocketAddr>,
+
+    /// Time after the start of a shutdown during which new connections are still accepted, in seconds [default: none]
+    #[arg(long, value_name = "SECONDS", env = "HF_META_DRAIN_DELAY", value_parser = seconds)]
+    drain_delay: Option<Duration>,
+
+    /// Time that requests in flight are given to complete at shutdown, in seconds
+    #[arg(long, value_name = "SECONDS", env = "HF_META_SHUTDOWN_TIMEOUT", default_value = "10", value_parser = seconds)]
+    shutdown_timeout: Duration,
+}
+
+const CACHE_HELP: &str = "Header cache: a folder, a `redis://…` or `rediss://…` URL to share it between \
+     servers, or `off` [default: hf-meta in $XDG_CACHE_HOME, else in ~/.cache]";
+
+/// The location of the header cache of a service.
+#[derive(Clone, Debug)]
+enum CacheLocation {
+    Off,
+    Folder(PathBuf),
+    Redis(String),
+}
+
+impl FromStr for CacheLocation {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once("://") {
+            Some(("redis" | "rediss", _)) => Ok(Self::Redis(text.to_owned())),
+            Some(_) => {
+                Err("must be a folder, `off`, or a URL that begins with redis:// or rediss://")
+            }
+            None if text == "off" => Ok(Self::Off),
+            None => Ok(Self::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
+        }
+    }
+}
+
+pub(crate) async fn run(
+    args: &ServeArgs,
+    connection: &ConnectionArgs,
+) -> Result<ExitStatus, CommandError> {
+    let client = client(args, connection)?;
+    let shutdown = shutdown_signal()?;
+    let all_addresses = |port| SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port));
+    let listen = args.port.map_or(args.listen, all_addresses);
+    let failed_to_listen = || failed_to(format!("listen on {listen}"));
+    let listener = TcpListener::bind(listen).await.map_err(failed_to_listen())?;
+    let address = listener.local_addr().map_err(failed_to_listen())?;
+    writeln!(anstream::stdout(), "listening on http://{address}")
+        .map_err(failed_to("write to stdout"))?;
+    let service = Service::new(client, config(args));
+    if let Some(address) = args.metrics_listen {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(failed_to(format!("listen on {address}")))?;
+        tokio::spawn(service.clone().serve_metrics(listener));
+    }
+    service.serve(listener, shutdown).await;
+    Ok(ExitStatus::Success)
+}
+
+/// The maximum time a lookup spends on retries of a request, and on rate limits.
+const LOOKUP_RETRIES: Duration = Duration::from_secs(30);
+
+/// Builds a client for untrusted requests: public addresses only, with tight limits and timeouts.
+fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
+    let token = connection.token.clone().or_else(|| std::env::var("HF_META_TOKEN").ok());
+    let token = token.unwrap_or_default();
+    let retries = usize::from(connection.retries.unwrap_or(2));
+    let mut builder = ClientBuilder::from_env()
+        .token(token.trim())
+        .addresses(AddressPolicy::Public)
+        .user_agent("serve")
+        .concurrency(64)
+        .max_total_header_bytes(150_000_000)
+        .max_index_bytes(100_000_000)
+        .call_timeout(connection.timeout.unwrap_or(Duration::from_secs(120)))
+        .retry(
+            RetryPolicy::default()
+                .max_attempts(retries + 1)
+                .max_elapsed(LOOKUP_RETRIES)
+                .max_wait(LOOKUP_RETRIES),
+        )
+        .branch_ttl(args.ttl)
+        .stale_if_error(args.stale_if_error);
+    if let Some(endpoint) = &connection.endpoint {
+        builder = builder.endpoint(endpoint);
+    }
+    if connection.offline {
+        builder = builder.offline(true);
+    }
+    let in_folder = |folder| DiskCache::with_limit(folder, args.cache_limit);
+    let builder = match &args.cache {
+        _ if connection.no_cache => builder,
+        Some(CacheLocation::Off) => builder,
+        Some(CacheLocation::Folder(folder)) => builder.header_cache(in_folder(folder.clone())),
+        Some(CacheLocation::Redis(address)) => {
+            let cache = RedisCache::with_timeout(address, args.cache_timeout);
+            builder.header_cache(cache.map_err(io::Error::other)?)
+        }
+        None => match DiskCache::from_env() {
+            Some(cache) => builder.header_cache(in_folder(cache.folder().to_owned())),
+            None => builder,
+        },
+    };
+    Ok(builder.build()?)
+}
+
+fn config(args: &ServeArgs) -> ServiceConfig {
+    let mut config = ServiceConfig::default();
+    config.ttl = args.ttl;
+    config.max_age = args.max_age;
+    config.lookup_wait = args.lookup_wait;
+    config.max_concurrent_lookups = args.max_concurrent_lookups.get();
+    config.max_queued_lookups = args.max_queued_lookups;
+    config.memory_limit = args.memory_limit;
+    config.requests_per_minute = args.requests_per_minute;
+    config.max_requests_per_lookup = args.max_requests_per_lookup.get();
+    config.upstream_requests_per_minute = args.upstream_requests_per_minute;
+    config.total_upstream_requests_per_minute = args.total_upstream_requests_per_minute;
+    config.trusted_proxies.clone_from(&args.trusted_proxy);
+    config.public_url.clone_from(&args.public_url);
+    config.max_connections = args.max_connections.get();
+    config.max_connections_per_client = args.max_connections_per_client.map(NonZeroUsize::get);
+    config.write_timeout = args.write_timeout;
+    config.owners.clone_from(&args.owner);
+    config.frame_ancestors.clone_from(&args.frame_ancestors);
+    config.webhook_secret.clone_from(&args.webhook_secret);
+    config.serve_metrics = args.metrics_listen.is_none();
+    config.drain_delay = args.drain_delay.unwrap_or_default();
+    config.shutdown_timeout = args.shutdown_timeout;
+    config
+}
+
+/// Completes when Ctrl-C is pressed or the process gets SIGTERM.
+fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    Ok(async move {
+        let interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+        #[cfg(unix)]
+        {
+            let terminate = std::pin::pin!(terminate.recv());
+            futures::future::select(interrupt, terminate).await;
+        }
+        #[cfg(not(unix))]
+        let _ = interrupt.await;
+    })
+}

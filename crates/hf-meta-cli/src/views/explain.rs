@@ -1,0 +1,145 @@
+//! `--explain`: how the parameters were counted.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use hf_meta::CountReport;
+use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, TensorGroup};
+use hf_meta::report::text::{counted, escape, size_of_model, thousands};
+
+use super::heading;
+use crate::table::Table;
+use crate::terminal::{TerminalSize, fitted};
+
+/// The minimum useful width of the text column.
+const MIN_TEXT_WIDTH: usize = 12;
+
+/// A group of tensors that are counted alike, or the total.
+struct ExplainRow<'a> {
+    dtype: &'a str,
+    count: &'a DtypeCount,
+    counted: String,
+}
+
+/// Writes the groups of tensors in descending order of parameters, and the rules that apply.
+pub(crate) fn write(
+    out: &mut impl Write,
+    report: &CountReport,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
+    let breakdown = &report.breakdown;
+    heading(out, &report.source)?;
+    let mut groups: Vec<_> = breakdown.groups.iter().collect();
+    groups.sort_by_key(|group| Reverse(group.count.parameters));
+    let total = || ExplainRow {
+        dtype: "total",
+        count: report.parameter_count.totals(),
+        counted: rules(breakdown),
+    };
+    let table = Table::new()
+        .text("dtype", |row: &ExplainRow<'_>| escape(row.dtype))
+        .number("tensors", |row| thousands(row.count.tensors))
+        .dropped_first()
+        .number("elements", |row| thousands(row.count.elements))
+        .number("parameters", |row| thousands(row.count.parameters))
+        .text("counted", |row| row.counted.clone())
+        .wrapped_to(MIN_TEXT_WIDTH);
+    table
+        .fit(terminal)
+        .write(out, || groups.iter().map(|group| group_row(group)).chain([total()]))?;
+    if let Some(moe) = &breakdown.moe {
+        writeln!(out, "{}", fitted(&active_parameters(moe), terminal))?;
+        writeln!(out, "{}", fitted(&formula(moe), terminal))?;
+        if moe.input_embedding > 0 {
+            let without = thousands(moe.active_without_input_embedding());
+            writeln!(out, "{without} without the input embedding")?;
+        }
+    }
+    if let Some(reason) = breakdown.moe_unknown_reason {
+        let note = format!("the active parameters are unknown: {reason}");
+        writeln!(out, "{}", fitted(&note, terminal))?;
+    }
+    modules(out, breakdown, terminal)
+}
+
+/// Writes the kinds of quantized modules, and the unresolved modules.
+fn modules(
+    out: &mut impl Write,
+    breakdown: &CountBreakdown,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
+    let mut kinds: Vec<_> = breakdown.module_kinds.iter().collect();
+    kinds.sort_by_key(|kind| Reverse(kind.parameters));
+    if !kinds.is_empty() {
+        let table = Table::new()
+            .text("packing", |kind: &&ModuleKind| kind.packing.to_string())
+            .number("modules", |kind| thousands(kind.modules))
+            .dropped_first()
+            .number("stored", |kind| thousands(kind.elements))
+            .dropped_first()
+            .number("parameters", |kind| thousands(kind.parameters))
+            .number("huggingface.js", |kind| match kind.huggingface_js {
+                Some(parameters) if parameters == kind.parameters => "equal".to_owned(),
+                Some(parameters) => thousands(parameters),
+                None => "unknown".to_owned(),
+            })
+            .dropped_last()
+            .text("size from", |kind| kind.packing.evidence.to_owned())
+            .can_shrink_to(MIN_TEXT_WIDTH)
+            .text("parts", |kind| parts(kind))
+            .wrapped_to(MIN_TEXT_WIDTH);
+        writeln!(out)?;
+        table.fit(terminal).write(out, || kinds.iter().copied())?;
+    }
+    for found in &breakdown.unresolved {
+        let names: Vec<_> = found.examples.iter().map(|name| escape(name)).collect();
+        let more = if found.modules > names.len() as u64 { ", …" } else { "" };
+        let modules = counted(found.modules, "module");
+        let note = format!("{modules} uncertain: {}: {}{more}", found.reason, names.join(", "));
+        writeln!(out, "{}", fitted(&note, terminal))?;
+    }
+    Ok(())
+}
+
+/// Formats the parts of a module with their dtypes.
+fn parts(kind: &ModuleKind) -> String {
+    let name = |name: &str| if name.is_empty() { "weights".to_owned() } else { name.to_owned() };
+    let parts =
+        kind.parts.iter().map(|(part, dtype)| format!("{} {}", name(part), escape(dtype.as_str())));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn group_row(group: &TensorGroup) -> ExplainRow<'_> {
+    let buffer = group.buffer.map_or_else(String::new, |buffer| format!(" ({buffer})"));
+    let counted = format!("{}{buffer}", group.counted_as);
+    ExplainRow { dtype: group.dtype.as_str(), count: &group.count, counted }
+}
+
+fn rules(breakdown: &CountBreakdown) -> String {
+    let method = breakdown.method.as_deref();
+    let method = method.map_or_else(String::new, |method| format!(", for {}", escape(method)));
+    format!("by the rules of {}{method}", breakdown.rules)
+}
+
+/// Formats the active parameters of a mixture of experts, with the short form that model names use.
+pub(super) fn active_parameters(moe: &MixtureOfExperts) -> String {
+    let (active, total) = (moe.active(), moe.total());
+    let name = format!("{}-A{}", size_of_model(total), size_of_model(active));
+    let bound = if moe.is_upper_bound { "at most " } else { "" };
+    format!("{name}: {bound}{} parameters are active per token", thousands(active))
+}
+
+fn formula(moe: &MixtureOfExperts) -> String {
+    let [always, active, routed] =
+        [moe.always_active, moe.active(), moe.routed_active].map(thousands);
+    let (used, experts) = (moe.experts_per_token, moe.experts);
+    let routed = match moe.per_expert {
+        Some(expert) => format!("{used} of {experts} experts × {}", thousands(expert)),
+        None => format!("{routed} in at most {used} of {experts} experts per layer"),
+    };
+    let draft = match moe.draft {
+        0 => String::new(),
+        draft => format!("; {} more only draft tokens", thousands(draft)),
+    };
+    format!("{active} = {always} always + {routed}{draft}")
+}

@@ -1,0 +1,163 @@
+//! The overview of several repositories: one row each, as a table or for other programs.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use hf_meta::report::text::{bytes, escape, short};
+use hf_meta::{CountReport, Error};
+
+use crate::table::Table;
+use crate::terminal::TerminalSize;
+
+/// The minimum useful width of the repository column.
+const MIN_REPO_WIDTH: usize = 16;
+
+/// The forms of the overview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OverviewFormat {
+    /// A human-readable table
+    Table,
+    /// Tab-separated values
+    Tsv,
+    /// Comma-separated values
+    Csv,
+    /// A Markdown table
+    Md,
+    /// One line of JSON per repository, same as --json --summary
+    Json,
+}
+
+/// The figures by which rows are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SortKey {
+    /// By name
+    Name,
+    /// By parameters, largest first; tensors by elements
+    Parameters,
+    /// By active parameters, largest first
+    Active,
+    /// By bytes, largest first
+    Bytes,
+}
+
+/// The values of one repository, or its error code.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OverviewRow {
+    repo: String,
+    parameters: Option<u64>,
+    is_exact: bool,
+    active: Option<u64>,
+    dtype: String,
+    bytes: Option<u64>,
+    quantization: String,
+    commit: String,
+    error: &'static str,
+}
+
+impl OverviewRow {
+    pub(crate) fn from_report(report: &CountReport) -> Self {
+        let (count, breakdown) = (&report.parameter_count, &report.breakdown);
+        let main = count.iter().max_by_key(|(_, parameters)| *parameters);
+        let file_type = report.model.as_ref().and_then(|model| model.file_type.as_deref());
+        Self {
+            repo: escape(&report.source),
+            parameters: Some(count.total()),
+            is_exact: breakdown.is_exact(),
+            active: breakdown.moe.map(|moe| moe.active()),
+            dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
+            bytes: Some(count.totals().bytes),
+            quantization: breakdown
+                .method
+                .as_deref()
+                .or(file_type)
+                .map_or_else(String::new, escape),
+            commit: report.commit.as_ref().map_or_else(String::new, ToString::to_string),
+            error: "",
+        }
+    }
+
+    pub(crate) fn from_error(repo: &str, error: &Error) -> Self {
+        Self { repo: escape(repo), error: error.code(), ..Self::default() }
+    }
+
+    /// Returns the number of stored bits per parameter.
+    fn bits(&self) -> String {
+        let (Some(bytes), Some(parameters @ 1..)) = (self.bytes, self.parameters) else {
+            return String::new();
+        };
+        super::bits_per_parameter(bytes, parameters)
+    }
+}
+
+/// Sorts the rows. Failed repositories come last.
+fn sort(rows: &mut [OverviewRow], key: SortKey) {
+    match key {
+        SortKey::Name => rows.sort_by(|a, b| a.repo.cmp(&b.repo)),
+        SortKey::Parameters => rows.sort_by_key(|row| Reverse(row.parameters)),
+        SortKey::Active => rows.sort_by_key(|row| Reverse(row.active.or(row.parameters))),
+        SortKey::Bytes => rows.sort_by_key(|row| Reverse(row.bytes)),
+    }
+}
+
+/// Writes the rows in a format. The formats for people omit failed repositories, whose errors are on stderr.
+pub(crate) fn write(
+    out: &mut impl Write,
+    mut rows: Vec<OverviewRow>,
+    format: OverviewFormat,
+    key: Option<SortKey>,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
+    if let Some(key) = key {
+        sort(&mut rows, key);
+    }
+    if matches!(format, OverviewFormat::Table | OverviewFormat::Md) {
+        rows.retain(|row| row.error.is_empty());
+        if rows.is_empty() {
+            return Ok(());
+        }
+    }
+    match format {
+        OverviewFormat::Tsv => plain().write_tsv(out, &rows),
+        OverviewFormat::Csv => plain().write_csv(out, &rows),
+        OverviewFormat::Md => for_people(&rows).write_markdown(out, &rows),
+        OverviewFormat::Table | OverviewFormat::Json => {
+            for_people(&rows).fit(terminal).write(out, || &rows)
+        }
+    }
+}
+
+/// Returns the columns for people, without empty ones.
+fn for_people(rows: &[OverviewRow]) -> Table<'static, &OverviewRow> {
+    let has = |value: fn(&OverviewRow) -> bool| rows.iter().any(value);
+    Table::new()
+        .text("repository", |row: &&OverviewRow| row.repo.clone())
+        .can_shrink_to(MIN_REPO_WIDTH)
+        .number("parameters", |row| {
+            let mark = if row.is_exact { "" } else { "~" };
+            row.parameters.map_or_else(String::new, |number| format!("{mark}{}", short(number)))
+        })
+        .number("active", |row| row.active.map_or_else(String::new, short))
+        .shown_if(has(|row| row.active.is_some()))
+        .text("dtype", |row| row.dtype.clone())
+        .number("bits", |row| row.bits())
+        .dropped_first()
+        .number("bytes", |row| row.bytes.map_or_else(String::new, bytes))
+        .text("quantization", |row| row.quantization.clone())
+        .shown_if(has(|row| !row.quantization.is_empty()))
+}
+
+/// Returns the columns for other programs, which are always the same and have all digits.
+fn plain<'a>() -> Table<'static, &'a OverviewRow> {
+    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+    Table::new()
+        .text("repository", |row: &&OverviewRow| row.repo.clone())
+        .number("parameters", move |row| number(row.parameters))
+        .text("exact", |row| row.parameters.map_or_else(String::new, |_| row.is_exact.to_string()))
+        .number("active", move |row| number(row.active))
+        .text("dtype", |row| row.dtype.clone())
+        .number("bits", |row| row.bits())
+        .number("bytes", move |row| number(row.bytes))
+        .text("quantization", |row| row.quantization.clone())
+        .text("commit", |row| row.commit.clone())
+        .text("error", |row| row.error.to_owned())
+}

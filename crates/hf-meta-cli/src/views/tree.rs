@@ -1,0 +1,254 @@
+//! `--tree`: the modules of a checkpoint as a tree. On a terminal it fits the screen.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use hf_meta::report::text::{counted, escape, shape, share, thousands};
+use hf_meta::report::tree::{TreeContent, TreeModule};
+use hf_meta::{Dtype, Tree, Weights};
+
+use super::{heading, parameters};
+use crate::style::DIM;
+use crate::table::Table;
+use crate::terminal::{TerminalSize, fitted};
+
+/// The length of a bar, in characters.
+const BAR_LENGTH: usize = 10;
+
+/// The minimum width of the name column, in characters.
+const MIN_NAME_WIDTH: usize = 16;
+
+/// The minimum useful width of the tensor column, in characters.
+const MIN_CONTENT_WIDTH: usize = 16;
+
+/// The number of terminal lines reserved for headings, totals, notes and the prompt.
+const RESERVED_LINES: usize = 8;
+
+/// The maximum number of tensors to list in the row of their module.
+const MAX_INLINE_TENSORS: usize = 4;
+
+/// Writes the tree of a checkpoint and its totals.
+pub(crate) fn write(
+    out: &mut impl Write,
+    weights: &Weights,
+    depth: Option<usize>,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
+    heading(out, &weights.report().source)?;
+    write_tree(out, &Tree::new(weights), depth, terminal)?;
+    writeln!(out, "{}", fitted(&parameters::files_and_tensors(weights.report()), terminal))?;
+    let totals = weights.report().parameter_count.totals();
+    if totals.parameters != totals.elements {
+        let parameters = thousands(totals.parameters);
+        let note =
+            format!("elements are as stored and contain {parameters} parameters; see --explain");
+        writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))?;
+    }
+    Ok(())
+}
+
+/// One row of the tree, or the total.
+struct TreeRow {
+    name: String,
+    tensors: u64,
+    elements: u64,
+    content: String,
+}
+
+/// Writes a tree. On a terminal it has bars, and the largest modules are expanded until the lines run out. Otherwise
+/// all modules are expanded.
+fn write_tree(
+    out: &mut impl Write,
+    tree: &Tree,
+    depth: Option<usize>,
+    terminal: Option<TerminalSize>,
+) -> io::Result<()> {
+    let max_lines =
+        terminal.map_or(usize::MAX, |size| size.height.saturating_sub(RESERVED_LINES).max(1));
+    let sum =
+        |value: fn(&TreeModule) -> u64| tree.modules.iter().map(value).fold(0, u64::saturating_add);
+    let (tensors, elements) = (sum(|module| module.tensors), sum(|module| module.elements));
+    let layout = TreeLayout::new(&tree.modules, max_lines, depth.unwrap_or(usize::MAX));
+    let mut rows = Vec::new();
+    layout.for_each_row(&layout.top, None, &mut |name, branch| {
+        let TreeModule { tensors, elements, .. } = *branch.module;
+        rows.push(TreeRow { name, tensors, elements, content: branch.content() });
+    });
+    let total = TreeRow { name: "total".to_owned(), tensors, elements, content: String::new() };
+    let table = Table::new()
+        .text("module", |row: &&TreeRow| row.name.clone())
+        .can_shrink_to(MIN_NAME_WIDTH)
+        .number("tensors", |row| thousands(row.tensors))
+        .number("elements", |row| thousands(row.elements))
+        .number("share", |row| share(row.elements, elements))
+        .dropped_last()
+        .text("", |row| bar(row.elements, elements))
+        .dropped_first()
+        .shown_if(terminal.is_some())
+        .text("", |row| row.content.clone())
+        .can_shrink_to(MIN_CONTENT_WIDTH);
+    table.fit(terminal).write(out, || rows.iter().chain([&total]))?;
+    layout.write_note(out, depth.is_some(), terminal)
+}
+
+/// Returns a bar whose length is proportional to `part`, in eighths of a character.
+fn bar(part: u64, whole: u64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (u128::from(part) * 8 * BAR_LENGTH as u128).div_ceil(u128::from(whole.max(1)));
+    let eighths = usize::try_from(eighths).map_or(8 * BAR_LENGTH, |n| n.min(8 * BAR_LENGTH));
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+/// The shown modules, each open or closed.
+struct TreeLayout<'a> {
+    branches: Vec<Branch<'a>>,
+    /// The shown top-level modules, as indices into `branches`.
+    top: Vec<usize>,
+    /// The number of top-level modules that are not shown.
+    hidden: usize,
+}
+
+/// A module with the indices of its submodules.
+struct Branch<'a> {
+    module: &'a TreeModule,
+    inner: Vec<usize>,
+    is_open: bool,
+}
+
+impl<'a> TreeLayout<'a> {
+    fn new(modules: &'a [TreeModule], max_lines: usize, max_depth: usize) -> Self {
+        let mut layout = Self { branches: Vec::new(), top: Vec::new(), hidden: 0 };
+        let mut top = layout.add(modules);
+        if top.len() > max_lines {
+            top.sort_by_key(|&at| Reverse(layout.branches[at].module.elements));
+            layout.hidden = top.len() - max_lines;
+            top.truncate(max_lines);
+            top.sort_unstable();
+        }
+        layout.open(&top, max_lines - top.len(), max_depth);
+        Self { top, ..layout }
+    }
+
+    fn add(&mut self, modules: &'a [TreeModule]) -> Vec<usize> {
+        let add = |module: &'a TreeModule| {
+            let inner = match &module.content {
+                TreeContent::Modules(modules) => self.add(modules),
+                TreeContent::Tensor { .. } => Vec::new(),
+            };
+            self.branches.push(Branch { module, inner, is_open: false });
+            self.branches.len() - 1
+        };
+        modules.iter().map(add).collect()
+    }
+
+    /// Opens the largest modules as long as there are lines for their contents.
+    ///
+    /// Top-level modules have depth 1. Modules at the maximum depth stay closed.
+    fn open(&mut self, top: &[usize], mut lines: usize, max_depth: usize) {
+        let size = |layout: &Self, at: usize, depth: usize| {
+            (layout.branches[at].module.elements, Reverse(at), depth)
+        };
+        let mut closed: BinaryHeap<_> = top.iter().map(|&at| size(self, at, 1)).collect();
+        while let Some((_, Reverse(at), depth)) = closed.pop() {
+            let branch = &mut self.branches[at];
+            if branch.is_short() || branch.inner.len() > lines || depth >= max_depth {
+                continue;
+            }
+            branch.is_open = true;
+            lines -= branch.inner.len();
+            let inner = branch.inner.clone();
+            closed.extend(inner.into_iter().map(|at| size(self, at, depth + 1)));
+        }
+    }
+
+    /// Calls `visit` for every row in order, with the name after its guide lines.
+    fn for_each_row(
+        &self,
+        rows: &[usize],
+        guide: Option<&str>,
+        visit: &mut impl FnMut(String, &Branch<'a>),
+    ) {
+        for (at, row) in rows.iter().enumerate() {
+            let branch = &self.branches[*row];
+            let mut name = escape(&branch.module.name);
+            if branch.is_closed() {
+                name.push_str(" …");
+            }
+            let (name, inner) = match (guide, at + 1 == rows.len()) {
+                (None, _) => (name, String::new()),
+                (Some(guide), false) => (format!("{guide}├─ {name}"), format!("{guide}│  ")),
+                (Some(guide), true) => (format!("{guide}└─ {name}"), format!("{guide}   ")),
+            };
+            visit(name, branch);
+            if branch.is_open {
+                self.for_each_row(&branch.inner, Some(&inner), visit);
+            }
+        }
+    }
+
+    /// Writes a note if modules are hidden or closed.
+    fn write_note(
+        &self,
+        out: &mut impl Write,
+        has_depth: bool,
+        terminal: Option<TerminalSize>,
+    ) -> io::Result<()> {
+        let note = if self.hidden > 0 {
+            counted(self.hidden as u64, "more module")
+        } else if self.branches.iter().any(Branch::is_closed) {
+            "the contents of modules with …".to_owned()
+        } else {
+            return Ok(());
+        };
+        let remedy =
+            if has_depth { "increase --depth to see more" } else { "pipe the output to see all" };
+        let note = format!("not shown: {note}; {remedy}");
+        writeln!(out, "{DIM}{}{DIM:#}", fitted(&note, terminal))
+    }
+}
+
+impl Branch<'_> {
+    /// Returns whether the module's row lists all its tensors.
+    fn is_short(&self) -> bool {
+        let is_tensor = |module: &TreeModule| matches!(module.content, TreeContent::Tensor { .. });
+        match &self.module.content {
+            TreeContent::Tensor { .. } => true,
+            TreeContent::Modules(inner) => {
+                inner.len() <= MAX_INLINE_TENSORS && inner.iter().all(is_tensor)
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        !self.is_open && !self.is_short()
+    }
+
+    /// Formats the tensors that the row lists.
+    fn content(&self) -> String {
+        match &self.module.content {
+            TreeContent::Tensor { dtype, shape } => dtype_and_shape(dtype, shape),
+            TreeContent::Modules(inner) if self.is_short() => {
+                let inner: Vec<_> = inner.iter().map(inline).collect();
+                inner.join(", ")
+            }
+            TreeContent::Modules(_) => String::new(),
+        }
+    }
+}
+
+/// Formats a tensor for the row of its module.
+fn inline(module: &TreeModule) -> String {
+    let name = escape(&module.name);
+    match &module.content {
+        TreeContent::Tensor { dtype, shape } => format!("{name} {}", dtype_and_shape(dtype, shape)),
+        TreeContent::Modules(_) => name,
+    }
+}
+
+fn dtype_and_shape(dtype: &Dtype, lengths: &[u64]) -> String {
+    format!("{} {}", escape(dtype.as_str()), shape(lengths))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! The counter that all reading paths share.
+
+use thiserror::Error;
+
+use super::metadata::MetadataShapes;
+use super::module::{Module, container_bits};
+use super::part::{PartId, split};
+use super::position::TensorPosition;
+use super::solver::{Solver, class_as_stored};
+use super::sums::CountSums;
+use super::waiting::WaitingTensors;
+use super::{Buffer, Configs, CountBreakdown, ParameterCount, UnresolvedReason};
+use crate::formats::{FileHeader, TensorInfo, clip};
+
+/// Counts the parameters of a weight set, tensor by tensor.
+///
+/// The result does not depend on the order of the tensors, on how they are split into files, or on when the
+/// configuration arrives. A tensor that cannot be a component of a quantized module is counted immediately. Any other
+/// tensor is kept in a compact form until [`finish`](Self::finish) is called, because the components of a module may
+/// be in different files.
+///
+/// ```
+/// use hf_meta_format::SafetensorsFileHeader;
+/// use hf_meta_format::count::Counter;
+///
+/// let json = br#"{"q.qweight":{"dtype":"I32","shape":[8,16],"data_offsets":[0,512]},
+///     "q.qzeros":{"dtype":"I32","shape":[1,2],"data_offsets":[512,520]},
+///     "q.scales":{"dtype":"F16","shape":[1,16],"data_offsets":[520,552]},
+///     "norm.weight":{"dtype":"F16","shape":[4],"data_offsets":[552,560]}}"#;
+/// let header = SafetensorsFileHeader::from_json(json)?;
+/// let mut counter = Counter::new();
+/// counter.add_file(&header)?;
+/// let (parameters, breakdown) = counter.finish()?;
+/// assert_eq!(parameters.total(), 64 * 16 + 4);
+/// assert_eq!(breakdown.method.as_deref(), Some("gptq"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Counter {
+    configs: Option<Configs>,
+    needs_config: bool,
+    has_experts: bool,
+    waiting: WaitingTensors,
+    sums: CountSums,
+    shapes: MetadataShapes,
+}
+
+/// The error returned when a sum or product overflows 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the parameter count overflows 64 bits at tensor `{tensor}`")]
+#[must_use]
+pub struct CountOverflow {
+    /// The name of the tensor that caused the overflow, truncated to 200 characters.
+    pub tensor: String,
+}
+
+impl CountOverflow {
+    pub(super) fn new(tensor: &str) -> Self {
+        Self { tensor: clip(tensor) }
+    }
+}
+
+/// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
+/// this is the only one whose shapes can be ambiguous.
+const OTHER_CONFIG: &str = "quantize_config.json";
+
+impl Counter {
+    /// Creates an empty counter.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tensor.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a sum overflows. The counter must not be used afterwards.
+    pub fn add(&mut self, name: &str, tensor: &TensorInfo) -> Result<(), CountOverflow> {
+        let found = TensorPart::new(name, tensor);
+        self.needs_config = self.needs_config || found.may_be_packed();
+        if found.waits {
+            self.has_experts = self.has_experts || is_routed(name, tensor);
+            let pushed = self.waiting.push(found.module, found.part, tensor);
+            pushed.ok_or_else(|| CountOverflow::new(name))?;
+        } else {
+            self.sums.add(name, tensor, class_as_stored(tensor), found.buffer)?;
+            self.has_experts = self.has_experts || self.sums.has_experts();
+        }
+        self.needs_config |= self.has_experts;
+        Ok(())
+    }
+
+    /// Adds the tensors of one file, and the unpacked shapes that torchao stores in its metadata. In a
+    /// [self-describing](FileHeader::is_self_describing) file, every element is a parameter.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a sum overflows. The counter must not be used afterwards.
+    pub fn add_file(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
+        if header.is_self_describing() {
+            return self.add_unpacked(header);
+        }
+        if let Some(metadata) = header.metadata() {
+            self.shapes.add_metadata(metadata);
+        }
+        header.tensors().try_for_each(|name, tensor| self.add(name, tensor))
+    }
+
+    /// Adds the tensors of a self-describing file: their shapes are the shapes of the weights, and its header states
+    /// the numbers of experts.
+    fn add_unpacked(&mut self, header: &FileHeader) -> Result<(), CountOverflow> {
+        if let Some(model) = header.model() {
+            self.set_configs(Configs::from_model(model));
+        }
+        header.tensors().try_for_each(|name, tensor| {
+            self.sums.add(name, tensor, class_as_stored(tensor), Buffer::from_tensor(name, tensor))
+        })
+    }
+
+    /// Returns whether `config.json` could affect the result, given the tensors added so far.
+    #[must_use]
+    pub fn needs_config(&self) -> bool {
+        self.needs_config
+    }
+
+    /// Sets the configuration of the model. Only the first call has an effect.
+    pub fn set_configs(&mut self, configs: Configs) {
+        self.configs.get_or_insert(configs);
+    }
+
+    /// Returns the parameter count and its breakdown.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a sum overflows.
+    pub fn finish(mut self) -> Result<(ParameterCount, CountBreakdown), CountOverflow> {
+        let configs = self.configs.take().unwrap_or_default();
+        let sums = std::mem::take(&mut self.sums);
+        Ok(self.solve(sums, &configs)?.finish(&configs))
+    }
+
+    /// Returns the name of another file, besides `config.json`, that may describe the quantization or the experts.
+    /// Returns `None` if `config.json` describes them, or if the shapes are unambiguous.
+    #[must_use]
+    pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
+        if configs.quantization.is_empty() && !self.waiting.is_empty() {
+            let sums = self.solve(CountSums::default(), configs).ok()?;
+            if sums.has_unresolved(UnresolvedReason::AmbiguousScheme) {
+                return Some(OTHER_CONFIG);
+            }
+        }
+        (self.has_experts && configs.experts.is_empty()).then_some(Configs::PARAMS)
+    }
+
+    /// Solves the waiting modules and adds them to `sums`.
+    fn solve(&self, sums: CountSums, configs: &Configs) -> Result<CountSums, CountOverflow> {
+        let mut solver = Solver::new(configs, &self.shapes, sums);
+        self.waiting.for_each_module(|name, parts| solver.add_module(&Module { name, parts }))?;
+        solver.finish()
+    }
+}
+
+/// Returns whether `config.json` could affect the count of a tensor.
+///
+/// Fetching `config.json` counts as a download on the Hub, so it is needed only for tensors that may be packed or may
+/// belong to routed experts. [`Counter::needs_config`] answers this for all tensors added so far. Use this function
+/// to request `config.json` before all headers have arrived.
+#[must_use]
+pub fn needs_config(name: &str, tensor: &TensorInfo) -> bool {
+    TensorPart::new(name, tensor).may_be_packed() || is_routed(name, tensor)
+}
+
+/// A tensor with its module and part.
+struct TensorPart<'a> {
+    module: &'a str,
+    part: PartId,
+    tensor: &'a TensorInfo,
+    buffer: Option<Buffer>,
+    /// True if the tensor may be part of a quantized module and has to wait for the other parts.
+    waits: bool,
+}
+
+impl<'a> TensorPart<'a> {
+    fn new(name: &'a str, tensor: &'a TensorInfo) -> Self {
+        let (module, part) = split(name);
+        let is_whole = part == PartId::WHOLE;
+        let buffer = if is_whole { Buffer::from_tensor(name, tensor) } else { None };
+        let waits = if part.is_plain() { may_be_weights(tensor, is_whole) } else { true };
+        Self { module, part, tensor, buffer, waits: waits && buffer.is_none() }
+    }
+
+    /// Returns whether the tensor may be packed.
+    fn may_be_packed(&self) -> bool {
+        !self.tensor.is_scalar()
+            && self.waits
+            && (self.part.asks()
+                || self.part.is_plain() && self.tensor.dtype.bits() != Some(8)
+                || container_bits(&self.tensor.dtype).is_some())
+    }
+}
+
+/// Returns whether a tensor contains parameters of routed experts.
+fn is_routed(name: &str, tensor: &TensorInfo) -> bool {
+    !tensor.is_scalar() && TensorPosition::new(name).is_routed(tensor)
+}
+
+/// Returns whether a tensor with an ordinary name may be quantized: integers, 8-bit floats, and columns of any dtype,
+/// which bitsandbytes packs into.
+fn may_be_weights(tensor: &TensorInfo, is_whole: bool) -> bool {
+    let is_packed_dtype = tensor.dtype.is_float8() || container_bits(&tensor.dtype).is_some();
+    if is_whole {
+        // Tables of IDs and masks also have such names, and are not packed.
+        return is_packed_dtype
+            && tensor.shape.len() > 1
+            && tensor.dtype.bits().is_some_and(|bits| bits <= 32);
+    }
+    is_packed_dtype || matches!(tensor.shape[..], [rows, 1] if rows > 1)
+}
+
+#[cfg(test)]
+mod tests;

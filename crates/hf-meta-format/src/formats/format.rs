@@ -1,0 +1,219 @@
+//! The trait that file formats implement.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use serde::Serialize;
+
+use super::{FileHeader, HeaderError, RepoPath, gguf, safetensors};
+
+/// A file format of model weights.
+pub trait Format: Debug + Send + Sync {
+    /// Returns the name of the format, such as `safetensors`.
+    fn name(&self) -> &'static str;
+
+    /// Returns the display name of the format, such as `GGUF`. Defaults to [`name`](Self::name).
+    fn title(&self) -> &'static str {
+        self.name()
+    }
+
+    /// Returns the file extension, including the dot.
+    fn extension(&self) -> &'static str;
+
+    /// Creates a parser for the header of the file at `path`. The parser must reject headers larger than
+    /// `max_header_bytes` bytes.
+    fn parser(&self, path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser>;
+
+    /// Splits a file name, without extension and shard number, into its parts. By default, the whole name is the
+    /// model name.
+    fn split_name(&self, stem: &str) -> WeightFileName {
+        WeightFileName::new(stem)
+    }
+}
+
+/// The parts of a weight file's name, without extension and shard number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct WeightFileName {
+    /// The name of the model, such as `model` or `Llama-3.2-1B`.
+    pub model: String,
+    /// The variant, such as `fp16` or `Q4_K_M`; empty if there is none.
+    pub variant: String,
+    /// `true` if the variant is a quantization, so that each variant is a complete model.
+    pub is_quantized: bool,
+    /// The kind of weights.
+    pub kind: WeightsKind,
+}
+
+impl WeightFileName {
+    /// Creates the parts of a model name without a variant.
+    #[must_use]
+    pub fn new(model: &str) -> Self {
+        Self { model: model.to_owned(), ..Self::default() }
+    }
+}
+
+/// The kind of weights in a file, judging by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum WeightsKind {
+    /// A model, or any component not covered by another variant.
+    #[default]
+    Model,
+    /// The projector of a multimodal model (`mmproj`).
+    Projector,
+    /// An adapter, such as a LoRA.
+    Adapter,
+    /// An importance matrix that was used to quantize a model.
+    ImportanceMatrix,
+}
+
+/// An incremental parser of one header. It performs no I/O: it requests byte ranges, and the caller reads them.
+///
+/// ```
+/// use hf_meta_format::formats::{Format, Step, safetensors::Safetensors};
+///
+/// let json = br#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+/// let file = [&(json.len() as u64).to_le_bytes()[..], json, b"\x01\x02"].concat();
+/// let size = Some(file.len() as u64);
+///
+/// let mut parser = Safetensors.parser(&"model.safetensors".parse()?, 100_000_000);
+/// let mut range = parser.first_range();
+/// let header = loop {
+///     let bytes = file[range.start as usize..range.end as usize].to_vec();
+///     match parser.advance(range.start, bytes, size)? {
+///         Step::Read(next) => range = next,
+///         Step::Done(header) => break header,
+///     }
+/// };
+/// assert_eq!(header.tensors().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait HeaderParser: Send {
+    /// Returns the first byte range to read. It may extend past the end of the file, and so may later ranges: pass
+    /// the bytes that exist.
+    fn first_range(&self) -> Range<u64>;
+
+    /// Consumes bytes that were read at offset `start`, along with the size of the file in bytes, if known.
+    ///
+    /// Bytes that were passed before and bytes after the header are ignored. Passing no bytes at the requested offset
+    /// signals the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first violated rule of the format, naming the tensor that violates it.
+    fn advance(
+        &mut self,
+        start: u64,
+        bytes: Vec<u8>,
+        file_size: Option<u64>,
+    ) -> Result<Step, HeaderError>;
+}
+
+/// The next step of a [`HeaderParser`].
+#[derive(Debug)]
+pub enum Step {
+    /// Read this byte range and call [`HeaderParser::advance`] again. The range is not empty and contains only bytes
+    /// that have not been passed yet.
+    Read(Range<u64>),
+    /// The header is complete and valid.
+    Done(FileHeader),
+}
+
+/// The accepted formats: the built-in ones, with safetensors first, then those of the caller.
+#[derive(Clone, Debug)]
+pub struct Formats(Arc<[Arc<dyn Format>]>);
+
+/// The built-in formats.
+pub static FORMATS: LazyLock<Formats> =
+    LazyLock::new(|| Formats(Arc::new([Arc::new(safetensors::Safetensors), Arc::new(gguf::Gguf)])));
+
+impl Formats {
+    /// Returns the formats with one more.
+    pub fn with(&self, format: Arc<dyn Format>) -> Self {
+        Self(self.0.iter().cloned().chain([format]).collect())
+    }
+
+    /// Restricts the list to the format with a name; `None` if it does not exist.
+    pub fn only(&self, name: &str) -> Option<Self> {
+        let found = self.0.iter().find(|format| format.name() == name)?;
+        Some(Self(Arc::new([Arc::clone(found)])))
+    }
+
+    /// Returns the index of safetensors, whose weights have standard names and index files; `None` if it is not
+    /// accepted.
+    pub fn safetensors(&self) -> Option<usize> {
+        self.0.iter().position(|format| format.extension() == safetensors::EXTENSION)
+    }
+
+    /// Returns the index and the format for a file extension; `None` if no format matches.
+    pub fn find(&self, path: &str) -> Option<(usize, &dyn Format)> {
+        let mut formats = self.0.iter().map(AsRef::as_ref).enumerate();
+        formats.find(|(_, format)| path.ends_with(format.extension()))
+    }
+
+    /// Returns the format for a file extension, or safetensors if no format matches.
+    pub fn find_or_safetensors(&self, path: &RepoPath) -> &dyn Format {
+        self.find(path.as_str()).map_or(&safetensors::Safetensors, |(_, format)| format)
+    }
+
+    /// Returns the name of the format at an index.
+    pub fn name(&self, position: usize) -> &'static str {
+        self.0.get(position).map_or("", |format| format.name())
+    }
+
+    /// Returns the glob pattern for weight files, such as `*.gguf`.
+    pub fn pattern(&self) -> String {
+        let patterns: Vec<_> = self.0.iter().map(|one| format!("*{}", one.extension())).collect();
+        patterns.join(" or ")
+    }
+
+    /// Returns whether a text is just the name of a quantization in some format.
+    pub fn is_quantization(&self, text: &str) -> bool {
+        let is_one = |parts: WeightFileName| parts.is_quantized && parts.model.is_empty();
+        self.0.iter().any(|format| is_one(format.split_name(text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_extension_gives_the_format() {
+        let cases = [
+            ("model.safetensors", Some((0, "safetensors"))),
+            ("Q4_K_M/a-00001-of-00002.gguf", Some((1, "gguf"))),
+            ("model.gguf.safetensors", Some((0, "safetensors"))),
+            ("pytorch_model.bin", None),
+            ("gguf", None),
+        ];
+        for (path, expected) in cases {
+            let found = FORMATS.find(path).map(|(at, format)| (at, format.name()));
+            assert_eq!(found, expected, "{path}");
+            let name = FORMATS.find_or_safetensors(&path.parse().unwrap()).name();
+            assert_eq!(name, expected.map_or("safetensors", |(_, name)| name));
+            assert!(expected.is_none_or(|(at, name)| FORMATS.name(at) == name));
+        }
+        assert_eq!((FORMATS.safetensors(), FORMATS.name(2)), (Some(0), ""));
+        assert_eq!([gguf::Gguf.title(), safetensors::Safetensors.title()], ["GGUF", "safetensors"]);
+    }
+
+    #[test]
+    fn a_variant_may_name_a_quantization() {
+        let texts = ["Q4_K_M", "bf16", "fp16", "Llama-Q4_K_M", "model", ""];
+        let found = texts.map(|text| FORMATS.is_quantization(text));
+        assert_eq!(found, [true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn one_format_can_be_read_alone() {
+        let gguf = FORMATS.only("gguf").unwrap();
+        assert_eq!((gguf.name(0), gguf.name(1), gguf.safetensors()), ("gguf", "", None));
+        assert!(FORMATS.only("onnx").is_none());
+        let added = gguf.with(Arc::new(safetensors::Safetensors));
+        assert_eq!((added.name(1), added.safetensors()), ("safetensors", Some(1)));
+    }
+}

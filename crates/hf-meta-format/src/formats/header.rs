@@ -1,0 +1,153 @@
+//! The header of a file in any format.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{HeaderError, ModelDescription, TensorTable, clip};
+
+/// The validated header of a weight file, in any format.
+///
+/// Every rule that can be checked from the header alone has been checked. Use
+/// [`check_file_size`](Self::check_file_size) to check the size of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    tensors: TensorTable,
+    metadata: Option<BTreeMap<String, String>>,
+    header_range: Range<u64>,
+    file_size: u64,
+    begins_with_space: bool,
+    model: Option<Box<ModelDescription>>,
+    is_self_describing: bool,
+}
+
+impl FileHeader {
+    /// Creates the header of a file whose tensor data begins at the end of `header_range` and extends to the end of
+    /// the file.
+    #[must_use]
+    pub fn new(tensors: TensorTable, header_range: Range<u64>) -> Self {
+        Self {
+            file_size: header_range.end.saturating_add(tensors.data_length()),
+            tensors,
+            metadata: None,
+            header_range,
+            begins_with_space: false,
+            model: None,
+            is_self_describing: false,
+        }
+    }
+
+    /// Sets the metadata of the file.
+    #[must_use]
+    pub fn with_metadata(self, metadata: Option<BTreeMap<String, String>>) -> Self {
+        Self { metadata, ..self }
+    }
+
+    /// Sets the size of the file in bytes, if the tensor data does not extend to its end.
+    #[must_use]
+    pub fn with_file_size(self, file_size: u64) -> Self {
+        Self { file_size, ..self }
+    }
+
+    /// Sets the model description.
+    #[must_use]
+    pub fn with_model(self, model: Option<ModelDescription>) -> Self {
+        Self { model: model.map(Box::new), ..self }
+    }
+
+    /// Declares that the shapes are those of the unpacked weights, regardless of how they are stored. Each element
+    /// then counts as one parameter, and `config.json` is not needed.
+    #[must_use]
+    pub fn with_unpacked_shapes(self) -> Self {
+        Self { is_self_describing: true, ..self }
+    }
+
+    /// Returns whether each element counts as one parameter, so that `config.json` is not needed.
+    #[must_use]
+    pub fn is_self_describing(&self) -> bool {
+        self.is_self_describing
+    }
+
+    /// Returns the model description, or `None` if the header has none.
+    #[must_use]
+    pub fn model(&self) -> Option<&ModelDescription> {
+        self.model.as_deref()
+    }
+
+    /// Sets whether whitespace precedes the content of the header.
+    pub(super) fn begins_with_space(self, begins_with_space: bool) -> Self {
+        Self { begins_with_space, ..self }
+    }
+
+    /// Returns whether whitespace precedes the content of the header. Some readers reject it.
+    pub fn has_leading_space(&self) -> bool {
+        self.begins_with_space
+    }
+
+    /// Returns the tensors in the file.
+    #[must_use]
+    pub fn tensors(&self) -> &TensorTable {
+        &self.tensors
+    }
+
+    /// Returns the metadata of the file, or `None` if it has none.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.as_ref()
+    }
+
+    /// Returns the byte range of the header within the file.
+    #[must_use]
+    pub fn header_range(&self) -> Range<u64> {
+        self.header_range.clone()
+    }
+
+    /// Returns the size of the tensor data, in bytes.
+    #[must_use]
+    pub fn data_length(&self) -> u64 {
+        self.tensors.data_length()
+    }
+
+    /// Returns the size that a file with this header must have, in bytes.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.file_size
+    }
+
+    /// Checks that the file has the size that the header implies.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HeaderError::FileSizeMismatch`] if the file is shorter or longer.
+    pub fn check_file_size(&self, file_size: u64) -> Result<(), HeaderError> {
+        let expected = self.file_size();
+        if expected == file_size {
+            return Ok(());
+        }
+        Err(HeaderError::FileSizeMismatch {
+            tensor: self.last_tensor(),
+            expected,
+            found: file_size,
+        })
+    }
+
+    /// Returns the name of the tensor whose data comes last in the file.
+    fn last_tensor(&self) -> Option<String> {
+        let (name, _) = self.tensors.iter().max_by_key(|(_, tensor)| tensor.data_offsets)?;
+        Some(clip(name))
+    }
+
+    /// Returns the number of parameters declared in the metadata (`total_parameters`).
+    ///
+    /// This number is not verified; in published files it has been wrong by orders of magnitude
+    /// (`huggingface_hub` #4221).
+    #[must_use]
+    pub fn declared_total(&self) -> Option<u64> {
+        self.metadata.as_ref()?.get("total_parameters")?.parse().ok()
+    }
+}
+
+impl AsRef<Self> for FileHeader {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}

@@ -1,0 +1,44 @@
+//! File formats of model weights.
+//!
+//! A weight file starts with a header: the name, dtype, shape and data offsets of each tensor. The tensor data that
+//! follows is thousands of times larger and is never read. [`FileHeader`] is the validated header of a file in any
+//! format, and its [`TensorTable`] contains the tensors.
+//!
+//! Parsers perform no I/O. A [`HeaderParser`] requests byte ranges through [`HeaderParser::first_range`] and
+//! [`Step::Read`]. The caller reads the bytes from the network or from disk and passes them to
+//! [`HeaderParser::advance`] until it returns [`Step::Done`]. File contents are untrusted: sizes are limited,
+//! arithmetic is checked, and text in errors is truncated.
+//!
+//! A format is a module that implements [`Format`], plus one line in `FORMATS` in `format.rs`. A dtype is one line of
+//! the table in `dtype.rs`. Indexes of sharded checkpoints belong to [`safetensors`].
+
+mod description;
+mod dtype;
+mod error;
+mod format;
+pub mod gguf;
+mod header;
+mod names;
+mod path;
+mod records;
+pub mod safetensors;
+mod spans;
+mod table;
+mod tensor;
+mod text;
+pub mod weight_sets;
+
+pub use description::ModelDescription;
+pub use dtype::{BlockSize, Dtype, UnknownDtype};
+pub use error::{DetectedFormat, HeaderError};
+pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind};
+pub use header::FileHeader;
+pub use path::{PathError, RepoPath};
+pub use table::{TensorTable, TensorTableBuilder, TensorTableIter};
+pub use tensor::TensorInfo;
+
+pub use format::{FORMATS, Formats};
+pub(crate) use names::NameList;
+pub(crate) use records::PackedTensors;
+pub use text::{chain, clip};
+pub(crate) use text::{serde_as_text, whole_number};

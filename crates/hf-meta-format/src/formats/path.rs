@@ -1,0 +1,192 @@
+//! Paths in a repository.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::clip;
+use super::safetensors::{is_index_name, is_weights_name};
+
+/// A relative path within a repository, with `/` as separator.
+///
+/// A path cannot escape the folder it is joined to and cannot be a URL: it has no leading `/`, no empty, `.` or `..`
+/// segment, no `\`, no `:` (as in a URL scheme or a Windows drive) and no control characters. Its maximum length is
+/// 1,024 bytes. Without these rules, an index that lists a shard name with `..` could read another repository with
+/// the user's token (`huggingface_hub` #4916).
+///
+/// ```
+/// use hf_meta_format::RepoPath;
+///
+/// let path: RepoPath = "unet/model.safetensors".parse()?;
+/// assert_eq!(path.segments().count(), 2);
+/// assert!("../other/model.safetensors".parse::<RepoPath>().is_err());
+/// # Ok::<(), hf_meta_format::formats::PathError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepoPath(Box<str>);
+
+/// The error returned when parsing a [`RepoPath`] fails.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{path}` {reason}")]
+#[non_exhaustive]
+pub struct PathError {
+    /// The input, truncated to 200 characters.
+    pub path: String,
+    /// The violated rule, phrased to follow the path.
+    pub reason: &'static str,
+}
+
+impl RepoPath {
+    /// The maximum length of a path in bytes.
+    const LONGEST: usize = 1_024;
+
+    /// Returns the path as a string.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the segments between slashes. There is at least one, and none is empty.
+    pub fn segments(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
+    }
+
+    /// Creates a path without checks. The text must not come from the network.
+    pub fn new_unchecked(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// Resolves a path relative to the folder of this file.
+    pub fn sibling(&self, other: &Self) -> Self {
+        match self.0.rsplit_once('/') {
+            Some((folder, _)) => Self(format!("{folder}/{other}").into()),
+            None => other.clone(),
+        }
+    }
+
+    /// Joins a folder and a file name. `None` is the root folder.
+    pub fn join(folder: Option<&Self>, name: &str) -> Self {
+        match folder {
+            Some(folder) => Self(format!("{folder}/{name}").into()),
+            None => Self(name.into()),
+        }
+    }
+
+    /// Returns the folder of this file; `None` for the root folder.
+    pub fn folder(&self) -> Option<Self> {
+        self.0.rsplit_once('/').map(|(folder, _)| Self(folder.into()))
+    }
+
+    /// Returns the last segment.
+    pub fn file_name(&self) -> Self {
+        Self(self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name).into())
+    }
+
+    /// Returns whether the path has the extension of safetensors files.
+    pub(crate) fn is_safetensors(&self) -> bool {
+        is_weights_name(&self.0)
+    }
+
+    /// Returns whether the path is named like the index of a sharded checkpoint.
+    pub fn is_index(&self) -> bool {
+        is_index_name(&self.0)
+    }
+}
+
+impl AsRef<str> for RepoPath {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+super::serde_as_text!(RepoPath);
+
+impl FromStr for RepoPath {
+    type Err = PathError;
+
+    fn from_str(path: &str) -> Result<Self, PathError> {
+        match broken_rule(path) {
+            None => Ok(Self(path.into())),
+            Some(reason) => Err(PathError { path: clip(path), reason }),
+        }
+    }
+}
+
+/// Returns the first rule that a path violates.
+fn broken_rule(path: &str) -> Option<&'static str> {
+    let has = |test: fn(char) -> bool| path.contains(test);
+    if path.is_empty() {
+        Some("is empty")
+    } else if path.len() > RepoPath::LONGEST {
+        Some("is longer than 1,024 bytes")
+    } else if path.starts_with('/') {
+        Some("is absolute")
+    } else if has(|c| c == '\\') {
+        Some("contains a backslash")
+    } else if has(|c| c == ':') {
+        Some("contains a colon, like a URL or a drive letter")
+    } else if has(char::is_control) {
+        Some("contains a control character")
+    } else if path.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+        Some("contains an empty, `.` or `..` segment")
+    } else {
+        None
+    }
+}
+
+impl fmt::Display for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_paths_are_accepted() {
+        for path in
+            ["model.safetensors", "7b/1/model.safetensors", "a..b/.hidden", "[x]^|% +ü", "..."]
+        {
+            assert_eq!(path.parse::<RepoPath>().unwrap().as_str(), path);
+        }
+    }
+
+    #[test]
+    fn paths_that_leave_their_folder_are_refused() {
+        let long = "a".repeat(1_025);
+        let cases = [
+            "",
+            "/etc/passwd",
+            "..",
+            "../x",
+            "a/../../x",
+            "a/./b",
+            "a//b",
+            "a/",
+            "a\\b",
+            "..\\x",
+            "C:x",
+            "https://example.org/x",
+            "hf://a/b",
+            "a\0b",
+            "a\nb",
+            "\u{85}",
+            &long,
+        ];
+        for path in cases {
+            assert!(path.parse::<RepoPath>().is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn shards_are_in_the_folder_of_their_index() {
+        let [index, nested, shard] =
+            ["model.safetensors.index.json", "7b/1/model.safetensors.index.json", "a.safetensors"]
+                .map(|path| path.parse::<RepoPath>().unwrap());
+        assert_eq!(index.sibling(&shard).as_str(), "a.safetensors");
+        assert_eq!(nested.sibling(&shard).as_str(), "7b/1/a.safetensors");
+    }
+}

@@ -1,0 +1,238 @@
+use super::*;
+use crate::Dtype;
+
+fn parse(json: impl AsRef<[u8]>) -> Result<SafetensorsFileHeader, HeaderError> {
+    SafetensorsFileHeader::from_json(json.as_ref())
+}
+
+/// Returns a header of `U8` tensors with these names and offsets.
+fn spans(tensors: &[(&str, u64, u64)]) -> String {
+    let entry = |(name, begin, end): &(&str, u64, u64)| {
+        format!(
+            r#""{name}":{{"dtype":"U8","shape":[{}],"data_offsets":[{begin},{end}]}}"#,
+            end - begin
+        )
+    };
+    format!("{{{}}}", tensors.iter().map(entry).collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn tensors_keep_the_order_of_the_file() {
+    let header = parse(spans(&[("z", 4, 6), ("a", 0, 4), ("m", 6, 7)])).unwrap();
+    assert_eq!(header.tensors().names().collect::<Vec<_>>(), ["z", "a", "m"]);
+    assert_eq!(header.tensors().get("a").unwrap().data_offsets, (0, 4));
+    assert_eq!(header.tensors().get("b"), None);
+    assert_eq!(header.data_length(), 7);
+}
+
+#[test]
+fn serializes_to_the_json_it_came_from() {
+    let json =
+        r#"{"__metadata__":{"format":"pt"},"w":{"dtype":"F3","shape":[2,0],"data_offsets":[0,0]}}"#;
+    assert_eq!(serde_json::to_string(&parse(json).unwrap()).unwrap(), json);
+}
+
+#[test]
+fn unusual_headers_are_valid() {
+    let cases = [
+        "{}",
+        "{}        ",
+        r#"{"__metadata__":null}"#,
+        r#"{"__metadata__":{"format":"pt"}}"#,
+        r#"{"s":{"dtype":"F16","shape":[],"data_offsets":[0,2]}}"#,
+        r#"{"e":{"dtype":"F16","shape":[0,9],"data_offsets":[0,0]},"f":{"dtype":"F16","shape":[0],"data_offsets":[0,0]}}"#,
+        r#"{"x":{"dtype":"NEW3","shape":[16],"data_offsets":[0,2]}}"#,
+        r#"{"x":{"dtype":"F4","shape":[6],"data_offsets":[0,3],"extra":[{}]}}"#,
+    ];
+    for json in cases {
+        assert!(parse(json).is_ok(), "{json}: {:?}", parse(json));
+    }
+}
+
+#[test]
+fn declared_total_is_a_claim_of_the_file() {
+    let header = parse(r#"{"__metadata__":{"total_parameters":"333312"}}"#).unwrap();
+    assert_eq!((header.declared_total(), header.tensors().len()), (Some(333_312), 0));
+}
+
+/// Covers every broken rule. The error contains the tensor and both numbers.
+#[test]
+fn tensors_that_break_a_rule_are_errors() {
+    let tensor = || "b".to_owned();
+    let one = |shape: &str, dtype: &str, end: u64| {
+        format!(r#"{{"b":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,{end}]}}}}"#)
+    };
+    let huge = || HeaderError::Overflow { tensor: tensor() };
+    let cases = [
+        (
+            spans(&[("a", 0, 4), ("b", 5, 6)]),
+            HeaderError::Gap { tensor: tensor(), begin: 5, expected: 4 },
+        ),
+        (spans(&[("b", 1, 4)]), HeaderError::Gap { tensor: tensor(), begin: 1, expected: 0 }),
+        (
+            spans(&[("a", 0, 4), ("b", 3, 6)]),
+            HeaderError::Overlap { tensor: tensor(), begin: 3, expected: 4 },
+        ),
+        (
+            spans(&[("a", 0, 4), ("b", 0, 4)]),
+            HeaderError::Overlap { tensor: tensor(), begin: 0, expected: 4 },
+        ),
+        (spans(&[("b", 0, 1), ("b", 1, 2)]), HeaderError::DuplicateTensor { tensor: tensor() }),
+        (
+            r#"{"b":{"dtype":"U8","shape":[1],"data_offsets":[2,1]}}"#.to_owned(),
+            HeaderError::ReversedOffsets { tensor: tensor(), begin: 2, end: 1 },
+        ),
+        (
+            one("[3]", "F32", 11),
+            HeaderError::SizeMismatch {
+                tensor: tensor(),
+                dtype: Dtype::F32,
+                elements: 3,
+                expected: 12,
+                found: 11,
+            },
+        ),
+        (
+            one("[3]", "F4", 2),
+            HeaderError::PartialByte { tensor: tensor(), dtype: Dtype::F4, elements: 3 },
+        ),
+        (
+            one("[17]", "NEW3", 2),
+            HeaderError::TooManyElements {
+                tensor: tensor(),
+                dtype: "NEW3".into(),
+                elements: 17,
+                found: 2,
+            },
+        ),
+        (one("[9223372036854775808,2]", "F32", 0), huge()),
+        (one("[9223372036854775808]", "F32", 0), huge()),
+        (one("[9223372036854775808,2]", "NEW3", 0), huge()),
+    ];
+    for (json, error) in cases {
+        assert_eq!(parse(&json), Err(error), "{json}");
+    }
+}
+
+#[test]
+fn text_that_is_no_json_object_is_an_error() {
+    let cases: [(&[u8], HeaderError); 8] = [
+        (b"", HeaderError::Empty),
+        (b" \n", HeaderError::Empty),
+        (b"[]", HeaderError::NotAnObject { first: b'[' }),
+        (b"\x0c{}", HeaderError::NotAnObject { first: 12 }),
+        (b"\0\0", HeaderError::NotAnObject { first: 0 }),
+        (b"{}\0\0\0", HeaderError::NulPadding { at: 2 }),
+        (b"{\"\xff\":1}", HeaderError::NotUtf8 { at: 2 }),
+        (b"{\"a\":\"\xc3", HeaderError::NotUtf8 { at: 6 }),
+    ];
+    for (json, error) in cases {
+        assert_eq!(parse(json), Err(error));
+    }
+}
+
+/// The `safetensors` crate and both Hub clients accept it.
+#[test]
+fn white_space_around_the_header_is_accepted() {
+    let entry = r#""w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}"#;
+    let plain = SafetensorsFileHeader::from_json(format!("{{{entry}}}").as_bytes()).unwrap();
+    for space in [" ", "\n", "\t\r\n  "] {
+        let json = format!("{space}{{{entry}}}{space}");
+        let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
+        assert_eq!(header.tensors(), plain.tensors());
+        assert_eq!(header.length(), json.len() as u64);
+        assert_eq!([&header, &plain].map(|header| header.has_leading_space()), [true, false]);
+    }
+}
+
+/// JSON errors name the entry that contains them.
+#[test]
+fn invalid_json_is_an_error() {
+    let entry = |value: &str| {
+        format!(r#"{{"ok":{{"dtype":"U8","shape":[],"data_offsets":[0,1]}},"b":{value}}}"#)
+    };
+    let of_b = [
+        entry(r#"{"dtype":"U8","shape":[-1],"data_offsets":[1,2]}"#),
+        entry(r#"{"dtype":"U8","shape":[1.0],"data_offsets":[1,2]}"#),
+        entry(r#"{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[1,2]}"#),
+        entry(r#"{"dtype":"U8","shape":[1],"data_offsets":[1,2,3]}"#),
+        entry(r#"{"dtype":"U8","shape":[1],"data_offsets":[1]}"#),
+        entry(r#"{"dtype":8,"shape":[1],"data_offsets":[1,2]}"#),
+        entry(r#"{"dtype":"U8","shape":[1]}"#),
+        entry(r#"{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[1,2]}"#),
+        entry(r#"["U8",[1],[1,2]]"#),
+        entry("null"),
+    ];
+    for json in of_b {
+        let error = parse(&json).unwrap_err();
+        assert!(
+            matches!(&error, HeaderError::InvalidEntry { tensor, .. } if tensor == "b"),
+            "{json}: {error}"
+        );
+    }
+    let of_no_tensor = [
+        "{",
+        "{}{}",
+        "{} x",
+        r#"{"__metadata__":{"n":1}}"#,
+        r#"{"__metadata__":[]}"#,
+        r#"{"__metadata__":{"a":"1","a":"2"}}"#,
+        r#"{"__metadata__":{},"__metadata__":{}}"#,
+    ];
+    for json in of_no_tensor {
+        let error = parse(json).unwrap_err();
+        assert!(matches!(error, HeaderError::InvalidJson { .. }), "{json}: {error}");
+    }
+}
+
+#[test]
+fn errors_of_long_names_are_short() {
+    let json = format!(r#"{{"{}":1}}"#, "n".repeat(1_000_000));
+    assert!(parse(json).unwrap_err().to_string().len() < 1_000);
+}
+
+#[test]
+fn the_file_ends_with_the_data() {
+    let header = parse(spans(&[("a", 0, 4)])).unwrap();
+    let size = header.file_size();
+    assert_eq!(size, 8 + header.length() + 4);
+    assert_eq!(header.check_file_size(size), Ok(()));
+    for found in [0, size - 1, size + 1] {
+        assert_eq!(
+            header.check_file_size(found),
+            Err(HeaderError::FileSizeMismatch {
+                tensor: Some("a".to_owned()),
+                expected: size,
+                found
+            })
+        );
+    }
+}
+
+#[test]
+fn numbers_have_up_to_64_bits() {
+    let shape = |number: &str| {
+        let json = format!(r#"{{"w":{{"dtype":"U8","shape":[{number},0],"data_offsets":[0,0]}}}}"#);
+        let header = parse(&json)?;
+        Ok::<_, HeaderError>(header.tensors().get("w").unwrap().shape.clone())
+    };
+    assert_eq!(shape(&u64::MAX.to_string()), Ok(vec![u64::MAX, 0]));
+    for too_large in ["18446744073709551616", "100000000000000000000"] {
+        assert!(shape(too_large).is_err(), "{too_large}");
+    }
+}
+
+#[test]
+fn numbers_do_not_begin_with_zeros() {
+    for number in ["01", "00000000000000000001"] {
+        let json = format!(r#"{{"w":{{"dtype":"U8","shape":[{number}],"data_offsets":[0,1]}}}}"#);
+        assert!(SafetensorsFileHeader::from_json(json.as_bytes()).is_err(), "{number}");
+    }
+}
+
+/// The last delimiter of the text is searched for once. Otherwise this text would take hours.
+#[test]
+fn many_unknown_fields_before_a_long_word_take_linear_time() {
+    let json = format!(r#"{{"w":{{{}{}"#, r#""a":1,"#.repeat(200_000), "x".repeat(2_000_000));
+    assert!(SafetensorsFileHeader::from_json(json.as_bytes()).is_err());
+}

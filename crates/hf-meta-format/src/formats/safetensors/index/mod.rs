@@ -1,0 +1,219 @@
+//! The index of a sharded checkpoint.
+
+mod fields;
+mod invalid;
+mod metadata;
+mod parser;
+mod reader;
+mod shard_table;
+
+use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
+use serde_json::{Map, Value};
+
+use self::fields::IndexFields;
+pub use self::reader::IndexReader;
+use super::{IndexError, SafetensorsFileHeader};
+use crate::formats::names::{LONGEST, NameFinder, NameList, Names};
+use crate::formats::{RepoPath, clip, whole_number};
+
+/// The validated index of a sharded checkpoint, `model.safetensors.index.json`.
+///
+/// Serializes to the JSON in the file, without unknown keys (as in huggingface.js) and without nested objects and
+/// arrays in `metadata`: no known writer produces them, and a small nested file could expand to a large value.
+///
+/// ```
+/// use hf_meta_format::SafetensorsIndexJson;
+///
+/// let json = br#"{"metadata":{"total_size":24},"weight_map":{"w":"model-00001-of-00001.safetensors"}}"#;
+/// let index = SafetensorsIndexJson::from_json(json)?;
+/// assert_eq!(index.shards()[0].as_str(), "model-00001-of-00001.safetensors");
+/// # Ok::<(), hf_meta_format::formats::safetensors::IndexError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafetensorsIndexJson {
+    fields: IndexFields,
+    tensors: Names,
+    /// For each tensor, the index of its shard in the sorted shards, so that each shard name is stored once.
+    places: Vec<u16>,
+}
+
+impl SafetensorsIndexJson {
+    /// The default maximum size of an index in bytes, the same as in huggingface.js. The largest known index has 60
+    /// MB for 497,000 tensors.
+    pub const DEFAULT_LIMIT: u64 = 250_000_000;
+
+    /// The maximum number of shards in an index, the same as in huggingface.js.
+    pub const MAX_SHARDS: usize = 10_000;
+
+    /// Parses an index. Checks that every tensor is listed once, and that all shards are safetensors files in the
+    /// folder of the index or below it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first violated rule, naming the tensor that violates it.
+    pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
+        let mut reader = IndexReader::default();
+        reader.feed(json)?;
+        reader.finish()
+    }
+
+    /// Creates an index from the headers of unindexed shards. There must be at most [`Self::MAX_SHARDS`].
+    pub(crate) fn from_headers(
+        headers: &[(RepoPath, SafetensorsFileHeader)],
+    ) -> Result<Self, IndexError> {
+        let (mut names, mut places, mut length) = (NameList::default(), Vec::new(), 0);
+        for (place, (_, header)) in (0_u16..).zip(headers) {
+            for tensor in header.tensors().names() {
+                length += tensor.len();
+                if length > LONGEST {
+                    return Err(IndexError::too_long());
+                }
+                names.push(tensor);
+                places.push(place);
+            }
+        }
+        let tensors = names.into_names().map_err(|tensor| twice(tensor, headers))?;
+        let shards = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        let fields = IndexFields { shards, ..IndexFields::default() };
+        Ok(Self { fields, tensors, places })
+    }
+
+    /// Returns the shards, sorted by name.
+    #[must_use]
+    pub fn shards(&self) -> &[RepoPath] {
+        &self.fields.shards
+    }
+
+    /// Returns every tensor with its shard, in index order.
+    #[must_use]
+    pub fn weight_map(&self) -> impl ExactSizeIterator<Item = (&str, &RepoPath)> {
+        self.tensors.iter().zip(&self.places).map(|(tensor, &place)| (tensor, self.at(place)))
+    }
+
+    /// Returns the shard of a tensor, or `None` if the index does not list it.
+    #[must_use]
+    pub fn shard(&self, tensor: &str) -> Option<&RepoPath> {
+        self.tensors.position(tensor).map(|at| self.at(self.places[at]))
+    }
+
+    /// Returns the tensor at an index in the `weight_map`, with its shard.
+    pub(crate) fn tensor_at(&self, position: usize) -> (&str, &RepoPath) {
+        (self.tensors.get(position), self.at(self.places[position]))
+    }
+
+    /// Returns a finder that looks up many tensors.
+    pub(crate) fn finder(&self) -> NameFinder<'_> {
+        NameFinder::new(&self.tensors)
+    }
+
+    /// Returns the number of tensors per shard, and the total length of their names in bytes.
+    pub fn names_per_shard(&self) -> Vec<(u64, u64)> {
+        let mut shards = vec![(0, 0); self.shards().len()];
+        for (tensor, &place) in self.tensors.iter().zip(&self.places) {
+            let (tensors, bytes) = &mut shards[usize::from(place)];
+            *tensors += 1;
+            *bytes += tensor.len() as u64;
+        }
+        shards
+    }
+
+    /// Returns the shard at an index.
+    fn at(&self, place: u16) -> &RepoPath {
+        &self.fields.shards[usize::from(place)]
+    }
+
+    /// Returns the `metadata` of the index, or `None` if it has none.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Map<String, Value>> {
+        self.fields.metadata.as_ref()
+    }
+
+    /// Returns the total size of the tensors in bytes, as declared by the index (`total_size`).
+    #[must_use]
+    pub fn total_size(&self) -> Option<u64> {
+        self.declared("total_size")
+    }
+
+    /// Returns the number of parameters declared by the index (`total_parameters`).
+    ///
+    /// This number is not verified; in published files it has been wrong by orders of magnitude
+    /// (`huggingface_hub` #4221).
+    #[must_use]
+    pub fn declared_total(&self) -> Option<u64> {
+        self.declared("total_parameters")
+    }
+
+    fn declared(&self, key: &str) -> Option<u64> {
+        whole_number(&self.metadata()?.get(key)?.to_string())
+    }
+}
+
+impl Serialize for SafetensorsIndexJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct SerializedWeightMap<'a>(&'a SafetensorsIndexJson);
+
+        impl Serialize for SerializedWeightMap<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(Some(self.0.tensors.len()))?;
+                self.0
+                    .weight_map()
+                    .try_for_each(|(tensor, shard)| map.serialize_entry(tensor, shard))?;
+                map.end()
+            }
+        }
+
+        let mut index = serializer.serialize_struct("SafetensorsIndexJson", 3)?;
+        if let Some(dtype) = &self.fields.dtype {
+            index.serialize_field("dtype", dtype)?;
+        }
+        if let Some(metadata) = &self.fields.metadata {
+            index.serialize_field("metadata", metadata)?;
+        }
+        index.serialize_field("weight_map", &SerializedWeightMap(self))?;
+        index.end()
+    }
+}
+
+/// Returns the error for a tensor that is in two headers.
+fn twice(tensor: String, headers: &[(RepoPath, SafetensorsFileHeader)]) -> IndexError {
+    let mut shards = headers.iter().filter(|(_, header)| header.tensors().get(&tensor).is_some());
+    let mut next = || shards.next().map_or_else(String::new, |(shard, _)| clip(shard.as_str()));
+    let (first, second) = (next(), next());
+    IndexError::TensorInTwoShards { tensor, first, second }
+}
+
+/// The entries of a `weight_map`, in the order of the index.
+#[derive(Debug, Default)]
+struct WeightMapEntries {
+    names: NameList,
+    /// For each tensor, the index of its shard in the [`ShardTable`](shard_table::ShardTable).
+    places: Vec<u16>,
+}
+
+impl WeightMapEntries {
+    /// Adds a tensor and the index of its shard.
+    fn push(&mut self, tensor: &str, place: u16) {
+        self.names.push(tensor);
+        self.places.push(place);
+    }
+
+    /// Creates the index. The shards of `fields` are sorted, and `ranks` maps the old index of each shard to the new
+    /// one.
+    fn finish(
+        mut self,
+        fields: IndexFields,
+        ranks: &[u16],
+    ) -> Result<SafetensorsIndexJson, IndexError> {
+        let tensors = self.names.into_names();
+        let tensors = tensors.map_err(|tensor| IndexError::DuplicateTensor { tensor })?;
+        self.places.iter_mut().for_each(|place| *place = ranks[usize::from(*place)]);
+        Ok(SafetensorsIndexJson { fields, tensors, places: self.places })
+    }
+}
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod pieces;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Bounds the length of text in errors, because names in a file can have any length. Also parses and serializes
+//! numbers and names in JSON.
+
+use std::error::Error;
+
+/// The maximum length of file text in an error, in characters.
+const LONGEST: usize = 200;
+
+/// Truncates a text for use in an error message.
+pub fn clip(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the message of an error followed by those of its causes, separated by colons.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// Parses a whole number in JSON, written as `8`, `8.0` or `"8"`.
+pub(crate) fn whole_number(json: &str) -> Option<u64> {
+    /// 2^53. Every whole number below it has an exact float.
+    const LARGEST_FLOAT: f64 = 9_007_199_254_740_992.0;
+
+    let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let number: f64 = text.parse().ok()?;
+    let is_whole = number.fract() == 0.0 && (0.0..LARGEST_FLOAT).contains(&number);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
+    is_whole.then_some(number as u64)
+}
+
+/// Implements `Serialize` as text, and `Deserialize` with the checks of `FromStr`.
+macro_rules! serde_as_text {
+    ($($type:ty),+) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_ref())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
+pub(crate) use serde_as_text;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(clip("h.0.ln_1.weight"), "h.0.ln_1.weight");
+        assert_eq!(clip(&"ß".repeat(LONGEST)), "ß".repeat(LONGEST));
+        assert_eq!(clip(&"ß".repeat(1_000_000)), format!("{}…", "ß".repeat(LONGEST)));
+    }
+
+    #[test]
+    fn a_chain_has_all_causes() {
+        #[derive(Debug, thiserror::Error)]
+        enum Failure {
+            #[error("outer")]
+            Outer(#[source] Box<Failure>),
+            #[error("inner")]
+            Inner,
+        }
+        let outer = |cause| Failure::Outer(Box::new(cause));
+        assert_eq!(chain(&outer(outer(Failure::Inner))), "outer: outer: inner");
+    }
+}

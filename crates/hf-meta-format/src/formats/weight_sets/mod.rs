@@ -1,0 +1,306 @@
+//! Finds the sets of weights in a repository or a folder by file names alone.
+
+mod name;
+mod others;
+mod shard_name;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use self::name::{Form, ShardNumber, WeightsName};
+use crate::formats::{FORMATS, Formats, RepoPath, WeightsKind};
+
+pub use self::name::{names_shard, names_shards};
+pub use self::others::UnsupportedWeights;
+pub(crate) use self::shard_name::NumberedName;
+
+/// A file in a listing, with its size in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedFile {
+    pub path: RepoPath,
+    pub size: u64,
+}
+
+impl ListedFile {
+    /// Returns whether the file is below a folder. `None` is the root folder.
+    pub fn is_below(&self, folder: Option<&RepoPath>) -> bool {
+        folder.is_none_or(|folder| {
+            let below = self.path.as_str().strip_prefix(folder.as_str());
+            below.is_some_and(|path| path.starts_with('/'))
+        })
+    }
+}
+
+/// Weights that belong together: a single file, or the shards of one model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WeightSet {
+    /// The path of the file or the index. For shards without an index, their common path, with a `*` in place of the
+    /// shard number. Pass it to `Model::path` to read this weight set.
+    pub path: RepoPath,
+    /// The number of weight files, or 0 for an index whose shards cannot be identified by name.
+    pub files: usize,
+    /// The total size of these files, in bytes.
+    pub bytes: u64,
+    /// The name of the format.
+    pub format: &'static str,
+    /// The quantization according to the file name, such as `Q4_K_M`, if it names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
+    /// The kind of weights according to the file name.
+    pub kind: WeightsKind,
+    #[serde(skip)]
+    name: WeightsName,
+    #[serde(skip)]
+    members: Vec<(Option<ShardNumber>, RepoPath)>,
+}
+
+impl WeightSet {
+    fn new(format: &'static str, path: RepoPath, name: WeightsName) -> Self {
+        let quantization = name.is_quantized.then(|| name.variant.clone());
+        let kind = name.kind;
+        Self { path, files: 0, bytes: 0, format, quantization, kind, name, members: Vec::new() }
+    }
+
+    /// Adds a file to the set.
+    fn add(&mut self, file: &ListedFile, shard: Option<ShardNumber>) {
+        if self.name.form != Form::Index {
+            self.files += 1;
+            self.bytes = self.bytes.saturating_add(file.size);
+            self.members.push((shard, file.path.clone()));
+        }
+    }
+
+    /// Returns whether these are shards without an index.
+    pub fn is_without_index(&self) -> bool {
+        self.name.form == Form::Shards
+    }
+
+    /// Returns the shards of a set without an index, in the order of their numbers.
+    ///
+    /// # Errors
+    ///
+    /// Returns the number of shards according to their names, if some are missing.
+    pub fn shards(&self) -> Result<Vec<RepoPath>, u32> {
+        let total =
+            self.members.first().and_then(|(shard, _)| *shard).map_or(0, |shard| shard.total);
+        let mut shards: Vec<_> = self
+            .members
+            .iter()
+            .map(|(shard, path)| (shard.map(|shard| shard.number), path))
+            .collect();
+        shards.sort_unstable();
+        let numbers = || shards.iter().map(|(number, _)| *number);
+        // Some exporters number shards from 0.
+        if numbers().eq((1..=total).map(Some)) || numbers().eq((0..total).map(Some)) {
+            return Ok(shards.into_iter().map(|(_, path)| path.clone()).collect());
+        }
+        Err(total)
+    }
+
+    /// Returns the rank of a set among the sets of one model, lowest first: the result of a training run, or else its
+    /// last step; the most common quantization, or else the smallest.
+    fn preference(&self) -> impl Ord {
+        let quantization = self.quantization.as_deref();
+        let quantization = quantization.map(|name| (name != USUAL_QUANTIZATION, self.bytes, name));
+        let has_variant = !self.name.variant.is_empty();
+        (self.name.step.map(Reverse), has_variant, quantization, self.name.form)
+    }
+
+    /// Returns whether this set may be the model, too, next to a set with a standard name: another version of it,
+    /// such as `consolidated_ema` next to `consolidated`, or an adapter next to a pipeline.
+    fn is_alternative_to(&self, main: &Self) -> bool {
+        let version = self.name.stem.strip_prefix(&main.name.stem);
+        let is_version = version.is_some_and(|version| version.starts_with('_'));
+        let is_adapter = |set: &Self| set.name.stem == LORA;
+        let is_pipeline = main.name.stem == "diffusion_pytorch_model";
+        self.name.folder == main.name.folder && is_version
+            || is_pipeline && is_adapter(self) && main.name.folder.starts_with(&self.name.folder)
+    }
+
+    /// Returns whether `files` contain the set: its own path, or all its shards.
+    pub fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
+        files.contains(&self.path)
+            || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
+    }
+}
+
+/// The sets of weights in a list of files.
+#[derive(Debug)]
+pub struct Layout {
+    pub sets: Vec<WeightSet>,
+    pub others: Vec<UnsupportedWeights>,
+    /// The requested folder; empty for the whole repository.
+    root: String,
+    /// True for a `sentence-transformers` model, which consists of several modules.
+    has_modules: bool,
+}
+
+impl Layout {
+    /// Finds the sets of weights in the files of a folder, or of a whole repository if `root` is `None`.
+    pub fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
+        let mut sets = BTreeMap::new();
+        for file in files {
+            if let Some((name, path, shard)) = WeightsName::parse(formats, &file.path) {
+                let format = formats.name(name.format);
+                let new = || WeightSet::new(format, path.clone(), name);
+                sets.entry(path.clone()).or_insert_with(new).add(file, shard);
+            }
+        }
+        let modules = RepoPath::join(root, "modules.json");
+        Self {
+            sets: with_their_indexes(sets.into_values()),
+            others: others::count(files),
+            root: root.map_or_else(String::new, ToString::to_string),
+            has_modules: files.iter().any(|file| file.path == modules),
+        }
+    }
+
+    pub fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
+        self.sets.iter().find(|set| set.path == *path)
+    }
+
+    /// Removes all sets of other quantizations.
+    pub fn of_quantization(mut self, name: &str) -> Self {
+        let is_same = |set: &WeightSet| {
+            set.quantization.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(name))
+        };
+        self.sets.retain(is_same);
+        self
+    }
+
+    /// Returns the distinct quantizations of models.
+    pub fn quantizations(&self) -> Vec<String> {
+        let models = self.sets.iter().filter(|set| set.kind == WeightsKind::Model);
+        let names: BTreeSet<_> = models.filter_map(|set| set.quantization.as_ref()).collect();
+        names.into_iter().cloned().collect()
+    }
+
+    /// Returns the main set, which is the model; `None` if there is none, or if several sets are equally likely.
+    ///
+    /// Safetensors is preferred over other formats, a model over its adapters, a set without a variant over its
+    /// variants, and one file over shards.
+    pub fn main(&self) -> Option<&WeightSet> {
+        let group = |set: &&WeightSet| (set.name.format, set.kind);
+        let first = self.sets.iter().map(|set| group(&set)).min()?;
+        let sets: Vec<_> = self.sets.iter().filter(|set| group(set) == first).collect();
+        let folder = self.common_folder(&sets);
+        let rank = |set: &WeightSet| rank(&set.name, &folder, self.has_modules);
+        let first = sets.iter().map(|set| rank(set)).min()?;
+        let candidates = sets.iter().copied().filter(|set| rank(set) == first);
+        let main =
+            candidates.clone().min_by(|one, other| one.preference().cmp(&other.preference()))?;
+        let is_rival = |set: &&WeightSet| {
+            let is_other_variant = set.name.variant != main.name.variant && !main.name.is_quantized;
+            !set.name.is_same_model(&main.name)
+                || set.preference() == main.preference()
+                || !main.name.variant.is_empty() && is_other_variant
+        };
+        let is_alone = candidates.filter(is_rival).count() == 1;
+        let has_usual_name = first < ONLY_AT_TOP;
+        let is_disputed = || sets.iter().any(|set| set.is_alternative_to(main));
+        (is_alone && !(has_usual_name && is_disputed())).then_some(main)
+    }
+
+    /// Returns the folder that contains all sets, without the name of a component. It is searched like a repository,
+    /// because a pipeline often has its own folder.
+    fn common_folder(&self, sets: &[&WeightSet]) -> String {
+        let mut folders = sets.iter().map(|set| set.name.folder.as_str());
+        let mut common: Vec<_> = folders.next().unwrap_or_default().split('/').collect();
+        for folder in folders {
+            let same =
+                common.iter().zip(folder.split('/')).take_while(|(one, other)| *one == other);
+            common.truncate(same.count());
+        }
+        common.pop_if(|part| matches!(*part, "transformer" | "unet"));
+        let common = common.join("/");
+        if common.len() < self.root.len() { self.root.clone() } else { common }
+    }
+
+    /// Returns the shards that are missing in `named` but belong to the same models.
+    pub fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
+        let named: BTreeSet<_> = named.iter().collect();
+        let models = named
+            .iter()
+            .filter_map(|path| Some(WeightsName::parse(&FORMATS, path)?.0.without_form()));
+        let models: BTreeSet<_> = models.collect();
+        let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().without_form()));
+        let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
+        let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
+        unindexed.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+    }
+}
+
+/// The rank of a set without a standard name in the root folder.
+const ONLY_AT_TOP: usize = 8;
+
+/// The most common quantization, which is preferred.
+const USUAL_QUANTIZATION: &str = "Q4_K_M";
+
+/// The file name of adapters written by `diffusers`.
+const LORA: &str = "pytorch_lora_weights";
+
+/// Returns the rank of a set in the search for the model, lowest first: standard folders and names in the order of
+/// huggingface.js, then other sets in the root folder, then sets in subfolders.
+fn rank(name: &WeightsName, root: &str, has_modules: bool) -> usize {
+    let folder = name.folder.strip_prefix(root).unwrap_or(&name.folder);
+    let folder = folder.strip_prefix('/').unwrap_or(folder);
+    match (folder, &*name.stem) {
+        ("", _) if name.step.is_some() => ONLY_AT_TOP,
+        ("", "model") => 0,
+        ("transformer", "diffusion_pytorch_model") => 1,
+        ("unet", "diffusion_pytorch_model") => 2,
+        ("", "diffusion_pytorch_model") => 3,
+        ("", "consolidated") => 4,
+        ("", "adapter_model") => 5,
+        ("", LORA) => 6,
+        (module, "model") if has_modules && is_first_module(module) => 7,
+        ("", _) => ONLY_AT_TOP,
+        _ => 9,
+    }
+}
+
+/// Returns whether a folder is the first module of a `sentence-transformers` model, which contains the model.
+fn is_first_module(folder: &str) -> bool {
+    folder.starts_with("0_") && !folder.contains('/')
+}
+
+/// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
+pub fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
+    let mut paths =
+        shards.iter().map(|shard| WeightsName::parse(&FORMATS, shard).map(|(_, path, _)| path));
+    let first = paths.next()??;
+    paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
+}
+
+/// Merges shards with the index of the same name, and sorts the sets by path. If a model was split twice, the names
+/// do not show which shards belong to the index, so all sets remain separate.
+fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
+    let mut models = BTreeMap::<_, Vec<_>>::new();
+    for set in sets {
+        models.entry(set.name.clone().without_form()).or_default().push(set);
+    }
+    let mut sets: Vec<_> = models.into_values().flat_map(join).collect();
+    sets.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    sets
+}
+
+/// Merges the sets of one model.
+fn join(mut sets: Vec<WeightSet>) -> Vec<WeightSet> {
+    let is_index = |set: &WeightSet| set.name.form == Form::Index;
+    let splits: Vec<_> = sets.iter().filter(|set| set.is_without_index()).cloned().collect();
+    if let ([split], true) = (&splits[..], sets.iter().any(is_index)) {
+        sets.retain(|set| !set.is_without_index());
+        for index in sets.iter_mut().filter(|set| is_index(set)) {
+            index.files = split.files;
+            index.bytes = split.bytes;
+            index.members.clone_from(&split.members);
+        }
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Parses names of weights.
+
+use super::shard_name::NumberedName;
+use crate::formats::safetensors::{Safetensors, split_index};
+use crate::formats::{FORMATS, Format, Formats, RepoPath, WeightFileName, WeightsKind};
+
+/// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
+/// do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Form {
+    /// One file.
+    File,
+    /// Shards with an index.
+    Index,
+    /// Shards without an index, matched by name.
+    Shards,
+}
+
+/// The parts of the name of a set of weights.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WeightsName {
+    /// The folder without a trailing slash; empty for the root folder.
+    pub(super) folder: String,
+    /// The name without step, shard number, variant and extension, such as `model` or `adapter_model`.
+    pub(super) stem: String,
+    /// The training step or epoch of the weights; `None` for the result of the run.
+    pub(super) step: Option<u64>,
+    /// The variant, such as `fp16`; empty if there is none.
+    pub(super) variant: String,
+    /// True if the variant is a quantization.
+    pub(super) is_quantized: bool,
+    pub(super) kind: WeightsKind,
+    pub(super) form: Form,
+    /// The index of the format in the list of formats.
+    pub(super) format: usize,
+}
+
+/// A shard number and the number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShardNumber {
+    pub(super) number: u32,
+    pub(super) total: u32,
+}
+
+impl WeightsName {
+    /// Returns the name of the set that a file belongs to, the path of the set, and the shard number. Returns `None`
+    /// if the file is neither weights nor an index.
+    pub(super) fn parse(
+        formats: &Formats,
+        path: &RepoPath,
+    ) -> Option<(Self, RepoPath, Option<ShardNumber>)> {
+        let (folder, file) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+        if let (Some(position), Some(text)) = (formats.safetensors(), split_index(file)) {
+            let name = Self::new(folder, Safetensors.split_name(&text), Form::Index, position);
+            return Some((name, path.clone(), None));
+        }
+        let (position, format) = formats.find(file)?;
+        let extension = format.extension();
+        let text = file.strip_suffix(extension)?;
+        let name = |form, text: &str| Self::new(folder, format.split_name(text), form, position);
+        let Some((parts, shard)) = find_shard(text) else {
+            return Some((name(Form::File, text), path.clone(), None));
+        };
+        let NumberedName { stem, total, end, .. } = parts;
+        let common = RepoPath::new_unchecked(&format!("{stem}*-of-{total}{end}{extension}"));
+        let text = format!("{}{end}", &stem[..stem.len() - 1]);
+        Some((name(Form::Shards, &text), path.sibling(&common), Some(shard)))
+    }
+
+    fn new(folder: &str, parts: WeightFileName, form: Form, format: usize) -> Self {
+        let WeightFileName { model, variant, is_quantized, kind } = parts;
+        let (name, step) = split_step(&model);
+        // Large variants have their own folder.
+        let has_own_folder = is_quantized && is_of_variant(folder, &variant);
+        let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
+        let folder = if has_own_folder { above } else { folder }.to_owned();
+        Self { folder, stem: name.to_owned(), step, variant, is_quantized, kind, form, format }
+    }
+
+    /// Returns format, folder, stem, step and variant, which are the same for all forms of a model.
+    pub(super) fn without_form(self) -> (usize, String, String, Option<u64>, String) {
+        (self.format, self.folder, self.stem, self.step, self.variant)
+    }
+
+    /// Returns whether both names belong to the same model, in any form or variant and at any step.
+    pub(super) fn is_same_model(&self, other: &Self) -> bool {
+        (&self.folder, &self.stem) == (&other.folder, &other.stem)
+    }
+}
+
+/// Returns whether the last folder of a path is named after a variant.
+fn is_of_variant(folder: &str, variant: &str) -> bool {
+    let last = folder.rsplit('/').next().unwrap_or_default();
+    last.to_ascii_lowercase().contains(&variant.to_ascii_lowercase())
+}
+
+/// Returns whether the name of a file has a shard number.
+pub fn names_shard(path: &RepoPath) -> bool {
+    WeightsName::parse(&FORMATS, path).is_some_and(|(.., shard)| shard.is_some())
+}
+
+/// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.
+pub fn names_shards(formats: &Formats, path: &RepoPath) -> bool {
+    path.as_str().contains("*-of-") && formats.find(path.as_str()).is_some()
+}
+
+/// Splits a model name into the training run's name and the step, as in `0000100_adapters` (MLX), `name-000001` and
+/// `name-step00000500` (kohya), and `learned_embeds-steps-500` (diffusers).
+fn split_step(text: &str) -> (&str, Option<u64>) {
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some((digits, name)) = text.split_once('_')
+        && digits.len() == 7
+        && is_number(digits)
+    {
+        return (name, digits.parse().ok());
+    }
+    let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = &text[name.len()..];
+    let suffixes = ["-steps-", "-step-", "-step"];
+    let with_word = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
+    let epoch = || name.strip_suffix('-').filter(|_| digits.len() == 6);
+    match (with_word.or_else(epoch), digits.parse().ok()) {
+        (Some(name), Some(step)) if !name.is_empty() => (name, Some(step)),
+        _ => (text, None),
+    }
+}
+
+/// Finds the shard number in a name without extension, such as `model-00001-of-00072` or
+/// `model_00001-of-00072.fp16`. Numbers have five or six digits, as in huggingface.js.
+fn find_shard(text: &str) -> Option<(NumberedName<'_>, ShardNumber)> {
+    let number = |digits: &str| matches!(digits.len(), 5 | 6).then(|| digits.parse().ok())?;
+    NumberedName::split(text).find_map(|parts| {
+        let shard = ShardNumber { number: number(parts.number)?, total: number(parts.total)? };
+        let is_whole = parts.end.is_empty() || parts.end.starts_with('.');
+        (parts.stem.ends_with(['-', '_']) && is_whole).then_some((parts, shard))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Formats a name as one line: path of the set, folder, stem, variant, form, shard.
+    fn described(path: &str) -> String {
+        let path = path.parse().unwrap();
+        WeightsName::parse(&FORMATS, &path).map_or_else(String::new, |(name, path, shard)| {
+            let shard = shard
+                .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
+            let WeightsName { folder, stem, step: at, variant, form, .. } = name;
+            let at = at.map_or_else(String::new, |step| format!(" step {step}"));
+            format!("{path} = [{folder}] [{stem}]{at} [{variant}] {form:?}{shard}")
+        })
+    }
+
+    #[test]
+    fn names_are_split_into_their_parts() {
+        let cases = [
+            ("model.safetensors", "model.safetensors = [] [model] [] File"),
+            (
+                "a/b/model.fp16.safetensors",
+                "a/b/model.fp16.safetensors = [a/b] [model] [fp16] File",
+            ),
+            (
+                "sd_xl_base_1.0.safetensors",
+                "sd_xl_base_1.0.safetensors = [] [sd_xl_base_1.0] [] File",
+            ),
+            (
+                "model-00001-of-00003.safetensors",
+                "model-*-of-00003.safetensors = [] [model] [] Shards 1/3",
+            ),
+            (
+                "model_00072-of-00072.safetensors",
+                "model_*-of-00072.safetensors = [] [model] [] Shards 72/72",
+            ),
+            (
+                "x/model-00001-of-000163.safetensors",
+                "x/model-*-of-000163.safetensors = [x] [model] [] Shards 1/163",
+            ),
+            (
+                "unet/diffusion_pytorch_model-00001-of-00002.fp16.safetensors",
+                "unet/diffusion_pytorch_model-*-of-00002.fp16.safetensors = [unet] \
+                 [diffusion_pytorch_model] [fp16] Shards 1/2",
+            ),
+            (
+                "model.fp16-00001-of-00002.safetensors",
+                "model.fp16-*-of-00002.safetensors = [] [model] [fp16] Shards 1/2",
+            ),
+            ("model.safetensors.index.json", "model.safetensors.index.json = [] [model] [] Index"),
+            (
+                "model.safetensors.index.fp16.json",
+                "model.safetensors.index.fp16.json = [] [model] [fp16] Index",
+            ),
+            (
+                "model.fp16.safetensors.index.json",
+                "model.fp16.safetensors.index.json = [] [model] [fp16] Index",
+            ),
+            (
+                "model.safetensors.fp16.index.json",
+                "model.safetensors.fp16.index.json = [] [model] [fp16] Index",
+            ),
+            ("a-1-of-2.safetensors", "a-1-of-2.safetensors = [] [a-1-of-2] [] File"),
+            (
+                "00001-of-00002.safetensors",
+                "00001-of-00002.safetensors = [] [00001-of-00002] [] File",
+            ),
+            (
+                "x-00001-of-00002-b.safetensors",
+                "x-00001-of-00002-b.safetensors = [] [x-00001-of-00002-b] [] File",
+            ),
+            (
+                "0000100_adapters.safetensors",
+                "0000100_adapters.safetensors = [] [adapters] step 100 [] File",
+            ),
+            ("lora-000004.safetensors", "lora-000004.safetensors = [] [lora] step 4 [] File"),
+            (
+                "lora-step00000500.safetensors",
+                "lora-step00000500.safetensors = [] [lora] step 500 [] File",
+            ),
+            (
+                "learned_embeds-steps-500.safetensors",
+                "learned_embeds-steps-500.safetensors = [] [learned_embeds] step 500 [] File",
+            ),
+            ("llama-7.safetensors", "llama-7.safetensors = [] [llama-7] [] File"),
+            ("-000004.safetensors", "-000004.safetensors = [] [-000004] [] File"),
+            (
+                "x-step99999999999999999999.safetensors",
+                "x-step99999999999999999999.safetensors = [] [x-step99999999999999999999] [] File",
+            ),
+            (".safetensors", ".safetensors = [] [] [] File"),
+            ("pytorch_model.bin.index.json", ""),
+            ("model.safetensors.indexes.json", ""),
+            ("model.safetensors.json", ""),
+            ("model_index.json", ""),
+            ("model.bin", ""),
+            ("safetensors", ""),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(described(path), expected);
+        }
+    }
+
+    #[test]
+    fn every_form_of_an_index_is_recognized() {
+        for path in [
+            "model.safetensors.index.json",
+            "unet/model.safetensors.index.fp16.json",
+            "model.safetensors.fp16.index.json",
+        ] {
+            assert!(path.parse::<RepoPath>().unwrap().is_index(), "{path}");
+        }
+        for path in [
+            "model_index.json",
+            "model.safetensors",
+            "x.index.fp16.json",
+            "a.safetensors.index./b.json",
+        ] {
+            assert!(!path.parse::<RepoPath>().unwrap().is_index(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Validated names: repositories, revisions and commits.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::formats::{clip, serde_as_text};
+
+/// The kind of a repository. Each kind has its own URL path on the Hub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum RepoKind {
+    /// A model: `org/name`.
+    #[default]
+    Model,
+    /// A dataset: `datasets/org/name`.
+    Dataset,
+    /// A Space: `spaces/org/name`.
+    Space,
+}
+
+impl RepoKind {
+    /// Returns the URL path before the name: empty for models.
+    pub(crate) fn prefix(self) -> &'static str {
+        match self {
+            Self::Model => "",
+            Self::Dataset => "datasets/",
+            Self::Space => "spaces/",
+        }
+    }
+
+    /// Returns the name of the kind in API URLs and in the disk cache of `huggingface_hub`.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Dataset => "datasets",
+            Self::Space => "spaces",
+        }
+    }
+}
+
+/// The name of a repository on the Hub: `org/name`, or just `name` for some old models. Names of datasets and Spaces
+/// start with `datasets/` or `spaces/`.
+///
+/// The rules are those of `huggingface_hub`: each part consists of 1 to 96 letters, digits, `-`, `_` and `.`, does
+/// not contain `--` or `..`, and does not start or end with `-` or `.`.
+///
+/// ```
+/// use hf_meta_format::{RepoId, RepoKind};
+///
+/// let repo: RepoId = "datasets/org/name".parse()?;
+/// assert_eq!(repo.kind(), RepoKind::Dataset);
+/// assert_eq!(repo.name(), "org/name");
+/// assert!("org/name/".parse::<RepoId>().is_err());
+/// # Ok::<(), hf_meta_format::IdError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepoId {
+    kind: RepoKind,
+    /// The name, including the prefix of its kind.
+    full_name: Box<str>,
+}
+
+/// The error returned when parsing a [`RepoId`], [`Revision`] or [`CommitSha`] fails.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{text}` is not {expected}: {reason}")]
+#[non_exhaustive]
+pub struct IdError {
+    /// The input, truncated to 200 characters.
+    pub text: String,
+    /// The expected kind of name, such as `a repository name`.
+    pub expected: &'static str,
+    /// The violated rule.
+    pub reason: &'static str,
+}
+
+impl RepoId {
+    /// Returns the kind of the repository.
+    #[must_use]
+    pub fn kind(&self) -> RepoKind {
+        self.kind
+    }
+
+    /// Returns the name without the prefix of its kind, such as `org/name`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.full_name[self.kind.prefix().len()..]
+    }
+}
+
+impl FromStr for RepoId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let kinds = [RepoKind::Dataset, RepoKind::Space];
+        let with_kind =
+            kinds.into_iter().find_map(|kind| Some((kind, text.strip_prefix(kind.prefix())?)));
+        let (kind, name) = with_kind.unwrap_or((RepoKind::Model, text));
+        let reason = match name.split_once('/') {
+            Some((org, name)) => invalid_part(org).or_else(|| invalid_part(name)),
+            None => invalid_part(name),
+        };
+        match reason {
+            None => Ok(Self { kind, full_name: text.into() }),
+            Some(reason) => {
+                Err(IdError { text: clip(text), expected: "a repository name", reason })
+            }
+        }
+    }
+}
+
+/// Returns the rule that a part of a repository name breaks; `None` if it is valid.
+fn invalid_part(part: &str) -> Option<&'static str> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if part.is_empty() {
+        Some("a part is empty")
+    } else if part.contains('/') {
+        Some("it has more than two parts")
+    } else if part.len() > 96 {
+        Some("a part is longer than 96 characters")
+    } else if !part.chars().all(allowed) {
+        Some("only letters, digits, `-`, `_` and `.` are allowed")
+    } else if part.contains("--") || part.contains("..") {
+        Some("`--` and `..` are not allowed")
+    } else if part.starts_with(['-', '.']) || part.ends_with(['-', '.']) {
+        Some("no part may start or end with `-` or `.`")
+    } else {
+        None
+    }
+}
+
+impl fmt::Display for RepoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.full_name)
+    }
+}
+
+/// The name in the form that [`Client::model`](crate::Client::model) accepts.
+impl AsRef<str> for RepoId {
+    fn as_ref(&self) -> &str {
+        &self.full_name
+    }
+}
+
+/// A branch, a tag, a ref such as `refs/pr/1`, or a commit. Defaults to `main`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(Box<str>);
+
+impl Revision {
+    // Most file systems limit file names to 255 bytes, and git stores branches as files.
+    const MAX_BYTES: usize = 255;
+
+    /// Returns the revision as a string.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Revision {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl Default for Revision {
+    fn default() -> Self {
+        Self("main".into())
+    }
+}
+
+impl From<&CommitSha> for Revision {
+    fn from(commit: &CommitSha) -> Self {
+        Self(commit.0.clone())
+    }
+}
+
+impl FromStr for Revision {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let reason = if text.is_empty() {
+            "it is empty"
+        } else if text.len() > Self::MAX_BYTES {
+            "it is longer than 255 bytes"
+        } else if text.contains(char::is_control) {
+            "it contains a control character"
+        } else if matches!(text, "." | "..") {
+            "it is a relative path"
+        } else {
+            return Ok(Self(text.into()));
+        };
+        Err(IdError { text: clip(text), expected: "a revision", reason })
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// The full hash of a commit: 40 lowercase hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitSha(Box<str>);
+
+impl CommitSha {
+    /// Returns the hash as a string.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for CommitSha {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl FromStr for CommitSha {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() == 40 && text.bytes().all(is_digit) {
+            Ok(Self(text.into()))
+        } else {
+            Err(IdError {
+                text: clip(text),
+                expected: "a commit",
+                reason: "it does not have 40 lowercase hexadecimal digits",
+            })
+        }
+    }
+}
+
+impl fmt::Display for CommitSha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+serde_as_text!(RepoId, Revision, CommitSha);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn valid_repository_names_parse_and_round_trip() {
+        for name in [
+            "gpt2",
+            "bigscience/bloom",
+            "Qwen/Qwen2.5-7B_x",
+            "datasets/org/name",
+            "spaces/org/name",
+        ] {
+            assert_eq!(name.parse::<RepoId>().unwrap().to_string(), name);
+        }
+        let dataset: RepoId = "datasets/org/name".parse().unwrap();
+        assert_eq!((dataset.kind(), dataset.name()), (RepoKind::Dataset, "org/name"));
+    }
+
+    #[test]
+    fn invalid_repository_names_are_errors() {
+        let long = "a".repeat(97);
+        let cases = [
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a/b/c",
+            "a//b",
+            "../a",
+            "a/..",
+            "a b",
+            "ä",
+            "a/b?c",
+            "a%2Fb",
+            "-a",
+            "a.",
+            "a--b",
+            "a..b",
+            "datasets/",
+            "https://huggingface.co/gpt2",
+            &long,
+        ];
+        for name in cases {
+            assert!(name.parse::<RepoId>().is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn revisions_and_commits_are_validated() {
+        for revision in ["main", "refs/pr/1", "v1.0", "feature/ü x"] {
+            assert_eq!(revision.parse::<Revision>().unwrap().as_str(), revision);
+        }
+        for revision in ["", "..", "a\nb", &"a".repeat(256)] {
+            assert!(revision.parse::<Revision>().is_err(), "{revision:?}");
+        }
+        let sha = "053d9cd9fbe814e091294f67fcfedb3397b954bb";
+        assert_eq!(sha.parse::<CommitSha>().unwrap().as_str(), sha);
+        for text in ["", "main", &sha[1..], &sha.to_uppercase()] {
+            assert!(text.parse::<CommitSha>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_checked_when_they_are_deserialized() {
+        let json = r#"["datasets/org/name","gpt2"]"#;
+        let repos: Vec<RepoId> = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::to_string(&repos).unwrap(), json);
+        assert!(repos[1] < repos[0], "models come before datasets");
+        let error = serde_json::from_str::<RepoId>(r#""a--b""#).unwrap_err().to_string();
+        assert!(error.contains("a--b"), "{error}");
+        assert!(serde_json::from_str::<CommitSha>(r#""main""#).is_err());
+        assert!(serde_json::from_str::<Revision>("5").is_err());
+    }
+}

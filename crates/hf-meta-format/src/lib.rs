@@ -1,0 +1,37 @@
+//! Parse safetensors and GGUF headers, and count parameters per dtype, without I/O.
+//!
+//! This crate contains everything about model weights that needs no network, no disk and no async runtime. It builds for
+//! `wasm32-unknown-unknown`. The crate `hf-meta` reads the bytes from the Hugging Face Hub and re-exports these modules.
+//!
+//! ```
+//! use hf_meta_format::SafetensorsFileHeader;
+//! use hf_meta_format::count::{Counter, ParameterCount};
+//!
+//! let json = br#"{"w":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}"#;
+//! let header = SafetensorsFileHeader::from_json(json).unwrap();
+//! assert_eq!(header.tensors().len(), 1);
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | [`formats`] | headers, indexes, tensors, file names; the trait of a format |
+//! | [`count`] | parameters per dtype, quantized layouts, experts |
+//! | [`report`] | counts with their context, findings, differences, trees, JSON |
+
+pub mod count;
+pub mod formats;
+mod ids;
+pub mod report;
+
+pub use count::ParameterCount;
+pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
+pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
+pub use formats::{Dtype, RepoPath, TensorInfo};
+pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub use report::diff::Diff;
+pub use report::tree::Tree;
+pub use report::verify::VerifyReport;
+pub use report::{
+    CountReport, FetchStats, Plan, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards,
+    WeightFiles, Weights,
+};

@@ -1,0 +1,207 @@
+//! The differences between two checkpoints, based on their headers.
+
+mod group;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+pub use self::group::ChangeGroup;
+use crate::CommitSha;
+use crate::count::ParameterCount;
+use crate::formats::{Dtype, RepoPath, TensorInfo};
+use crate::report::Weights;
+
+/// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are not
+/// compared, because only headers are read.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), hf_meta_format::Error> {
+/// use hf_meta_format::report::diff::{ChangeKind, Diff};
+///
+/// let client = hf_meta_format::Client::builder().build()?;
+/// let before = client.model("org/name").revision("v1").inspect().await?;
+/// let after = client.model("org/name").inspect().await?;
+/// let diff = Diff::new(&before, &after);
+/// println!("{} tensors were added", diff.count(ChangeKind::Added));
+/// for change in &diff.changes {
+///     println!("{}: {:?}", change.tensor, change.kinds);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Diff {
+    /// The old checkpoint.
+    pub before: DiffSide,
+    /// The new checkpoint.
+    pub after: DiffSide,
+    /// The tensors that differ, sorted by name.
+    pub changes: Vec<TensorChange>,
+    /// The number of tensors that do not differ.
+    pub unchanged: u64,
+}
+
+/// One of the two checkpoints of a [`Diff`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DiffSide {
+    /// The repository, URL or path that was read, as formatted by `Source`.
+    pub source: String,
+    /// The commit of the files, or `None` if the source has no commits.
+    pub commit: Option<CommitSha>,
+    /// The number of weight files.
+    pub files: usize,
+    /// The parameters, elements, scalars and bytes of each dtype.
+    pub parameter_count: ParameterCount,
+}
+
+/// A tensor that differs between two checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TensorChange {
+    /// The name of the tensor.
+    pub tensor: String,
+    /// The kinds of change; never empty.
+    pub kinds: Vec<ChangeKind>,
+    /// The old version of the tensor, or `None` if it was added.
+    pub before: Option<TensorState>,
+    /// The new version of the tensor, or `None` if it was removed.
+    pub after: Option<TensorState>,
+}
+
+/// A kind of change to a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ChangeKind {
+    /// The tensor exists only in the old checkpoint.
+    Removed,
+    /// The tensor exists only in the new checkpoint.
+    Added,
+    /// The shape differs.
+    Reshaped,
+    /// The dtype differs.
+    DtypeChanged,
+    /// The tensor is in a different shard. If both checkpoints are single files, file names are not compared.
+    Moved,
+}
+
+/// A tensor as described by one of the two checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TensorState {
+    /// The dtype of the elements.
+    pub dtype: Dtype,
+    /// The size of each dimension.
+    pub shape: Vec<u64>,
+    /// The path of the file that contains it, relative to the index.
+    pub file: RepoPath,
+}
+
+impl Diff {
+    /// Compares two checkpoints.
+    #[must_use]
+    pub fn new(before: &Weights, after: &Weights) -> Self {
+        let has_shards = before.report().sharded || after.report().sharded;
+        let mut tensors = BTreeMap::<_, (Option<TensorState>, Option<TensorState>)>::new();
+        for (name, version) in versions(before) {
+            tensors.entry(name).or_default().0 = Some(version);
+        }
+        for (name, version) in versions(after) {
+            tensors.entry(name).or_default().1 = Some(version);
+        }
+        let (all, mut changes) = (tensors.len(), Vec::new());
+        for (tensor, (before, after)) in tensors {
+            let kinds = kinds(before.as_ref(), after.as_ref(), has_shards);
+            if !kinds.is_empty() {
+                changes.push(TensorChange { tensor: tensor.to_owned(), kinds, before, after });
+            }
+        }
+        let unchanged = (all - changes.len()) as u64;
+        Self { before: DiffSide::new(before), after: DiffSide::new(after), changes, unchanged }
+    }
+
+    /// Returns whether there are no differences.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Returns the number of tensors with this kind of change.
+    #[must_use]
+    pub fn count(&self, kind: ChangeKind) -> u64 {
+        self.changes.iter().filter(|change| change.kinds.contains(&kind)).count() as u64
+    }
+
+    /// Groups changes whose tensor names differ only in numbers, sorted by kind and then by name.
+    #[must_use]
+    pub fn groups(&self) -> Vec<ChangeGroup> {
+        group::groups(&self.changes)
+    }
+}
+
+impl DiffSide {
+    fn new(weights: &Weights) -> Self {
+        let report = weights.report();
+        Self {
+            source: report.source.clone(),
+            commit: report.commit.clone(),
+            files: weights.named_headers().count(),
+            parameter_count: report.parameter_count.clone(),
+        }
+    }
+}
+
+fn versions(weights: &Weights) -> impl Iterator<Item = (&str, TensorState)> {
+    weights.named_headers().flat_map(|(file, header)| {
+        header.tensors().iter().map(|(name, TensorInfo { dtype, shape, .. })| {
+            (name, TensorState { dtype, shape, file: file.clone() })
+        })
+    })
+}
+
+fn kinds(
+    before: Option<&TensorState>,
+    after: Option<&TensorState>,
+    has_shards: bool,
+) -> Vec<ChangeKind> {
+    let (Some(before), Some(after)) = (before, after) else {
+        return vec![if before.is_some() { ChangeKind::Removed } else { ChangeKind::Added }];
+    };
+    let kinds = [
+        (ChangeKind::Reshaped, before.shape != after.shape),
+        (ChangeKind::DtypeChanged, before.dtype != after.dtype),
+        (ChangeKind::Moved, has_shards && before.file != after.file),
+    ];
+    kinds.into_iter().filter(|(_, is_so)| *is_so).map(|(kind, _)| kind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_shards_are_moved() {
+        let version = |dtype: Dtype, shape: &[u64], file: &str| {
+            Some(TensorState { dtype, shape: shape.to_vec(), file: file.parse().unwrap() })
+        };
+        let before = version(Dtype::BF16, &[2, 3], "a.safetensors");
+        let moved = version(Dtype::BF16, &[2, 3], "b.safetensors");
+        let other = version(Dtype::F16, &[3, 2], "b.safetensors");
+        let all = vec![ChangeKind::Reshaped, ChangeKind::DtypeChanged, ChangeKind::Moved];
+        let cases = [
+            (&before, &before, true, vec![]),
+            (&before, &moved, true, vec![ChangeKind::Moved]),
+            (&before, &moved, false, vec![]),
+            (&before, &other, true, all.clone()),
+            (&before, &other, false, all[..2].to_vec()),
+            (&before, &None, true, vec![ChangeKind::Removed]),
+            (&None, &before, true, vec![ChangeKind::Added]),
+        ];
+        for (before, after, has_shards, expected) in cases {
+            let found = kinds(before.as_ref(), after.as_ref(), has_shards);
+            assert_eq!(found, expected, "{before:?} {after:?} {has_shards}");
+        }
+    }
+}

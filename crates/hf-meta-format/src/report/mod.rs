@@ -1,0 +1,260 @@
+//! Results of a call, and views of them.
+
+pub mod agreement;
+mod assembly;
+pub mod diff;
+mod finding;
+pub(crate) mod json;
+mod name_parts;
+mod plan;
+/// Used by the command only. It may change in any version.
+#[doc(hidden)]
+pub mod text;
+pub mod tree;
+pub mod verify;
+
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use finding::{Finding, Severity};
+
+pub use assembly::{Assembled, Assembly};
+pub use finding::bounded;
+pub(crate) use name_parts::{compare_parts, number, parts, ranges};
+pub use plan::{Plan, RangeRequest};
+
+use crate::CommitSha;
+use crate::count::{CountBreakdown, ParameterCount};
+use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
+use crate::formats::weight_sets::WeightSet;
+use crate::formats::{FileHeader, ModelDescription, RepoPath};
+
+/// The validated safetensors headers of a repository, with their parameter counts.
+///
+/// Serializes to the JSON of huggingface.js with additional fields: those of [`CountReport`], followed by `header`,
+/// or by `index` and `headers`.
+#[derive(Clone, Debug)]
+pub enum SafetensorsParseFromRepo {
+    /// All weights are stored in one file.
+    Single(SafetensorsFile),
+    /// The weights are split across shards.
+    Sharded(SafetensorsShards),
+}
+
+/// A single safetensors file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SafetensorsFile {
+    /// The path of the file in its repository or folder.
+    pub path: RepoPath,
+    /// The header of the file.
+    pub header: SafetensorsFileHeader,
+    /// The counts for the file.
+    pub report: CountReport,
+}
+
+/// Safetensors weights split across several files.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SafetensorsShards {
+    /// The path of the index in its repository or folder. For shards without an index, their common path, with a `*`
+    /// in place of the shard number.
+    pub path: RepoPath,
+    /// The index. If the shards have none, it is built from their headers.
+    pub index: SafetensorsIndexJson,
+    /// The shards and their headers, sorted by their names in the index. Names are relative to the index.
+    pub headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+    /// The counts for all shards together.
+    pub report: CountReport,
+}
+
+/// The validated headers of weights in any format, with their parameter counts.
+///
+/// Safetensors weights serialize like [`SafetensorsParseFromRepo`]; other formats have `headers` by file name.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Weights {
+    /// Weights in safetensors format.
+    Safetensors(SafetensorsParseFromRepo),
+    /// Weights in GGUF format.
+    Gguf(WeightFiles),
+    /// Weights in a custom format, registered with `ClientBuilder::format`.
+    Other(WeightFiles),
+}
+
+/// The validated headers of weights in a format other than safetensors, with their parameter counts.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WeightFiles {
+    /// The path of the file, or the common path of its shards, with a `*` in place of the shard number.
+    pub path: RepoPath,
+    /// The files and their headers, sorted by name. Names are relative to the folder of `path`.
+    pub headers: Vec<(RepoPath, FileHeader)>,
+    /// The counts for all files together.
+    pub report: CountReport,
+}
+
+impl Weights {
+    /// Returns the counts without the headers.
+    #[must_use]
+    pub fn report(&self) -> &CountReport {
+        match self {
+            Self::Safetensors(parsed) => parsed.report(),
+            Self::Gguf(files) | Self::Other(files) => &files.report,
+        }
+    }
+
+    /// Returns every weight file: its path in the repository or folder, and its header.
+    pub fn files(&self) -> impl Iterator<Item = (RepoPath, &FileHeader)> {
+        let path = match self {
+            Self::Safetensors(SafetensorsParseFromRepo::Single(_)) => None,
+            Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => Some(&shards.path),
+            Self::Gguf(files) | Self::Other(files) => Some(&files.path),
+        };
+        self.named_headers().map(move |(name, header)| {
+            (path.map_or_else(|| name.clone(), |path| path.sibling(name)), header)
+        })
+    }
+
+    /// Returns every weight file: its path relative to the index, and its header.
+    pub(crate) fn named_headers(&self) -> impl Iterator<Item = (&RepoPath, &FileHeader)> {
+        let (single, shards, files) = match self {
+            Self::Safetensors(SafetensorsParseFromRepo::Single(file)) => {
+                (Some((&file.path, file.header.as_ref())), &[][..], &[][..])
+            }
+            Self::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) => {
+                (None, &shards.headers[..], &[][..])
+            }
+            Self::Gguf(files) | Self::Other(files) => (None, &[][..], &files.headers[..]),
+        };
+        let shards = shards.iter().map(|(name, header)| (name, header.as_ref()));
+        let files = files.iter().map(|(name, header)| (name, header));
+        single.into_iter().chain(shards).chain(files)
+    }
+}
+
+impl From<SafetensorsParseFromRepo> for Weights {
+    fn from(parsed: SafetensorsParseFromRepo) -> Self {
+        Self::Safetensors(parsed)
+    }
+}
+
+/// The parameter counts of a checkpoint, without its headers.
+///
+/// Serializes to the JSON of [`SafetensorsParseFromRepo`] without `header`, `index` and `headers`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CountReport {
+    /// The repository, URL or path that was read, as formatted by `Source`.
+    pub source: String,
+    /// The commit that all files belong to, or `None` if the source has no commits.
+    pub commit: Option<CommitSha>,
+    /// The name of the format, such as `safetensors`.
+    pub format: &'static str,
+    /// The model description from the file header, or `None` if the format has none.
+    pub model: Option<ModelDescription>,
+    /// `true` if the weights are split across several files.
+    pub sharded: bool,
+    /// The paths of all files that were read, starting with the index if there is one.
+    pub filepaths: Vec<RepoPath>,
+    /// The parameters, elements, scalars and bytes of each dtype.
+    pub parameter_count: ParameterCount,
+    /// The tensors, grouped by how they were counted.
+    pub breakdown: CountBreakdown,
+    /// The number of parameters declared by the file or the index. It is never used as the count.
+    pub declared_total: Option<u64>,
+    /// Findings that did not cause the call to fail.
+    pub findings: Vec<Finding>,
+    /// The other weight sets in the repository, which are not included in the counts. `None` if they were not listed.
+    /// They are listed if the weights do not have one of the two standard names, or if requested with
+    /// `Model::other_sets`.
+    pub other_sets: Option<Vec<WeightSet>>,
+    /// The requests, bytes and time that the call took.
+    pub fetch: FetchStats,
+    /// The plan by which the headers were read.
+    pub plan: Plan,
+}
+
+impl CountReport {
+    /// Returns the number of weight files, excluding the index.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.filepaths.iter().filter(|path| !path.is_index()).count()
+    }
+}
+
+impl CountReport {
+    /// Sets the other weight sets, excluding the one that was read.
+    pub fn add_other_sets(&mut self, mut sets: Option<Vec<WeightSet>>) {
+        let read = self.filepaths.iter().cloned().collect();
+        if let Some(sets) = &mut sets {
+            sets.retain(|set| !set.is_part_of(&read));
+        }
+        self.other_sets = sets;
+    }
+}
+
+/// The requests, bytes and time spent on a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct FetchStats {
+    /// The number of HTTP requests, including those caused by redirects.
+    pub requests: u64,
+    /// The number of bytes read from HTTP response bodies or local files.
+    pub bytes_read: u64,
+    /// The total size of all weight files, in bytes.
+    pub weight_bytes: u64,
+    /// The time from the start of the call until its result. Serialized as `seconds`.
+    #[serde(rename = "seconds", serialize_with = "as_seconds", deserialize_with = "from_seconds")]
+    pub elapsed: Duration,
+}
+
+fn as_seconds<S: Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(elapsed.as_secs_f64())
+}
+
+fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
+}
+
+impl SafetensorsParseFromRepo {
+    /// Returns the parameters per dtype, across all shards.
+    #[must_use]
+    pub fn parameter_count(&self) -> &ParameterCount {
+        &self.report().parameter_count
+    }
+
+    /// Returns the counts without the headers.
+    #[must_use]
+    pub fn report(&self) -> &CountReport {
+        match self {
+            Self::Single(file) => &file.report,
+            Self::Sharded(shards) => &shards.report,
+        }
+    }
+
+    /// Discards the headers and returns the counts.
+    #[must_use]
+    pub fn into_report(self) -> CountReport {
+        match self {
+            Self::Single(file) => file.report,
+            Self::Sharded(shards) => shards.report,
+        }
+    }
+
+    /// Returns every weight file: its path in the repository or folder, and its header.
+    pub fn files(&self) -> impl Iterator<Item = (RepoPath, &SafetensorsFileHeader)> {
+        let (single, sharded) = match self {
+            Self::Single(file) => (Some((file.path.clone(), &file.header)), None),
+            Self::Sharded(shards) => (None, Some(shards)),
+        };
+        let shards = sharded.into_iter().flat_map(|shards| {
+            shards.headers.iter().map(|(name, header)| (shards.path.sibling(name), header))
+        });
+        single.into_iter().chain(shards)
+    }
+}

@@ -1,0 +1,255 @@
+//! Human-readable formatting: numbers, sizes, and escaped text from files and servers.
+
+/// Escapes control characters, terminal escape sequences, bidirectional marks and invisible characters, so that text
+/// from a file or a server is safe to print.
+///
+/// ```
+/// assert_eq!(hf_meta_format::report::text::escape("red: \u{1b}[31m"), "red: \\u{1b}[31m");
+/// ```
+#[must_use]
+pub fn escape(text: &str) -> String {
+    // `escape_debug` also escapes these, although they are harmless in a terminal.
+    let quotes = ['\'', '"', '\\'];
+    text.split_inclusive(quotes).fold(String::with_capacity(text.len()), |mut shown, part| {
+        let plain = part.trim_end_matches(quotes);
+        shown.extend(plain.escape_debug());
+        shown + &part[plain.len()..]
+    })
+}
+
+/// Formats a number with thousands separators, as in `176,247,271,424`.
+#[must_use]
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Formats a size in bytes with decimal units, as the Hub does: `352.5 GB`.
+#[must_use]
+pub fn bytes(number: u64) -> String {
+    if number < 1_000 {
+        return format!("{number} B");
+    }
+    let (mut size, mut unit) = (1_000, "kB");
+    for larger in ["MB", "GB", "TB", "PB", "EB"] {
+        // 999,950 bytes are 1.0 MB, not 1000.0 kB.
+        if rounded(number, 10, size) >= 10_000 {
+            (size, unit) = (size * 1_000, larger);
+        }
+    }
+    let tenths = rounded(number, 10, size);
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+/// Returns `number / size`, scaled and rounded half up.
+fn rounded(number: u64, scale: u128, size: u128) -> u128 {
+    (u128::from(number) * scale + size / 2) / size
+}
+
+/// Formats a number with at most three significant digits, as in `999`, `7.62B`, `137M` or `1.03T`.
+///
+/// The number is rounded half up, and trailing zeros are dropped: 7,000,000,000 is `7B`.
+#[must_use]
+pub fn short(number: u64) -> String {
+    three_digits(number, &["", "K", "M", "B", "T"])
+}
+
+/// Formats a size in bytes with at most three significant digits, as in `352 GB`; see [`short`].
+#[must_use]
+pub fn short_bytes(number: u64) -> String {
+    three_digits(number, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"])
+}
+
+/// Formats a number in the smallest unit that leaves at most three digits before the point. The last unit has no
+/// limit.
+fn three_digits(number: u64, units: &[&str]) -> String {
+    let (mut at, mut size) = (0, 1);
+    while rounded(number, 1, size) >= 1_000 && at + 1 < units.len() {
+        at += 1;
+        size *= 1_000;
+    }
+    let fits = |scale: &u128| rounded(number, *scale, size) < 1_000;
+    let scale = [100, 10].into_iter().find(fits).unwrap_or(1);
+    let parts = rounded(number, scale, size);
+    let decimals = scale.ilog10() as usize;
+    let digits = format!("{}.{:0decimals$}", parts / scale, parts % scale);
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}{}", units[at])
+}
+
+/// Formats a parameter count the way model names do: in whole billions or millions, rounded down (`3B`, `400M`), or
+/// in trillions, rounded to one decimal (`1.6T`).
+#[must_use]
+pub fn size_of_model(parameters: u64) -> String {
+    if parameters >= 1_000_000_000_000 {
+        let tenths = (parameters / 10_000_000_000 + 5) / 10;
+        return format!("{}.{}T", thousands(tenths / 10), tenths % 10);
+    }
+    match (parameters / 1_000_000_000, parameters / 1_000_000) {
+        (0, 0) => parameters.to_string(),
+        (0, millions) => format!("{millions}M"),
+        (billions, _) => format!("{billions}B"),
+    }
+}
+
+/// Formats a fraction of a whole as a percentage, as in `33.33 %` or `< 0.01 %`.
+#[must_use]
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    match rounded(part, 10_000, whole.into()) {
+        0 if part > 0 => "< 0.01 %".to_owned(),
+        10_000 if part < whole => "> 99.99 %".to_owned(),
+        hundredths => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
+    }
+}
+
+/// Formats a shape, as in `[768, 2304]`.
+#[must_use]
+pub fn shape(lengths: &[u64]) -> String {
+    format!("{lengths:?}")
+}
+
+/// Formats a number with its noun, as in `1 file` or `72 files`.
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_models_are_rounded_down() {
+        let cases = [
+            (0, "0"),
+            (999_999, "999999"),
+            (400_123_456, "400M"),
+            (999_999_999, "999M"),
+            (3_945_678_912, "3B"),
+            (684_531_386_000, "684B"),
+            (999_999_999_999, "999B"),
+            (1_026_879_376_368, "1.0T"),
+            (1_598_839_674_782, "1.6T"),
+            (u64::MAX, "18,446,744.1T"),
+        ];
+        for (parameters, expected) in cases {
+            assert_eq!(size_of_model(parameters), expected);
+        }
+    }
+
+    #[test]
+    fn control_characters_and_invisible_characters_are_escaped() {
+        let cases = [
+            ("h.0.ln_1.weight", "h.0.ln_1.weight"),
+            ("it's \"ü\" \\ 模型", "it's \"ü\" \\ 模型"),
+            ("\\\"''", "\\\"''"),
+            ("e\u{301} पैरामीटर", "e\u{301} पैरामीटर"),
+            ("\u{301}", "\\u{301}"),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("a\nb\r\t\0", "a\\nb\\r\\t\\0"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("\u{202e}gnp.exe\u{2066}", "\\u{202e}gnp.exe\\u{2066}"),
+            ("a\u{200b}b\u{feff}", "a\\u{200b}b\\u{feff}"),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(escape(text), shown);
+        }
+    }
+
+    #[test]
+    fn numbers_and_bytes_are_formatted() {
+        let numbers =
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (176_247_271_424, "176,247,271,424")];
+        for (number, shown) in numbers {
+            assert_eq!(thousands(number), shown);
+        }
+        assert_eq!(thousands(u64::MAX), "18,446,744,073,709,551,615");
+        let sizes = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 kB"),
+            (14_283, "14.3 kB"),
+            (999_949, "999.9 kB"),
+            (999_950, "1.0 MB"),
+            (352_494_542_848, "352.5 GB"),
+            (999_950_000_000_000_000, "1.0 EB"),
+            (u64::MAX, "18.4 EB"),
+        ];
+        for (number, shown) in sizes {
+            assert_eq!(bytes(number), shown);
+        }
+    }
+
+    #[test]
+    fn short_numbers_have_at_most_three_digits() {
+        let numbers = [
+            (0, "0"),
+            (7, "7"),
+            (100, "100"),
+            (999, "999"),
+            (1_000, "1K"),
+            (9_994, "9.99K"),
+            (9_995, "10K"),
+            (99_950, "100K"),
+            (999_499, "999K"),
+            (999_500, "1M"),
+            (137_022_720, "137M"),
+            (7_000_000_000, "7B"),
+            (7_615_616_512, "7.62B"),
+            (20_739_117_584, "20.7B"),
+            (176_247_271_424, "176B"),
+            (999_500_000_000, "1T"),
+            (1_026_470_731_056, "1.03T"),
+            (u64::MAX, "18446744T"),
+        ];
+        for (number, shown) in numbers {
+            assert_eq!(short(number), shown);
+        }
+        let sizes = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (15_231_233_024, "15.2 GB"),
+            (352_494_542_848, "352 GB"),
+            (999_500, "1 MB"),
+            (u64::MAX, "18.4 EB"),
+        ];
+        for (number, shown) in sizes {
+            assert_eq!(short_bytes(number), shown);
+        }
+    }
+
+    #[test]
+    fn a_share_is_never_rounded_to_nothing_or_all() {
+        let cases = [
+            (0, 0, "-"),
+            (0, 7, "0.00 %"),
+            (7, 7, "100.00 %"),
+            (1, 3, "33.33 %"),
+            (514, 124_697_947, "< 0.01 %"),
+            (124_697_433, 124_697_947, "> 99.99 %"),
+            (u64::MAX, u64::MAX, "100.00 %"),
+        ];
+        for (part, whole, shown) in cases {
+            assert_eq!(share(part, whole), shown);
+        }
+    }
+
+    #[test]
+    fn shapes_and_nouns_are_formatted() {
+        assert_eq!(shape(&[]), "[]");
+        assert_eq!(shape(&[768, 2_304]), "[768, 2304]");
+        assert_eq!(counted(1, "shard"), "1 shard");
+        assert_eq!(counted(1_000, "shard"), "1,000 shards");
+    }
+}

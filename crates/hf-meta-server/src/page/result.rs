@@ -1,0 +1,227 @@
+//! The part of the page that depends on the model and the options.
+
+use maud::{Markup, html};
+
+use super::details::ShownDetails;
+use super::rows::TableRows;
+use super::sets::{self, OtherSets};
+use super::summary::WeightsSummary;
+use super::{PageOutcome, PageUrls, PageView, comparison, snippets, table};
+use hf_meta::report::text::{bytes, counted, escape, short, short_bytes, thousands};
+use hf_meta_badge::{BadgeOptions, MetricValues, Style, Theme};
+
+/// Renders the outcome of a lookup.
+pub(super) fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
+    html! {
+        @if let (Some(repo), Some(path)) = (view.repo, view.path) { (breadcrumb(view, repo, path)) }
+        @match view.outcome {
+            PageOutcome::Counted(..) => {},
+            PageOutcome::HubReported(_, reason) | PageOutcome::Choice(reason, _) | PageOutcome::Failed(reason) => {
+                p .notice { (escape(reason)) }
+            },
+            PageOutcome::Pending => p .notice data-pending="" {
+                "The headers are being read. The counts will appear here in a moment."
+            },
+        }
+        @if let (Some(repo), PageOutcome::Choice(_, sets)) = (view.repo, &view.outcome) {
+            (sets::choice(view, repo, sets))
+        } @else if let Some(repo) = view.repo {
+            (badges(view, repo))
+            // Offer no snippets for a badge without a value, unless it is pending.
+            @if !matches!(view.outcome, PageOutcome::Failed(_)) {
+                section .paste aria-label="Embed the badge" { (snippets::fields(urls, view, repo)) }
+            }
+        }
+        @match &view.outcome {
+            PageOutcome::Counted(summary, details, others) => (weights(urls, view, summary, *details, others)),
+            PageOutcome::HubReported(values, _) => (reported(values)),
+            PageOutcome::Choice(..) | PageOutcome::Failed(_) | PageOutcome::Pending => {},
+        }
+        @if let Some(repo) = view.repo { (comparison::table(view, repo)) }
+    }
+}
+
+/// Renders the selected path with a link to the whole repository.
+fn breadcrumb(view: &PageView<'_>, repo: &str, path: &str) -> Markup {
+    html! {
+        nav .breadcrumb aria-label="Selected path" {
+            a href=(snippets::page(view, repo, None)) { (repo) }
+            " / " span .name aria-current="page" { (sets::path(path)) }
+        }
+    }
+}
+
+/// Renders the badge in every style on light and dark, with a radio button for each style.
+fn badges(view: &PageView<'_>, repo: &str) -> Markup {
+    html! {
+        fieldset .styles {
+            legend { "Style" }
+            @for style in Style::ALL {
+                @let address = |page| snippets::badge(view, repo, &with_style(page, *style, view.options), "svg");
+                label {
+                    input type="radio" name="style" form="query" id={ "style-" (style) }
+                        value=(style) checked[*style == view.options.style];
+                    span .style { (style) }
+                    span .sample { img src=(address(Theme::Light)) alt={ "Badge in the style " (style) }; }
+                    span .sample .dark aria-hidden="true" { img src=(address(Theme::Dark)) alt=""; }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the options with another style. The `auto` theme becomes the theme of the page.
+fn with_style(page: Theme, style: Style, options: &BadgeOptions) -> BadgeOptions {
+    let theme = if options.theme == Theme::Auto { page } else { options.theme };
+    BadgeOptions { style, theme, ..options.clone() }
+}
+
+/// Renders the counts of a checkpoint.
+fn weights(
+    urls: &PageUrls<'_>,
+    view: &PageView<'_>,
+    summary: &WeightsSummary,
+    details: ShownDetails<'_>,
+    others: &OtherSets,
+) -> Markup {
+    let (total, repo) = (summary.totals.bytes, view.repo.unwrap_or_default());
+    html! {
+        section aria-labelledby="found" {
+            h2 #found { "Contents of the files" }
+            (tiles(summary))
+            h3 { "Dtypes" }
+            (table::bar(&summary.dtypes, total))
+            (table::dtypes(&summary.dtypes, total))
+            (self::details(details, total))
+            h3 { "Findings" }
+            (findings(summary))
+            (sets::others(view, repo, others))
+            (fetch_stats(urls, view, repo, summary))
+        }
+    }
+}
+
+/// Renders the main numbers in large type.
+fn tiles(summary: &WeightsSummary) -> Markup {
+    let WeightsSummary { values, totals, .. } = summary;
+    let parameters = values.parameters;
+    html! {
+        dl .tiles {
+            (tile("Parameters", &short(parameters), &thousands(parameters)))
+            @if let Ok(active) = values.active {
+                (tile("Active", &short(active), &thousands(active)))
+            }
+            (tile("Size", &short_bytes(totals.bytes), &counted(totals.bytes, "byte")))
+            (tile("Tensors", &thousands(totals.tensors), &scalars(totals.scalars)))
+            (tile("Files", &thousands(summary.files as u64), ""))
+        }
+    }
+}
+
+fn scalars(scalars: u64) -> String {
+    match scalars {
+        0 => String::new(),
+        scalars => format!("{} not counted", counted(scalars, "scalar")),
+    }
+}
+
+fn tile(name: &str, value: &str, exact: &str) -> Markup {
+    html! {
+        div {
+            dt { (name) }
+            dd { strong { (value) } small { (exact) } }
+        }
+    }
+}
+
+/// Renders the modules, files and tensors, or the reason they are missing.
+fn details(details: ShownDetails<'_>, total: u64) -> Markup {
+    let reason = match details {
+        ShownDetails::Read(details) => {
+            return html! {
+                h3 { "Modules" }
+                (table::bar(&details.modules, total))
+                (table::rows("module", "elements", &details.modules, total))
+                (files(&details.files, total))
+                (table::tensors(&details.tensors))
+            };
+        }
+        ShownDetails::Pending => {
+            return html! { p .hint data-pending="" { "The modules are being read." } };
+        }
+        ShownDetails::TooManyTensors => "This checkpoint has too many tensors to list its modules.",
+        ShownDetails::Unavailable => "The modules are currently unavailable.",
+    };
+    html! { p .hint { (reason) } }
+}
+
+/// Renders the name of a single file, or a collapsed table of several files.
+fn files(files: &TableRows, total: u64) -> Markup {
+    let count = counted(files.total as u64, "file");
+    let sizes = files.rows.iter().map(|row| row.bytes);
+    let range = sizes.clone().min().zip(sizes.max());
+    html! {
+        h3 { "Files" }
+        @if let [file] = &*files.rows {
+            p { code { (escape(&file.name)) } }
+        } @else {
+            details #files {
+                summary {
+                    (count)
+                    @if let Some((least, most)) = range { ", " (bytes(least)) " to " (bytes(most)) }
+                }
+                (table::rows("file", "elements", files, total))
+            }
+        }
+    }
+}
+
+fn findings(summary: &WeightsSummary) -> Markup {
+    html! {
+        @if summary.findings.is_empty() {
+            p .fine { "No irregularities were found in the headers." }
+        } @else {
+            ul .findings {
+                @for finding in &summary.findings { li { (escape(finding)) } }
+                @if summary.more_findings > 0 {
+                    li { "and " (thousands(summary.more_findings as u64)) " more" }
+                }
+            }
+        }
+    }
+}
+
+/// Renders the cost of the lookup, the commit, and a link to the JSON.
+fn fetch_stats(
+    urls: &PageUrls<'_>,
+    view: &PageView<'_>,
+    repo: &str,
+    summary: &WeightsSummary,
+) -> Markup {
+    let fetch = &summary.fetch;
+    html! {
+        p .fetch {
+            (counted(fetch.requests, "request")) ", " (bytes(fetch.bytes_read)) " read of "
+            (bytes(fetch.weight_bytes)) ", " (format!("{:.2}", fetch.elapsed.as_secs_f64())) " s"
+            @if let Some(commit) = &summary.commit {
+                " · commit "
+                a href={ (urls.hub) "/" (repo) "/tree/" (commit) } {
+                    code { (commit.as_str().get(..7).unwrap_or_default()) }
+                }
+            }
+            " · "
+            a href=(snippets::json(view, repo)) { "JSON" }
+        }
+    }
+}
+
+/// Renders the values that the Hub reports.
+fn reported(values: &MetricValues) -> Markup {
+    html! {
+        section aria-labelledby="found" {
+            h2 #found { "Reported by the Hub" }
+            dl .tiles { (tile("Parameters", &short(values.parameters), &thousands(values.parameters))) }
+            p { "Not verified, because this service has no access to the files." }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Cache entries in a Redis or Valkey server shared by several services.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Cmd, FromRedisValue, RedisResult};
+use thiserror::Error;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use url::Url;
+
+use crate::breaker::Breaker;
+use hf_meta::{Cache, CacheKey, FillLease};
+
+/// The maximum size of an entry, in bytes. Larger ones would delay the commands of other services.
+const ENTRY_LIMIT: usize = 4 << 20;
+
+/// Time to live of an entry.
+const ENTRY_TTL: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// Time to live of a lease that is no longer renewed, for example because its process was killed.
+const LEASE_TTL: Duration = Duration::from_secs(5);
+
+/// The interval between renewals of a lease.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The interval between attempts to get a lease that another process holds.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The maximum wait for a lease. After that, the call continues without one.
+const LEASE_WAIT: Duration = Duration::from_secs(60);
+
+/// Lua script: renews a lease if this owner still holds it.
+const RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0";
+/// Lua script: releases a lease if this owner still holds it.
+const END: &str =
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
+
+/// A cache in a Redis or Valkey server, shared by several services. Entries stored by one service are available to
+/// all of them, and concurrent calls for the same repository are coalesced across services.
+///
+/// While the server is unreachable, every lookup is a miss and leases are granted without waiting; the connection is
+/// retried after one second. The server must be trusted: checksums detect corruption, not tampering.
+///
+/// ```no_run
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let cache = hf_meta::RedisCache::new("redis://127.0.0.1:6379/0")?;
+/// let client = hf_meta::Client::builder().header_cache(cache).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisCache(Arc<RedisServer>);
+
+struct RedisServer {
+    connection: ConnectionManager,
+    timeout: Duration,
+    breaker: Breaker,
+}
+
+/// The error returned for an invalid Redis or Valkey URL. It omits the URL, which may contain a password.
+#[derive(Debug, Error)]
+#[error("invalid Redis or Valkey URL; expected a URL such as redis://127.0.0.1:6379/0")]
+pub struct RedisCacheError;
+
+impl RedisCache {
+    /// The default timeout for connecting and for each command.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
+
+    /// Creates a cache at `redis://[user:password@]host[:port][/database]`, or `rediss://…` for TLS. The connection
+    /// is established on first use. Must be called within a tokio runtime.
+    ///
+    /// With TLS, the system's certificates are trusted; `SSL_CERT_FILE` overrides their location.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RedisCacheError`] if the URL does not have this form.
+    pub fn new(address: &str) -> Result<Self, RedisCacheError> {
+        Self::with_timeout(address, Self::DEFAULT_TIMEOUT)
+    }
+
+    /// Creates a cache with a timeout other than [`Self::DEFAULT_TIMEOUT`]. While the server is unreachable, one call
+    /// per second is delayed by this timeout.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RedisCacheError`] under the same conditions as [`new`](Self::new).
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, RedisCacheError> {
+        let address = address.parse::<Url>().map_err(|_| RedisCacheError)?;
+        if !matches!(address.scheme(), "redis" | "rediss") || address.fragment().is_some() {
+            return Err(RedisCacheError);
+        }
+        let client = redis::Client::open(address).map_err(|_| RedisCacheError)?;
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(1)
+            .set_connection_timeout(Some(timeout))
+            .set_response_timeout(Some(timeout));
+        let connection = ConnectionManager::new_lazy_with_config(client, config);
+        let connection = connection.map_err(|_| RedisCacheError)?;
+        Ok(Self(Arc::new(RedisServer { connection, timeout, breaker: Breaker::default() })))
+    }
+
+    /// Returns whether the server is considered reachable: `false` for one second after a command has failed.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        !self.0.breaker.is_open()
+    }
+}
+
+impl Cache for RedisCache {
+    fn get<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+        let mut command = redis::cmd("GET");
+        command.arg(name("entry", key));
+        async move { self.0.run::<Option<Vec<u8>>>(&command).await.flatten() }.boxed()
+    }
+
+    fn put<'a>(&'a self, key: &'a CacheKey, entry: Vec<u8>) -> BoxFuture<'a, ()> {
+        if entry.len() > ENTRY_LIMIT {
+            return futures::future::ready(()).boxed();
+        }
+        let mut command = redis::cmd("SET");
+        command.arg(name("entry", key)).arg(entry).arg("EX").arg(ENTRY_TTL.as_secs());
+        async move {
+            self.0.run::<()>(&command).await;
+        }
+        .boxed()
+    }
+
+    fn lease<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, FillLease> {
+        self.acquire_lease(key).boxed()
+    }
+}
+
+impl RedisCache {
+    async fn acquire_lease(&self, key: &CacheKey) -> FillLease {
+        let (name, owner, started) = (name("lease", key), owner(), Instant::now());
+        let mut command = redis::cmd("SET");
+        command.arg(&name).arg(&owner).arg("NX").arg("PX").arg(millis(LEASE_TTL));
+        let mut has_waited = false;
+        while started.elapsed() < LEASE_WAIT {
+            match self.0.run::<Option<String>>(&command).await {
+                Some(Some(_)) => return self.keep_renewed(name, owner, has_waited),
+                Some(None) => has_waited = true,
+                None => break,
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        FillLease::new(has_waited, || ())
+    }
+
+    /// Returns a lease that a background task renews until it is dropped.
+    fn keep_renewed(&self, name: String, owner: String, has_waited: bool) -> FillLease {
+        let (held, mut end) = oneshot::channel::<()>();
+        let server = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            while timeout(RENEWAL_INTERVAL, &mut end).await.is_err() {
+                let mut command = redis::cmd("EVAL");
+                command.arg(RENEW).arg(1).arg(&name).arg(&owner).arg(millis(LEASE_TTL));
+                server.run::<i64>(&command).await;
+            }
+            let mut command = redis::cmd("EVAL");
+            command.arg(END).arg(1).arg(&name).arg(&owner);
+            server.run::<i64>(&command).await;
+        });
+        FillLease::new(has_waited, move || drop(held))
+    }
+}
+
+impl RedisServer {
+    /// Runs a command. Returns `None` if it fails, or without running it if the circuit breaker is open.
+    async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
+        if self.breaker.is_open() {
+            return None;
+        }
+        let mut connection = self.connection.clone();
+        let reply: RedisResult<T> =
+            match timeout(self.timeout * 2, command.query_async(&mut connection)).await {
+                Ok(reply) => reply,
+                Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+            };
+        self.breaker.record(reply.as_ref().err());
+        reply.ok()
+    }
+}
+
+fn name(kind: &str, key: &CacheKey) -> String {
+    format!("hf-meta:{kind}:{key}")
+}
+
+/// Returns a random name for the owner of a lease. The keys of a [`RandomState`] come from the operating system.
+fn owner() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for RedisCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCache").field("is_reachable", &self.is_reachable()).finish()
+    }
+}
