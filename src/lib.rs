@@ -129,8 +129,8 @@ pub use self::{
         ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{
-        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListedModel,
-        ListingError, MAX_MODELS_PAGE, Source, SourceError,
+        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListingError, Source,
+        SourceError,
     },
     inspect::{Progress, RecordedCall, RecordedReport},
 };

@@ -1,5 +1,6 @@
 //! The client: the entry point of every call.
 
+mod api_page;
 mod builder;
 mod call_timeout;
 mod env;
@@ -7,7 +8,6 @@ mod http_options;
 mod known_servers;
 mod many;
 mod model;
-mod models_page;
 mod record;
 
 use std::sync::Arc;

@@ -20,7 +20,6 @@
 mod endpoint;
 mod error;
 pub(crate) mod listing;
-mod models;
 mod reported_count;
 mod source;
 mod warnings;
@@ -34,4 +33,3 @@ pub use self::{
 };
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};
 pub use hf_meta_format::{CommitSha, IdError, RepoId, RepoKind, Revision};
-pub use models::{ListedModel, MAX_MODELS_PAGE};

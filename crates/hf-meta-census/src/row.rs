@@ -11,7 +11,7 @@ use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::formats::{chain, clip};
 use hf_meta::report::{CountReport, Finding};
-use hf_meta::{Error, HubCacheMiss};
+use hf_meta::{Error, ErrorKind, HubCacheMiss};
 
 /// The version of the table columns, which increases with every change.
 pub const SCHEMA_VERSION: i64 = 1;
@@ -159,7 +159,7 @@ impl CensusRow {
     /// Creates the row of a repository that has not been read.
     pub(super) fn new(listed: ListedRepo) -> Self {
         Self {
-            read_at: Some(now()),
+            read_at: Some(unix_millis()),
             rules: RuleSet::CURRENT.to_string(),
             tool: TOOL.to_owned(),
             schema_version: SCHEMA_VERSION,
@@ -171,24 +171,20 @@ impl CensusRow {
     /// Adds the columns of a listing to the row. If the listing has no architecture, the architecture of the weights
     /// is kept.
     fn with_listing(self, listed: ListedRepo) -> Self {
-        let ListedRepo { repo, commit, author, created_at, last_modified, downloads, .. } = listed;
-        let ListedRepo { gated, hub_total, pipeline_tag, library, license, base_model, .. } =
-            listed;
-        let architecture = listed.architecture.or(self.architecture);
         Self {
-            repo,
-            commit,
-            hub_total,
-            author,
-            created_at,
-            last_modified,
-            downloads,
-            gated,
-            pipeline_tag,
-            library,
-            license,
-            architecture,
-            base_model,
+            repo: listed.repo,
+            commit: listed.commit,
+            hub_total: listed.hub_total,
+            author: listed.author,
+            created_at: listed.created_at,
+            last_modified: listed.last_modified,
+            downloads: listed.downloads,
+            gated: listed.gated,
+            pipeline_tag: listed.pipeline_tag,
+            library: listed.library,
+            license: listed.license,
+            architecture: listed.architecture.or(self.architecture),
+            base_model: listed.base_model,
             ..self
         }
     }
@@ -201,24 +197,21 @@ impl CensusRow {
     /// Returns the repository as a listing entry, to read it again.
     pub(super) fn listing(&self) -> ListedRepo {
         let row = self.clone();
-        let Self { repo, commit, author, created_at, last_modified, downloads, .. } = row;
-        let Self { gated, hub_total, pipeline_tag, library, license, base_model, .. } = row;
-        let architecture = row.architecture;
         ListedRepo {
-            repo,
-            commit,
+            repo: row.repo,
+            commit: row.commit,
             files: None,
-            author,
-            created_at,
-            last_modified,
-            downloads,
-            gated,
-            hub_total,
-            pipeline_tag,
-            library,
-            license,
-            architecture,
-            base_model,
+            author: row.author,
+            created_at: row.created_at,
+            last_modified: row.last_modified,
+            downloads: row.downloads,
+            gated: row.gated,
+            hub_total: row.hub_total,
+            pipeline_tag: row.pipeline_tag,
+            library: row.library,
+            license: row.license,
+            architecture: row.architecture,
+            base_model: row.base_model,
         }
     }
 
@@ -231,27 +224,27 @@ impl CensusRow {
     }
 
     fn set_error(&mut self, error: &Error) {
-        status(error).clone_into(&mut self.status);
-        self.error_kind = Some(error.code().to_owned());
-        self.error = Some(clip(&chain(error)));
+        self.set_failure(status(error), error.code(), clip(&chain(error)));
         if let Error::SeveralSets { sets, .. } = error {
             self.other_sets = Some(sets.iter().take(MAX_SETS).map(OtherWeightSet::from).collect());
         }
     }
 
+    fn set_failure(&mut self, status: &str, kind: &str, error: String) {
+        status.clone_into(&mut self.status);
+        (self.error_kind, self.error) = (Some(kind.to_owned()), Some(error));
+    }
+
     fn set_report(&mut self, report: &CountReport) {
         let sums = report.parameter_count.totals();
         if [sums.parameters, sums.elements, sums.bytes]
-            .into_iter()
-            .any(|sum| i64::try_from(sum).is_err())
+            .iter()
+            .any(|sum| *sum > i64::MAX.cast_unsigned())
         {
-            "malformed".clone_into(&mut self.status);
-            self.error_kind = Some("countOverflow".to_owned());
-            self.error = Some("the totals overflow 63 bits".to_owned());
-            return;
+            let error = "the totals overflow 63 bits".to_owned();
+            return self.set_failure("malformed", "countOverflow", error);
         }
         "ok".clone_into(&mut self.status);
-        (self.error_kind, self.error) = (None, None);
         if let Some(commit) = &report.commit {
             self.commit = Some(commit.to_string());
         }
@@ -284,7 +277,7 @@ impl CensusRow {
     }
 
     /// Returns the row with a new count of the same bytes.
-    pub(super) fn counted_again(&self, result: Result<&CountReport, &Error>) -> Self {
+    pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
         let mut counted = Self::new(self.listing());
         counted.set_result(result);
         if counted.error_kind == self.error_kind {
@@ -331,22 +324,30 @@ const MAX_SETS: usize = 1_000;
 
 /// Returns the status of a repository that could not be read.
 fn status(error: &Error) -> &'static str {
-    match error {
-        Error::Gated { .. } => "gated",
-        Error::SeveralSets { .. } => "several_sets",
-        Error::InvalidSource(_) => "malformed",
-        // The client is offline or its token has expired. Neither is a property of the repository.
-        Error::NotCached { .. } | Error::RejectedToken { .. } => "failed",
-        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. }
-            if source.is::<HubCacheMiss>() =>
-        {
-            "failed"
-        }
-        error if error.is_denied() => "denied",
-        error if error.has_no_weights() => "no_weights",
-        error if error.is_malformed() => "malformed",
-        error if error.is_not_found() => "gone",
+    use ErrorKind::{
+        FileNotFound, Forbidden, Gated, InvalidSource, MalformedHeader, MalformedIndex,
+        MissingShards, NoWeights, RepoNotFound, RevisionNotFound, SeveralSets, TooLarge,
+    };
+    match error.kind() {
+        // The client is offline, and a later download may add the files.
+        FileNotFound | NoWeights if is_cache_miss(error) => "failed",
+        NoWeights => "no_weights",
+        SeveralSets => "several_sets",
+        Gated => "gated",
+        Forbidden => "denied",
+        RepoNotFound | RevisionNotFound | FileNotFound => "gone",
+        InvalidSource | MalformedHeader | MalformedIndex | MissingShards | TooLarge => "malformed",
+        // None of the others, such as an expired token, is a property of the repository.
         _ => "failed",
+    }
+}
+
+fn is_cache_miss(error: &Error) -> bool {
+    match error {
+        Error::FileNotFound { source, .. } | Error::NoWeights { source, .. } => {
+            source.is::<HubCacheMiss>()
+        }
+        _ => false,
     }
 }
 
@@ -357,12 +358,12 @@ fn kinds(findings: &[Finding]) -> Vec<String> {
 }
 
 /// Converts a number. The totals of a row were checked, and no other number is larger.
-fn integer(number: u64) -> i64 {
+pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Returns the time in milliseconds since 1970.
-pub(super) fn now() -> i64 {
+pub(super) fn unix_millis() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

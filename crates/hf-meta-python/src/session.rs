@@ -134,7 +134,7 @@ impl Session {
         let client = self.client.clone();
         let summary = self.wait(py, async move {
             let manifest = Manifest::open(&manifest, None)?;
-            let census = Census::create(client, &target)?.jobs(jobs).slice(slice.0, slice.1);
+            let census = Census::create(client, &target)?.concurrency(jobs).slice(slice.0, slice.1);
             let census = match previous {
                 Some(previous) => census.previous(previous),
                 None => census,
