@@ -189,7 +189,7 @@ impl CountSums {
     pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
         self.flush();
         self.kinds.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let (moe, moe_unknown_reason) =
+        let (moe, moe_unknown) =
             match self.experts.mixture(&configs.experts, self.total.parameters) {
                 Ok(moe) => (moe, None),
                 Err(reason) => (None, Some(reason)),
@@ -223,7 +223,7 @@ impl CountSums {
             module_kinds,
             unresolved,
             moe,
-            moe_unknown_reason,
+            moe_unknown,
         };
         (parameters, breakdown)
     }
