@@ -47,7 +47,7 @@ pub(crate) fn serve(
     command.args([
         "--upstream-requests-per-minute",
         "0",
-        "--new-upstream-requests-per-minute",
+        "--total-upstream-requests-per-minute",
         "0",
     ]);
     command.env("TOKIO_WORKER_THREADS", "1").envs(ALLOCATOR);

@@ -32,7 +32,7 @@ pub(crate) async fn soak(args: &Args, minutes: u64) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let cache = folder.path().display().to_string();
     // A short time to live, so that known badges are refreshed all the time.
-    let options = ["--ttl", "5", "--new-upstream-requests-per-minute", "0"];
+    let options = ["--ttl", "5", "--total-upstream-requests-per-minute", "0"];
     let limits = ["--upstream-requests-per-minute", "0", "--requests-per-minute", "0"];
     let (server, address) = serve_by_default(args, &hub, &cache, &[options, limits].concat())?;
     let (end, next) = (Instant::now() + Duration::from_secs(60 * minutes), Arc::default());
