@@ -5,7 +5,7 @@
 /// The local Hub.
 mod hub {
     pub(crate) use hf_meta_testing::{
-        ContentRangeFault, Fault, File, Host, Hub as LocalHub, LazyRepos, LoggedRequest, Repo,
+        ContentRangeFault, Fault, File, Host, LazyRepos, LoggedRequest, MockHub as LocalHub, Repo,
         load_folder,
     };
 }
