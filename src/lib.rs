@@ -92,7 +92,8 @@
 //!
 //! # Guides
 //!
-//! [Reading](docs::reading) · [Counting](docs::counting) · [Validation](docs::validity) ·
+//! [Reading](docs::reading) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
+//! [Validation](docs::validity) ·
 //! [Repository layouts](docs::layouts) · [GGUF](docs::gguf) · [Caching and offline use](docs::cache) ·
 //! [JSON](docs::json) · [Error handling in a service](docs::errors) · [Installation](docs::install) ·
 //! [Command line](docs::command) · [Python](docs::python) · [Census](docs::census) ·

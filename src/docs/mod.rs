@@ -3,7 +3,8 @@
 //! | page | subject |
 //! |---|---|
 //! | [`reading`] | HTTP requests, retries, rate limits, timeouts, security, logs |
-//! | [`counting`] | parameters, elements, buffers, quantized models, experts |
+//! | [`counting`] | parameters, elements, buffers, experts |
+//! | [`quantization`] | quantized models: methods, exactness, the counts of the Hub |
 //! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
 //! | [`layouts`] | names of weight files, and repositories with several sets of weights |
 //! | [`gguf`] | quantized models in GGUF, and custom formats |
@@ -42,11 +43,13 @@ pub mod census {}
 
 /// [error code]: crate::docs::errors
 /// [counting rules]: crate::docs::counting
+/// [reading]: crate::docs::reading
 #[doc = include_str!("command.md")]
 pub mod command {}
 
 /// [`formats`]: crate::formats
 /// [`count`]: crate::count
+/// [Quantization]: crate::docs::quantization
 #[doc = include_str!("counting.md")]
 pub mod counting {}
 
@@ -76,6 +79,7 @@ pub mod install {}
 /// [`counting`]: crate::docs::counting
 /// [`Error::code`]: crate::Error::code
 /// [`validity`]: crate::docs::validity
+/// [Errors]: crate::docs::errors
 #[doc = include_str!("json.md")]
 pub mod json {}
 
@@ -90,6 +94,9 @@ pub mod layouts {}
 /// [command]: crate::docs::command
 #[doc = include_str!("python.md")]
 pub mod python {}
+
+#[doc = include_str!("quantization.md")]
+pub mod quantization {}
 
 /// [GGUF]: crate::docs::gguf
 /// [`ClientBuilder::concurrency`]: crate::ClientBuilder::concurrency
@@ -113,6 +120,9 @@ pub mod python {}
 /// [`ClientBuilder`]: crate::ClientBuilder
 /// [`Model::count`]: crate::Model::count
 /// [`parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
+/// [`ClientBuilder::token`]: crate::ClientBuilder::token
+/// [`Client::from_env`]: crate::Client::from_env
+/// [`Client::with_token`]: crate::Client::with_token
 #[doc = include_str!("reading.md")]
 pub mod reading {}
 

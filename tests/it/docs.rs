@@ -79,15 +79,6 @@ fn pages_show_what_the_command_prints() {
     assert!(compared >= 5);
 }
 
-#[test]
-fn the_list_of_error_codes_is_complete() {
-    let page = include_str!("../../src/docs/json.md");
-    let (_, listed) = page.split_once("\nThe codes are ").unwrap();
-    let listed = listed.split("\n\n").next().unwrap().split('`').skip(1).step_by(2);
-    let codes = hf_meta::ErrorKind::ALL.iter().map(|kind| kind.code());
-    assert_eq!(listed.collect::<BTreeSet<_>>(), codes.collect::<BTreeSet<_>>());
-}
-
 /// The labels and targets of the link definitions in a text: `[label]: target` at the start of a line.
 fn definitions<'a>(text: &'a str, prefix: &str) -> BTreeMap<&'a str, &'a str> {
     let lines = text.lines().filter_map(|line| line.strip_prefix(prefix)?.split_once("]: "));
