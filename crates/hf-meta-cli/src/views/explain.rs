@@ -105,7 +105,7 @@ fn modules(
 fn parts(kind: &ModuleKind) -> String {
     let name = |name: &str| if name.is_empty() { "weights".to_owned() } else { name.to_owned() };
     let parts =
-        kind.parts.iter().map(|(part, dtype)| format!("{} {}", name(part), escape(dtype.as_str())));
+        kind.components.iter().map(|(part, dtype)| format!("{} {}", name(part), escape(dtype.as_str())));
     parts.collect::<Vec<_>>().join(", ")
 }
 

@@ -1,14 +1,14 @@
-//! Every count is either correct or flagged as inexact. Covers similar layouts, contradicting parts and rare names.
+//! Every count is either correct or flagged as inexact. Covers similar layouts, contradicting components and rare names.
 
-use self::Expected::{Exact, Marked};
+use self::Expected::{Exact, Inexact};
 use super::oracles::header;
-use super::{Configs, Counter};
+use crate::count::{Configs, Counter};
 
 /// The expected count of a case. A flagged count treats packed tensors as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Exact(u64),
-    Marked,
+    Inexact,
 }
 
 struct Case {
@@ -24,11 +24,11 @@ fn count(case: &Case) -> Expected {
     counter.add_file(&header(case.tensors.iter().copied(), None)).unwrap();
     counter.set_configs(Configs::from_config_json(case.config.as_bytes()).unwrap());
     let (parameters, breakdown) = counter.finish().unwrap();
-    if breakdown.is_exact() { Exact(parameters.total()) } else { Marked }
+    if breakdown.is_exact() { Exact(parameters.total()) } else { Inexact }
 }
 
 #[test]
-fn every_count_is_right_or_marked() {
+fn every_count_is_exact_or_flagged() {
     let wrong: Vec<_> = CASES
         .iter()
         .map(|case| (case.name, count(case), case.expected))
@@ -56,30 +56,30 @@ const HQQ: &str = r#"{"quantization_config":{"quant_method":"hqq","quant_config"
     "nbits":16,"group_size":64}}}}"#;
 
 const CASES: &[Case] = &[
-    // Packed parts that no method can solve.
+    // Packed components that no method can solve.
     Case {
         name: "bytes with the scales of no format",
         config: COMPRESSED,
         tensors: &[("a.weight_packed", "U8", &[64, 64]), ("a.weight_scale", "BF16", &[64, 8])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "bytes without scales",
         config: COMPRESSED,
         tensors: &[("a.weight_packed", "U8", &[64, 64])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "sparse weights without their mask",
         config: COMPRESSED,
         tensors: &[("a.compressed", "BF16", &[64, 64])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "codes without codebooks",
         config: r#"{"quantization_config":{"quant_method":"aqlm"}}"#,
         tensors: &[("a.codes", "I16", &[64, 8, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "NVFP4 in a stack of experts",
@@ -128,13 +128,13 @@ const CASES: &[Case] = &[
             ("experts.w13_qweight", "I32", &[4, 16, 64]),
             ("experts.w13_scales", "F16", &[4, 1, 64]),
         ],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "a stack of integers without a configuration",
         config: "{}",
         tensors: &[("experts.down_proj", "I32", &[8, 64, 128])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "masks and tables are no stacks",
@@ -169,14 +169,14 @@ const CASES: &[Case] = &[
             ("a.scales", "F16", &[1, 16]),
             ("b.qzeros", "I32", &[1, 2]),
         ],
-        expected: Marked,
+        expected: Inexact,
     },
     // Sizes that the configuration does not determine.
     Case {
         name: "a group size that does not fit is no scale per row",
         config: COMPRESSED,
         tensors: &[("a.weight_packed", "I32", &[64, 32]), ("a.weight_scale", "BF16", &[64, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "embeddings with another width",
@@ -191,7 +191,7 @@ const CASES: &[Case] = &[
         name: "a row that may end inside a word",
         config: COMPRESSED_CHANNELS,
         tensors: &[("a.weight_packed", "I32", &[64, 13]), ("a.weight_scale", "BF16", &[64, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "a row that ends inside a word, by a dimension of the model",
@@ -207,7 +207,7 @@ const CASES: &[Case] = &[
             ("a.suh", "F16", &[11_008]),
             ("a.svh", "F16", &[128]),
         ],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "the latent attention of DeepSeek in EXL3",
@@ -217,13 +217,13 @@ const CASES: &[Case] = &[
             ("a.suh", "F16", &[512]),
             ("a.svh", "F16", &[640]),
         ],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "signs that contradict the tiles",
         config: EXL,
         tensors: &[("a.trellis", "I16", &[40, 40, 64]), ("a.suh", "F16", &[100])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "SDNQ with a width of a module",
@@ -240,25 +240,25 @@ const CASES: &[Case] = &[
         name: "SDNQ without a configuration",
         config: "{}",
         tensors: &[("q.weight", "U8", &[2048]), ("q.scale", "F32", &[64, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "two weights in a signed byte",
         config: r#"{"quantization_config":{"quant_method":"w4afp8"}}"#,
         tensors: &[("a.weight", "I8", &[64, 128]), ("a.weight_scale_inv", "BF16", &[64, 2])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "scales for twice the rows",
         config: "{}",
         tensors: &[("a.weight", "I8", &[64, 64]), ("a.weight_scale", "F32", &[128, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "scales for twice the rows of bytes",
         config: "{}",
         tensors: &[("a.weight", "U8", &[64, 64]), ("a.weight_scale", "F32", &[128, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "a width that fits no group size of MLX",
@@ -268,13 +268,13 @@ const CASES: &[Case] = &[
             ("a.scales", "BF16", &[64, 2]),
             ("a.biases", "BF16", &[64, 2]),
         ],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "scales for twice the columns",
         config: INT8,
         tensors: &[("a.weight", "I8", &[64, 64]), ("a.weight_scale", "F32", &[64, 128])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "a scale for each weight",
@@ -298,25 +298,25 @@ const CASES: &[Case] = &[
         name: "more groups than rows can hold",
         config: r#"{"quantization_config":{"quant_method":"hqq"}}"#,
         tensors: &[("a.W_q", "U8", &[10, 64]), ("a.scale", "F16", &[300, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "more groups than rows can hold, SINQ",
         config: r#"{"quantization_config":{"quant_method":"sinq"}}"#,
         tensors: &[("a.W_q", "U8", &[10, 64]), ("a.meta.zero", "F16", &[300, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "less than two bits for an input of EXL2",
         config: EXL,
         tensors: &[("a.q_weight", "I32", &[128, 1024]), ("a.q_invperm", "I32", &[16_000])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "a mask of other rows",
         config: COMPRESSED,
         tensors: &[("a.compressed", "BF16", &[64, 32]), ("a.bitmask", "U8", &[192, 8])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "a stack that shares the order of its columns",
@@ -343,21 +343,21 @@ const CASES: &[Case] = &[
         name: "scales that do not fit blocks",
         config: MXFP4,
         tensors: &[("a.up_blocks", "U8", &[4, 2, 16]), ("a.up_scales", "U8", &[4, 3])],
-        expected: Marked,
+        expected: Inexact,
     },
     // Values that would cause a division by zero.
     Case {
         name: "more bits than a byte of HQQ has",
         config: HQQ,
         tensors: &[("a.W_q", "U8", &[32, 64]), ("a.scale", "F16", &[1, 64])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "vectors of length 0",
         config: r#"{"quantization_config":{"quant_method":"vptq","config_for_layers":{"a":{"vector_lens":[0,0],
             "in_features":64,"out_features":64}}}}"#,
         tensors: &[("a.indices", "I32", &[1, 8, 64]), ("a.centroids.weight", "BF16", &[1, 4096])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "the list of SDNQ has the names of parameters",
@@ -419,7 +419,7 @@ const CASES: &[Case] = &[
             ("h.o_proj.weight_packed", "I32", &[16, 8]),
             ("h.o_proj.weight_scale", "BF16", &[16, 1]),
         ],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "an order of columns for each expert",
@@ -456,7 +456,7 @@ const CASES: &[Case] = &[
         name: "a stack of HQQ",
         config: r#"{"quantization_config":{"quant_method":"hqq"}}"#,
         tensors: &[("a.W_q", "U8", &[4, 32, 64]), ("a.scale", "F16", &[4, 64, 1])],
-        expected: Marked,
+        expected: Inexact,
     },
     Case {
         name: "a stack of Quark",
@@ -469,9 +469,9 @@ const CASES: &[Case] = &[
 const COMPRESSED_CHANNELS: &str = r#"{"quantization_config":{"quant_method":"compressed-tensors","format":
     "pack-quantized","config_groups":{"a":{"targets":["Linear"],"weights":{"num_bits":4}}}}}"#;
 
-/// A part that is stored twice must not be counted twice without a flag.
+/// A component that is stored twice must not be counted twice without a flag.
 #[test]
-fn a_part_that_is_stored_twice_is_marked() {
+fn duplicate_components_are_flagged() {
     let tensors: [(_, _, &[u64]); 2] =
         [("a.qweight", "I32", &[8, 16]), ("a.scales", "F16", &[1, 16])];
     let file = header(tensors, None);

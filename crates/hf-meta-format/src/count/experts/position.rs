@@ -4,30 +4,30 @@ use crate::formats::TensorInfo;
 
 /// The position of a tensor in the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TensorPosition<'a> {
-    /// True if a component starts with `mtp`. Some models store draft layers under such names.
-    pub(super) is_draft: bool,
-    pub(super) layer: Option<LayerPosition<'a>>,
+pub(crate) struct TensorPosition<'a> {
+    /// True if a segment starts with `mtp`. Some models store draft layers under such names.
+    pub(crate) is_draft: bool,
+    pub(crate) layer: Option<LayerPosition<'a>>,
     /// The routed expert, or all routed experts if the tensor contains them. `None` for shared experts and routers,
     /// which every token uses.
-    pub(super) expert: Option<ExpertPosition<'a>>,
+    pub(crate) expert: Option<ExpertPosition<'a>>,
     /// The kind of embedding; `None` inside a layer.
-    pub(super) embedding: Option<Embedding>,
+    pub(crate) embedding: Option<Embedding>,
 }
 
 /// The layer of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LayerPosition<'a> {
+pub(crate) struct LayerPosition<'a> {
     /// The name up to the number, such as `model.layers.7`.
-    pub(super) key: &'a str,
-    pub(super) number: u64,
+    pub(crate) key: &'a str,
+    pub(crate) number: u64,
 }
 
 /// The position of routed experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ExpertPosition<'a> {
+pub(crate) struct ExpertPosition<'a> {
     /// The name up to the list of experts, such as `model.layers.7.mlp.experts`.
-    pub(super) group: &'a str,
+    pub(crate) group: &'a str,
     kind: ExpertKind,
 }
 
@@ -43,7 +43,7 @@ enum ExpertKind {
 
 /// The part of a group's routed experts that a tensor contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExpertPart {
+pub(crate) enum ExpertPart {
     /// One expert, by its number.
     Numbered(u64),
     /// This number of experts, along the first dimension.
@@ -54,7 +54,7 @@ pub(super) enum ExpertPart {
 
 impl ExpertPosition<'_> {
     /// Returns the part of the experts that a tensor contains; `None` if it is not routed, such as a norm.
-    pub(super) fn part(&self, tensor: &TensorInfo) -> Option<ExpertPart> {
+    pub(crate) fn part(&self, tensor: &TensorInfo) -> Option<ExpertPart> {
         match (self.kind, &tensor.shape[..]) {
             (ExpertKind::Numbered(number), _) => Some(ExpertPart::Numbered(number)),
             (_, [experts, _, _, ..]) | (ExpertKind::Stacked { is_bias: true }, [experts, _])
@@ -70,7 +70,7 @@ impl ExpertPosition<'_> {
 
 /// A token embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Embedding {
+pub(crate) enum Embedding {
     Input,
     Output,
 }
@@ -88,29 +88,29 @@ impl Embedding {
 }
 
 impl<'a> TensorPosition<'a> {
-    pub(super) fn new(name: &'a str) -> Self {
+    pub(crate) fn new(name: &'a str) -> Self {
         let mut found = Self::default();
         let mut is_router = false;
         let mut is_shared = false;
-        let (mut start, mut kind) = (0, Component::Other);
+        let (mut start, mut kind) = (0, Segment::Other);
         let (mut module, mut last) = ("", "");
-        // For such short components, a loop over bytes is faster than `str::split`.
+        // For such short segments, a loop over bytes is faster than `str::split`.
         while start <= name.len() {
             let rest = &name.as_bytes()[start..];
             let end =
                 rest.iter().position(|&byte| byte == b'.').map_or(name.len(), |at| start + at);
-            let component = &name[start..end];
-            let previous = std::mem::replace(&mut kind, Component::new(component));
+            let segment = &name[start..end];
+            let previous = std::mem::replace(&mut kind, Segment::new(segment));
             match kind {
-                Component::Other | Component::Stack | Component::FeedForward => {}
-                Component::Router => is_router = true,
-                Component::Shared => is_shared = true,
-                Component::Draft => found.is_draft = true,
-                Component::Number(number) => found.add_number(&name[..end], number, previous),
+                Segment::Other | Segment::Stack | Segment::FeedForward => {}
+                Segment::Router => is_router = true,
+                Segment::Shared => is_shared = true,
+                Segment::Draft => found.is_draft = true,
+                Segment::Number(number) => found.add_number(&name[..end], number, previous),
                 _ => found.add_experts(name, (start, end), kind, previous),
             }
             start = end + 1;
-            (module, last) = (last, component);
+            (module, last) = (last, segment);
         }
         if found.layer.is_none() {
             found.embedding = Embedding::from_module(module);
@@ -126,60 +126,58 @@ impl<'a> TensorPosition<'a> {
         found
     }
 
-    /// Handles a component that is a number.
-    fn add_number(&mut self, key: &'a str, number: u64, previous: Component) {
+    /// Handles a segment that is a number.
+    fn add_number(&mut self, key: &'a str, number: u64, previous: Segment) {
         let is_in_gguf_layer = self.layer.is_some_and(|layer| layer.key.starts_with("blk."));
         match (previous, &mut self.expert) {
-            (Component::FeedForward, None) if is_in_gguf_layer => {
+            (Segment::FeedForward, None) if is_in_gguf_layer => {
                 let (group, _) = key.rsplit_once('.').unwrap_or_default();
                 self.expert = Some(ExpertPosition { group, kind: ExpertKind::Numbered(number) });
             }
-            (Component::Experts, Some(expert)) => expert.kind = ExpertKind::Numbered(number),
+            (Segment::Experts, Some(expert)) => expert.kind = ExpertKind::Numbered(number),
             // A list with one tensor per expert, such as `experts.gate_up_projs.3`.
-            (Component::Other, Some(expert))
-                if matches!(expert.kind, ExpertKind::Stacked { .. }) =>
-            {
+            (Segment::Other, Some(expert)) if matches!(expert.kind, ExpertKind::Stacked { .. }) => {
                 expert.kind = ExpertKind::Numbered(number);
             }
-            (Component::Stack, None) if self.layer.is_none() => {
+            (Segment::Stack, None) if self.layer.is_none() => {
                 self.layer = Some(LayerPosition { key, number });
             }
             _ => {}
         }
     }
 
-    /// Handles a component that names experts.
+    /// Handles a segment that names experts.
     fn add_experts(
         &mut self,
         name: &'a str,
         (start, end): (usize, usize),
-        component: Component,
-        previous: Component,
+        segment: Segment,
+        previous: Segment,
     ) {
         let before = &name[..start.saturating_sub(1)];
-        let is_in_list = matches!(previous, Component::Experts);
-        let (group, kind) = match (component, self.expert) {
-            (Component::Expert(number), Some(list)) if is_in_list => {
+        let is_in_list = matches!(previous, Segment::Experts);
+        let (group, kind) = match (segment, self.expert) {
+            (Segment::Expert(number), Some(list)) if is_in_list => {
                 (list.group, ExpertKind::Numbered(number))
             }
-            (Component::Expert(number), None) => (before, ExpertKind::Numbered(number)),
-            (Component::Experts, _) => (&name[..end], ExpertKind::Stacked { is_bias: false }),
-            (Component::Block, None) => (&name[..end], ExpertKind::Block),
-            (Component::Linear, None) => (before, ExpertKind::Block),
+            (Segment::Expert(number), None) => (before, ExpertKind::Numbered(number)),
+            (Segment::Experts, _) => (&name[..end], ExpertKind::Stacked { is_bias: false }),
+            (Segment::Block, None) => (&name[..end], ExpertKind::Block),
+            (Segment::Linear, None) => (before, ExpertKind::Block),
             _ => return,
         };
         self.expert = Some(ExpertPosition { group, kind });
     }
 
     /// Returns whether the tensor contains parameters of routed experts.
-    pub(super) fn is_routed(&self, tensor: &TensorInfo) -> bool {
+    pub(crate) fn is_routed(&self, tensor: &TensorInfo) -> bool {
         !self.is_draft && self.expert.is_some_and(|expert| expert.part(tensor).is_some())
     }
 }
 
-/// The meaning of a component of a name.
+/// The meaning of a segment of a name.
 #[derive(Clone, Copy, Debug)]
-enum Component {
+enum Segment {
     Other,
     Number(u64),
     /// A list of layers.
@@ -199,9 +197,9 @@ enum Component {
     Draft,
 }
 
-impl Component {
-    fn new(component: &str) -> Self {
-        match component {
+impl Segment {
+    fn new(segment: &str) -> Self {
+        match segment {
             "weight" | "model" | "mlp" | "self_attn" => Self::Other,
             // GGUF uses `blk` and `_exps`.
             "h" | "block" | "layer" | "layers" | "blocks" | "blk" => Self::Stack,
@@ -211,22 +209,22 @@ impl Component {
             "input_linear" | "output_linear" => Self::Linear,
             "gate" | "router" => Self::Router,
             "mtp" => Self::Draft,
-            _ => Self::from_affix(component),
+            _ => Self::from_affix(segment),
         }
     }
 
-    fn from_affix(component: &str) -> Self {
-        match component.as_bytes() {
-            [b'0'..=b'9', ..] => component.parse().map_or(Self::Other, Self::Number),
+    fn from_affix(segment: &str) -> Self {
+        match segment.as_bytes() {
+            [b'0'..=b'9', ..] => segment.parse().map_or(Self::Other, Self::Number),
             [b'm', b't', b'p', b'_', ..] => Self::Draft,
             // `shared_experts`, `shared_mlp`, `share_expert`
             [b's', b'h', b'a', b'r', b'e', ..] => Self::Shared,
             [b'e', b'x', b'p', b'e', b'r', b't', b'_', ..] => {
-                component[7..].parse().map_or(Self::Other, Self::Expert)
+                segment[7..].parse().map_or(Self::Other, Self::Expert)
             }
             [.., b'_', b'm', b'o', b'e'] => Self::Block,
-            _ if component.ends_with("_experts") || component.ends_with("_exps") => Self::Experts,
-            _ if component.ends_with("layers") || component.ends_with("blocks") => Self::Stack,
+            _ if segment.ends_with("_experts") || segment.ends_with("_exps") => Self::Experts,
+            _ if segment.ends_with("layers") || segment.ends_with("blocks") => Self::Stack,
             _ => Self::Other,
         }
     }

@@ -11,7 +11,7 @@ use crate::formats::whole_number;
 /// A JSON object, in file order. A value of an unexpected type counts as missing, because a configuration may contain
 /// anything.
 #[derive(Default)]
-pub(super) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
+pub(crate) struct JsonObject<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
@@ -19,13 +19,13 @@ struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> JsonObject<'a> {
     /// Returns the value of a key. Of duplicate keys, the last one counts.
-    pub(super) fn raw(&self, key: &str) -> Option<&'a RawValue> {
+    pub(crate) fn raw(&self, key: &str) -> Option<&'a RawValue> {
         let found = self.0.iter().rev().find(|(JsonKey(found), _)| found == key);
         found.map(|(_, value)| *value)
     }
 
     /// Returns the value of a key if it is a `T`.
-    pub(super) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
+    pub(crate) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
         read(self.raw(key)?)
     }
 
@@ -35,25 +35,25 @@ impl<'a> JsonObject<'a> {
     }
 
     /// Returns all keys with their values.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(JsonKey(key), value)| (&**key, *value))
     }
 }
 
 /// Parses a value if it is a `T`.
-pub(super) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
+pub(crate) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Returns the strings in a list. Returns no strings for other values, and `None` if the list is longer than `most`.
-pub(super) fn strings(list: &RawValue, most: usize) -> Option<Vec<String>> {
+/// Returns the strings in a list. Returns no strings for other values, and `None` if the list is longer than `limit`.
+pub(crate) fn strings(list: &RawValue, limit: usize) -> Option<Vec<String>> {
     let elements = read::<Vec<&RawValue>>(list).unwrap_or_default();
     let strings = || elements.iter().filter_map(|text| read::<JsonKey>(text));
-    (elements.len() <= most).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
+    (elements.len() <= limit).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
 }
 
 /// Reads a whole number: `8`, `8.0` or `"8"`.
-pub(super) fn number(value: &RawValue) -> Option<u64> {
+pub(crate) fn number(value: &RawValue) -> Option<u64> {
     whole_number(value.get())
 }
 
@@ -64,7 +64,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
 }
 
 /// The maximum number of entries of an object: twice the number of modules that a configuration may name.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 struct JsonObjectVisitor;
 
@@ -78,7 +78,7 @@ impl<'de> Visitor<'de> for JsonObjectVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
-            if entries.len() == MOST_ENTRIES {
+            if entries.len() == MAX_ENTRIES {
                 return Err(serde::de::Error::custom("an object has too many entries"));
             }
             entries.push(entry);

@@ -2,31 +2,29 @@
 
 use serde_json::value::RawValue;
 
-use super::UnknownActive;
-use super::json_object::{JsonObject, number, read};
+use crate::count::UnknownActive;
+use crate::count::config::json_object::{JsonObject, number, read};
 
 /// The numbers of experts of a model and its nested models.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ExpertConfigs {
+pub(crate) struct ExpertConfigs {
     models: Vec<ExpertConfig>,
 }
 
 /// The numbers of experts of one model.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ExpertConfig {
-    /// Prefixes of the name components of this model, such as `vision` or `talker`. A tensor name must match all of
+pub(crate) struct ExpertConfig {
+    /// Prefixes of the name segments of this model, such as `vision` or `talker`. A tensor name must match all of
     /// them.
-    stems: Vec<String>,
+    prefixes: Vec<String>,
     /// The distinct values of top-k, the number of experts per token. Several values are a contradiction.
     top_k: Vec<PerLayer>,
-    /// The index of the first model with the same `top_k`.
-    top_k_number: usize,
     /// The distinct numbers of routed experts. Several keys may give them, with different meanings.
     experts: Vec<PerLayer>,
     /// The index of the first draft layer; `None` if no numbered layer is one.
     first_draft: Option<u64>,
     /// True if the router can choose an expert without parameters.
-    pub(super) has_zero_experts: bool,
+    pub(crate) has_zero_experts: bool,
 }
 
 /// One value for all layers, or one per layer.
@@ -72,29 +70,28 @@ const ZERO_EXPERTS: [&str; 2] = ["zero_expert_num", "num_zero_experts"];
 const FIXED_TOP_K: [(&str, u64); 2] = [("switch_transformers", 1), ("nllb-moe", 2)];
 
 /// Objects that configure the experts of the model around them.
-const BLOCKS: [&str; 3] = ["moe_config", "ffn_config", "moe"];
+const MOE_SECTIONS: [&str; 3] = ["moe_config", "ffn_config", "moe"];
 
 /// Objects that configure a part of the model without a uniform name in its tensors.
 const TEXT_MODELS: [&str; 4] = ["text_config", "llm_config", "language_config", "decoder_config"];
 
 impl ExpertConfigs {
     /// The maximum number of objects to read.
-    const MOST_MODELS: usize = 64;
-    const MOST_DEPTH: usize = 4;
+    const MAX_MODELS: usize = 64;
+    const MAX_DEPTH: usize = 4;
     /// The maximum number of objects with experts to use.
-    const MOST_WITH_EXPERTS: usize = 16;
+    const MAX_WITH_EXPERTS: usize = 16;
 
-    pub(super) fn from_config(model: &JsonObject<'_>) -> Self {
+    pub(crate) fn from_config(model: &JsonObject<'_>) -> Self {
         let mut configs = Self::default();
         configs.add(model, ExpertConfig::new(model, &ExpertConfig::default(), None), 0);
         configs.models.retain(|model| !model.top_k.is_empty());
-        configs.models.truncate(Self::MOST_WITH_EXPERTS);
-        configs.number_top_k();
+        configs.models.truncate(Self::MAX_WITH_EXPERTS);
         configs
     }
 
     /// Returns whether no configuration gives a top-k.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.models.is_empty()
     }
 
@@ -103,10 +100,10 @@ impl ExpertConfigs {
         let at = self.models.len();
         self.models.push(config);
         let inner = model.entries().filter(|(key, _)| {
-            depth < Self::MOST_DEPTH && (key.ends_with("_config") || BLOCKS.contains(key))
+            depth < Self::MAX_DEPTH && (key.ends_with("_config") || MOE_SECTIONS.contains(key))
         });
         for (key, value) in inner {
-            if self.models.len() >= Self::MOST_MODELS {
+            if self.models.len() >= Self::MAX_MODELS {
                 return;
             }
             if let Some(inner) = read::<JsonObject<'_>>(value) {
@@ -116,23 +113,13 @@ impl ExpertConfigs {
         }
     }
 
-    /// Gives models with the same top-k the same number, so that lookups need not compare lists.
-    fn number_top_k(&mut self) {
-        for at in 1..self.models.len() {
-            let (before, rest) = self.models.split_at_mut(at);
-            let same = before.iter().find(|other| other.top_k == rest[0].top_k);
-            rest[0].top_k_number = same.map_or(at, |other| other.top_k_number);
-        }
-    }
-
     /// Returns the configuration of the experts with a name.
-    pub(super) fn find(&self, name: &str) -> Result<&ExpertConfig, UnknownActive> {
-        let matching = || self.models.iter().filter(|model| model.is_of(name));
-        let specific = matching().map(|model| model.stems.len()).max();
-        let mut models = matching().filter(|model| Some(model.stems.len()) == specific);
+    pub(crate) fn find(&self, name: &str) -> Result<&ExpertConfig, UnknownActive> {
+        let matching = || self.models.iter().filter(|model| model.matches(name));
+        let specific = matching().map(|model| model.prefixes.len()).max();
+        let mut models = matching().filter(|model| Some(model.prefixes.len()) == specific);
         let first = models.next().ok_or(UnknownActive::MissingTopK)?;
-        let is_unanimous =
-            first.top_k.len() == 1 && models.all(|other| other.top_k_number == first.top_k_number);
+        let is_unanimous = first.top_k.len() == 1 && models.all(|other| other.top_k == first.top_k);
         if is_unanimous { Ok(first) } else { Err(UnknownActive::AmbiguousTopK) }
     }
 }
@@ -142,7 +129,7 @@ impl ExpertConfig {
         let positive = |keys: &[&str]| {
             keys.iter().filter_map(|key| model.number(key)).find(|&number| number > 0)
         };
-        let is_block = key.is_some_and(|key| BLOCKS.contains(&key));
+        let is_block = key.is_some_and(|key| MOE_SECTIONS.contains(&key));
         let generic: &[&str] = if is_block { &["top_k"] } else { &[] };
         let mut top_k = PerLayer::all(model, TOP_K.iter().chain(generic));
         let model_type = model.get::<String>("model_type");
@@ -158,30 +145,31 @@ impl ExpertConfig {
         }
         let drafts = positive(&DRAFT_LAYERS);
         let first_draft = drafts.and_then(|_| positive(&LAYERS));
-        let mut stems = outer.stems.clone();
-        stems.extend(key.and_then(stem));
+        let mut prefixes = outer.prefixes.clone();
+        prefixes.extend(key.and_then(name_prefix));
         Self {
-            stems,
+            prefixes,
             top_k,
-            top_k_number: 0,
             experts,
             first_draft: first_draft.or(outer.first_draft),
             has_zero_experts: outer.has_zero_experts || positive(&ZERO_EXPERTS).is_some(),
         }
     }
 
-    /// Returns whether a name has a matching component for every stem.
-    fn is_of(&self, name: &str) -> bool {
-        self.stems.iter().all(|stem| name.split('.').any(|part| part.starts_with(stem.as_str())))
+    /// Returns whether a name has a matching segment for every prefix.
+    fn matches(&self, name: &str) -> bool {
+        self.prefixes
+            .iter()
+            .all(|prefix| name.split('.').any(|part| part.starts_with(prefix.as_str())))
     }
 
     /// Returns whether a layer is a draft layer.
-    pub(super) fn is_draft(&self, layer: u64) -> bool {
+    pub(crate) fn is_draft(&self, layer: u64) -> bool {
         self.first_draft.is_some_and(|first| layer >= first)
     }
 
     /// Returns the number of experts in a layer; `None` unless the configuration gives exactly one.
-    pub(super) fn experts(&self, layer: Option<u64>) -> Option<u64> {
+    pub(crate) fn experts(&self, layer: Option<u64>) -> Option<u64> {
         let mut found = self.experts.iter().filter_map(|experts| experts.at(layer));
         let first = found.next()?;
         found.all(|other| other == first).then_some(first)
@@ -189,33 +177,33 @@ impl ExpertConfig {
 
     /// Returns the sizes of the expert sets that are routed separately in a layer with `experts` experts. ERNIE has
     /// one set for text and one for images. Returns `None` if the configuration contradicts `experts`.
-    pub(super) fn sets(&self, experts: u64, layer: Option<u64>) -> Option<Vec<u64>> {
-        const MOST_SETS: u64 = 8;
+    pub(crate) fn set_sizes(&self, experts: u64, layer: Option<u64>) -> Option<Vec<u64>> {
+        const MAX_SETS: u64 = 8;
 
         let is_given = self.experts.iter().any(|given| given.at(layer) == Some(experts));
         if self.experts.is_empty() || is_given {
             return Some(vec![experts]);
         }
         let sum = |list: &PerLayer| list.0.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
-        let mut lists = self.experts.iter().filter(|list| list.0.len() as u64 <= MOST_SETS);
+        let mut lists = self.experts.iter().filter(|list| list.0.len() as u64 <= MAX_SETS);
         if let Some(PerLayer(list)) = lists.find(|list| sum(list) == experts) {
             return Some(list.clone());
         }
         let size = self.experts(layer)?;
         let sets = experts / size;
-        (experts.is_multiple_of(size) && sets <= MOST_SETS)
+        (experts.is_multiple_of(size) && sets <= MAX_SETS)
             .then(|| (0..sets).map(|_| size).collect())
     }
 
     /// Returns the top-k of a layer.
-    pub(super) fn top_k(&self, layer: Option<u64>) -> Option<u64> {
+    pub(crate) fn top_k(&self, layer: Option<u64>) -> Option<u64> {
         self.top_k.first()?.at(layer)
     }
 }
 
-/// Returns the prefix that name components of a nested model have; `None` if it is not certain.
-fn stem(key: &str) -> Option<String> {
-    if BLOCKS.contains(&key) || TEXT_MODELS.contains(&key) {
+/// Returns the prefix that name segments of a nested model have; `None` if it is not certain.
+fn name_prefix(key: &str) -> Option<String> {
+    if MOE_SECTIONS.contains(&key) || TEXT_MODELS.contains(&key) {
         return None;
     }
     key.strip_suffix("_config").map(str::to_owned)
@@ -223,9 +211,9 @@ fn stem(key: &str) -> Option<String> {
 
 impl PerLayer {
     /// The maximum number of layers to read.
-    const MOST_LAYERS: usize = 4096;
+    const MAX_LAYERS: usize = 4096;
     /// The maximum length of a list, in bytes.
-    const LONGEST_LIST: usize = 1 << 16;
+    const MAX_LIST_BYTES: usize = 1 << 16;
 
     /// Reads the distinct values of several keys.
     fn all<'k>(model: &JsonObject<'_>, keys: impl Iterator<Item = &'k &'k str>) -> Vec<Self> {
@@ -243,11 +231,11 @@ impl PerLayer {
         if let Some(number) = number(value) {
             return (number > 0).then(|| Self(vec![number]));
         }
-        if value.get().len() > Self::LONGEST_LIST {
+        if value.get().len() > Self::MAX_LIST_BYTES {
             return None;
         }
         let list: Vec<&RawValue> = read(value)?;
-        let list: Option<Vec<u64>> = list.into_iter().take(Self::MOST_LAYERS).map(number).collect();
+        let list: Option<Vec<u64>> = list.into_iter().take(Self::MAX_LAYERS).map(number).collect();
         let mut list = list.filter(|list| list.iter().any(|&number| number > 0))?;
         if list.iter().all(|number| Some(number) == list.first()) {
             list.truncate(1);
@@ -308,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_models_are_found_by_their_names() {
+    fn nested_models_are_found_by_name() {
         let configs = configs(
             r#"{"thinker_config":{"text_config":{"moe_k":8},"vision_config":{"moe_k":2}},
                 "talker_config":{"text_config":{"moe_k":6}}}"#,
@@ -335,14 +323,14 @@ mod tests {
         assert_eq!([2, 3].map(|layer| config.is_draft(layer)), [false, true]);
         assert_eq!([0, 1].map(|layer| config.experts(Some(layer))), [Some(4), Some(8)]);
         let sets = [(8, Some(1)), (4, Some(1)), (12, None)];
-        let sets = sets.map(|(experts, layer)| config.sets(experts, layer));
+        let sets = sets.map(|(experts, layer)| config.set_sizes(experts, layer));
         assert_eq!(sets, [Some(vec![8]), None, Some(vec![4, 8])]);
         assert!(config.has_zero_experts);
     }
 
     /// Checks the maximum depth, and that only the last layers can be draft layers.
     #[test]
-    fn inner_models_are_read_to_a_depth_of_four() {
+    fn nested_models_are_read_to_a_depth_of_four() {
         let nested = |depth: usize| {
             let json = r#"{"a_config":"#.repeat(depth) + r#"{"moe_k":2}"# + &"}".repeat(depth);
             configs(&json).find("a.layers.0").ok().and_then(|config| config.top_k(None))
@@ -367,19 +355,19 @@ mod tests {
             (&none, 24, Some(vec![24])),
         ];
         for (configs, experts, sets) in cases {
-            assert_eq!(configs.find("").unwrap().sets(experts, Some(0)), sets, "{experts}");
+            assert_eq!(configs.find("").unwrap().set_sizes(experts, Some(0)), sets, "{experts}");
         }
     }
 
     #[test]
-    fn a_hostile_configuration_takes_bounded_memory() {
+    fn a_hostile_config_uses_bounded_memory() {
         let list = format!("[{}1]", "2,".repeat(10_000));
         let inner = (0..100).map(|n| format!(r#""m{n}_config":{{"moe_k":{list}}}"#));
         let json = format!("{{{}}}", inner.collect::<Vec<_>>().join(","));
         let configs = configs(&json);
-        assert_eq!(configs.models.len(), ExpertConfigs::MOST_WITH_EXPERTS);
+        assert_eq!(configs.models.len(), ExpertConfigs::MAX_WITH_EXPERTS);
         let lengths = configs.models.iter().map(|model| model.top_k[0].0.len());
-        assert!(lengths.max() <= Some(PerLayer::MOST_LAYERS));
+        assert!(lengths.max() <= Some(PerLayer::MAX_LAYERS));
         let long = format!(r#"{{"moe_k":[{}1]}}"#, "2,".repeat(50_000));
         assert!(super::tests::configs(&long).is_empty());
         let nested = r#"{"a_config":"#.repeat(100) + "1" + &"}".repeat(100);

@@ -1,12 +1,20 @@
-//! The parts of a model's configuration files that affect a count.
+//! The content of a model's configuration files that affects a count.
 
-use thiserror::Error;
+mod hints;
+mod huggingface_js;
+pub(super) mod json_object;
+mod pattern;
+mod schemes;
 
-use super::expert_configs::ExpertConfigs;
-use super::huggingface_js::HuggingFaceJsRules;
-use super::json_object::{JsonObject, read};
-use super::schemes::QuantizationConfig;
+use self::hints::Dimensions;
+use self::huggingface_js::HuggingFaceJsRules;
+use self::json_object::{JsonObject, read};
+use self::schemes::QuantizationConfig;
+use super::experts::ExpertConfigs;
 use crate::formats::{ModelDescription, clip};
+
+pub(super) use self::hints::{Hints, MetadataShapes};
+pub use self::schemes::ConfigError;
 
 /// The quantization and the expert counts of a model, as described by its configuration files.
 ///
@@ -22,40 +30,9 @@ use crate::formats::{ModelDescription, clip};
 #[derive(Clone, Debug, Default)]
 pub struct Configs {
     pub(super) quantization: QuantizationConfig,
+    pub(super) dimensions: Dimensions,
     pub(super) experts: ExpertConfigs,
     pub(super) huggingface_js: HuggingFaceJsRules,
-}
-
-/// An error that makes a configuration file unusable.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file is not a JSON object.
-    #[error("not a JSON object: {message}")]
-    Json {
-        /// The message of the JSON parser, truncated to 200 characters.
-        message: String,
-    },
-    /// The file lists more module patterns than any known model.
-    #[error("more than {limit} module patterns, or more than {bytes} bytes of patterns")]
-    TooManyPatterns {
-        /// The maximum number of patterns.
-        limit: usize,
-        /// The maximum total length of all patterns, in bytes.
-        bytes: usize,
-    },
-    /// The file describes more packing schemes than any known model.
-    #[error("more than {limit} quantization schemes")]
-    TooManySchemes {
-        /// The maximum number of different schemes.
-        limit: usize,
-    },
-    /// The file describes the packing of more modules than any known model has.
-    #[error("more than {limit} module entries")]
-    TooManyModules {
-        /// The maximum number of modules.
-        limit: usize,
-    },
 }
 
 /// The keys of quantization sections, in order of precedence.
@@ -79,18 +56,21 @@ impl Configs {
     /// known model.
     pub fn from_config_json(json: &[u8]) -> Result<Self, ConfigError> {
         let model = parse(json)?;
-        let mut quantization = find_section(&model)?.unwrap_or_default();
-        quantization.add_dimensions(&model);
-        for inner in inner_models(&model) {
-            quantization.add_dimensions(&inner);
-            if quantization.is_empty()
-                && let Some(found) = find_section(&inner)?
-            {
-                quantization = found.with_dimensions_of(quantization);
+        let mut quantization = find_section(&model)?;
+        let mut dimensions = Dimensions::default();
+        dimensions.add_model(&model);
+        for nested in nested_models(&model) {
+            dimensions.add_model(&nested);
+            if quantization.is_none() {
+                quantization = find_section(&nested)?;
             }
         }
-        let experts = ExpertConfigs::from_config(&model);
-        Ok(Self { quantization, experts, huggingface_js: HuggingFaceJsRules::from_config(&model) })
+        Ok(Self {
+            quantization: quantization.unwrap_or_default(),
+            dimensions,
+            experts: ExpertConfigs::from_config(&model),
+            huggingface_js: HuggingFaceJsRules::from_config(&model),
+        })
     }
 
     /// Returns the configuration described in a file's header.
@@ -105,48 +85,27 @@ impl Configs {
         Self::from_config_json(config.to_string().as_bytes()).unwrap_or_default()
     }
 
-    /// Parses a file that describes the quantization outside of `config.json`, such as AutoGPTQ's
-    /// `quantize_config.json` or modelopt's `hf_quant_config.json`. Has no effect if `config.json` describes the
-    /// quantization.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`from_config_json`](Self::from_config_json).
-    pub fn add_quantization_json(&mut self, json: &[u8]) -> Result<(), ConfigError> {
-        let file = parse(json)?;
-        if self.quantization.is_empty() {
-            let found = match find_section(&file)? {
-                Some(found) => found,
-                None => QuantizationConfig::from_section(&file)?,
-            };
-            self.quantization = found.with_dimensions_of(std::mem::take(&mut self.quantization));
-        }
-        Ok(())
-    }
-
-    /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file).
+    /// Parses the file named by [`Counter::other_config_file`](super::Counter::other_config_file). Values in
+    /// `config.json` take precedence.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`from_config_json`](Self::from_config_json).
     pub fn add_file(&mut self, name: &str, json: &[u8]) -> Result<(), ConfigError> {
-        if name == Self::PARAMS {
-            self.add_params_json(json)
+        let (quantization, experts) = if name == Self::PARAMS {
+            let Self { quantization, experts, .. } = Self::from_config_json(json)?;
+            (quantization, experts)
         } else {
-            self.add_quantization_json(json)
+            let file = parse(json)?;
+            let section = find_section(&file)?;
+            let quantization = section.map_or_else(|| QuantizationConfig::from_section(&file), Ok);
+            (quantization?, ExpertConfigs::default())
+        };
+        if self.quantization.is_empty() {
+            self.quantization = quantization;
         }
-    }
-
-    /// Reads `params.json`, which Mistral publishes next to weights in its own format. Values in `config.json` take
-    /// precedence.
-    fn add_params_json(&mut self, json: &[u8]) -> Result<(), ConfigError> {
-        let Self { quantization, experts, .. } = Self::from_config_json(json)?;
         if self.experts.is_empty() {
             self.experts = experts;
-        }
-        if self.quantization.is_empty() {
-            self.quantization =
-                quantization.with_dimensions_of(std::mem::take(&mut self.quantization));
         }
         Ok(())
     }
@@ -154,7 +113,7 @@ impl Configs {
     /// Returns the quantization method, in lowercase, or `None` if the configuration specifies none.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
-        self.quantization.method()
+        self.quantization.method.as_deref()
     }
 }
 
@@ -175,17 +134,17 @@ fn find_section(model: &JsonObject<'_>) -> Result<Option<QuantizationConfig>, Co
 }
 
 /// Returns the nested model configurations, such as `text_config` and `thinker_config.text_config`.
-fn inner_models<'a>(model: &JsonObject<'a>) -> Vec<JsonObject<'a>> {
-    const MOST_MODELS: usize = 20;
+fn nested_models<'a>(model: &JsonObject<'a>) -> Vec<JsonObject<'a>> {
+    const MAX_MODELS: usize = 20;
 
-    let inner = |model: &JsonObject<'a>| -> Vec<JsonObject<'a>> {
+    let nested = |model: &JsonObject<'a>| -> Vec<JsonObject<'a>> {
         let configs =
             model.entries().filter(|(key, _)| key.ends_with("_config") && !SECTIONS.contains(key));
-        configs.take(MOST_MODELS).filter_map(|(_, value)| read(value)).collect()
+        configs.take(MAX_MODELS).filter_map(|(_, value)| read(value)).collect()
     };
-    let outer = inner(model);
-    let nested: Vec<_> = outer.iter().flat_map(inner).take(MOST_MODELS).collect();
-    outer.into_iter().chain(nested).collect()
+    let outer = nested(model);
+    let inner: Vec<_> = outer.iter().flat_map(nested).take(MAX_MODELS).collect();
+    outer.into_iter().chain(inner).collect()
 }
 
 #[cfg(test)]
@@ -198,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quantization_is_found_in_each_place() {
+    fn the_quantization_is_found_in_every_section() {
         let cases = [
             ("{}", None),
             (r#"{"quantization_config":null}"#, None),
@@ -222,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_its_own_describes_the_quantization() {
+    fn a_separate_file_can_describe_the_quantization() {
         let cases = [
             (r#"{"bits":4,"quant_method":"gptq"}"#, Some("gptq")),
             (r#"{"quantization":{"quant_method":"modelopt"}}"#, Some("modelopt")),
@@ -230,9 +189,9 @@ mod tests {
         ];
         for (json, expected) in cases {
             let mut configs = Configs::from_config_json(br#"{"hidden_size":64}"#).unwrap();
-            configs.add_quantization_json(json.as_bytes()).unwrap();
+            configs.add_file("quantize_config.json", json.as_bytes()).unwrap();
             assert_eq!((configs.method(), configs.quantization.is_empty()), (expected, false));
-            configs.add_quantization_json(br#"{"quant_method":"other"}"#).unwrap();
+            configs.add_file("quantize_config.json", br#"{"quant_method":"other"}"#).unwrap();
             assert_eq!(configs.method(), expected, "{json}");
         }
     }
@@ -244,8 +203,8 @@ mod tests {
             "quantization_config":{"quant_method":"gptq"}}}"#;
         let configs = Configs::from_config_json(outer.as_bytes()).unwrap();
         assert_eq!(configs.method(), Some("gptq"));
-        assert_eq!(configs.quantization.vocabulary(), Some(512));
-        assert_eq!(Vec::from_iter(configs.quantization.dimensions()), [&7, &64, &96, &512]);
+        assert_eq!(configs.dimensions.vocabulary, Some(512));
+        assert_eq!(Vec::from_iter(&configs.dimensions.lengths), [&7, &64, &96, &512]);
         let cases: [(&str, &[u64]); 7] = [
             // The outputs of the query projection, and of the key and value projections.
             (r#"{"hidden_size":96,"num_attention_heads":8,"num_key_value_heads":2}"#, &[24, 96]),
@@ -263,7 +222,7 @@ mod tests {
         ];
         for (json, expected) in cases {
             let configs = Configs::from_config_json(json.as_bytes()).unwrap();
-            let found: Vec<_> = configs.quantization.dimensions().iter().copied().collect();
+            let found: Vec<_> = configs.dimensions.lengths.iter().copied().collect();
             assert_eq!(found, expected, "{json}");
         }
     }
@@ -286,7 +245,7 @@ mod tests {
             configs.add_file("params.json", params).unwrap();
             let found = configs.experts.find("layers.0").ok().and_then(|config| config.top_k(None));
             assert_eq!((configs.method(), found), (method, top_k), "{json}");
-            assert_eq!(configs.quantization.vocabulary(), Some(7));
+            assert_eq!(configs.dimensions.vocabulary, Some(7));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::expert_configs::{ExpertConfig, ExpertConfigs};
+use super::config::{ExpertConfig, ExpertConfigs};
 use super::position::{Embedding, ExpertPart, TensorPosition};
 use super::{MixtureOfExperts, UnknownActive};
 use crate::formats::TensorInfo;
@@ -12,12 +12,12 @@ use crate::formats::TensorInfo;
 /// Only the configuration identifies draft layers, and it may arrive after the tensors. Therefore each layer has its
 /// own sums.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ExpertSums {
+pub(crate) struct ExpertSums {
     /// The sums of each layer.
     layers: Vec<LayerSums>,
     /// The index of each layer in `layers`, by its name, such as `model.layers.7`. Tensors outside of all layers have
     /// an empty name.
-    numbers: BTreeMap<Box<str>, usize>,
+    layer_indices: BTreeMap<Box<str>, usize>,
     /// The layer of the previous tensor. The next tensor usually belongs to the same layer.
     last: Option<(Box<str>, usize)>,
     /// The parameters of draft layers that are recognized by name.
@@ -50,7 +50,7 @@ struct ExpertGroup {
     stacked: Option<u64>,
     stacked_parameters: u64,
     /// True if two stacked tensors have different numbers of experts.
-    is_unclear: bool,
+    has_conflict: bool,
     /// The parameters of tensors that contain the rows of all experts.
     rows: u64,
 }
@@ -58,14 +58,14 @@ struct ExpertGroup {
 impl ExpertSums {
     /// The maximum numbers of layers, expert groups and experts. Published models have at most a few hundred layers
     /// and 50,000 experts. A hostile name must not allocate memory for as many as it claims.
-    const MOST_LAYERS: usize = 4096;
-    const MOST_GROUPS: usize = 8192;
-    const MOST_EXPERTS: usize = 1 << 18;
+    const MAX_LAYERS: usize = 4096;
+    const MAX_GROUPS: usize = 8192;
+    const MAX_EXPERTS: usize = 1 << 18;
     /// The maximum length of the name of a layer or of an expert group.
-    const LONGEST_NAME: usize = 200;
+    const MAX_NAME_LENGTH: usize = 200;
 
     /// Adds a tensor with `parameters` parameters. The sums cannot overflow, because the total was checked.
-    pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
+    pub(crate) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
         if parameters == 0 {
             return;
         }
@@ -97,7 +97,7 @@ impl ExpertSums {
     ) -> Option<()> {
         let key = position.layer.map_or("", |layer| layer.key);
         let known = self.last.as_ref().filter(|(last, _)| &**last == key).map(|(_, at)| *at);
-        let at = match known.or_else(|| self.numbers.get(key).copied()) {
+        let at = match known.or_else(|| self.layer_indices.get(key).copied()) {
             Some(at) => at,
             None => self.add_layer(key, position.layer.map(|layer| layer.number))?,
         };
@@ -114,32 +114,32 @@ impl ExpertSums {
         group.add(part, parameters)?;
         self.experts += group.numbered.len() - experts;
         self.groups += layer.groups.len() - before;
-        (self.groups <= Self::MOST_GROUPS && self.experts <= Self::MOST_EXPERTS).then_some(())
+        (self.groups <= Self::MAX_GROUPS && self.experts <= Self::MAX_EXPERTS).then_some(())
     }
 
     /// Adds a layer and returns its index; `None` if a limit is exceeded.
     fn add_layer(&mut self, key: &str, number: Option<u64>) -> Option<usize> {
         let at = self.layers.len();
-        if at >= Self::MOST_LAYERS || key.len() > Self::LONGEST_NAME {
+        if at >= Self::MAX_LAYERS || key.len() > Self::MAX_NAME_LENGTH {
             return None;
         }
         self.layers.push(LayerSums { number, ..LayerSums::default() });
-        self.numbers.insert(key.into(), at);
+        self.layer_indices.insert(key.into(), at);
         Some(at)
     }
 
     /// Returns the layers with their names, ordered by name.
     fn by_name(&self) -> impl Iterator<Item = (&str, &LayerSums)> {
-        self.numbers.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
+        self.layer_indices.iter().filter_map(|(key, at)| Some((&**key, self.layers.get(*at)?)))
     }
 
     /// Returns true if any tensor belongs to routed experts.
-    pub(super) fn has_experts(&self) -> bool {
+    pub(crate) fn has_experts(&self) -> bool {
         self.has_experts
     }
 
     /// Returns the parameters of the mixture; `None` for a model without routed experts.
-    pub(super) fn mixture(
+    pub(crate) fn mixture(
         &self,
         configs: &ExpertConfigs,
         total: u64,
@@ -174,7 +174,7 @@ impl LayerSums {
     /// Returns the expert group with a name; `None` if the name is too long.
     fn group(&mut self, name: &str) -> Option<&mut ExpertGroup> {
         if !self.groups.contains_key(name) {
-            if name.len() > ExpertSums::LONGEST_NAME {
+            if name.len() > ExpertSums::MAX_NAME_LENGTH {
                 return None;
             }
             self.groups.insert(name.into(), ExpertGroup::default());
@@ -211,7 +211,7 @@ impl ExpertGroup {
         match part {
             ExpertPart::Numbered(number) => {
                 let number = usize::try_from(number).ok()?;
-                if number >= ExpertSums::MOST_EXPERTS {
+                if number >= ExpertSums::MAX_EXPERTS {
                     return None;
                 }
                 if self.numbered.len() <= number {
@@ -221,7 +221,7 @@ impl ExpertGroup {
                 *sum = sum.saturating_add(parameters);
             }
             ExpertPart::Stacked(experts) => {
-                self.is_unclear |= self.stacked.is_some_and(|known| known != experts);
+                self.has_conflict |= self.stacked.is_some_and(|known| known != experts);
                 self.stacked = Some(experts);
                 self.stacked_parameters = self.stacked_parameters.saturating_add(parameters);
             }
@@ -238,7 +238,7 @@ impl ExpertGroup {
         layer: Option<u64>,
     ) -> Result<(), UnknownActive> {
         let experts = self.experts(config, layer)?;
-        let sets = config.sets(experts, layer).ok_or(UnknownActive::ConflictingExpertCount)?;
+        let sets = config.set_sizes(experts, layer).ok_or(UnknownActive::ConflictingExpertCount)?;
         let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
         let in_all = self.stacked_parameters.saturating_add(self.rows);
         let is_divisible = in_all.is_multiple_of(experts) && (in_all == 0 || sets.len() == 1);
@@ -265,7 +265,7 @@ impl ExpertGroup {
             (Some(numbered), Some(stacked)) if numbered != stacked => None,
             (numbered, stacked) => Some(numbered.or(stacked)),
         };
-        let shown = shown.filter(|_| !self.is_unclear);
+        let shown = shown.filter(|_| !self.has_conflict);
         let shown = shown.ok_or(UnknownActive::ConflictingExpertCount)?;
         let experts = shown.or_else(|| config.experts(layer));
         experts.filter(|&experts| experts > 0).ok_or(UnknownActive::MissingExpertCount)
@@ -310,7 +310,7 @@ mod tests {
     }
 
     /// Returns the active and the total parameters.
-    fn figures(tensors: &[Tensor<'_>]) -> Result<(u64, u64), UnknownActive> {
+    fn active_and_total(tensors: &[Tensor<'_>]) -> Result<(u64, u64), UnknownActive> {
         let config = r#"{"num_experts":4,"num_experts_per_tok":2,"num_hidden_layers":2,
             "num_nextn_predict_layers":1}"#;
         mixture(config, tensors)
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn experts_are_counted_one_by_one_or_in_one_tensor() {
+    fn numbered_and_stacked_experts_are_counted_alike() {
         let numbered = [
             ("h.0.mlp.experts.0.w.weight", &[10, 3][..]),
             ("h.0.mlp.experts.1.w.weight", &[10, 3]),
@@ -326,14 +326,14 @@ mod tests {
             ("h.0.mlp.experts.3.w.weight", &[10, 3]),
             ("h.0.mlp.shared_experts.w.weight", &[10, 3]),
         ];
-        assert_eq!(figures(&numbered), Ok((1_090, 1_150)));
+        assert_eq!(active_and_total(&numbered), Ok((1_090, 1_150)));
         let stacked = [
             ("h.0.mlp.experts.gate_up_proj", &[4, 5, 6][..]),
             ("h.1.mlp.experts.up_bias", &[4, 2]),
             ("h.1.mlp.experts.norm", &[4]),
         ];
-        assert_eq!(figures(&stacked), Ok((1_068, 1_132)));
-        assert_eq!(figures(&[("h.0.ffn.experts.mlp.w1", &[20, 6])]), Ok((1_060, 1_120)));
+        assert_eq!(active_and_total(&stacked), Ok((1_068, 1_132)));
+        assert_eq!(active_and_total(&[("h.0.ffn.experts.mlp.w1", &[20, 6])]), Ok((1_060, 1_120)));
     }
 
     /// Mixtral 8x7B in a GGUF file from before April 2024, with the numbers its authors published.
@@ -375,7 +375,7 @@ mod tests {
             ("mtp.0.ffn.experts.9.w", &[4, 10]),
             ("model.mtp_layers.0.ffn.weight", &[6]),
         ];
-        assert_eq!(figures(&tensors), Ok((1_000 + 20 + 5, 1_000 + 40 + 47 + 5 + 40 + 6)));
+        assert_eq!(active_and_total(&tensors), Ok((1_000 + 20 + 5, 1_000 + 40 + 47 + 5 + 40 + 6)));
     }
 
     /// ERNIE has experts for text and smaller ones for images. Experts of equal size cannot be two sets.
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn without_agreement_there_is_a_reason() {
+    fn conflicts_are_reported_with_a_reason() {
         let cases: [(&[Tensor<'_>], UnknownActive); 8] = [
             (&[("h.0.experts.0.w", &[4])], UnknownActive::ConflictingExpertCount),
             (&[("h.0.experts.3.w", &[4])], UnknownActive::MissingExperts),
@@ -441,9 +441,9 @@ mod tests {
             (&[("h.0.experts.w", &[1 << 62, 1, 1])], UnknownActive::ConflictingExpertCount),
         ];
         for (tensors, reason) in cases {
-            assert_eq!(figures(tensors), Err(reason), "{tensors:?}");
+            assert_eq!(active_and_total(tensors), Err(reason), "{tensors:?}");
         }
-        assert_eq!(figures(&[("h.0.mlp.weight", &[4, 4])]), Ok((0, 0)));
+        assert_eq!(active_and_total(&[("h.0.mlp.weight", &[4, 4])]), Ok((0, 0)));
         let experts = ("h.0.experts.w", &[4, 6, 1][..]);
         assert_eq!(mixture("{}", &[experts]), Err(UnknownActive::MissingTopK));
         let rows = ("h.0.experts.w", &[4, 6][..]);

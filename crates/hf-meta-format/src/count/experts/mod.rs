@@ -1,8 +1,16 @@
 //! Mixtures of experts: the number of parameters that are active per token.
 
+mod config;
+mod position;
+mod sums;
+
 use std::fmt;
 
 use serde::Serialize;
+
+pub(super) use self::config::ExpertConfigs;
+pub(super) use self::position::TensorPosition;
+pub(super) use self::sums::ExpertSums;
 
 /// The parameters of a mixture of experts, and how many of them are active per token.
 ///

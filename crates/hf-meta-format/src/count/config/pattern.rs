@@ -6,20 +6,20 @@ use regex_lite::{Regex, RegexBuilder};
 
 /// A regular expression from a configuration, compiled on first use.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     text: Box<str>,
     compiled: OnceLock<Option<Regex>>,
 }
 
 impl Pattern {
     /// The maximum length in bytes. Longer patterns match nothing.
-    const LONGEST: usize = 500;
+    const MAX_LENGTH: usize = 500;
 
     /// Parses a name as a pattern; `None` if it is an exact name.
     ///
     /// compressed-tensors prefixes patterns with `re:` and GPTQModel with `+:`. Both match from the start of the
     /// module name. Other patterns match anywhere.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let text = if let Some(text) = name.strip_prefix("re:").or_else(|| name.strip_prefix("+:"))
         {
             format!("^(?:{text})")
@@ -34,20 +34,20 @@ impl Pattern {
         Some(Self { text: text.into(), compiled: OnceLock::new() })
     }
 
-    /// Returns the text of a pattern that matches modules with `name` as one of their components.
-    pub(super) fn any_component(name: &str) -> String {
+    /// Returns the text of a pattern that matches modules with `name` as one of their segments.
+    pub(crate) fn any_segment(name: &str) -> String {
         let escaped = regex_lite::escape(name);
         format!("re:(?:.*\\.)?{escaped}(?:\\.|$)")
     }
 
     /// Returns whether the pattern is supported. Patterns that are too long or use look-around match nothing.
-    pub(super) fn is_readable(&self) -> bool {
+    pub(crate) fn is_supported(&self) -> bool {
         self.compiled.get_or_init(|| self.compile()).is_some()
     }
 
     /// Returns the maximum number of steps of a match, at about 2 ns each: for every byte of the name, every
     /// repetition and alternative may lead to every other one.
-    pub(super) fn steps(&self, name: &str) -> u64 {
+    pub(crate) fn steps(&self, name: &str) -> u64 {
         /// The steps of a match that fails at the first byte.
         const START: usize = 150;
 
@@ -64,7 +64,7 @@ impl Pattern {
     }
 
     /// Returns whether a name matches. Unsupported patterns match nothing.
-    pub(super) fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         let compiled = self.compiled.get_or_init(|| self.compile());
         compiled.as_ref().is_some_and(|regex| regex.is_match(name))
     }
@@ -73,12 +73,12 @@ impl Pattern {
     /// `a{1000}` cannot multiply the states.
     fn compile(&self) -> Option<Regex> {
         const BYTES_PER_CHARACTER: usize = 32;
-        const LEAST_BYTES: usize = 2_000;
+        const MIN_COMPILED_BYTES: usize = 2_000;
 
         let length = self.text.len();
-        let limit = length.checked_mul(BYTES_PER_CHARACTER)?.checked_add(LEAST_BYTES)?;
+        let limit = length.checked_mul(BYTES_PER_CHARACTER)?.checked_add(MIN_COMPILED_BYTES)?;
         let regex = || RegexBuilder::new(&self.text).size_limit(limit).build().ok();
-        (length <= Self::LONGEST).then(regex).flatten()
+        (length <= Self::MAX_LENGTH).then(regex).flatten()
     }
 }
 

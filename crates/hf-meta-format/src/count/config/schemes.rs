@@ -5,43 +5,62 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::ConfigError;
+use thiserror::Error;
+
 use super::json_object::{JsonObject, number, read, strings};
-use super::methods::block_of_type;
 use super::pattern::Pattern;
-use crate::formats::BlockSize;
+use crate::formats::{BlockSize, Dtype};
+
+/// An error that makes a configuration file unusable.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file is not a JSON object.
+    #[error("not a JSON object: {message}")]
+    Json {
+        /// The message of the JSON parser, truncated to 200 characters.
+        message: String,
+    },
+    /// The file lists more module patterns than any known model.
+    #[error("more than {limit} module patterns, or more than {bytes} bytes of patterns")]
+    TooManyPatterns {
+        /// The maximum number of patterns.
+        limit: usize,
+        /// The maximum total length of all patterns, in bytes.
+        bytes: usize,
+    },
+    /// The file describes more packing schemes than any known model.
+    #[error("more than {limit} quantization schemes")]
+    TooManySchemes {
+        /// The maximum number of different schemes.
+        limit: usize,
+    },
+    /// The file describes the packing of more modules than any known model has.
+    #[error("more than {limit} module entries")]
+    TooManyModules {
+        /// The maximum number of modules.
+        limit: usize,
+    },
+}
 
 /// The maximum number of named modules. A configuration that names every module of the largest models has a few
 /// thousand.
-const MOST_MODULES: usize = 50_000;
+const MAX_MODULES: usize = 50_000;
 
 /// The maximum number of distinct schemes. Models with mixed widths have a few dozen.
-const MOST_SCHEMES: usize = 1_000;
+const MAX_SCHEMES: usize = 1_000;
 
 /// The maximum number of regular expressions, and of their bytes. Compiling multiplies their size by about 30.
-const MOST_PATTERNS: usize = 1_000;
-const MOST_PATTERN_BYTES: usize = 100_000;
+const MAX_PATTERNS: usize = 1_000;
+const MAX_PATTERN_BYTES: usize = 100_000;
 
-const TOO_MANY_MODULES: ConfigError = ConfigError::TooManyModules { limit: MOST_MODULES };
+const TOO_MANY_MODULES: ConfigError = ConfigError::TooManyModules { limit: MAX_MODULES };
 
 /// The maximum number of stages in which a weight is quantized.
-const MOST_STAGES: usize = 4;
+const MAX_STAGES: usize = 4;
 
 /// The maximum nesting depth to search.
-const DEEPEST: usize = 8;
-
-/// Suffixes of keys whose values are dimensions of weight matrices.
-const DIMENSIONS: [&str; 9] = [
-    "hidden_size",
-    "intermediate_size",
-    "vocab_size",
-    "hidden_dim",
-    "embed_dim",
-    "ffn_dim",
-    "d_model",
-    "d_ff",
-    "n_embd",
-];
+const MAX_DEPTH: usize = 8;
 
 /// Keys of sections that describe something other than the weights.
 const NOT_WEIGHTS: [&str; 9] = [
@@ -74,99 +93,60 @@ type SchemeId = usize;
 
 /// The quantization of a model, according to its configuration.
 #[derive(Clone, Debug, Default)]
-pub(super) struct QuantizationConfig {
-    /// `quant_method`, in lower case.
-    method: Option<String>,
+pub(crate) struct QuantizationConfig {
+    /// `quant_method`, in lowercase.
+    pub(crate) method: Option<String>,
     /// All distinct schemes.
-    schemes: Vec<Scheme>,
+    pub(crate) schemes: Vec<Scheme>,
     /// The schemes of all modules without a more specific scheme.
     defaults: BTreeSet<SchemeId>,
     named: HashMap<Box<str>, SchemeId>,
-    /// The names without their first components, because the weights may omit the model around the language model.
-    named_tails: HashMap<Box<str>, SchemeId>,
-    /// The number of names added, including repetitions.
-    additions: usize,
+    /// The names without their first segments, because the weights may omit the model around the language model.
+    named_suffixes: HashMap<Box<str>, SchemeId>,
+    /// The number of module names, including repetitions.
+    named_count: usize,
     patterns: Vec<(Pattern, SchemeId)>,
     pattern_bytes: usize,
-    /// The vocabulary size.
-    vocabulary: Option<u64>,
-    /// The dimensions in the model's configuration.
-    dimensions: BTreeSet<u64>,
 }
 
 /// The parameters of a packing; `None` where the configuration does not specify them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Scheme {
+pub(crate) struct Scheme {
     /// The bits per weight, from 1 to 32.
-    pub(super) bits: Option<u64>,
+    pub(crate) bits: Option<u64>,
     /// The number of weights that share a scale.
-    pub(super) group_size: Option<u64>,
+    pub(crate) group_size: Option<u64>,
     /// The number of weights that a code represents.
-    pub(super) vector_length: Option<u64>,
-    pub(super) in_features: Option<u64>,
-    pub(super) out_features: Option<u64>,
+    pub(crate) vector_length: Option<u64>,
+    pub(crate) in_features: Option<u64>,
+    pub(crate) out_features: Option<u64>,
     /// The block size of a GGUF type.
-    pub(super) block: Option<BlockSize>,
+    pub(crate) block: Option<BlockSize>,
 }
 
 impl QuantizationConfig {
     /// Reads a quantization section.
-    pub(super) fn from_section(section: &JsonObject<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn from_section(section: &JsonObject<'_>) -> Result<Self, ConfigError> {
         let method = section.get::<String>("quant_method");
         let method = method.map(|name| crate::formats::clip(&name.to_lowercase()));
         let mut config = Self { method, ..Self::default() };
-        config.search(section, &[], DEEPEST)?;
+        config.collect_schemes(section, &[], MAX_DEPTH)?;
         Ok(config)
     }
 
-    /// Adds the dimensions in a model's configuration, such as `hidden_size`.
-    pub(super) fn add_dimensions(&mut self, model: &JsonObject<'_>) {
-        const MOST_DIMENSIONS: usize = 1_000;
-
-        let is_dimension = |key: &str| DIMENSIONS.iter().any(|end| key.ends_with(end));
-        let numbers = model
-            .entries()
-            .filter(|(key, _)| is_dimension(key))
-            .filter_map(|(_, value)| number(value));
-        let number_of = |key: &str| model.number(key);
-        let heads = number_of("num_attention_heads");
-        let width = number_of("head_dim");
-        let width = width.or_else(|| number_of("hidden_size")?.checked_div(heads?));
-        for heads in [heads, number_of("num_key_value_heads")].into_iter().flatten() {
-            self.dimensions.extend(width.and_then(|width| heads.checked_mul(width)));
-        }
-        // Multi-head latent attention (MLA) of DeepSeek.
-        let ranks = ["q_lora_rank", "kv_lora_rank"].map(number_of);
-        self.dimensions.extend(ranks.into_iter().flatten());
-        let rope = number_of("qk_rope_head_dim");
-        self.dimensions.extend(ranks[1].zip(rope).and_then(|(rank, rope)| rank.checked_add(rope)));
-        self.vocabulary = self.vocabulary.or_else(|| model.number("vocab_size"));
-        self.dimensions.extend(numbers.take(MOST_DIMENSIONS));
-    }
-
-    /// Returns this configuration with the dimensions of another one.
-    pub(super) fn with_dimensions_of(self, other: Self) -> Self {
-        Self { dimensions: other.dimensions, vocabulary: other.vocabulary, ..self }
-    }
-
-    /// Returns the name of the method, in lower case.
-    pub(super) fn method(&self) -> Option<&str> {
-        self.method.as_deref()
-    }
-
     /// Returns whether the section contains nothing that a solver could use.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.method.is_none() && self.schemes.is_empty()
     }
 
     /// Adds the schemes of an object and its nested objects. `names` are the modules they apply to; empty means all.
-    fn search(
+    fn collect_schemes(
         &mut self,
         object: &JsonObject<'_>,
         names: &[String],
         depth: usize,
     ) -> Result<(), ConfigError> {
-        let targets = object.raw("targets").map(|list| strings(list, MOST_MODULES));
+        let targets = object.raw("targets").map(|list| strings(list, MAX_MODULES));
         let targets = targets.unwrap_or(Some(Vec::new())).ok_or(TOO_MANY_MODULES)?;
         let has_targets = !targets.is_empty();
         let names = if has_targets { &targets[..] } else { names };
@@ -184,8 +164,8 @@ impl QuantizationConfig {
             }
             // Quark lists several schemes for weights that are quantized in stages.
             if NOT_MODULES.contains(&key) && value.get().starts_with('[') {
-                for stage in read::<Vec<JsonObject>>(value).iter().flatten().take(MOST_STAGES) {
-                    self.search(stage, names, depth - 1)?;
+                for stage in read::<Vec<JsonObject>>(value).iter().flatten().take(MAX_STAGES) {
+                    self.collect_schemes(stage, names, depth - 1)?;
                 }
             }
             if !value.get().starts_with('{') {
@@ -193,16 +173,16 @@ impl QuantizationConfig {
             }
             let Some(inner) = read::<JsonObject>(value) else { continue };
             if NOT_MODULES.contains(&key) || has_targets {
-                self.search(&inner, names, depth - 1)?;
+                self.collect_schemes(&inner, names, depth - 1)?;
             } else {
-                self.search(&inner, &[key.to_owned()], depth - 1)?;
+                self.collect_schemes(&inner, &[key.to_owned()], depth - 1)?;
             }
         }
         Ok(())
     }
 
     /// Adds the modules that SDNQ lists by format: `"modules_dtype_dict": {"int6": ["proj_out.weight"]}`. An entry is
-    /// a parameter name, or any component of one. `minimum_6bit` widens the default format for its modules.
+    /// a parameter name, or any segment of one. `minimum_6bit` widens the default format for its modules.
     fn add_modules_by_format(&mut self, object: &JsonObject<'_>) -> Result<(), ConfigError> {
         let formats = object.get::<JsonObject>("modules_dtype_dict").unwrap_or_default();
         let default = object.get::<String>("weights_dtype").and_then(|text| bits_of_format(&text));
@@ -212,17 +192,14 @@ impl QuantizationConfig {
                 Some(least) => default.max(Some(least)),
                 None => bits_of_format(format),
             };
-            let mut names = strings(list, MOST_MODULES).ok_or(TOO_MANY_MODULES)?;
-            let is_component = |name: &&String| !name.contains(['.', '*']);
-            let components: Vec<_> = names
-                .iter()
-                .filter(is_component)
-                .map(|name| Pattern::any_component(name))
-                .collect();
+            let mut names = strings(list, MAX_MODULES).ok_or(TOO_MANY_MODULES)?;
+            let is_segment = |name: &&String| !name.contains(['.', '*']);
+            let segments: Vec<_> =
+                names.iter().filter(is_segment).map(|name| Pattern::any_segment(name)).collect();
             for name in &mut names {
                 name.truncate(name.strip_suffix(".weight").unwrap_or(name).len());
             }
-            names.extend(components);
+            names.extend(segments);
             if !names.is_empty() && bits.is_some() {
                 self.add(&names, Scheme { bits, ..Scheme::default() })?;
             }
@@ -237,15 +214,15 @@ impl QuantizationConfig {
             self.defaults.insert(id);
             return Ok(());
         }
-        self.additions = self.additions.saturating_add(names.len());
+        self.named_count = self.named_count.saturating_add(names.len());
         for name in names {
             if let Some(pattern) = Pattern::from_name(name) {
                 self.patterns.push((pattern, id));
                 self.pattern_bytes = self.pattern_bytes.saturating_add(name.len());
             } else {
                 self.named.insert(name.as_str().into(), id);
-                for tail in tails(name) {
-                    self.named_tails.entry(tail.into()).or_insert(id);
+                for suffix in name_suffixes(name) {
+                    self.named_suffixes.entry(suffix.into()).or_insert(id);
                 }
             }
             self.check_length()?;
@@ -258,65 +235,50 @@ impl QuantizationConfig {
         if let Some(id) = self.schemes.iter().position(|other| *other == scheme) {
             return Ok(id);
         }
-        if self.schemes.len() >= MOST_SCHEMES {
-            return Err(ConfigError::TooManySchemes { limit: MOST_SCHEMES });
+        if self.schemes.len() >= MAX_SCHEMES {
+            return Err(ConfigError::TooManySchemes { limit: MAX_SCHEMES });
         }
         self.schemes.push(scheme);
         Ok(self.schemes.len() - 1)
     }
 
     fn check_length(&self) -> Result<(), ConfigError> {
-        if self.additions > MOST_MODULES {
+        if self.named_count > MAX_MODULES {
             return Err(TOO_MANY_MODULES);
         }
-        if self.patterns.len() > MOST_PATTERNS || self.pattern_bytes > MOST_PATTERN_BYTES {
+        if self.patterns.len() > MAX_PATTERNS || self.pattern_bytes > MAX_PATTERN_BYTES {
             return Err(ConfigError::TooManyPatterns {
-                limit: MOST_PATTERNS,
-                bytes: MOST_PATTERN_BYTES,
+                limit: MAX_PATTERNS,
+                bytes: MAX_PATTERN_BYTES,
             });
         }
         Ok(())
     }
 
-    /// Returns all distinct schemes.
-    pub(super) fn schemes(&self) -> impl Iterator<Item = &Scheme> {
-        self.schemes.iter()
-    }
-
     /// Returns the schemes of all modules without a more specific scheme.
-    pub(super) fn defaults(&self) -> impl Iterator<Item = &Scheme> {
+    pub(crate) fn defaults(&self) -> impl Iterator<Item = &Scheme> {
         self.defaults.iter().filter_map(|&id| self.schemes.get(id))
     }
 
     /// Returns whether any modules are named.
-    pub(super) fn has_names(&self) -> bool {
+    pub(crate) fn has_names(&self) -> bool {
         !self.named.is_empty()
     }
 
     /// Returns the scheme of a named module.
-    pub(super) fn named(&self, name: &str) -> Option<&Scheme> {
-        self.schemes.get(*self.named.get(name).or_else(|| self.named_tails.get(name))?)
+    pub(crate) fn named(&self, name: &str) -> Option<&Scheme> {
+        self.schemes.get(*self.named.get(name).or_else(|| self.named_suffixes.get(name))?)
     }
 
     /// Returns the patterns with their schemes, in the order of the configuration.
-    pub(super) fn patterns(&self) -> impl Iterator<Item = (&Pattern, &Scheme)> {
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = (&Pattern, &Scheme)> {
         self.patterns.iter().filter_map(|(pattern, id)| Some((pattern, self.schemes.get(*id)?)))
-    }
-
-    /// Returns the vocabulary size.
-    pub(super) fn vocabulary(&self) -> Option<u64> {
-        self.vocabulary
-    }
-
-    /// Returns the dimensions in the model's configuration.
-    pub(super) fn dimensions(&self) -> &BTreeSet<u64> {
-        &self.dimensions
     }
 }
 
-/// Returns a name without its first component and without its first two, if at least two components remain.
-fn tails(name: &str) -> impl Iterator<Item = &str> {
-    let has_two = |tail: &&str| tail.contains('.');
+/// Returns a name without its first segment and without its first two, if at least two segments remain.
+fn name_suffixes(name: &str) -> impl Iterator<Item = &str> {
+    let has_two = |suffix: &&str| suffix.contains('.');
     name.match_indices('.').map(|(at, _)| &name[at + 1..]).take(2).filter(has_two)
 }
 
@@ -362,19 +324,29 @@ fn bits_of_format(format: &str) -> Option<u64> {
     digits.filter(|bits| (1..=32).contains(bits))
 }
 
+/// Returns the block size of a GGUF type, such as `q4_0` or `q4_k_m`.
+fn block_of_type(name: &str) -> Option<BlockSize> {
+    /// The number of weights in the smallest block of a quantized type.
+    const MIN_BLOCK: u64 = 32;
+
+    let name = name.to_uppercase();
+    let name = ["_S", "_M", "_L"].iter().find_map(|size| name.strip_suffix(size)).unwrap_or(&name);
+    Dtype::from(name).block().filter(|block| block.elements >= MIN_BLOCK)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::hints::Hints;
-    use super::super::metadata::MetadataShapes;
-    use super::super::module::UnresolvedReason;
+    use super::super::hints::{Dimensions, Hints, MetadataShapes};
     use super::*;
+    use crate::count::UnresolvedReason;
 
     fn config(json: &str) -> QuantizationConfig {
         QuantizationConfig::from_section(&serde_json::from_str(json).unwrap()).unwrap()
     }
 
     fn bits(config: &QuantizationConfig, module: &str) -> Result<Option<u64>, UnresolvedReason> {
-        Hints::new(config, &MetadataShapes::default()).choose(module, |scheme| scheme.bits)
+        Hints::new(config, &Dimensions::default(), &MetadataShapes::default())
+            .choose(module, |scheme| scheme.bits)
     }
 
     #[test]
@@ -409,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_searched_to_a_depth() {
+    fn nesting_depth_is_limited() {
         for (before, after) in [(r#"{"config":"#, "}"), (r#"{"m":"#, "}"), (r#"{"weight":["#, "]}")]
         {
             let nested = |depth: usize| {
                 let json = format!("{}{{\"bits\":4}}{}", before.repeat(depth), after.repeat(depth));
                 bits(&config(&json), "m")
             };
-            assert_eq!([DEEPEST, DEEPEST + 1].map(nested), [Ok(Some(4)), Ok(None)], "{before}");
+            assert_eq!([MAX_DEPTH, MAX_DEPTH + 1].map(nested), [Ok(Some(4)), Ok(None)], "{before}");
         }
     }
 
@@ -428,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_of_a_module_goes_first() {
+    fn the_scheme_of_a_module_takes_precedence() {
         let config = config(
             r#"{"bits":4,"lm_head":{"bits":8},"extra_config":{"h.0.q":{"bits":2}},
                 "dynamic":{"+:.*\\.k$":{"bits":3}},
@@ -448,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn several_schemes_without_a_choice_are_unresolved() {
+    fn ambiguous_schemes_are_unresolved() {
         let config = config(r#"{"a":{"bits":4},"b":{"bits":8},"(?=c)":{"bits":2}}"#);
         assert_eq!(bits(&config, "c"), Err(UnresolvedReason::AmbiguousScheme));
         assert_eq!(bits(&config, "a"), Ok(Some(4)));
@@ -461,26 +433,26 @@ mod tests {
             let json = format!(r#"{{"bits":4,"targets":[{targets}]}}"#);
             QuantizationConfig::from_section(&serde_json::from_str(&json).unwrap())
         };
-        assert!(names("m", MOST_MODULES).is_ok());
-        assert!(names("re:m", MOST_PATTERNS).is_ok());
+        assert!(names("m", MAX_MODULES).is_ok());
+        assert!(names("re:m", MAX_PATTERNS).is_ok());
         let long = format!("re:{}", "m".repeat(997));
-        assert!(names(&long, MOST_PATTERN_BYTES / 1_000).is_ok());
-        assert!(names(&long, MOST_PATTERN_BYTES / 1_000 + 1).is_err());
+        assert!(names(&long, MAX_PATTERN_BYTES / 1_000).is_ok());
+        assert!(names(&long, MAX_PATTERN_BYTES / 1_000 + 1).is_err());
     }
 
     #[test]
-    fn long_configurations_are_errors() {
+    fn oversized_configurations_are_errors() {
         let many = |most: usize, entry: fn(usize) -> String| {
             let entries: Vec<_> = (0..=most).map(entry).collect();
             let json = format!("{{{}}}", entries.join(","));
             QuantizationConfig::from_section(&serde_json::from_str(&json).unwrap()).unwrap_err()
         };
-        let (limit, bytes) = (MOST_PATTERNS, MOST_PATTERN_BYTES);
+        let (limit, bytes) = (MAX_PATTERNS, MAX_PATTERN_BYTES);
         let error = many(limit, |at| format!(r#""re:{at}":{{"bits":4}}"#));
         assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
         let error = many(limit - 1, |at| format!(r#""re:{}{at}":{{"bits":4}}"#, "x".repeat(100)));
         assert_eq!(error, ConfigError::TooManyPatterns { limit, bytes });
-        let error = many(MOST_MODULES, |at| format!(r#""{at}":{{"bits":4}}"#));
+        let error = many(MAX_MODULES, |at| format!(r#""{at}":{{"bits":4}}"#));
         assert_eq!(error, TOO_MANY_MODULES);
         // Names that many objects inherit, and long lists of names.
         let error = many(60, |at| match at {
@@ -490,12 +462,32 @@ mod tests {
         assert_eq!(error, TOO_MANY_MODULES);
         for key in [r#""targets":["#, r#""modules_dtype_dict":{"int6":["#] {
             let (list, end) =
-                (r#""m","#.repeat(MOST_MODULES), if key.contains('{') { "}" } else { "" });
+                (r#""m","#.repeat(MAX_MODULES), if key.contains('{') { "}" } else { "" });
             let json = format!(r#"{{{key}{list}"m"]{end}}}"#);
             let found = QuantizationConfig::from_section(&serde_json::from_str(&json).unwrap());
             assert_eq!(found.unwrap_err(), TOO_MANY_MODULES);
         }
-        let error = many(MOST_SCHEMES, |at| format!(r#""{at}":{{"group_size":{}}}"#, at + 1));
-        assert_eq!(error, ConfigError::TooManySchemes { limit: MOST_SCHEMES });
+        let error = many(MAX_SCHEMES, |at| format!(r#""{at}":{{"group_size":{}}}"#, at + 1));
+        assert_eq!(error, ConfigError::TooManySchemes { limit: MAX_SCHEMES });
+    }
+
+    /// The suffix of a mix, as in `q4_k_m`, does not change the block.
+    #[test]
+    fn gguf_types_have_block_sizes() {
+        let cases = [
+            ("q4_0", Some((32, 18))),
+            ("Q5_1", Some((32, 24))),
+            ("iq4_nl", Some((32, 18))),
+            ("q4_k_m", Some((256, 144))),
+            ("q3_k_l", Some((256, 110))),
+            ("q6_k", Some((256, 210))),
+            ("4", None),
+            ("f16", None),
+            ("f4", None),
+        ];
+        for (name, expected) in cases {
+            let found = block_of_type(name).map(|block| (block.elements, block.bytes));
+            assert_eq!(found, expected, "{name}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::{Configs, CountBreakdown, Counter, MixtureOfExperts, UnknownActive};
+use crate::count::{Configs, CountBreakdown, Counter, MixtureOfExperts, UnknownActive};
 use crate::formats::{FileHeader, TensorInfo, TensorTableBuilder};
 
 /// A checkpoint of known size.
@@ -83,7 +83,7 @@ impl QuantizedCase {
         for file in
             self.files.iter().filter(|(name, _)| name.contains("config")).map(|(_, file)| file)
         {
-            configs.add_quantization_json(file.get().as_bytes()).unwrap();
+            configs.add_file("quantize_config.json", file.get().as_bytes()).unwrap();
         }
         counter.set_configs(configs);
         let (parameters, breakdown) = counter.finish().unwrap();

@@ -4,14 +4,16 @@
 //! `packages/hub/src/lib/parse-safetensors-metadata.ts` of version 2.17.5. Its lists of unconverted modules are
 //! ignored here, because packed modules are not in them.
 
-use super::Packing;
+use std::collections::BTreeSet;
+
 use super::json_object::{JsonObject, read};
-use super::part::PartId;
+use crate::count::Packing;
+use crate::count::module::container_bits;
 use crate::formats::Dtype;
 
 /// The fields of a quantization section that huggingface.js reads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct HuggingFaceJsRules {
+pub(crate) struct HuggingFaceJsRules {
     method: Method,
     bits: Option<u64>,
     is_4bit: bool,
@@ -58,7 +60,7 @@ const SKIPPED: [&str; 11] = [
 ];
 
 impl HuggingFaceJsRules {
-    pub(super) fn from_config(model: &JsonObject<'_>) -> Self {
+    pub(crate) fn from_config(model: &JsonObject<'_>) -> Self {
         let section = |model: &JsonObject<'_>| {
             let mlx = model.get::<JsonObject>("quantization");
             let mlx = mlx.filter(|section| section.raw("quant_method").is_none());
@@ -89,35 +91,35 @@ impl HuggingFaceJsRules {
         Self { method, bits: section.get("bits"), is_4bit }
     }
 
-    /// Returns the parameters of modules with equal parts; `None` if the configuration does not determine them.
-    pub(super) fn module_parameters(
+    /// Returns the count for modules with equal components; `None` if the configuration does not determine it.
+    pub(crate) fn count(
         &self,
         packing: &Packing,
-        parts: &[(PartId, Dtype)],
+        components: &[(&str, Dtype)],
         elements: &[u64],
     ) -> Option<u64> {
         let rules = match (self.method, packing.bits) {
             (Method::Mlx, Some(bits)) => &Self { bits: Some(bits.into()), ..self.clone() },
             _ => self,
         };
-        let mut sum = 0_u64;
-        for ((part, dtype), &elements) in parts.iter().zip(elements) {
-            sum = sum.checked_add(rules.parameters(part.name(), dtype, elements)?)?;
-        }
-        Some(sum)
+        let mut counts = components
+            .iter()
+            .zip(elements)
+            .map(|((name, dtype), &elements)| rules.component_count(name, dtype, elements));
+        counts.try_fold(0_u64, |sum, count| sum.checked_add(count?))
     }
 
-    /// Returns the parameters that one part contributes; `None` if the configuration does not determine them.
-    fn parameters(&self, part: &str, dtype: &Dtype, elements: u64) -> Option<u64> {
-        if self.is_skipped(part, dtype) {
+    /// Returns the count for one component; `None` if the configuration does not determine it.
+    fn component_count(&self, component: &str, dtype: &Dtype, elements: u64) -> Option<u64> {
+        if self.is_skipped(component, dtype) {
             return Some(0);
         }
-        let (weights, words) = self.factor(part, dtype)?;
+        let (weights, words) = self.factor(component, dtype)?;
         u64::try_from(u128::from(elements) * u128::from(weights) / u128::from(words)).ok()
     }
 
-    fn is_skipped(&self, part: &str, dtype: &Dtype) -> bool {
-        let name = part.rsplit('.').next().unwrap_or(part);
+    fn is_skipped(&self, component: &str, dtype: &Dtype) -> bool {
+        let name = component.rsplit('.').next().unwrap_or(component);
         if dtype.is_exponent() {
             return true;
         }
@@ -135,13 +137,15 @@ impl HuggingFaceJsRules {
     }
 
     /// Returns a ratio: the number of weights, and the number of elements that store them.
-    fn factor(&self, part: &str, dtype: &Dtype) -> Option<(u64, u64)> {
+    fn factor(&self, component: &str, dtype: &Dtype) -> Option<(u64, u64)> {
         let is_u8 = *dtype == Dtype::U8;
         let has_4bit_bytes = is_u8 && (self.is_4bit || self.bits == Some(4));
         Some(match self.method {
-            Method::Mlx if part == "weight" && *dtype == Dtype::U32 => packed(dtype, self.bits),
-            Method::Mxfp4 if is_u8 && part.contains("_blocks") => (2, 1),
-            Method::GptqOrAwq if part == "qweight" => {
+            Method::Mlx if component == "weight" && *dtype == Dtype::U32 => {
+                packed(dtype, self.bits)
+            }
+            Method::Mxfp4 if is_u8 && component.contains("_blocks") => (2, 1),
+            Method::GptqOrAwq if component == "qweight" => {
                 (32_u64.checked_div(self.bits.unwrap_or(4)).unwrap_or(8).max(1), 1)
             }
             Method::GptqOrAwq if is_u8 && matches!(self.bits, Some(2 | 4)) => {
@@ -167,7 +171,7 @@ fn compressed_tensors(section: &JsonObject<'_>) -> Method {
         let listed = group.get::<JsonObject>("weights").and_then(|weights| weights.get("num_bits"));
         listed.or_else(|| bits_of_format(&format)).or(Some(4))
     });
-    let widths: std::collections::BTreeSet<_> = widths.collect();
+    let widths: BTreeSet<_> = widths.collect();
     Method::CompressedTensors {
         bits: widths.first().copied().flatten(),
         is_mixed: widths.len() > 1,
@@ -185,7 +189,7 @@ fn bits_of_format(format: &str) -> Option<u64> {
 
 /// Returns a ratio: the number of weights of `bits` bits, and the number of integers that store them.
 fn packed(dtype: &Dtype, bits: Option<u64>) -> (u64, u64) {
-    let container = super::module::container_bits(dtype).filter(|&container| container <= 32);
+    let container = container_bits(dtype).filter(|&container| container <= 32);
     match (container, bits) {
         (Some(container), Some(bits)) if (1..container).contains(&bits) => (container, bits),
         _ => (1, 1),
@@ -196,46 +200,42 @@ fn packed(dtype: &Dtype, bits: Option<u64>) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::part::split;
     use Dtype::{BF16, F8_E4M3, F8_E8M0, F16, F32, I8, I32, I64, U8, U32};
 
-    /// A part with its dtype and number of elements.
-    type Part<'a> = (&'a str, Dtype, u64);
-    /// The `quantization_config` section, the parts of a module, and the expected count.
-    type Case<'a> = (&'a str, &'a [Part<'a>], Option<u64>);
+    /// A component with its dtype and number of elements.
+    type Component<'a> = (&'a str, Dtype, u64);
+    /// The `quantization_config` section, the components of a module, and the expected count.
+    type Case<'a> = (&'a str, &'a [Component<'a>], Option<u64>);
 
-    const QWEIGHT: &[Part<'_>] =
+    const QWEIGHT: &[Component<'_>] =
         &[("qweight", I32, 128), ("qzeros", I32, 2), ("scales", F16, 16), ("g_idx", I32, 64)];
-    const WORDS: &[Part<'_>] = &[
+    const WORDS: &[Component<'_>] = &[
         ("weight_packed", I32, 96),
         ("weight_scale", BF16, 16),
         ("weight_shape", I64, 2),
         ("weight_zero_point", I32, 2),
     ];
-    const BYTES: &[Part<'_>] = &[("weight", U8, 64)];
-    const SIGNED: &[Part<'_>] = &[("weight", I8, 64)];
+    const BYTES: &[Component<'_>] = &[("weight", U8, 64)];
+    const SIGNED: &[Component<'_>] = &[("weight", I8, 64)];
 
-    fn count(config: &str, packing: Packing, parts: &[Part<'_>]) -> Option<u64> {
+    fn count(config: &str, packing: Packing, components: &[Component<'_>]) -> Option<u64> {
         let rules = HuggingFaceJsRules::from_config(&serde_json::from_str(config).unwrap());
-        let elements: Vec<_> = parts.iter().map(|(.., elements)| *elements).collect();
-        let part = |(name, dtype, _): &Part<'_>| {
-            let module = if name.starts_with('_') { "m" } else { "m." };
-            (split(&format!("{module}{name}")).1, dtype.clone())
-        };
-        let parts: Vec<_> = parts.iter().map(part).collect();
-        rules.module_parameters(&packing, &parts, &elements)
+        let elements: Vec<_> = components.iter().map(|(.., elements)| *elements).collect();
+        let names: Vec<_> =
+            components.iter().map(|(name, dtype, _)| (*name, dtype.clone())).collect();
+        rules.count(&packing, &names, &elements)
     }
 
     fn check(cases: &[Case<'_>]) {
-        for (section, parts, expected) in cases {
+        for (section, components, expected) in cases {
             let config = format!(r#"{{"quantization_config":{section}}}"#);
-            let found = count(&config, Packing::without_bits("any", "any"), parts);
-            assert_eq!(found, *expected, "{section} {parts:?}");
+            let found = count(&config, Packing::without_bits("any", "any"), components);
+            assert_eq!(found, *expected, "{section} {components:?}");
         }
     }
 
     #[test]
-    fn without_a_quantization_only_exponents_are_left_out() {
+    fn without_quantization_only_exponents_are_skipped() {
         check(&[
             ("null", QWEIGHT, Some(128 + 2 + 16 + 64)),
             ("null", &[("weight", F8_E4M3, 8), ("weight_scale", F32, 4)], Some(12)),
@@ -288,10 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn two_weights_are_in_a_byte_of_four_bit_formats() {
-        let fp8: &[Part<'_>] = &[("weight", F8_E4M3, 64), ("weight_scale_inv", F32, 4)];
-        let blocks: &[Part<'_>] = &[("_blocks", U8, 256), ("_scales", U8, 16)];
-        let learned: &[Part<'_>] = &[("_blocks", I8, 256), ("_scales", BF16, 16)];
+    fn four_bit_formats_store_two_weights_per_byte() {
+        let fp8: &[Component<'_>] = &[("weight", F8_E4M3, 64), ("weight_scale_inv", F32, 4)];
+        let blocks: &[Component<'_>] = &[("_blocks", U8, 256), ("_scales", U8, 16)];
+        let learned: &[Component<'_>] = &[("_blocks", I8, 256), ("_scales", BF16, 16)];
         check(&[
             (r#"{"quant_method":"fp8","expert_dtype":"fp4"}"#, SIGNED, Some(128)),
             (r#"{"quant_method":"fp8","store_dtype":"mxfp4"}"#, SIGNED, Some(128)),
@@ -308,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_bitsandbytes_is_left_out() {
-        let parts: &[Part<'_>] = &[
+    fn bitsandbytes_state_is_skipped() {
+        let components: &[Component<'_>] = &[
             ("weight", U8, 64),
             ("weight.absmax", F32, 2),
             ("weight.quant_map", F32, 16),
@@ -319,21 +319,21 @@ mod tests {
         ];
         let four_bits = r#"{"quant_method":"bitsandbytes","load_in_4bit":true}"#;
         check(&[
-            (four_bits, parts, Some(128)),
+            (four_bits, components, Some(128)),
             (four_bits, &[("weight", BF16, 64)], Some(64)),
-            (r#"{"quant_method":"bitsandbytes","load_in_8bit":true}"#, parts, Some(64)),
+            (r#"{"quant_method":"bitsandbytes","load_in_8bit":true}"#, components, Some(64)),
         ]);
     }
 
     /// The MLX configuration does not name its method, and each module may have its own width.
     #[test]
-    fn modules_of_mlx_are_counted_by_their_width() {
-        let parts = [("weight", U32, 64), ("scales", BF16, 8), ("biases", BF16, 8)];
+    fn mlx_modules_are_counted_by_their_bit_width() {
+        let components = [("weight", U32, 64), ("scales", BF16, 8), ("biases", BF16, 8)];
         for field in [r#""bits":4"#, r#""group_size":64"#, r#""mode":"affine""#] {
             let config = format!(r#"{{"quantization":{{{field}}}}}"#);
             for (bits, expected) in [(4, 512), (8, 256)] {
                 let packing = Packing::new("mlx", bits, "any");
-                assert_eq!(count(&config, packing, &parts), Some(expected), "{config}");
+                assert_eq!(count(&config, packing, &components), Some(expected), "{config}");
             }
         }
     }
