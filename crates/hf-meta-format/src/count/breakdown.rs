@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use thiserror::Error;
 
 use super::{Buffer, CountedAs, DtypeCount, MixtureOfExperts, Packing, UnknownActive};
 use crate::formats::Dtype;
@@ -109,45 +110,36 @@ impl fmt::Display for RuleSet {
 }
 
 /// The reason why the number of parameters in a module could not be derived from its components.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Error)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum UnresolvedReason {
     /// The components match no known method.
+    #[error("no known quantization method uses these components")]
     UnknownComponents,
     /// Two components imply different sizes.
+    #[error("the components imply different sizes")]
     ConflictingComponents,
     /// The shapes allow several sizes, and the configuration does not select one.
+    #[error("the shapes allow several sizes, and the configuration does not select one")]
     AmbiguousScheme,
     /// Choosing among the schemes in the configuration would take more work than any known model needs.
+    #[error("the configuration lists too many schemes and patterns")]
     TooComplex,
     /// The weights are packed, but the tensors that determine their size are missing.
+    #[error("the components that determine the size are missing")]
     MissingComponents,
     /// The weights would have less than a quarter of a bit each, or their number overflows 64 bits.
+    #[error("the components imply an implausible size")]
     ImplausibleSize,
     /// The weights are padded by an unknown amount. The module is counted including its padding.
+    #[error("the weights may be padded by an unknown amount")]
     Padded,
     /// An integer tensor looks like packed weights, but the model has no quantization configuration.
+    #[error(
+        "the integers look like packed weights, but no configuration specifies a quantization method"
+    )]
     SuspectedPacking,
-}
-
-impl fmt::Display for UnresolvedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UnknownComponents => "no known quantization method uses these components",
-            Self::ConflictingComponents => "the components imply different sizes",
-            Self::AmbiguousScheme => {
-                "the shapes allow several sizes, and the configuration does not select one"
-            }
-            Self::TooComplex => "the configuration lists too many schemes and patterns",
-            Self::MissingComponents => "the components that determine the size are missing",
-            Self::ImplausibleSize => "the components imply an implausible size",
-            Self::Padded => "the weights may be padded by an unknown amount",
-            Self::SuspectedPacking => {
-                "the integers look like packed weights, but no configuration specifies a quantization method"
-            }
-        })
-    }
 }
 
 /// Modules that could not be resolved for a common reason.

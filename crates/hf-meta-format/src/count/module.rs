@@ -45,6 +45,11 @@ impl<'a> Module<'a> {
         Matrix::new(self.get(name)?)
     }
 
+    /// Returns two components as matrices.
+    pub(super) fn matrices(&self, names: [&str; 2]) -> Option<[Matrix<'a>; 2]> {
+        Some([self.matrix(names[0])?, self.matrix(names[1])?])
+    }
+
     /// Returns the tensor with a name that unquantized models use for weights, and the name of its component.
     pub(super) fn plain_weight(&self) -> Option<(&'static str, &'a TensorInfo)> {
         let (component, tensor) = self.tensors.iter().find(|(found, _)| found.is_plain())?;

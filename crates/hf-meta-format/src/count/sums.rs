@@ -22,8 +22,6 @@ pub(super) struct CountSums {
     recent: Vec<(GroupKey, DtypeCount)>,
     experts: ExpertSums,
     kinds: Vec<KindSum>,
-    /// The index of the last module's kind.
-    last_kind: usize,
     unresolved: BTreeMap<UnresolvedReason, UnresolvedModules>,
 }
 
@@ -166,17 +164,14 @@ impl CountSums {
     /// Adds a solved module to the sums of its kind, unless there are too many kinds.
     pub(super) fn add_kind(&mut self, module: &Module<'_>, solved: &Solved) {
         let is_kind = |kind: &KindSum| kind.is_kind_of(module, solved.packing);
-        // Consecutive modules are usually of the same kind.
-        if !self.kinds.get(self.last_kind).is_some_and(is_kind) {
-            self.last_kind = self.kinds.iter().position(is_kind).unwrap_or(self.kinds.len());
-        }
-        if self.last_kind == CountBreakdown::MAX_MODULE_KINDS {
+        let index = self.kinds.iter().position(is_kind).unwrap_or(self.kinds.len());
+        if index == CountBreakdown::MAX_MODULE_KINDS {
             return;
         }
-        if self.last_kind == self.kinds.len() {
+        if index == self.kinds.len() {
             self.kinds.push(KindSum::new(module, solved.packing));
         }
-        self.kinds[self.last_kind].add(module, solved);
+        self.kinds[index].add(module, solved);
     }
 
     /// Records a module with an uncertain size.

@@ -46,8 +46,8 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
 }
 
 /// Returns the strings in a list. Returns no strings for other values, and `None` if the list is longer than `limit`.
-pub(crate) fn strings(list: &RawValue, limit: usize) -> Option<Vec<String>> {
-    let elements = read::<Vec<&RawValue>>(list).unwrap_or_default();
+pub(crate) fn strings(list: Option<&RawValue>, limit: usize) -> Option<Vec<String>> {
+    let elements = list.and_then(read::<Vec<&RawValue>>).unwrap_or_default();
     let strings = || elements.iter().filter_map(|text| read::<JsonKey>(text));
     (elements.len() <= limit).then(|| strings().map(|JsonKey(text)| text.into_owned()).collect())
 }
@@ -115,11 +115,11 @@ mod tests {
         );
         assert_eq!(object.get::<u32>("b"), None);
         assert_eq!(
-            strings(object.get::<JsonObject>("b").unwrap().raw("k").unwrap(), 9).unwrap(),
+            strings(object.get::<JsonObject>("b").unwrap().raw("k"), 9).unwrap(),
             ["x", "y"]
         );
         assert_eq!(object.get::<String>("a").as_deref(), Some("x"));
-        assert_eq!(strings(object.raw("a").unwrap(), 9).unwrap(), [""; 0]);
+        assert_eq!(strings(object.raw("a"), 9).unwrap(), [""; 0]);
         let error = serde_json::from_str::<JsonObject>("[]").err().unwrap().to_string();
         assert!(error.contains("expected an object"), "{error}");
     }

@@ -146,8 +146,7 @@ impl QuantizationConfig {
         names: &[String],
         depth: usize,
     ) -> Result<(), ConfigError> {
-        let targets = object.raw("targets").map(|list| strings(list, MAX_MODULES));
-        let targets = targets.unwrap_or(Some(Vec::new())).ok_or(TOO_MANY_MODULES)?;
+        let targets = strings(object.raw("targets"), MAX_MODULES).ok_or(TOO_MANY_MODULES)?;
         let has_targets = !targets.is_empty();
         let names = if has_targets { &targets[..] } else { names };
         self.add_modules_by_format(object)?;
@@ -167,9 +166,6 @@ impl QuantizationConfig {
                 for stage in read::<Vec<JsonObject>>(value).iter().flatten().take(MAX_STAGES) {
                     self.collect_schemes(stage, names, depth - 1)?;
                 }
-            }
-            if !value.get().starts_with('{') {
-                continue;
             }
             let Some(inner) = read::<JsonObject>(value) else { continue };
             if NOT_MODULES.contains(&key) || has_targets {
@@ -192,7 +188,7 @@ impl QuantizationConfig {
                 Some(least) => default.max(Some(least)),
                 None => bits_of_format(format),
             };
-            let mut names = strings(list, MAX_MODULES).ok_or(TOO_MANY_MODULES)?;
+            let mut names = strings(Some(list), MAX_MODULES).ok_or(TOO_MANY_MODULES)?;
             let is_segment = |name: &&String| !name.contains(['.', '*']);
             let segments: Vec<_> =
                 names.iter().filter(is_segment).map(|name| Pattern::any_segment(name)).collect();

@@ -4,9 +4,8 @@ mod config;
 mod position;
 mod sums;
 
-use std::fmt;
-
 use serde::Serialize;
+use thiserror::Error;
 
 pub(super) use self::config::ExpertConfigs;
 pub(super) use self::position::TensorPosition;
@@ -50,7 +49,7 @@ impl MixtureOfExperts {
     }
 
     /// Returns the number of parameters that are active per token, excluding the input embedding, as in many
-    /// published figures.
+    /// published counts.
     #[must_use]
     pub fn active_without_input_embedding(&self) -> u64 {
         self.active().saturating_sub(self.input_embedding)
@@ -80,40 +79,29 @@ impl MixtureOfExperts {
 }
 
 /// The reason why the active parameters of a model with routed experts could not be determined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Error)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum UnknownActive {
     /// No configuration specifies the number of experts per token.
+    #[error("no configuration specifies the number of experts per token")]
     MissingTopK,
     /// The configuration specifies several numbers of experts per token.
+    #[error("the configuration specifies several numbers of experts per token")]
     AmbiguousTopK,
     /// The experts are stored as rows of one matrix, and no configuration specifies their number.
+    #[error("no configuration specifies the number of experts")]
     MissingExpertCount,
     /// The tensors and the configuration disagree about the number of experts.
+    #[error("the tensors and the configuration disagree about the number of experts")]
     ConflictingExpertCount,
     /// Some experts are missing from the tensors.
+    #[error("some experts are missing from the tensors")]
     MissingExperts,
     /// Experts of the same layer differ in size.
+    #[error("experts of the same layer differ in size")]
     UnequalExperts,
     /// There are more layers or experts than in any known model.
+    #[error("there are more layers or experts than in any known model")]
     TooManyExperts,
-}
-
-impl fmt::Display for UnknownActive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::MissingTopK => "no configuration specifies the number of experts per token",
-            Self::AmbiguousTopK => {
-                "the configuration specifies several numbers of experts per token"
-            }
-            Self::MissingExpertCount => "no configuration specifies the number of experts",
-            Self::ConflictingExpertCount => {
-                "the tensors and the configuration disagree about the number of experts"
-            }
-            Self::MissingExperts => "some experts are missing from the tensors",
-            Self::UnequalExperts => "experts of the same layer differ in size",
-            Self::TooManyExperts => "there are more layers or experts than in any known model",
-        })
-    }
 }

@@ -20,9 +20,7 @@ pub(super) const AWQ: Method = Method {
 };
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    let (Some(weights), Some(scales)) = (module.matrix("qweight"), module.matrix("scales")) else {
-        return Ok(None);
-    };
+    let Some([weights, scales]) = module.matrices(["qweight", "scales"]) else { return Ok(None) };
     let zeros = module.matrix("qzeros");
     let solved = |factors: [u64; 3], bits, evidence| {
         let parameters = product(&factors).and_then(|count| count.checked_mul(weights.stacked));

@@ -24,7 +24,7 @@ pub(super) const GPTQ: Method = Method {
 };
 
 fn solve_gptq(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let (Some(weights), Some(scales)) = (module.matrix("qweight"), module.matrix("scales")) else {
+    let Some([weights, scales]) = module.matrices(["qweight", "scales"]) else {
         return if module.has("scales") { Ok(None) } else { Err(MissingComponents) };
     };
     let Some(word) = weights.container() else { return Ok(None) };
@@ -101,9 +101,7 @@ pub(super) const BITBLAS: Method = Method {
 };
 
 fn solve_bitblas(module: &Module<'_>, hints: &Hints<'_>) -> Solution {
-    let (Some(weights), Some(scales)) = (module.matrix("qweight"), module.matrix("scales")) else {
-        return Ok(None);
-    };
+    let Some([weights, scales]) = module.matrices(["qweight", "scales"]) else { return Ok(None) };
     let is_alike = (weights.stacked, weights.rows) == (scales.stacked, scales.rows);
     if !is_alike || weights.container() != Some(8) {
         return Ok(None);

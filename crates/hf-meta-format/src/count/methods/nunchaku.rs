@@ -17,9 +17,7 @@ pub(super) const SVDQUANT: Method = Method {
 };
 
 fn solve(module: &Module<'_>, _: &Hints<'_>) -> Solution {
-    let (Some(weights), Some(scales)) = (module.matrix("qweight"), module.matrix("wscales")) else {
-        return Ok(None);
-    };
+    let Some([weights, scales]) = module.matrices(["qweight", "wscales"]) else { return Ok(None) };
     let outputs = match weights.container() {
         Some(8) => Some(weights.rows),
         Some(32) => weights.rows.checked_mul(4),
