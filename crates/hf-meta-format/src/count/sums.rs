@@ -200,11 +200,7 @@ impl CountSums {
         self.kinds.sort_unstable_by(|one, other| {
             (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
         });
-        let (moe, moe_unknown_reason) =
-            match self.experts.mixture(&configs.experts, self.total.parameters) {
-                Ok(moe) => (moe, None),
-                Err(reason) => (None, Some(reason)),
-            };
+        let moe = self.experts.mixture(&configs.experts, self.total.parameters);
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);
         let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
@@ -225,8 +221,8 @@ impl CountSums {
             groups: groups.collect(),
             module_kinds,
             unresolved,
-            moe,
-            moe_unknown_reason,
+            moe: moe.ok().flatten(),
+            moe_unknown: moe.err(),
         };
         (parameters, breakdown)
     }
