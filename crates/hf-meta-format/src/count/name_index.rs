@@ -84,11 +84,9 @@ fn all_names() -> impl Iterator<Item = (&'static str, Role, bool)> {
         // For plain names, the dtype decides whether `config.json` is needed.
         let weights =
             method.weights.iter().map(|name| (*name, Role::Weights, !PLAIN.contains(name)));
-        weights.chain(auxiliary(method.auxiliary, Role::Auxiliary, true)).chain(auxiliary(
-            method.ambiguous,
-            Role::Auxiliary,
-            false,
-        ))
+        let certain = auxiliary(method.auxiliary, Role::Auxiliary, true);
+        let ambiguous = auxiliary(method.ambiguous, Role::Auxiliary, false);
+        weights.chain(certain).chain(ambiguous)
     };
     let of_all = auxiliary(ALWAYS_AUXILIARY, Role::AlwaysAuxiliary, true);
     METHODS.iter().flat_map(of_method).chain(of_all)
