@@ -9,7 +9,6 @@ use reqwest::header::HeaderValue;
 
 use super::http_options::HttpOptions;
 use super::{Client, TokenSource};
-use crate::backends::HeaderCache;
 use crate::cache::Cache;
 use crate::client::model::ClientContext;
 use crate::count::Configs;
@@ -19,7 +18,7 @@ use crate::formats::{FORMATS, Format, Formats, clip};
 use crate::http::Http;
 use crate::http::transfer::CallMeter;
 use crate::hub::{Endpoint, HubWarnings};
-use crate::inspect::{ClientMemory, Limits};
+use crate::inspect::{ClientMemory, HeaderCache, Limits};
 
 /// A builder for a [`Client`].
 ///

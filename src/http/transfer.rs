@@ -32,7 +32,9 @@ pub(crate) enum BodyEvent<R> {
     Bytes(Bytes),
 }
 
-/// Counts the requests, bytes and waits of a call. Clones share their counters.
+/// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.
+///
+/// [`Client::start_call`]: crate::Client::start_call
 #[derive(Clone, Debug, Default)]
 pub struct CallMeter {
     own: Arc<CallCounters>,
@@ -89,7 +91,7 @@ struct WaitClock {
 
 /// A guard for a rate limit wait, which ends when it is dropped.
 #[derive(Debug)]
-pub struct RateLimitWait(CallMeter);
+pub(crate) struct RateLimitWait(CallMeter);
 
 impl CallCounters {
     /// Returns the time in which at least one request has waited for a rate limit.
@@ -126,7 +128,7 @@ impl CallMeter {
     }
 
     /// Returns the totals.
-    pub fn stats(&self) -> ClientStats {
+    pub(crate) fn stats(&self) -> ClientStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ClientStats {
             calls: load(&self.own.calls),
@@ -153,7 +155,8 @@ impl CallMeter {
         self.own.endpoint_requests.load(Ordering::Relaxed)
     }
 
-    /// Counts a request to the endpoint itself or to another server.
+    /// Counts a request to the endpoint itself or to another server, for example one that a program sends as part of
+    /// the call.
     pub fn count_request(&self, is_endpoint: bool) {
         self.add(|totals| &totals.requests, 1);
         self.add(|totals| &totals.endpoint_requests, is_endpoint.into());
@@ -173,7 +176,8 @@ impl CallMeter {
         self.own.waited()
     }
 
-    pub fn start_wait(&self) -> RateLimitWait {
+    /// Starts a wait, which does not count towards the timeout of the call.
+    pub(crate) fn start_wait(&self) -> RateLimitWait {
         self.totals().for_each(CallCounters::start_wait);
         RateLimitWait(self.clone())
     }
