@@ -23,7 +23,8 @@ use crate::http::transfer::CallMeter;
 use crate::hub::CommitSha;
 use crate::report::verify::VerifyReport;
 use crate::report::{
-    Assembled, Assembly, CountReport, FetchStats, Finding, Plan, SafetensorsParseFromRepo, Weights,
+    BuiltReport, CountReport, FetchStats, Finding, Plan, ReportBuilder, SafetensorsParseFromRepo,
+    Weights,
 };
 
 /// One call.
@@ -76,7 +77,7 @@ pub(crate) struct CallState {
 pub(super) struct Inspected {
     /// The path of the file or the index, or the pattern of shards without an index.
     pub(super) path: RepoPath,
-    pub(super) assembled: Assembled,
+    pub(super) assembled: BuiltReport,
     pub(super) report: CountReport,
 }
 
@@ -181,7 +182,7 @@ impl Call {
         let (path, assembly) = match weights {
             FoundWeights::File { path, start } => {
                 let header = self.parse_header(&path, start).await?;
-                let mut assembly = Assembly::new_single(keep_headers);
+                let mut assembly = ReportBuilder::new_single(keep_headers);
                 assembly.add(path.clone(), header);
                 (path, assembly)
             }
@@ -203,7 +204,7 @@ impl Call {
     pub(super) async fn finish(
         &mut self,
         path: RepoPath,
-        assembly: Assembly,
+        assembly: ReportBuilder,
     ) -> Result<Inspected, Error> {
         let mut config = self.state.config.take().transpose()?.unwrap_or_default();
         self.read_other_config(&assembly, &mut config).await?;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
 use crate::http::blocking::spawn_blocking_if_large;
-use crate::report::{Assembly, Plan};
+use crate::report::{Plan, ReportBuilder};
 
 /// The Hub's response: headers by shard name.
 #[derive(Deserialize)]
@@ -52,7 +52,7 @@ impl Call {
         self.files = files;
         self.state.commit = commit;
         self.state.weights = Some(path.clone());
-        let mut assembly = Assembly::new_sharded(None, keep_headers);
+        let mut assembly = ReportBuilder::new_sharded(None, keep_headers);
         for (shard, header) in headers {
             let header =
                 header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;

@@ -8,7 +8,7 @@
 //! 5. `shards` streams the index and reads each shard as soon as the index names it.
 //! 6. `header` reads one header in the ranges that its [format](crate::formats::Format) requests, and `config_file`
 //!    reads `config.json` once a tensor needs it.
-//! 7. An [`Assembly`](crate::report::Assembly) collects the headers as they arrive, compares them with the index, and
+//! 7. A [`ReportBuilder`](crate::report::ReportBuilder) collects the headers as they arrive, compares them with the index, and
 //!    feeds the single [`Counter`](crate::count::Counter).
 //! 8. `verify` does the same, but continues after errors and reports all of them.
 

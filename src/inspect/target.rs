@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::Error;
-use crate::formats::weight_sets::names_shards;
+use crate::formats::weight_sets::is_shard_pattern;
 use crate::formats::{Formats, RepoPath};
 
 /// The part of a source that a call reads.
@@ -29,7 +29,7 @@ impl Target {
     pub(crate) fn from_path(formats: &Formats, path: Option<RepoPath>) -> Self {
         let is_file = |path: &RepoPath| formats.find(path.as_str()).is_some();
         match path {
-            Some(path) if names_shards(formats, &path) => Self::Shards(path),
+            Some(path) if is_shard_pattern(formats, &path) => Self::Shards(path),
             Some(path) if is_file(&path) || path.is_index() => Self::from_file(path),
             Some(path) if formats.is_quantization(path.as_str()) => Self::Quantization(path),
             folder => Self::Folder(folder),
@@ -64,7 +64,7 @@ pub(crate) async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, 
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     let target = match tokio::fs::metadata(path).await {
         Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
-        Err(_) if names_shards(formats, &name) => Target::Shards(name),
+        Err(_) if is_shard_pattern(formats, &name) => Target::Shards(name),
         Err(_)
             if formats.is_quantization(name.as_str())
                 && tokio::fs::metadata(&folder).await.is_ok() =>

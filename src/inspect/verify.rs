@@ -11,13 +11,12 @@ use super::shards::ShardResults;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::weight_sets::{Layout, names_shard};
+use crate::formats::weight_sets::{Layout, has_shard_number};
 use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::HubReportedCount;
-use crate::report::verify::tying::{InputEmbedding, TyingConfig};
-use crate::report::verify::{ParameterSources, VerifyReport, numbering};
-use crate::report::{Assembly, Finding, Severity, agreement, bounded};
+use crate::report::verify::{self, ParameterSources, VerifyReport};
+use crate::report::{Finding, ReportBuilder, Severity, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.
@@ -27,7 +26,7 @@ const HUB_TIMEOUT: Duration = Duration::from_secs(5);
 struct Verification {
     /// The expected number of files.
     files: usize,
-    assembly: Assembly,
+    assembly: ReportBuilder,
     findings: Vec<Finding>,
     /// The shards named by an index or a listing.
     shards: Vec<RepoPath>,
@@ -42,7 +41,12 @@ impl Verification {
 
     fn from_malformed_index(path: &RepoPath, reason: IndexError) -> Self {
         let findings = vec![malformed_index(path, reason)];
-        Self { files: 0, assembly: Assembly::new_sharded(None, true), findings, shards: Vec::new() }
+        Self {
+            files: 0,
+            assembly: ReportBuilder::new_sharded(None, true),
+            findings,
+            shards: Vec::new(),
+        }
     }
 }
 
@@ -78,7 +82,7 @@ impl Call {
     }
 
     async fn verify_file(&self, path: &RepoPath, start: RangeBytes) -> Verification {
-        let (mut assembly, mut findings) = (Assembly::new_single(true), Vec::new());
+        let (mut assembly, mut findings) = (ReportBuilder::new_single(true), Vec::new());
         match self.parse_header(path, start).await {
             Ok(header) => assembly.add(path.clone(), header),
             Err(error) => findings.push(file_finding(path, error)),
@@ -89,8 +93,8 @@ impl Call {
     async fn verify_index(&self, path: &RepoPath, reads: ShardResults) -> Verification {
         let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
         let mut verification = Verification::new(reads, shards);
-        verification.findings.extend(verification.assembly.disagreements());
-        verification.findings.extend(numbering::check(&verification.shards));
+        verification.findings.extend(verification.assembly.index_findings());
+        verification.findings.extend(verify::check_shard_numbers(&verification.shards));
         self.find_leftover_shards(path, &verification.shards, &mut verification.findings).await;
         verification
     }
@@ -107,8 +111,8 @@ impl Call {
         let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
         let reads = self.read_listed_shards(path, requests, true, false).await?;
         let mut verification = Verification::new(reads, shards);
-        verification.findings.extend(verification.assembly.disagreements());
-        verification.findings.extend(numbering::check(&verification.shards));
+        verification.findings.extend(verification.assembly.index_findings());
+        verification.findings.extend(verify::check_shard_numbers(&verification.shards));
         Ok(verification)
     }
 
@@ -117,7 +121,7 @@ impl Call {
         let is_complete = assembly.headers().len() == files;
         // A file that was not read could contain the output embedding.
         let checks_embeddings = is_complete && path.segments().count() == 1;
-        if checks_embeddings && InputEmbedding::find(assembly.headers()).is_some() {
+        if checks_embeddings && verify::has_input_embedding(assembly.headers()) {
             let _ = self.config().await;
         }
         let mut config = self.config_or_finding(&mut findings);
@@ -126,10 +130,8 @@ impl Call {
             findings.push(file_finding(&self.next_to_weights(name), error));
         }
         // The index may list a tied embedding that is not stored. The count is right in that case.
-        let tying = config.json.as_deref().and_then(TyingConfig::parse);
-        let input = InputEmbedding::find(assembly.headers()).filter(|_| checks_embeddings);
-        if let (Some(input), Some(tying)) = (input, tying) {
-            tying.add_findings(&input, assembly.headers(), &mut findings);
+        if checks_embeddings && let Some(json) = &config.json {
+            verify::check_embeddings(json, assembly.headers(), &mut findings);
         }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
@@ -138,15 +140,17 @@ impl Call {
         parameters.declared = declared;
         match &assembled.counted {
             Ok((count, breakdown)) => {
-                findings.extend(agreement::check_count((count, breakdown), declared));
+                findings.extend(verify::check_count(count, breakdown, declared));
                 if is_complete && is_countable(&findings) {
                     parameters.counted = Some(count.total());
                     parameters.exact = Some(breakdown.is_exact());
-                    parameters.config = agreement::check_config(
-                        (count, breakdown),
-                        config.json.as_deref(),
-                        &mut findings,
-                    );
+                    let json = config.json.as_deref();
+                    if let Some((expected, mismatch)) =
+                        json.and_then(|json| verify::check_config(json, count, breakdown))
+                    {
+                        parameters.config = Some(expected);
+                        findings.extend(mismatch);
+                    }
                     // The Hub counts only the safetensors files at the root.
                     if path.segments().count() == 1 && assembled.model.is_none() {
                         parameters.hub = self.check_hub((count, breakdown), &mut findings).await;
@@ -179,7 +183,7 @@ impl Call {
         named: &[RepoPath],
         findings: &mut Vec<Finding>,
     ) {
-        if !self.files.has_commits() || !named.iter().any(names_shard) {
+        if !self.files.has_commits() || !named.iter().any(has_shard_number) {
             return;
         }
         let folder = index.folder();
