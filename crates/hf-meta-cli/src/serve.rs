@@ -101,7 +101,7 @@ pub(crate) struct ServeArgs {
     #[arg(
         long,
         value_name = "COUNT",
-        env = "HF_META_NEW_UPSTREAM_REQUESTS_PER_MINUTE",
+        env = "HF_META_TOTAL_UPSTREAM_REQUESTS_PER_MINUTE",
         default_value_t = 400
     )]
     total_upstream_requests_per_minute: u32,

@@ -55,7 +55,7 @@ pub(crate) fn write(
             writeln!(out, "{without} without the input embedding")?;
         }
     }
-    if let Some(reason) = breakdown.moe_unknown_reason {
+    if let Some(reason) = breakdown.moe_unknown {
         let note = format!("the active parameters are unknown: {reason}");
         writeln!(out, "{}", fitted(&note, terminal))?;
     }

@@ -82,7 +82,7 @@ pub enum ChangeKind {
     /// The shape differs.
     Reshaped,
     /// The dtype differs.
-    DtypeChanged,
+    Retyped,
     /// The tensor is in a different shard. If both checkpoints are single files, file names are not compared.
     Moved,
 }
@@ -171,7 +171,7 @@ fn kinds(
     };
     let kinds = [
         (ChangeKind::Reshaped, before.shape != after.shape),
-        (ChangeKind::DtypeChanged, before.dtype != after.dtype),
+        (ChangeKind::Retyped, before.dtype != after.dtype),
         (ChangeKind::Moved, has_shards && before.file != after.file),
     ];
     kinds.into_iter().filter(|(_, is_so)| *is_so).map(|(kind, _)| kind).collect()
@@ -189,7 +189,7 @@ mod tests {
         let before = version(Dtype::BF16, &[2, 3], "a.safetensors");
         let moved = version(Dtype::BF16, &[2, 3], "b.safetensors");
         let other = version(Dtype::F16, &[3, 2], "b.safetensors");
-        let all = vec![ChangeKind::Reshaped, ChangeKind::DtypeChanged, ChangeKind::Moved];
+        let all = vec![ChangeKind::Reshaped, ChangeKind::Retyped, ChangeKind::Moved];
         let cases = [
             (&before, &before, true, vec![]),
             (&before, &moved, true, vec![ChangeKind::Moved]),
