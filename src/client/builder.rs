@@ -15,7 +15,7 @@ use crate::client::model::ClientContext;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
-use crate::formats::{FORMATS, Format, Formats, clip};
+use crate::formats::{Format, Formats, clip};
 use crate::http::transfer::CallMeter;
 use crate::http::{Http, HttpSettings, Proxies, RootCertificates, has_tls_provider};
 use crate::hub::{Endpoint, EndpointError, HubWarnings};
@@ -93,7 +93,7 @@ impl Default for ClientBuilder {
                 config: Configs::DEFAULT_LIMIT,
                 concurrency: 1,
             },
-            formats: FORMATS.clone(),
+            formats: Formats::built_in().clone(),
             hub_cache: None,
             header_cache: None,
             branch_ttl: Duration::ZERO,
