@@ -107,6 +107,7 @@ mod cache;
 mod client;
 pub mod docs;
 mod error;
+mod error_kind;
 mod http;
 mod hub;
 mod inspect;
@@ -124,15 +125,15 @@ pub use self::{
         Cache, CacheKey, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile, MemoryCache,
     },
     client::{Client, ClientBuilder, Model, ModelsPage, ResultOrder, TokenSource},
-    error::{Error, ErrorKind, HubCacheMiss, QuantizationNotFound},
+    error::{Error, HubCacheMiss, QuantizationNotFound},
+    error_kind::ErrorKind,
     http::transfer::CallMeter,
     http::{
-        AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, RemainingQuota,
-        ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
+        AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
+        RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{
-        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListedModel,
-        ListingError, Source, SourceError,
+        Endpoint, EndpointError, HubReportedCount, ListedModel, ListingError, Source, SourceError,
     },
     inspect::{CallHooks, LargeCallLimit, Progress, RecordedCount},
 };

@@ -74,7 +74,7 @@ impl FileSource for HubRepo {
                     self.without_listing(failure).map(|()| None)
                 }
                 Err(ListFilesError::Listing(source)) => {
-                    Err(Error::ListingFailed { place: self.repo.to_string(), source })
+                    Err(Error::ListingFailed { location: self.repo.to_string(), source })
                 }
             }
         }

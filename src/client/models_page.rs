@@ -51,7 +51,7 @@ impl Client {
     /// Returns an error if the client is offline, or if the page cannot be fetched.
     pub async fn models_page(&self, page: &Url) -> Result<ModelsPage, Error> {
         if self.context.offline.is_some() {
-            return Err(Error::Offline { what: SafeUrl::from(page).to_string() });
+            return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
         }
         let read = self.context.http.read_all(page, MAX_MODELS_PAGE, &self.context.totals).await;
         let name = || format!("list of models at {}", SafeUrl::from(page));

@@ -12,8 +12,9 @@ use crate::error::{BoxError, Error, QuantizationNotFound};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, UnsupportedWeights, WeightSet};
 use crate::formats::{RepoPath, clip};
+use crate::http::HubError;
 use crate::http::transfer::RangeBytes;
-use crate::hub::{CommitSha, HubError};
+use crate::hub::CommitSha;
 use crate::report::Plan;
 
 /// The weights that a target resolves to.
@@ -142,7 +143,10 @@ impl Call {
                 return Err(self.no_safetensors(names, layout.others, "it is not listed".into()));
             }
             None => {
-                return Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets });
+                return Err(Error::SeveralSets {
+                    location: self.source.clone(),
+                    sets: layout.sets,
+                });
             }
         };
         Ok(Located { other_sets: Some(layout.sets), ..found })
@@ -193,7 +197,7 @@ impl Call {
             None if layout.sets.is_empty() => {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
-            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
+            None => Err(Error::SeveralSets { location: self.source.clone(), sets: layout.sets }),
         }
     }
 
@@ -248,7 +252,7 @@ impl Call {
                 Ok(Located { other_sets: Some(all), is_complete, ..found })
             }
             None if layout.sets.is_empty() => Err(not_found()),
-            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
+            None => Err(Error::SeveralSets { location: self.source.clone(), sets: layout.sets }),
         }
     }
 
@@ -301,10 +305,10 @@ impl Call {
     fn no_safetensors(
         &self,
         [single, index]: &[RepoPath; 2],
-        instead: Vec<UnsupportedWeights>,
+        other_formats: Vec<UnsupportedWeights>,
         source: BoxError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
-        Error::NoWeights { place: self.source.clone(), single, index, instead, source }
+        Error::NoWeights { location: self.source.clone(), single, index, other_formats, source }
     }
 }
