@@ -1,101 +1,93 @@
-//! The header bytes of one commit.
+//! Records the header bytes that a call reads.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-
-use serde::{Deserialize, Serialize};
+use std::mem::take;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::deflated::{Deflated, Deflater};
+use super::header_bytes::{CachedFile, CachedHeaders, HeaderBytes, encode_listing};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
+use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::RangeBytes;
+use crate::hub::CommitSha;
 
 /// The maximum number of bytes to cache per commit, before compression. The largest known set of weights has 120 MB
 /// of headers and index.
-const LIMIT: u64 = 128 << 20;
+const MAX_BYTES_PER_COMMIT: u64 = 128 << 20;
 
-/// Everything that results for one commit are computed from: the start of each weight file up to the end of its
-/// header, whole small files, and listings.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct CachedHeaders {
-    files: BTreeMap<String, CachedFile>,
-    /// By folder. The root folder has an empty name.
-    listings: BTreeMap<String, CachedListing>,
-    /// The canonical name of the repository, if it differs from the requested one.
-    pub canonical_name: Option<String>,
+/// Records the header bytes that a call reads. Clones share the recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorder(Arc<Mutex<Recording>>);
+
+#[derive(Debug, Default)]
+struct Recording {
+    headers: RecordedHeaders,
+    /// The commit of the call, once it is known.
+    commit: Option<CommitSha>,
 }
 
-/// The start of a file. Files are compressed separately, so that a call decompresses one at a time.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CachedFile {
-    pub start: Deflated,
-    pub file_size: u64,
-    /// The SHA-256 hash of the whole file in hexadecimal, if the server sent it.
-    pub sha256: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct CachedListing {
-    /// Paths and sizes in bytes, encoded by `postcard`.
-    files: Deflated,
-    is_complete: bool,
-}
-
-impl CachedHeaders {
-    /// Returns a file; `None` if it is not cached.
-    pub fn file(&self, path: &RepoPath) -> Option<CachedFile> {
-        self.files.get(path.as_str()).cloned()
+impl Recorder {
+    fn with<T>(&self, record: impl FnOnce(&mut Recording) -> T) -> T {
+        record(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns every file with its path.
-    pub fn into_files(self) -> impl Iterator<Item = (String, CachedFile)> {
-        self.files.into_iter()
+    pub(crate) fn set_commit(&self, commit: &CommitSha) {
+        self.with(|to| to.commit = Some(commit.clone()));
     }
 
-    /// Creates the headers of a commit from its files, which are also the complete listing of `folder`.
-    pub fn from_files(
-        files: impl IntoIterator<Item = (RepoPath, CachedFile)>,
-        folder: Option<&RepoPath>,
-    ) -> Self {
-        let (mut recorded, mut listed) = (RecordedHeaders::default(), Vec::new());
-        for (path, file) in files {
-            recorded.add_start(&path, file.clone());
-            listed.push(ListedFile { path, size: file.file_size });
-        }
-        recorded.add_listing(folder, &listed, true);
-        recorded.headers
-    }
-
-    /// Returns the listing of a folder, and true if it is complete.
-    pub(crate) fn listing(&self, folder: Option<&RepoPath>) -> Option<(Vec<ListedFile>, bool)> {
-        let CachedListing { files, is_complete } = self.listings.get(&folder_name(folder))?;
-        let files: Vec<(String, u64)> = postcard::from_bytes(&files.inflate()?).ok()?;
-        let files = files.into_iter().map(|(path, size)| {
-            let path = path.parse().ok()?;
-            Some(ListedFile { path, size })
+    /// Adds a range of a file that begins at `start`.
+    pub(crate) fn add_range(
+        &self,
+        path: &RepoPath,
+        start: u64,
+        range: &RangeBytes,
+        sha256: Option<&str>,
+    ) {
+        self.with(|to| {
+            to.headers.fill_gap(path, start);
+            to.headers.add_range(path, start, range, sha256);
         });
-        Some((files.collect::<Option<_>>()?, *is_complete))
-    }
-}
-
-impl CachedFile {
-    /// Returns a range, truncated at the end of the cached bytes; `None` if it starts after them.
-    pub(crate) fn range(&self, range: &Range<u64>) -> Option<RangeBytes> {
-        let (start, file_size) = (range.start, self.file_size);
-        let bytes = self.start.inflate_range(start..range.end.min(self.start.length()))?;
-        let is_behind = bytes.is_empty() && start < file_size;
-        (!is_behind).then_some(RangeBytes { bytes, file_size })
     }
 
-    /// Returns all bytes of the file, if it is cached completely.
-    pub(crate) fn whole(self) -> Option<Deflated> {
-        (self.start.length() == self.file_size).then_some(self.start)
+    /// Adds a whole file.
+    pub(crate) fn add_file(&self, path: &RepoPath, file: Deflated) {
+        self.with(|to| to.headers.add_file(path, file));
+    }
+
+    /// Adds the listing of a folder.
+    pub(crate) fn add_listing(
+        &self,
+        folder: Option<&RepoPath>,
+        files: &[ListedFile],
+        is_complete: bool,
+    ) {
+        self.with(|to| to.headers.add_listing(folder, files, is_complete));
+    }
+
+    /// Ends the header of a file. Bytes past it are dropped, and the rest is compressed, so that the uncompressed
+    /// headers of a call are never all in memory.
+    pub(crate) async fn end_header(&self, path: &RepoPath, end: u64) {
+        let Some(start) = self.with(|to| to.headers.take_start(path, end)) else { return };
+        let file = spawn_blocking_if_large(start.bytes.len(), move || start.compress()).await;
+        self.with(|to| to.headers.add_start(path, file));
+    }
+
+    /// Drops all bytes and ignores later ones: the commit must not be cached.
+    pub(crate) fn discard(&self) {
+        self.with(|to| to.headers.discard());
+    }
+
+    /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
+    pub(crate) fn finish(&self, canonical_name: Option<String>) -> Option<HeaderBytes> {
+        let Recording { headers, commit } = self.with(take);
+        Some(HeaderBytes { commit: commit?, headers: headers.finish(canonical_name)? })
     }
 }
 
 /// Collects the header bytes that a call reads.
 #[derive(Debug, Default)]
-pub(crate) struct RecordedHeaders {
+struct RecordedHeaders {
     headers: CachedHeaders,
     /// Files whose header is still incomplete.
     starts: BTreeMap<String, FileStart>,
@@ -105,18 +97,14 @@ pub(crate) struct RecordedHeaders {
 
 /// The bytes read so far from the start of a file.
 #[derive(Debug, Default)]
-pub(crate) struct FileStart {
+struct FileStart {
     bytes: Vec<u8>,
     file_size: u64,
     sha256: Option<String>,
 }
 
 impl FileStart {
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub(crate) fn compress(self) -> CachedFile {
+    fn compress(self) -> CachedFile {
         let mut deflater = Deflater::default();
         deflater.add(&self.bytes);
         CachedFile { start: deflater.finish(), file_size: self.file_size, sha256: self.sha256 }
@@ -125,13 +113,7 @@ impl FileStart {
 
 impl RecordedHeaders {
     /// Adds a range of a file, if it overlaps or directly follows the bytes read so far.
-    pub(crate) fn add_range(
-        &mut self,
-        path: &RepoPath,
-        start: u64,
-        range: &RangeBytes,
-        sha256: Option<&str>,
-    ) {
+    fn add_range(&mut self, path: &RepoPath, start: u64, range: &RangeBytes, sha256: Option<&str>) {
         let known = self.starts.get(path.as_str()).map_or(0, |file| file.bytes.len() as u64);
         let new = known.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
         let Some(new) = new.and_then(|skip| range.bytes.get(skip..)) else { return };
@@ -144,7 +126,7 @@ impl RecordedHeaders {
     }
 
     /// Fills a range that the parser skipped with zeros, up to `start`.
-    pub(crate) fn fill_gap(&mut self, path: &RepoPath, start: u64) {
+    fn fill_gap(&mut self, path: &RepoPath, start: u64) {
         let known = self.starts.get(path.as_str()).map_or(start, |file| file.bytes.len() as u64);
         let gap = start.saturating_sub(known);
         if gap > 0
@@ -157,7 +139,7 @@ impl RecordedHeaders {
     }
 
     /// Takes the start of a file, truncated at the end of its header. The caller compresses it and adds it back.
-    pub(crate) fn take_start(&mut self, path: &RepoPath, end: u64) -> Option<FileStart> {
+    fn take_start(&mut self, path: &RepoPath, end: u64) -> Option<FileStart> {
         let mut start = self.starts.remove(path.as_str())?;
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         self.length -= start.bytes.len().saturating_sub(end) as u64;
@@ -166,14 +148,14 @@ impl RecordedHeaders {
     }
 
     /// Adds a compressed start after [`Self::take_start`].
-    pub(crate) fn add_start(&mut self, path: &RepoPath, file: CachedFile) {
-        if !self.is_skipped() {
+    fn add_start(&mut self, path: &RepoPath, file: CachedFile) {
+        if !self.is_discarded() {
             self.headers.files.insert(path.to_string(), file);
         }
     }
 
     /// Adds a whole file.
-    pub(crate) fn add_file(&mut self, path: &RepoPath, start: Deflated) {
+    fn add_file(&mut self, path: &RepoPath, start: Deflated) {
         let file_size = start.length();
         if self.has_room_for(file_size) {
             self.headers
@@ -183,57 +165,48 @@ impl RecordedHeaders {
     }
 
     /// Adds the listing of a folder.
-    pub(crate) fn add_listing(
-        &mut self,
-        folder: Option<&RepoPath>,
-        files: &[ListedFile],
-        is_complete: bool,
-    ) {
-        let entry = |file: &ListedFile| (file.path.to_string(), file.size);
-        let entries: Vec<_> = files.iter().map(entry).collect();
-        let Ok(encoded) = postcard::to_allocvec(&entries) else { return };
+    fn add_listing(&mut self, folder: Option<&RepoPath>, files: &[ListedFile], is_complete: bool) {
+        let Some(encoded) = encode_listing(files) else { return };
         if self.has_room_for(encoded.len() as u64) {
-            let files = Deflated::from_bytes(&encoded);
-            self.headers.listings.insert(folder_name(folder), CachedListing { files, is_complete });
+            self.headers.add_listing(folder, &encoded, is_complete);
         }
     }
 
     fn has_room_for(&mut self, length: u64) -> bool {
         self.length = self.length.saturating_add(length);
-        if self.is_skipped() {
-            self.skip_caching();
+        if self.is_discarded() {
+            self.discard();
         }
-        !self.is_skipped()
+        !self.is_discarded()
     }
 
     /// Drops all bytes and ignores later ones: the commit will not be cached.
-    pub(crate) fn skip_caching(&mut self) {
+    fn discard(&mut self) {
         *self = Self { length: u64::MAX, ..Self::default() };
     }
 
     /// Returns true if the commit will not be cached.
-    fn is_skipped(&self) -> bool {
-        self.length > LIMIT
+    fn is_discarded(&self) -> bool {
+        self.length > MAX_BYTES_PER_COMMIT
     }
 
     /// Returns the headers to cache; `None` if the commit must not be cached.
-    pub(crate) fn finish(mut self, canonical_name: Option<String>) -> Option<CachedHeaders> {
-        if self.is_skipped() {
+    fn finish(mut self, canonical_name: Option<String>) -> Option<CachedHeaders> {
+        if self.is_discarded() {
             return None;
         }
         for (path, start) in self.starts {
             self.headers.files.insert(path, start.compress());
         }
-        Some(CachedHeaders { canonical_name, ..self.headers })
+        self.headers.canonical_name = canonical_name;
+        Some(self.headers)
     }
-}
-
-fn folder_name(folder: Option<&RepoPath>) -> String {
-    folder.map_or_else(String::new, ToString::to_string)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     fn path(text: &str) -> RepoPath {
@@ -289,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_is_skipped_is_filled_up_to_the_limit() {
+    fn a_gap_that_is_discarded_is_filled_up_to_the_limit() {
         let (mut recorded, file) = (RecordedHeaders::default(), path("a/b.safetensors"));
         recorded.fill_gap(&file, 2);
         recorded.add_range(&file, 0, &range(b"start"), None);
@@ -298,8 +271,8 @@ mod tests {
         let start = recorded.take_start(&file, 10).unwrap();
         assert_eq!(start.bytes, b"start\0\0end");
         recorded.add_range(&file, 0, &range(b"start"), None);
-        recorded.fill_gap(&file, LIMIT + 100);
-        assert!(recorded.is_skipped());
+        recorded.fill_gap(&file, MAX_BYTES_PER_COMMIT + 100);
+        assert!(recorded.is_discarded());
     }
 
     #[test]
@@ -316,22 +289,13 @@ mod tests {
     #[test]
     fn a_commit_over_the_limit_is_not_cached() {
         let mut recorded = recorded();
-        recorded.length = LIMIT;
+        recorded.length = MAX_BYTES_PER_COMMIT;
         let one_more = Deflated::from_bytes(b"1");
         recorded.add_file(&path("x"), one_more.clone());
-        assert!(recorded.is_skipped() && recorded.headers.files.is_empty());
+        assert!(recorded.is_discarded() && recorded.headers.files.is_empty());
         assert!(recorded.take_start(&path("a/b.safetensors"), 0).is_none());
         recorded.add_file(&path("x"), one_more.clone());
         recorded.add_start(&path("x"), CachedFile { start: one_more, file_size: 1, sha256: None });
         assert!(recorded.headers.files.is_empty() && recorded.finish(None).is_none());
-    }
-
-    #[test]
-    fn a_cached_listing_with_a_path_that_leads_out_of_the_folder_is_not_returned() {
-        let files = Deflated::from_bytes(&postcard::to_allocvec(&vec![("../x", 1_u64)]).unwrap());
-        let listing = CachedListing { files, is_complete: true };
-        let mut headers = CachedHeaders::default();
-        headers.listings.insert(String::new(), listing);
-        assert_eq!(headers.listing(None), None);
     }
 }

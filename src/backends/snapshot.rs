@@ -20,8 +20,8 @@ use futures::future::FutureExt;
 use serde::Deserialize;
 use tokio::fs;
 
-use super::{Backend, Fetch, Fetched, FileListing, HubRepo, ListFuture, disk};
-use crate::cache::CacheIdentity;
+use super::stream::{self, FileStream};
+use super::{Fetch, Fetched, FileListing, FileSource, HubRepo, ListFuture, disk};
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{ListedFile, WeightSet};
@@ -29,10 +29,10 @@ use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.
-const REF_LIMIT: u64 = 100;
+const MAX_REF_BYTES: u64 = 100;
 
 /// The maximum size of a file in `trees`, in bytes. Each file of a repository takes about 300.
-const TREE_LIMIT: u64 = 64_000_000;
+const MAX_TREE_BYTES: u64 = 64_000_000;
 
 /// A revision of a repository, read offline: the downloaded files of its commit. If nothing was downloaded, every
 /// read fails, and only our own header cache can serve the call.
@@ -60,6 +60,22 @@ impl OfflineRepo {
     pub(crate) async fn find(cache: &Path, hub: HubRepo) -> Self {
         let snapshot = Snapshot::find(cache, &hub.repo, &hub.revision).await;
         Self { hub, snapshot }
+    }
+
+    /// Returns the repository on the Hub, for names and cache keys.
+    pub(super) fn hub(&self) -> &HubRepo {
+        &self.hub
+    }
+
+    /// Returns the error for a set of weights that was not downloaded completely.
+    pub(crate) fn missing_shards(&self, set: &WeightSet) -> Error {
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => return error,
+        };
+        let source = "does not contain all shards; only downloaded files can be read";
+        let source = missing(&snapshot.folder, source).into();
+        Error::FileNotFound { file: self.file_name(&set.path), source }
     }
 
     fn snapshot(&self) -> Result<&Snapshot, Error> {
@@ -116,7 +132,8 @@ impl Snapshot {
     /// Reads the listing that is saved when a whole repository is downloaded.
     async fn listed(&self) -> Option<Vec<ListedFile>> {
         let meter = CallMeter::default();
-        let json = disk::read_whole(&self.tree, String::new(), TREE_LIMIT, &meter).await.ok()?;
+        let json =
+            disk::read_whole(&self.tree, String::new(), MAX_TREE_BYTES, &meter).await.ok()?;
         let tree: CommitTree = serde_json::from_slice(&json).ok()?;
         let file = |(path, file): (String, CommitFile)| {
             Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
@@ -125,7 +142,7 @@ impl Snapshot {
     }
 }
 
-impl Backend for OfflineRepo {
+impl FileSource for OfflineRepo {
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
         async move {
             let (commit, file) = self.file(path).await?;
@@ -146,6 +163,10 @@ impl Backend for OfflineRepo {
         .boxed()
     }
 
+    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+        stream::from_whole(self.read_whole(path, limit)).boxed()
+    }
+
     /// Lists all files of the commit if a saved listing exists, or else the downloaded files.
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         async move {
@@ -164,28 +185,6 @@ impl Backend for OfflineRepo {
 
     fn file_name(&self, path: &RepoPath) -> String {
         self.hub.file_name(path)
-    }
-
-    fn has_commits(&self) -> bool {
-        true
-    }
-
-    fn is_offline(&self) -> bool {
-        true
-    }
-
-    fn cache_identity(&self) -> Option<CacheIdentity<'_>> {
-        self.hub.cache_identity()
-    }
-
-    fn missing_shards(&self, set: &WeightSet, _total: u32) -> Error {
-        let snapshot = match self.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(error) => return error,
-        };
-        let source = "does not contain all shards; only downloaded files can be read";
-        let source = missing(&snapshot.folder, source).into();
-        Error::FileNotFound { file: self.file_name(&set.path), source }
     }
 }
 
@@ -209,7 +208,7 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCach
         return Err(missing(&refs, "does not contain the revision"));
     };
     let file = refs.join(path.as_str());
-    let text = disk::read_whole(&file, String::new(), REF_LIMIT, &CallMeter::default()).await;
+    let text = disk::read_whole(&file, String::new(), MAX_REF_BYTES, &CallMeter::default()).await;
     let text = match text {
         Ok(text) => text,
         Err(Error::TooLarge { .. }) => Vec::new(),
