@@ -9,11 +9,23 @@ use crate::http::SafeUrl;
 use crate::hub::listing::next_page;
 
 impl Client {
-    /// Requests a page of a listing in the Hub's API, such as `{endpoint}/api/models`. Returns its JSON and the URL of
-    /// the next page; `None` at the end.
+    /// Requests a page of a listing in the Hub's API. Returns its JSON and the URL of the next page; `None` at the end.
     ///
-    /// The request uses the token, the retries and the quota of this client. Only the query of the server's link to
-    /// the next page is used, so all pages come from the same server.
+    /// The request uses the token, the retries and the quota of this client. The next page is on the server of this
+    /// one, whatever the response says, so no other server receives the token.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let first = format!("{}/api/models?filter=safetensors&limit=1000", client.endpoint());
+    /// let mut page = Some(first.parse()?);
+    /// while let Some(url) = page {
+    ///     let (json, next) = client.api_page(&url, 64_000_000).await?;
+    ///     println!("{} bytes", json.len());
+    ///     page = next;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -24,7 +36,7 @@ impl Client {
         max_bytes: u64,
     ) -> Result<(Vec<u8>, Option<Url>), Error> {
         if self.context.offline.is_some() {
-            return Err(Error::Offline { what: SafeUrl::from(page).to_string() });
+            return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
         }
         let read = self.context.http.read_all(page, max_bytes, &self.context.totals).await;
         let name = || format!("page at {}", SafeUrl::from(page));

@@ -1,13 +1,13 @@
 //! Runs a census: reads the repositories of a manifest, and writes parts to a folder or an object store.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::PutMode;
 
-use super::part::{CensusPart, PartRows, PendingPart};
+use super::part::{CensusPart, PendingPart};
 use super::previous::PreviousCensus;
 use super::read_repo::{RepoReader, recount};
 use super::row::CensusRow;
@@ -75,11 +75,11 @@ pub struct CensusSummary {
     /// The number of rows by status and error code; the code of rows without an error is empty.
     pub rows: BTreeMap<(String, String), usize>,
     /// The number of rows in parts that existed before.
-    pub existing: usize,
+    pub already_read: usize,
     /// The number of rows that were copied from an earlier census.
     pub carried_over: usize,
     /// The number of rows that [`Census::count`] left unchanged because their headers are not stored.
-    pub not_counted: usize,
+    pub not_recounted: usize,
 }
 
 impl CensusSummary {
@@ -165,43 +165,32 @@ impl Census {
         let (slice, slices) = self.slice;
         let in_slice = (0..manifest.parts()).filter(|number| number % slices == slice);
         let parts: Vec<_> = in_slice.map(|number| CensusPart::new(manifest, number)).collect();
-        let (mut summary, mut missing) = (CensusSummary::default(), Vec::new());
-        let mut checks = stream::iter(&parts)
-            .map(|part| self.check_part(part, existing.contains(part)))
-            .buffered(MAX_CONCURRENT_CHECKS);
-        while let Some((part, check)) = checks.try_next().await? {
-            match check {
-                Ok(rows) => {
-                    summary.existing += rows.len();
+        let (present, mut missing): (Vec<_>, Vec<_>) =
+            parts.iter().cloned().partition(|part| existing.contains(part));
+        let mut summary = CensusSummary::default();
+        let check = |part: CensusPart| async move {
+            let rows = part.read_current(&self.storage).await?;
+            Ok::<_, CensusError>((part, rows))
+        };
+        let mut checks = stream::iter(present).map(check).buffered(MAX_CONCURRENT_CHECKS);
+        while let Some((part, rows)) = checks.try_next().await? {
+            match rows {
+                Some(rows) => {
+                    summary.already_read += rows.len();
                     summary.add(&rows);
                 }
-                Err(mode) => missing.push((part, mode)),
+                None => missing.push(part),
             }
         }
-        drop(checks);
-        let run = ReadRun::start(self, manifest, &missing).await?;
-        let mut reads = stream::iter(missing)
-            .map(|(part, mode)| run.read_part(part, mode))
-            .buffer_unordered(MAX_CONCURRENT_PARTS);
+        let run = ReadRun::start(self, manifest, existing, &missing).await?;
+        let reads = stream::iter(missing).map(|part| run.read_part(part));
+        let mut reads = reads.buffer_unordered(MAX_CONCURRENT_PARTS);
         while let Some((rows, carried_over)) = reads.try_next().await? {
             summary.carried_over += carried_over;
             summary.add(&rows);
         }
         self.check_all_exist(&parts).await?;
         Ok(summary)
-    }
-
-    /// Returns the rows of a part, or how to write it if it is missing or outdated.
-    async fn check_part<'a>(
-        &self,
-        part: &'a CensusPart,
-        exists: bool,
-    ) -> Result<(&'a CensusPart, Result<Vec<CensusRow>, PutMode>), CensusError> {
-        if !exists {
-            return Ok((part, Err(PutMode::Create)));
-        }
-        let rows = part.read_current(&self.storage).await?;
-        Ok((part, rows.ok_or(PutMode::Overwrite)))
     }
 
     /// Checks that all parts exist, because the target may have been removed during the run.
@@ -226,7 +215,7 @@ impl Census {
         let mut summary = CensusSummary::default();
         let reader = RepoReader::new(&self.client, self.concurrency, true);
         for part in CensusPart::list_existing(&self.storage).await? {
-            let PartRows { mut rows, parts } = part.read(&self.storage).await?;
+            let (mut rows, parts) = part.read(&self.storage).await?;
             if rows.iter().any(CensusRow::has_failed) {
                 let pending = self.without_failed(&part, rows).await?;
                 let read = pending.complete(&reader, |_| ()).await?;
@@ -261,8 +250,8 @@ impl Census {
     pub async fn count(&self) -> Result<CensusSummary, CensusError> {
         let mut summary = CensusSummary::default();
         for part in CensusPart::list_existing(&self.storage).await? {
-            let PartRows { mut rows, parts } = part.read(&self.storage).await?;
-            summary.not_counted += self.count_part(&part, &mut rows).await?;
+            let (mut rows, parts) = part.read(&self.storage).await?;
+            summary.not_recounted += self.count_part(&part, &mut rows).await?;
             part.write_rows(&self.storage, &rows, parts, PutMode::Overwrite).await?;
             summary.add(&rows);
         }
@@ -285,14 +274,15 @@ impl Census {
         }
         let mut headers = part.read_headers(&self.storage).await?.peekable();
         while let Some(first) = headers.next().transpose()? {
+            let repo = first.repo.clone();
             let mut of_repo = vec![first];
-            let is_same = |next: &Result<StoredHeader, _>, repo: &str| {
+            let is_same = |next: &Result<StoredHeader, CensusError>| {
                 next.as_ref().is_ok_and(|next| next.repo == repo)
             };
-            while let Some(next) = headers.next_if(|next| is_same(next, &of_repo[0].repo)) {
+            while let Some(next) = headers.next_if(is_same) {
                 of_repo.push(next?);
             }
-            let Some(at) = waiting.remove(&of_repo[0].repo) else { continue };
+            let Some(at) = waiting.remove(&repo) else { continue };
             match recount(&self.client, &rows[at], &of_repo).await {
                 Some(counted) => rows[at] = counted,
                 None => not_counted += 1,
@@ -306,6 +296,7 @@ impl Census {
 struct ReadRun<'a> {
     census: &'a Census,
     manifest: &'a Manifest,
+    existing: BTreeSet<CensusPart>,
     previous: Option<PreviousCensus>,
     reader: RepoReader,
     progress: Mutex<CensusProgress>,
@@ -315,26 +306,23 @@ impl<'a> ReadRun<'a> {
     async fn start(
         census: &'a Census,
         manifest: &'a Manifest,
-        missing: &[(&CensusPart, PutMode)],
+        existing: BTreeSet<CensusPart>,
+        missing: &[CensusPart],
     ) -> Result<Self, CensusError> {
         let previous = match &census.previous {
             Some(target) => Some(PreviousCensus::open(target).await?),
             None => None,
         };
         let reader = RepoReader::new(&census.client, census.concurrency, false);
-        let total = missing.iter().map(|(part, _)| manifest.part_len(part.number)).sum();
+        let total = missing.iter().map(|part| manifest.part_len(part.number)).sum();
         let progress = Mutex::new(CensusProgress { total, ..CensusProgress::default() });
-        let run = Self { census, manifest, previous, reader, progress };
+        let run = Self { census, manifest, existing, previous, reader, progress };
         run.report(0, 0);
         Ok(run)
     }
 
     /// Reads a part. Returns its rows and the number of rows that were carried over.
-    async fn read_part(
-        &self,
-        part: &CensusPart,
-        mode: PutMode,
-    ) -> Result<(Vec<CensusRow>, usize), CensusError> {
+    async fn read_part(&self, part: CensusPart) -> Result<(Vec<CensusRow>, usize), CensusError> {
         let repos = self.manifest.part(part.number)?.into_iter().enumerate().collect();
         let mut pending = PendingPart { rows: Vec::new(), repos, headers: part.start_headers()? };
         if let Some(previous) = &self.previous {
@@ -346,6 +334,8 @@ impl<'a> ReadRun<'a> {
         }
         let report = |row: &CensusRow| self.report(1, usize::from(row.has_failed()));
         let read = pending.complete(&self.reader, report).await?;
+        let exists = self.existing.contains(&part);
+        let mode = if exists { PutMode::Overwrite } else { PutMode::Create };
         let rows = part.write(&self.census.storage, read, self.manifest.parts(), mode).await?;
         Ok((rows, carried_over))
     }

@@ -295,17 +295,12 @@ pub(super) fn name_column(
     schema: &Schema,
     candidates: &[&str],
 ) -> Result<String, CensusError> {
-    let mut found = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
-    let first = found.clone().next();
-    match (found.find(|field| is_similar(field.data_type(), &DataType::Utf8)), first) {
-        (Some(field), _) => Ok(field.name().clone()),
-        (None, Some(field)) => {
-            Err(unusable(table, &format!("has no text in column `{}`", field.name())))
-        }
-        (None, None) => {
-            Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `"))))
-        }
-    }
+    let fields = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
+    let mut names = fields.filter(|field| is_similar(field.data_type(), &DataType::Utf8));
+    let found = names.next().map(|field| field.name().clone());
+    found.ok_or_else(|| {
+        unusable(table, &format!("has no column `{}` with text", candidates.join("`, `")))
+    })
 }
 
 /// Returns the repositories of a table. `names` is the column with their names. Values of missing columns, and of

@@ -6,9 +6,9 @@ use itertools::Itertools;
 
 use super::CensusError;
 use super::census::Census;
-use super::part::{CensusPart, PartRows};
+use super::part::CensusPart;
 use super::row::CensusRow;
-use super::table::{ROWS_AT_ONCE, TableWriter, each_row, publish};
+use super::table::{ROWS_AT_ONCE, TableWriter, each_row, publish, writer_properties};
 
 /// The number of rows to sort in memory at a time, about 30 MB.
 const ROWS_PER_RUN: usize = 16_384;
@@ -28,7 +28,7 @@ impl Census {
         let found = CensusPart::list_existing(&self.storage).await?;
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
         for part in &found {
-            let PartRows { rows: mut more, parts } = part.read(&self.storage).await?;
+            let (mut more, parts) = part.read(&self.storage).await?;
             if let missing @ 1.. = parts.saturating_sub(found.len()) {
                 return Err(self.incomplete(missing, parts));
             }
@@ -47,7 +47,9 @@ fn write_run(
     mut rows: Vec<CensusRow>,
 ) -> Result<impl Iterator<Item = Result<CensusRow, CensusError>>, CensusError> {
     rows.sort_unstable_by(|one, other| one.repo.cmp(&other.repo));
-    let mut writer = TableWriter::small_row_groups()?;
+    // Small row groups, because one of each run is in memory while the runs are merged.
+    let properties = writer_properties().set_max_row_group_row_count(Some(ROWS_AT_ONCE));
+    let mut writer = TableWriter::temporary(&(), properties)?;
     for row in rows {
         writer.write(row)?;
     }

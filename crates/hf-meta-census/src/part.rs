@@ -49,12 +49,6 @@ struct PartFooter {
     parts: usize,
 }
 
-pub(super) struct PartRows {
-    pub(super) rows: Vec<CensusRow>,
-    /// The number of parts of the census.
-    pub(super) parts: usize,
-}
-
 /// A part before it is written. Each repository has its index in the part.
 pub(super) struct PendingPart {
     pub(super) rows: Vec<(usize, CensusRow)>,
@@ -127,10 +121,13 @@ impl CensusPart {
         }
     }
 
-    /// Reads the part without its headers.
-    pub(super) async fn read(&self, storage: &Storage) -> Result<PartRows, CensusError> {
+    /// Reads the part without its headers. Returns its rows and the number of parts of the census.
+    pub(super) async fn read(
+        &self,
+        storage: &Storage,
+    ) -> Result<(Vec<CensusRow>, usize), CensusError> {
         let (footer, file) = self.open(storage).await?.ok_or_else(|| no_census(storage))?;
-        Ok(PartRows { rows: self.rows(file)?, parts: footer.parts })
+        Ok((self.rows(file)?, footer.parts))
     }
 
     async fn open(&self, storage: &Storage) -> Result<Option<(PartFooter, Bytes)>, CensusError> {
@@ -181,7 +178,7 @@ impl CensusPart {
         parts: usize,
         mode: PutMode,
     ) -> Result<Vec<CensusRow>, CensusError> {
-        if mode == PutMode::Overwrite || !storage.exists(&self.models()).await? {
+        if mode == PutMode::Overwrite || storage.read(&self.models()).await?.is_none() {
             storage.upload(&self.headers(), headers.into_reader()?).await?;
             self.write_rows(storage, &rows, parts, mode).await?;
         }

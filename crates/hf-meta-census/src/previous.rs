@@ -28,7 +28,7 @@ impl PreviousCensus {
         let parts: Vec<_> = CensusPart::list_existing(&storage).await?.into_iter().collect();
         let mut rows = HashMap::new();
         for (at, part) in parts.iter().enumerate() {
-            let read = part.read(&storage).await?.rows;
+            let (read, _) = part.read(&storage).await?;
             rows.extend(
                 read.iter()
                     .filter(|row| can_carry_over(row))
@@ -48,7 +48,7 @@ impl PreviousCensus {
         }
         for (part, repos) in by_part {
             let Some(part) = self.parts.get(part) else { continue };
-            let rows = part.read(&self.storage).await?.rows;
+            let (rows, _) = part.read(&self.storage).await?;
             let rows: HashMap<_, _> = rows.iter().map(|row| (&row.repo, row)).collect();
             let mut copied = HashMap::new();
             for (at, repo) in repos {

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt, ready};
 use futures::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -12,12 +11,8 @@ use tokio::sync::Semaphore;
 use super::layout_digest::{LayoutHasher, hexadecimal};
 use super::row::{CensusRow, integer};
 use super::{CensusError, ListedRepo};
-use hf_meta::formats::RepoPath;
 use hf_meta::report::{CountReport, Plan};
-use hf_meta::{
-    CachedFile, CachedHeaders, CallHooks, CallMeter, Client, CommitSha, Deflated, Error,
-    LargeCallPermit, Model, OnHeader, RecordedCall, RecordedReport, ResultOrder,
-};
+use hf_meta::{Client, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, ResultOrder};
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
 /// header takes 240 MB.
@@ -46,27 +41,28 @@ pub struct StoredHeader {
 }
 
 impl StoredHeader {
-    /// Returns the row of a file; `None` if its compressed bytes are corrupt.
-    fn new(repo: &str, commit: &str, file: String, cached: CachedFile) -> Option<Self> {
-        let header = cached.start.inflate()?;
+    /// Returns the row of a file; `None` if the file is too large for its column.
+    fn new(repo: &str, commit: &str, file: HeaderFile) -> Option<Self> {
         Some(Self {
             repo: repo.to_owned(),
             commit: commit.to_owned(),
-            file,
-            file_size: i64::try_from(cached.file_size).ok()?,
-            file_sha256: cached.sha256,
-            sha256: hexadecimal(&Sha256::digest(&header)),
-            header: header.into(),
+            file: file.path.to_string(),
+            file_size: i64::try_from(file.size).ok()?,
+            file_sha256: file.sha256,
+            sha256: hexadecimal(&Sha256::digest(&file.start)),
+            header: file.start,
         })
     }
 
     /// Returns the stored file; `None` if the row has been changed.
-    fn cached(&self) -> Option<(RepoPath, CachedFile)> {
-        let file_size = u64::try_from(self.file_size).ok()?;
+    fn to_file(&self) -> Option<HeaderFile> {
         let is_unchanged = hexadecimal(&Sha256::digest(&self.header)) == self.sha256;
-        let start = is_unchanged.then(|| Deflated::from_bytes(&self.header))?;
-        let sha256 = self.file_sha256.clone();
-        Some((self.file.parse().ok()?, CachedFile { start, file_size, sha256 }))
+        is_unchanged.then_some(HeaderFile {
+            path: self.file.parse().ok()?,
+            size: u64::try_from(self.file_size).ok()?,
+            sha256: self.file_sha256.clone(),
+            start: self.header.clone(),
+        })
     }
 }
 
@@ -74,18 +70,17 @@ impl StoredHeader {
 #[derive(Debug)]
 pub(super) struct ReadRepo {
     pub(super) row: CensusRow,
-    /// The commit and its headers; `None` if nothing was read or the headers are too large to store.
-    headers: Option<(String, CachedHeaders)>,
+    /// The headers; `None` if nothing was read or they are too large to store.
+    headers: Option<HeaderBytes>,
 }
 
 impl ReadRepo {
     /// Returns the row and the stored headers, which are decompressed one at a time.
     pub(super) fn into_rows(self) -> (CensusRow, impl Iterator<Item = StoredHeader>) {
         let repo = self.row.repo.clone();
-        let headers = self.headers.into_iter().flat_map(move |(commit, headers)| {
-            let repo = repo.clone();
-            let files = headers.into_files();
-            files.filter_map(move |(path, file)| StoredHeader::new(&repo, &commit, path, file))
+        let headers = self.headers.into_iter().flat_map(move |headers| {
+            let (repo, commit) = (repo.clone(), headers.commit().to_string());
+            headers.into_files().filter_map(move |file| StoredHeader::new(&repo, &commit, file))
         });
         (self.row, headers)
     }
@@ -98,7 +93,7 @@ pub(super) struct RepoReader {
     concurrency: usize,
     /// One permit per concurrent repository of all calls.
     repos: Arc<Semaphore>,
-    large: Arc<Semaphore>,
+    large: LargeCallLimit,
     /// True if the other sets of weights are listed even if the files are unknown.
     list_sets: bool,
 }
@@ -107,7 +102,7 @@ impl RepoReader {
     pub(super) fn new(client: &Client, concurrency: usize, list_sets: bool) -> Self {
         let concurrency = concurrency.max(1);
         let repos = Arc::new(Semaphore::new(concurrency));
-        let large = Arc::new(Semaphore::new(MAX_LARGE_READS));
+        let large = LargeCallLimit::new(MAX_LARGE_READS).exclude_waits_from_timeout(true);
         Self { client: client.clone(), concurrency, repos, large, list_sets }
     }
 
@@ -138,26 +133,26 @@ impl RepoReader {
     async fn read(&self, listed: ListedRepo) -> ReadRepo {
         let hasher = Arc::new(Mutex::new(LayoutHasher::default()));
         let hash = Arc::clone(&hasher);
-        let on_header = OnHeader(Arc::new(move |header| {
+        let meter = self.client.start_call();
+        let model = self.model(&listed).meter(&meter).large_calls(&self.large);
+        let model = model.on_header(move |header| {
             hash.lock().unwrap_or_else(PoisonError::into_inner).add(header);
-        }));
-        let gate = |meter| self.gate(meter);
-        let RecordedCall { result, bytes, requests, bytes_read } =
-            self.model(&listed).record(on_header, gate).await;
+        });
+        let recorded = model.count_and_record().await;
         let mut row = CensusRow::new(listed);
-        row.set_result(result.as_ref().map(|read| &read.report));
-        (row.requests, row.bytes_read) = (integer(requests), integer(bytes_read));
+        row.set_result(recorded.result.as_ref());
+        (row.requests, row.bytes_read) = (integer(meter.requests()), integer(meter.bytes()));
         row.set_digests(hasher.lock().unwrap_or_else(PoisonError::into_inner).finish());
-        let headers = bytes.map(|(commit, headers)| (commit.to_string(), headers));
-        if let Some((commit, headers)) = &headers {
-            row.commit = Some(commit.clone());
-            row.canonical_repo.clone_from(&headers.canonical_name);
+        if let Some(headers) = &recorded.bytes {
+            row.commit = Some(headers.commit().to_string());
+            row.canonical_repo = headers.canonical_name().map(str::to_owned);
         }
-        if let Ok(RecordedReport { path, report }) = &result {
-            row.path = Some(path.to_string());
-            row.file_sha256 = hashes(report, headers.as_ref().map(|(_, headers)| headers));
+        if let Ok(report) = &recorded.result {
+            row.path = recorded.path.map(|path| path.to_string());
+            row.file_sha256 =
+                recorded.bytes.as_ref().map_or_else(Vec::new, |headers| hashes(report, headers));
         }
-        ReadRepo { row, headers }
+        ReadRepo { row, headers: recorded.bytes }
     }
 
     fn model(&self, listed: &ListedRepo) -> Model {
@@ -168,23 +163,16 @@ impl RepoReader {
         }
         match &listed.files {
             // A file with an invalid path cannot be requested, so it is ignored.
-            Some(files) => model.files(files.iter().filter_map(|path| path.parse().ok()).collect()),
+            Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
             None => model,
         }
-    }
-
-    /// Returns the gate of one repository. The wait for other large repositories is counted by the meter, and does
-    /// not count towards the call's timeout.
-    fn gate(&self, meter: CallMeter) -> Arc<dyn CallHooks> {
-        Arc::new(MemoryHook { size: LargeCallPermit::new(Arc::clone(&self.large)), meter })
     }
 }
 
 /// Returns the known hashes of the weight files.
-fn hashes(report: &CountReport, headers: Option<&CachedHeaders>) -> Vec<String> {
-    let Some(headers) = headers else { return Vec::new() };
+fn hashes(report: &CountReport, headers: &HeaderBytes) -> Vec<String> {
     let files = report.filepaths.iter().filter(|path| !path.is_index());
-    files.filter_map(|path| headers.file(path)?.sha256).collect()
+    files.filter_map(|path| headers.sha256(path).map(str::to_owned)).collect()
 }
 
 /// Recounts a row from stored bytes. Returns `None` if the bytes are incomplete.
@@ -194,70 +182,18 @@ pub(super) async fn recount(
     headers: &[StoredHeader],
 ) -> Option<CensusRow> {
     let commit = row.commit.as_ref()?;
-    if headers.iter().any(|header| header.commit != *commit) {
-        return None;
+    let (mut bytes, mut files) = (HeaderBytes::new(commit.parse().ok()?), Vec::new());
+    for header in headers {
+        let file = header.to_file().filter(|_| header.commit == *commit)?;
+        files.push(file.path.clone());
+        bytes.add(file);
     }
-    let files: Vec<_> = headers.iter().map(StoredHeader::cached).collect::<Option<_>>()?;
     let model = client.model(&row.repo).revision(commit);
-    let (model, folder) = match &row.path {
-        Some(path) => (model.path(path), path.parse::<RepoPath>().ok()?.folder()),
-        None => (model.files(files.iter().map(|(path, _)| path.clone()).collect()), None),
+    let model = match &row.path {
+        Some(path) => model.path(path),
+        None => model.known_files(files),
     };
-    let headers = CachedHeaders::from_files(files, folder.as_ref());
-    let result = model.replay(commit.parse().ok()?, headers).await;
+    let result = model.recount(bytes).await;
     let is_final = result.as_ref().err().is_none_or(Error::is_malformed);
     is_final.then(|| row.recounted(result.as_ref()))
-}
-
-/// Limits the memory of one repository.
-#[derive(Debug)]
-struct MemoryHook {
-    size: LargeCallPermit,
-    meter: CallMeter,
-}
-
-impl CallHooks for MemoryHook {
-    fn commit_resolved<'a>(&'a self, _: &'a CommitSha, _: Option<String>) -> BoxFuture<'a, ()> {
-        ready(()).boxed()
-    }
-
-    fn must_revalidate(&self) -> bool {
-        false
-    }
-
-    fn before_requests(&self, _: usize) -> BoxFuture<'_, ()> {
-        ready(()).boxed()
-    }
-
-    fn before_allocation(&self, bytes: u64) -> BoxFuture<'_, ()> {
-        let Some(permit) = self.size.add(bytes) else { return ready(()).boxed() };
-        async move {
-            let _waiting = self.meter.start_wait();
-            permit.await;
-        }
-        .boxed()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hf_meta::MAX_SMALL_CALL;
-
-    #[test]
-    fn large_reads_are_limited() {
-        let reader = RepoReader::new(&Client::builder().build().unwrap(), 32, false);
-        let gate = || reader.gate(CallMeter::default());
-        let pass = |gate: &Arc<dyn CallHooks>, bytes| {
-            gate.before_allocation(bytes).now_or_never().is_some()
-        };
-        let mut gates: Vec<_> = (0..=MAX_LARGE_READS).map(|_| gate()).collect();
-        assert!(gates.iter().all(|gate| pass(gate, MAX_SMALL_CALL)));
-        let last = gates.pop().unwrap();
-        assert!(gates.iter().all(|gate| pass(gate, 1)));
-        assert!(!pass(&last, 1));
-        assert!(gates.iter().all(|gate| pass(gate, u64::MAX)), "a permit is enough for all");
-        gates.pop();
-        assert!(pass(&last, 1));
-    }
 }

@@ -1,6 +1,7 @@
 //! The rows of the census: one per repository.
 
 use std::collections::BTreeSet;
+use std::mem::swap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -157,62 +158,49 @@ pub struct OtherWeightSet {
 
 impl CensusRow {
     /// Creates the row of a repository that has not been read.
-    pub(super) fn new(listed: ListedRepo) -> Self {
-        Self {
+    pub(super) fn new(mut listed: ListedRepo) -> Self {
+        let mut row = Self {
             read_at: Some(unix_millis()),
             rules: RuleSet::CURRENT.to_string(),
             tool: TOOL.to_owned(),
             schema_version: SCHEMA_VERSION,
             ..Self::default()
-        }
-        .with_listing(listed)
+        };
+        row.swap_listing(&mut listed);
+        row
     }
 
-    /// Adds the columns of a listing to the row. If the listing has no architecture, the architecture of the weights
-    /// is kept.
-    fn with_listing(self, listed: ListedRepo) -> Self {
-        Self {
-            repo: listed.repo,
-            commit: listed.commit,
-            hub_total: listed.hub_total,
-            author: listed.author,
-            created_at: listed.created_at,
-            last_modified: listed.last_modified,
-            downloads: listed.downloads,
-            gated: listed.gated,
-            pipeline_tag: listed.pipeline_tag,
-            library: listed.library,
-            license: listed.license,
-            architecture: listed.architecture.or(self.architecture),
-            base_model: listed.base_model,
-            ..self
-        }
+    /// Exchanges the columns that a row has in common with a listing.
+    fn swap_listing(&mut self, listed: &mut ListedRepo) {
+        swap(&mut self.repo, &mut listed.repo);
+        swap(&mut self.commit, &mut listed.commit);
+        swap(&mut self.author, &mut listed.author);
+        swap(&mut self.created_at, &mut listed.created_at);
+        swap(&mut self.last_modified, &mut listed.last_modified);
+        swap(&mut self.downloads, &mut listed.downloads);
+        swap(&mut self.gated, &mut listed.gated);
+        swap(&mut self.hub_total, &mut listed.hub_total);
+        swap(&mut self.pipeline_tag, &mut listed.pipeline_tag);
+        swap(&mut self.library, &mut listed.library);
+        swap(&mut self.license, &mut listed.license);
+        swap(&mut self.architecture, &mut listed.architecture);
+        swap(&mut self.base_model, &mut listed.base_model);
     }
 
-    /// Updates the row of an unchanged repository with a new listing. This costs no requests.
-    pub(super) fn carried_over(&self, listed: ListedRepo) -> Self {
-        Self { requests: 0, bytes_read: 0, ..self.clone().with_listing(listed) }
+    /// Updates the row of an unchanged repository with a new listing. If the listing has no architecture, the
+    /// architecture of the weights is kept. This costs no requests.
+    pub(super) fn carried_over(&self, mut listed: ListedRepo) -> Self {
+        let mut row = Self { requests: 0, bytes_read: 0, ..self.clone() };
+        listed.architecture = listed.architecture.or_else(|| self.architecture.clone());
+        row.swap_listing(&mut listed);
+        row
     }
 
     /// Returns the repository as a listing entry, to read it again.
     pub(super) fn listing(&self) -> ListedRepo {
-        let row = self.clone();
-        ListedRepo {
-            repo: row.repo,
-            commit: row.commit,
-            files: None,
-            author: row.author,
-            created_at: row.created_at,
-            last_modified: row.last_modified,
-            downloads: row.downloads,
-            gated: row.gated,
-            hub_total: row.hub_total,
-            pipeline_tag: row.pipeline_tag,
-            library: row.library,
-            license: row.license,
-            architecture: row.architecture,
-            base_model: row.base_model,
-        }
+        let mut listed = ListedRepo::default();
+        self.clone().swap_listing(&mut listed);
+        listed
     }
 
     /// Sets the status and, on success, the counts.

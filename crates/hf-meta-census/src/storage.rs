@@ -73,11 +73,6 @@ impl Storage {
         self.if_found(file, read.await)
     }
 
-    pub(super) async fn exists(&self, file: &str) -> Result<bool, CensusError> {
-        let found = self.objects.head(&self.path(file)).await;
-        Ok(self.if_found(file, found)?.is_some())
-    }
-
     /// Downloads a file to a temporary file, because it may not fit in memory. Returns `None` if it does not exist.
     pub(super) async fn download(&self, file: &str) -> Result<Option<File>, CensusError> {
         let found = self.objects.get(&self.path(file)).await;

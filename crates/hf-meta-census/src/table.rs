@@ -86,7 +86,7 @@ pub(super) fn to_batch<Row: TableRow>(rows: &[Row]) -> Result<RecordBatch, serde
     serde_arrow::to_record_batch(schema::<Row>().fields(), &rows)
 }
 
-fn writer_properties() -> WriterPropertiesBuilder {
+pub(super) fn writer_properties() -> WriterPropertiesBuilder {
     let level = ZstdLevel::try_new(LEVEL).unwrap_or_default();
     WriterProperties::builder().set_compression(Compression::ZSTD(level))
 }
@@ -147,17 +147,11 @@ impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
 
 impl<Row: TableRow> TableWriter<File, Row> {
     /// Starts a table in a temporary file.
-    fn temporary(
+    pub(super) fn temporary(
         footer: &impl Serialize,
         properties: WriterPropertiesBuilder,
     ) -> Result<Self, CensusError> {
         Self::new(temporary_file()?, std::env::temp_dir(), footer, properties)
-    }
-
-    /// Starts a temporary table of which a few rows at a time can be read.
-    pub(super) fn small_row_groups() -> Result<Self, CensusError> {
-        let properties = writer_properties().set_max_row_group_row_count(Some(ROWS_AT_ONCE));
-        Self::temporary(&(), properties)
     }
 
     /// Returns the file, rewound to its start.

@@ -258,8 +258,8 @@ fn print(summary: &CensusSummary) -> Result<ExitStatus, CommandError> {
     let mut stdout = anstream::stdout().lock();
     let written = table.write(&mut stdout, || rows.iter().copied());
     written.map_err(failed_to("write to stdout"))?;
-    if summary.not_counted > 0 {
-        let rows = counted(summary.not_counted as u64, "row");
+    if summary.not_recounted > 0 {
+        let rows = counted(summary.not_recounted as u64, "row");
         // A failure to write to stderr must not affect the exit status.
         let _ = writeln!(
             anstream::stderr(),

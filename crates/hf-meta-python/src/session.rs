@@ -141,9 +141,9 @@ impl Session {
             };
             census.read(&manifest).await
         })?;
-        let CensusSummary { rows, existing, carried_over, .. } =
+        let CensusSummary { rows, already_read, carried_over, .. } =
             summary.map_err(|error| census_exception(py, &error))?;
-        Ok((rows.into_iter().collect(), existing, carried_over))
+        Ok((rows.into_iter().collect(), already_read, carried_over))
     }
 }
 
