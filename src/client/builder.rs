@@ -105,30 +105,27 @@ impl Default for ClientBuilder {
 
 impl ClientBuilder {
     /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
-    pub fn endpoint(mut self, endpoint: impl AsRef<str>) -> Self {
+    pub fn endpoint(self, endpoint: impl AsRef<str>) -> Self {
         let text = endpoint.as_ref();
-        self.endpoint = Endpoint::parse(text).map_err(|error| (without_secrets(text), error));
-        self
+        let endpoint = Endpoint::parse(text).map_err(|error| (without_secrets(text), error));
+        Self { endpoint, ..self }
     }
 
     /// Sets the access token. It is sent only to the endpoint's origin. An empty token means none.
-    pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into()).filter(|token| !token.is_empty()).map(Secret);
-        self.token_source = None;
-        self
+    pub fn token(self, token: impl Into<String>) -> Self {
+        let token = Some(token.into()).filter(|token| !token.is_empty()).map(Secret);
+        Self { token, token_source: None, ..self }
     }
 
     /// Sets the origin of the token, which warnings name.
-    pub(super) fn token_source(mut self, source: TokenSource) -> Self {
-        self.token_source = Some(source);
-        self
+    pub(super) fn token_source(self, source: TokenSource) -> Self {
+        Self { token_source: Some(source), ..self }
     }
 
     /// Sets the timeout of a whole call, excluding time spent waiting for rate limits; 360 seconds by default.
     /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits those waits.
-    pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout;
-        self
+    pub fn call_timeout(self, timeout: Duration) -> Self {
+        Self { call_timeout: timeout, ..self }
     }
 
     /// Sets the maximum size of one header, in bytes; [`HeaderLength::DEFAULT_LIMIT`] by default.
@@ -160,9 +157,8 @@ impl ClientBuilder {
     /// Registers a format in addition to safetensors and GGUF. Its parser reads the files with its extension.
     ///
     /// The example `tensorsafe` in this repository implements one.
-    pub fn format(mut self, format: impl Format + 'static) -> Self {
-        self.formats = self.formats.with(Arc::new(format));
-        self
+    pub fn format(self, format: impl Format + 'static) -> Self {
+        Self { formats: self.formats.with(Arc::new(format)), ..self }
     }
 
     /// Sets the cache for the headers of Hub repositories, such as a [`DiskCache`](crate::DiskCache); none by
@@ -173,38 +169,33 @@ impl ClientBuilder {
     ///
     /// An entry that was read with a token is returned only to clients with the same token. A cache hit for a commit
     /// sends no request, so it succeeds even if the token has been revoked in the meantime.
-    pub fn header_cache(mut self, cache: impl Cache) -> Self {
-        self.header_cache = Some(Arc::new(cache));
-        self
+    pub fn header_cache(self, cache: impl Cache) -> Self {
+        Self { header_cache: Some(Arc::new(cache)), ..self }
     }
 
     /// Sets the time to live of a cached branch; zero by default. Until it expires, a call for the branch uses the
     /// cached commit without sending a request. Requires a [`header_cache`](Self::header_cache).
-    pub fn branch_ttl(mut self, ttl: Duration) -> Self {
-        self.branch_ttl = ttl;
-        self
+    pub fn branch_ttl(self, ttl: Duration) -> Self {
+        Self { branch_ttl: ttl, ..self }
     }
 
     /// Sets the maximum age of a cached branch that may be used when the Hub is unreachable or refuses requests. The
     /// default is zero: such a call fails. Requires a [`header_cache`](Self::header_cache).
-    pub fn stale_if_error(mut self, age: Duration) -> Self {
-        self.stale_if_error = age;
-        self
+    pub fn stale_if_error(self, age: Duration) -> Self {
+        Self { stale_if_error: age, ..self }
     }
 
     /// Sets the cache folder of `huggingface_hub`; none by default. An [offline](Self::offline) client reads
     /// repositories from it and cannot be built without it.
-    pub fn hub_cache(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.hub_cache = Some(folder.into());
-        self
+    pub fn hub_cache(self, folder: impl Into<PathBuf>) -> Self {
+        Self { hub_cache: Some(folder.into()), ..self }
     }
 
     /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
     /// repositories from the [`hub_cache`](Self::hub_cache), at the commit that was downloaded last, or else from the
     /// [`header_cache`](Self::header_cache). Reading a URL is an error.
-    pub fn offline(mut self, enabled: bool) -> Self {
-        self.is_offline = enabled;
-        self
+    pub fn offline(self, enabled: bool) -> Self {
+        Self { is_offline: enabled, ..self }
     }
 
     /// Builds the client.

@@ -17,9 +17,8 @@ const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANG
 impl ClientBuilder {
     /// Sets the name and version of your program, such as `badges/1.0`. It is appended to `hf-meta/<version>` in the
     /// `User-Agent` header.
-    pub fn user_agent(mut self, program: impl Into<String>) -> Self {
-        self.user_agent = Some(program.into());
-        self
+    pub fn user_agent(self, program: impl Into<String>) -> Self {
+        Self { user_agent: Some(program.into()), ..self }
     }
 
     /// Sets the policy for the IP addresses that may be contacted; [`AddressPolicy::Any`] by default.
@@ -30,16 +29,14 @@ impl ClientBuilder {
 
     /// Sets an HTTP proxy for all servers, such as `http://user:password@proxy.example:8080`; none by default. Takes
     /// precedence over [`proxy_from_env`](Self::proxy_from_env).
-    pub fn proxy(mut self, url: impl Into<String>) -> Self {
-        self.proxy = Some(Secret(url.into()));
-        self
+    pub fn proxy(self, url: impl Into<String>) -> Self {
+        Self { proxy: Some(Secret(url.into())), ..self }
     }
 
     /// Sets whether to use the proxies from the environment (`https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`);
     /// `false` by default.
-    pub fn proxy_from_env(mut self, enabled: bool) -> Self {
-        self.proxy_from_env = enabled;
-        self
+    pub fn proxy_from_env(self, enabled: bool) -> Self {
+        Self { proxy_from_env: enabled, ..self }
     }
 
     /// Adds PEM-encoded root certificates, such as that of a corporate CA. They are trusted in addition to Mozilla's

@@ -20,14 +20,13 @@
 mod endpoint;
 pub(crate) mod listing;
 mod models;
-mod reported_count;
 mod source;
 mod warnings;
 
 pub use self::{
     endpoint::{Endpoint, EndpointError},
     listing::ListingError,
-    reported_count::HubReportedCount,
+    models::HubReportedCount,
     source::{Source, SourceError},
 };
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};

@@ -1,10 +1,13 @@
-//! Reads listings of models, page by page.
+//! Models in the Hub's API: pages of the listing, and the parameter count that the Hub reports.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
 use super::Endpoint;
+use crate::formats::Dtype;
 
 /// The model properties to request. `expand` replaces the default ones.
 const PROPERTIES: [&str; 12] = [
@@ -23,7 +26,7 @@ const PROPERTIES: [&str; 12] = [
 ];
 
 /// The number of models per page. The Hub's maximum is 1,000.
-const PAGE: &str = "1000";
+const PAGE_SIZE: &str = "1000";
 
 /// The maximum size of one page in bytes. A model has a few kilobytes of file names.
 pub const MAX_MODELS_PAGE: u64 = 64_000_000;
@@ -32,17 +35,25 @@ pub const MAX_MODELS_PAGE: u64 = 64_000_000;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedModel {
+    /// The name of the repository.
     pub id: String,
+    /// The commit of `main`.
     pub sha: Option<String>,
+    /// The owner of the repository.
     pub author: Option<String>,
+    /// The time of the creation (RFC 3339).
     pub created_at: Option<String>,
+    /// The time of the last commit (RFC 3339).
     pub last_modified: Option<String>,
+    /// The number of downloads in the last 30 days.
     pub downloads: Option<i64>,
     /// `false`, `"auto"` or `"manual"`.
     #[serde(default)]
     gated: Value,
+    /// The task, such as `text-generation`.
     #[serde(rename = "pipeline_tag")]
     pub pipeline_tag: Option<String>,
+    /// The library that loads the model, such as `transformers`.
     #[serde(rename = "library_name")]
     pub library: Option<String>,
     #[serde(default)]
@@ -94,9 +105,47 @@ impl Endpoint {
         url.set_path(&format!("{}/api/models", self.path()));
         url.query_pairs_mut()
             .extend_pairs(conditions)
-            .extend_pairs([("sort", sort), ("direction", "-1"), ("limit", PAGE)])
+            .extend_pairs([("sort", sort), ("direction", "-1"), ("limit", PAGE_SIZE)])
             .extend_pairs(PROPERTIES.map(|property| ("expand[]", property)));
         url
+    }
+}
+
+/// The parameter count that the Hub reports for a repository.
+///
+/// It is not verified against the files, and the Hub's counting rules have changed more than once. Prefer a count
+/// from the headers. This one is useful for repositories whose files cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct HubReportedCount {
+    /// The number of parameters per dtype, sorted by dtype name.
+    pub parameters: Vec<(Dtype, u64)>,
+    /// The total number of parameters.
+    pub total: u64,
+}
+
+#[derive(Deserialize)]
+struct RevisionInfo {
+    safetensors: Option<SafetensorsInfo>,
+}
+
+#[derive(Deserialize)]
+struct SafetensorsInfo {
+    parameters: BTreeMap<String, u64>,
+    total: u64,
+}
+
+impl HubReportedCount {
+    /// The maximum size of the JSON in bytes. The Hub sends a few hundred bytes.
+    pub(crate) const LIMIT: u64 = 1 << 16;
+
+    /// Parses the response from [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url). Returns `None`
+    /// if it has no count.
+    pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
+        let SafetensorsInfo { parameters, total } =
+            serde_json::from_slice::<RevisionInfo>(json).ok()?.safetensors?;
+        let parameters = parameters.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
+        Some(Self { parameters: parameters.collect(), total })
     }
 }
 
@@ -124,11 +173,28 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_is_asked_for_by_its_conditions() {
+    fn conditions_become_query_parameters() {
         let endpoint = Endpoint::parse("https://hub.example/hf").unwrap();
         let url = endpoint.models_url("createdAt", &[("filter", "safetensors"), ("author", "a&b")]);
         assert!(url.as_str().starts_with(
             "https://hub.example/hf/api/models?filter=safetensors&author=a%26b&sort=createdAt&direction=-1&limit=1000&expand%5B%5D=author"
         ));
+    }
+
+    #[test]
+    fn the_count_is_parsed_or_absent() {
+        let json = br#"{"id":"a/b","safetensors":{"parameters":{"BF16":7},"total":7}}"#;
+        let count = HubReportedCount { parameters: vec![(Dtype::BF16, 7)], total: 7 };
+        assert_eq!(HubReportedCount::from_json(json), Some(count));
+        for json in [
+            "",
+            "[]",
+            "{}",
+            r#"{"safetensors":null}"#,
+            r#"{"safetensors":{"parameters":{"BF16":-1},"total":7}}"#,
+            r#"{"safetensors":{"parameters":{"BF16":1},"total":1e300}}"#,
+        ] {
+            assert_eq!(HubReportedCount::from_json(json.as_bytes()), None, "{json}");
+        }
     }
 }
