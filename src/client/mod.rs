@@ -3,7 +3,6 @@
 mod builder;
 mod call_timeout;
 mod env;
-mod http_options;
 mod known_servers;
 mod many;
 mod model;
