@@ -10,7 +10,6 @@ use reqwest::header::{
 };
 
 use super::{Client, TokenSource};
-use crate::backends::HeaderCache;
 use crate::cache::Cache;
 use crate::client::model::ClientContext;
 use crate::count::Configs;
@@ -22,7 +21,7 @@ use crate::http::{
     AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, RootCertificates, has_tls_provider,
 };
 use crate::hub::{Endpoint, EndpointError, HubWarnings};
-use crate::inspect::{ClientMemory, Limits};
+use crate::inspect::{ClientMemory, HeaderCache, Limits};
 
 /// Headers that the client sets and callers cannot override.
 const OWN_HEADERS: [HeaderName; 5] = [ACCEPT_ENCODING, AUTHORIZATION, HOST, RANGE, USER_AGENT];

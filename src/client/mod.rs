@@ -7,7 +7,6 @@ mod known_servers;
 mod many;
 mod model;
 mod models_page;
-mod record;
 
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ pub use self::env::TokenSource;
 pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
+pub use self::models_page::ModelsPage;
 use crate::error::Error;
 use crate::http::transfer::CallMeter;
 use crate::http::{ClientStats, RemainingQuota};
@@ -104,7 +104,18 @@ impl Client {
         self.context.warm_up().await
     }
 
-    /// Starts the meter of a call. The totals of the client include it.
+    /// Starts a meter for one call, or for several calls that belong together. The [totals](Self::stats) of the client
+    /// include it, as one call. See [`Model::meter`].
+    ///
+    /// ```
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let meter = client.start_call();
+    /// let result = client.model("bigscience/bloom").meter(&meter).count().await;
+    /// println!("{} requests, {} bytes", meter.requests(), meter.bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
     pub fn start_call(&self) -> CallMeter {
         self.context.totals.start_call()
     }
