@@ -107,7 +107,7 @@ impl HubRepo {
     /// report a commit.
     pub(crate) async fn current_commit(&self, path: &RepoPath) -> Result<Option<CommitSha>, Error> {
         let url = self.url(path);
-        let commit = self.http.response_header(&url, web::X_REPO_COMMIT, &self.meter).await;
+        let commit = self.http.head(&url, web::X_REPO_COMMIT, &self.meter).await;
         let commit = commit.map_err(|failure| self.explain(self.file_name(path), failure))?;
         Ok(commit.and_then(|commit| commit.parse().ok()))
     }
@@ -139,7 +139,7 @@ impl HubRepo {
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.
     pub(crate) async fn reported_count(&self) -> Result<Option<HubReportedCount>, Error> {
         let url = self.endpoint.reported_count_url(&self.repo, &self.revision);
-        let read = self.http.read_all(&url, HubReportedCount::LIMIT, &self.meter).await;
+        let read = self.http.read_all(&url, HubReportedCount::MAX_BYTES, &self.meter).await;
         let (json, _) = read.map_err(|failure| self.explain(self.repo.to_string(), failure))?;
         Ok(HubReportedCount::from_json(&json))
     }

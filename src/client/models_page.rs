@@ -7,7 +7,7 @@ use crate::backends::explain;
 use crate::error::Error;
 use crate::http::SafeUrl;
 use crate::hub::listing::next_page;
-use crate::hub::{ListedModel, MAX_MODELS_PAGE};
+use crate::hub::{ListedModel, MAX_MODELS_PAGE_BYTES};
 
 /// A page of the Hub's model listing.
 #[derive(Debug)]
@@ -53,7 +53,8 @@ impl Client {
         if self.context.offline.is_some() {
             return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
         }
-        let read = self.context.http.read_all(page, MAX_MODELS_PAGE, &self.context.totals).await;
+        let read =
+            self.context.http.read_all(page, MAX_MODELS_PAGE_BYTES, &self.context.totals).await;
         let name = || format!("list of models at {}", SafeUrl::from(page));
         let (json, chain) = read.map_err(|failure| explain(name(), failure, None))?;
         Ok(ModelsPage { json, next: next_page(page, &chain) })

@@ -100,7 +100,7 @@ impl Http {
     ///
     /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
     /// `None` if no response has the header.
-    pub(crate) async fn response_header(
+    pub(crate) async fn head(
         &self,
         url: &Url,
         name: &str,
@@ -110,7 +110,7 @@ impl Http {
         loop {
             let mut attempt = retries.next_attempt();
             let span = attempt.span();
-            let value = self.try_header(name, &mut attempt).instrument(span).await;
+            let value = self.try_head(name, &mut attempt).instrument(span).await;
             match attempt.finish(value) {
                 Ok(value) => return Ok(value),
                 Err(error) => retries.back_off(error).await?,
@@ -150,7 +150,7 @@ impl Http {
 
     /// Accepts the header of a success, a redirect or a 404. Other errors may depend on the token, so their headers
     /// are ignored.
-    async fn try_header(
+    async fn try_head(
         &self,
         name: &str,
         attempt: &mut Attempt<'_>,

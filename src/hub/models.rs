@@ -29,7 +29,7 @@ const PROPERTIES: [&str; 12] = [
 const PAGE_SIZE: &str = "1000";
 
 /// The maximum size of one page in bytes. A model has a few kilobytes of file names.
-pub const MAX_MODELS_PAGE: u64 = 64_000_000;
+pub(crate) const MAX_MODELS_PAGE_BYTES: u64 = 64_000_000;
 
 /// A model in a listing.
 #[derive(Debug, Deserialize)]
@@ -137,7 +137,7 @@ struct SafetensorsInfo {
 
 impl HubReportedCount {
     /// The maximum size of the JSON in bytes. The Hub sends a few hundred bytes.
-    pub(crate) const LIMIT: u64 = 1 << 16;
+    pub(crate) const MAX_BYTES: u64 = 1 << 16;
 
     /// Parses the response from [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url). Returns `None`
     /// if it has no count.
