@@ -14,7 +14,7 @@ use crate::formats::RepoPath;
 use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::http::{Http, RequestFailure, ResponseChain};
 use crate::hub::{
-    CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, listing,
+    CommitSha, Endpoint, HubReportedCount, HubWarnings, ListFilesError, RepoId, Revision, api,
 };
 
 /// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
@@ -65,8 +65,7 @@ impl FileSource for HubRepo {
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         let Self { http, endpoint, repo, revision, meter, .. } = self;
         async move {
-            match listing::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await
-            {
+            match api::list_files(http, endpoint.tree_url(repo, revision, folder), meter).await {
                 Ok((files, chain)) => {
                     Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
                 }

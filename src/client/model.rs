@@ -212,7 +212,7 @@ impl Model {
     /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
     /// let print = |header: &hf_meta::formats::FileHeader| {
     ///     for (name, tensor) in header.tensors() {
-    ///         println!("{name} {:?}", tensor.shape());
+    ///         println!("{name} {:?}", tensor.shape);
     ///     }
     /// };
     /// client.model("bigscience/bloom").on_header(print).count().await?;

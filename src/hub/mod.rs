@@ -10,26 +10,21 @@
 //! |---|---|
 //! | a file or a range of it | `{endpoint}/{repo}/resolve/{revision}/{path}` |
 //! | all files of a repository | `{endpoint}/api/models/{repo}/tree/{revision}?recursive=true` |
-//! | the models of the Hub | `{endpoint}/api/models?…` |
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
 //! The Hub's response headers carry metadata. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
 //! distinguishes a missing repository from a missing file ([`HubError`](crate::HubError)), `Link` leads to the next page
-//! of a listing ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
+//! of a listing ([`api`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
+pub(crate) mod api;
 mod endpoint;
-pub(crate) mod listing;
-mod models;
 mod source;
 mod warnings;
 
+pub(crate) use self::{api::ListFilesError, warnings::HubWarnings};
 pub use self::{
+    api::{HubReportedCount, ListingError},
     endpoint::{Endpoint, EndpointError},
-    listing::ListingError,
-    models::{HubReportedCount, ListedModel},
     source::{Source, SourceError},
-};
-pub(crate) use self::{
-    listing::ListFilesError, models::MAX_MODELS_PAGE_BYTES, warnings::HubWarnings,
 };
 pub(crate) use hf_meta_format::{CommitSha, IdError, RepoId, Revision};
