@@ -2,10 +2,6 @@
 
 /// The TLS handshake failures that need special handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "rustls-no-provider"),
-    expect(dead_code, reason = "no handshake, no failure")
-)]
 pub(super) enum TlsFailure {
     Certificate,
     /// The server supports none of the offered HTTP versions (alert `no_application_protocol`, RFC 7301).
