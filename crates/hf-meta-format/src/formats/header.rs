@@ -15,7 +15,7 @@ pub struct FileHeader {
     metadata: Option<BTreeMap<String, String>>,
     header_range: Range<u64>,
     file_size: u64,
-    begins_with_space: bool,
+    has_leading_space: bool,
     model: Option<Box<ModelDescription>>,
     is_self_describing: bool,
 }
@@ -30,7 +30,7 @@ impl FileHeader {
             tensors,
             metadata: None,
             header_range,
-            begins_with_space: false,
+            has_leading_space: false,
             model: None,
             is_self_describing: false,
         }
@@ -74,13 +74,13 @@ impl FileHeader {
     }
 
     /// Sets whether whitespace precedes the content of the header.
-    pub(super) fn begins_with_space(self, begins_with_space: bool) -> Self {
-        Self { begins_with_space, ..self }
+    pub(super) fn with_leading_space(self, has_leading_space: bool) -> Self {
+        Self { has_leading_space, ..self }
     }
 
     /// Returns whether whitespace precedes the content of the header. Some readers reject it.
     pub fn has_leading_space(&self) -> bool {
-        self.begins_with_space
+        self.has_leading_space
     }
 
     /// Returns the tensors in the file.

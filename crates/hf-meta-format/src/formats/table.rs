@@ -55,7 +55,7 @@ impl TensorTable {
     /// Returns the tensor with this name, or `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo> {
-        self.names.position(name).map(|at| self.records.get(at))
+        self.names.index_of(name).map(|at| self.records.get(at))
     }
 
     /// Returns the names of the tensors, in file order.

@@ -16,7 +16,6 @@ mod format;
 mod header;
 mod index;
 mod json;
-mod position;
 mod prefix;
 
 pub use super::{DetectedFormat, HeaderError};
