@@ -12,6 +12,7 @@
 //! A format is a module that implements [`Format`], plus one line in [`Formats::built_in`]. A dtype is one line of
 //! the table in `dtype.rs`. Indexes of sharded checkpoints belong to [`safetensors`].
 
+mod buffer;
 mod description;
 mod dtype;
 mod error;

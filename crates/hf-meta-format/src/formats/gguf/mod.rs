@@ -20,7 +20,6 @@ mod error;
 mod estimate;
 mod file_name;
 mod format;
-mod input;
 mod keys;
 mod parser;
 mod tensors;

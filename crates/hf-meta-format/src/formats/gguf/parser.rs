@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::cursor::{Bounds, Cursor, Stop};
 use super::error::GgufError;
 use super::estimate::Vocabulary;
-use super::input::Input;
 use super::keys::Keys;
 use super::tensors::TensorEntries;
 use super::{description, estimate};
+use crate::formats::buffer::HeaderBuffer;
 use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step};
 
 /// A parser for one header. Drops bytes as soon as they are parsed.
@@ -16,7 +16,7 @@ use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step
 pub(super) struct GgufParser {
     first_range: u64,
     max_header_bytes: u64,
-    input: Input,
+    buffer: HeaderBuffer,
     content: Option<Content>,
 }
 
@@ -31,29 +31,29 @@ struct Content {
 
 impl GgufParser {
     pub(super) fn new(first_range: u64, max_header_bytes: u64) -> Self {
-        Self { first_range, max_header_bytes, input: Input::default(), content: None }
+        Self { first_range, max_header_bytes, buffer: HeaderBuffer::default(), content: None }
     }
 
     /// Parses until bytes are missing or the header is complete.
     fn parse(&mut self, bounds: Bounds) -> Result<(), Stop> {
-        let Self { input, content, .. } = self;
+        let Self { buffer, content, .. } = self;
         let content = if let Some(content) = content {
             content
         } else {
-            let mut cursor = Cursor::new(input.rest(), 0, bounds, false);
+            let mut cursor = Cursor::new(buffer.rest(), 0, bounds, false);
             let started = Content::start(&mut cursor)?;
             let read = cursor.read as u64;
-            input.skip(read);
+            buffer.skip(read);
             content.insert(started)
         };
         while !content.is_complete() {
-            let (start, is_big_endian) = (input.position(), content.is_big_endian);
-            let mut cursor = Cursor::new(input.rest(), start, bounds, is_big_endian);
+            let (start, is_big_endian) = (buffer.position(), content.is_big_endian);
+            let mut cursor = Cursor::new(buffer.rest(), start, bounds, is_big_endian);
             let mut read = 0;
             let parsed = content.read_items(&mut cursor, &mut read);
-            input.skip(read);
+            buffer.skip(read);
             parsed?;
-            content.skip_numbers(input, bounds)?;
+            content.skip_numbers(buffer, bounds)?;
         }
         Ok(())
     }
@@ -61,14 +61,14 @@ impl GgufParser {
     /// Returns the next range: at least up to `end`, and up to the estimated end of the header.
     fn next_range(&self, end: u64, bounds: Bounds) -> Range<u64> {
         let rest = self.content.as_ref().map_or(0, Content::rest);
-        let expected = self.input.position().saturating_add(rest).max(end);
+        let expected = self.buffer.position().saturating_add(rest).max(end);
         let expected = expected.max(self.first_range);
         let limit = bounds.file_size.map_or(bounds.limit, |size| size.min(bounds.limit));
-        self.input.end()..expected.min(limit.max(end))
+        self.buffer.end()..expected.min(limit.max(end))
     }
 
     fn finish(&mut self, file_size: Option<u64>) -> Result<FileHeader, HeaderError> {
-        let end = self.input.position();
+        let end = self.buffer.position();
         let Some(Content { keys, tensors, vocabulary, .. }) = self.content.take() else {
             return Err(HeaderError::Empty);
         };
@@ -97,9 +97,7 @@ impl HeaderParser for GgufParser {
         bytes: Vec<u8>,
         file_size: Option<u64>,
     ) -> Result<Step, HeaderError> {
-        let is_empty = bytes.is_empty() && start == self.input.end();
-        self.input.append(start, bytes);
-        let found = self.input.arrived();
+        self.buffer.append(start, bytes);
         let bounds = Bounds { limit: self.max_header_bytes, file_size };
         match self.parse(bounds) {
             Ok(()) => {
@@ -108,8 +106,8 @@ impl HeaderParser for GgufParser {
                 Ok(Step::Done(header))
             }
             Err(Stop::Invalid(error)) => Err(error),
-            Err(Stop::Missing(end)) if is_empty || file_size.is_some_and(|size| size <= found) => {
-                Err(HeaderError::Truncated { expected: end, found })
+            Err(Stop::Missing(end)) if self.buffer.is_at_end(file_size) => {
+                Err(HeaderError::Truncated { expected: end, found: self.buffer.arrived() })
             }
             Err(Stop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
         }
@@ -182,10 +180,14 @@ impl Content {
     }
 
     /// Skips the rest of a list of numbers.
-    fn skip_numbers(&mut self, input: &mut Input, bounds: Bounds) -> Result<(), HeaderError> {
+    fn skip_numbers(
+        &mut self,
+        buffer: &mut HeaderBuffer,
+        bounds: Bounds,
+    ) -> Result<(), HeaderError> {
         if let Some(bytes) = self.skippable() {
-            bounds.check(input.position().saturating_add(bytes))?;
-            input.skip(bytes);
+            bounds.check(buffer.position().saturating_add(bytes))?;
+            buffer.skip(bytes);
             self.end_list();
         }
         Ok(())
