@@ -2,14 +2,18 @@
 
 use std::ops::Range;
 
-use super::cursor::{Bounds, Cursor, Stop};
-use super::error::GgufError;
-use super::estimate::Vocabulary;
-use super::keys::Keys;
+use super::describe;
+use super::keys::{Keys, Vocabulary};
 use super::tensors::TensorEntries;
-use super::{description, estimate};
+use super::values::{Bounds, Cursor, CursorStop};
 use crate::formats::buffer::HeaderBuffer;
-use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderParser, Step};
+use crate::formats::{DetectedFormat, FileHeader, GgufError, HeaderError, HeaderParser, Step};
+
+/// The size of a tensor entry in bytes, rounded up. Names have about 25 bytes.
+const BYTES_PER_TENSOR: u64 = 80;
+
+/// The maximum expected size of all other keys in bytes, including a chat template.
+const OTHER_KEYS_BYTES: u64 = 32 << 10;
 
 /// A parser for one header. Drops bytes as soon as they are parsed.
 #[derive(Debug)]
@@ -35,14 +39,14 @@ impl GgufParser {
     }
 
     /// Parses until bytes are missing or the header is complete.
-    fn parse(&mut self, bounds: Bounds) -> Result<(), Stop> {
+    fn parse(&mut self, bounds: Bounds) -> Result<(), CursorStop> {
         let Self { buffer, content, .. } = self;
         let content = if let Some(content) = content {
             content
         } else {
             let mut cursor = Cursor::new(buffer.rest(), 0, bounds, false);
             let started = Content::start(&mut cursor)?;
-            let read = cursor.read as u64;
+            let read = cursor.consumed as u64;
             buffer.skip(read);
             content.insert(started)
         };
@@ -77,7 +81,7 @@ impl GgufParser {
             if has_data { end.checked_next_multiple_of(keys.alignment) } else { Some(end) };
         let data_start = data_start.unwrap_or(u64::MAX);
         let data_size = file_size.map(|size| size.saturating_sub(data_start));
-        let model = description::describe(&keys.metadata, vocabulary.map(|found| found.tokens));
+        let model = describe(&keys.metadata, vocabulary.map(|found| found.tokens));
         let header = FileHeader::new(tensors.finish(data_size)?, 0..data_start);
         // Programs ignore bytes after the data, which is often padded.
         let file_size = file_size.map_or(header.file_size(), |size| size.max(header.file_size()));
@@ -105,18 +109,18 @@ impl HeaderParser for GgufParser {
                 file_size.map_or(Ok(()), |size| header.check_file_size(size))?;
                 Ok(Step::Done(header))
             }
-            Err(Stop::Invalid(error)) => Err(error),
-            Err(Stop::Missing(end)) if self.buffer.is_at_end(file_size) => {
+            Err(CursorStop::Invalid(error)) => Err(error),
+            Err(CursorStop::Missing(end)) if self.buffer.is_at_end(file_size) => {
                 Err(HeaderError::Truncated { expected: end, found: self.buffer.arrived() })
             }
-            Err(Stop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
+            Err(CursorStop::Missing(end)) => Ok(Step::Read(self.next_range(end, bounds))),
         }
     }
 }
 
 impl Content {
     /// Reads the magic bytes, the version and the numbers of tensors and keys.
-    fn start(cursor: &mut Cursor<'_>) -> Result<Self, Stop> {
+    fn start(cursor: &mut Cursor<'_>) -> Result<Self, CursorStop> {
         let magic = cursor.array()?;
         if magic != *b"GGUF" {
             return Err(wrong_format(cursor, magic));
@@ -131,40 +135,40 @@ impl Content {
         let [tensors, keys] = [cursor.u64()?, cursor.u64()?];
         let [tensors, keys] =
             [tensors, keys].map(|n| if is_big_endian { n.swap_bytes() } else { n });
-        let smallest = tensors.saturating_mul(TensorEntries::SMALLEST_SIZE);
-        cursor.check(smallest.saturating_add(keys.saturating_mul(Keys::SMALLEST_SIZE)))?;
+        let smallest = tensors.saturating_mul(TensorEntries::MIN_SIZE);
+        cursor.check(smallest.saturating_add(keys.saturating_mul(Keys::MIN_SIZE)))?;
         let keys = Keys::new(keys)?;
         let tensors = TensorEntries::new(tensors, keys.alignment);
         Ok(Self { is_big_endian, keys, tensors, vocabulary: None })
     }
 
     fn is_complete(&self) -> bool {
-        self.keys.left == 0 && self.keys.list.is_none() && self.tensors.left == 0
+        self.keys.remaining == 0 && self.keys.list.is_none() && self.tensors.remaining == 0
     }
 
     /// Reads items until bytes are missing or numbers can be skipped. `read` counts the bytes of complete items.
-    fn read_items(&mut self, cursor: &mut Cursor<'_>, read: &mut u64) -> Result<(), Stop> {
+    fn read_items(&mut self, cursor: &mut Cursor<'_>, read: &mut u64) -> Result<(), CursorStop> {
         while !self.is_complete() && self.skippable().is_none() {
             let item = self.read_item(cursor);
-            *read = cursor.read as u64;
+            *read = cursor.consumed as u64;
             item?;
         }
         Ok(())
     }
 
     /// Reads the next list elements, key or tensor. `cursor` does not move if bytes are missing.
-    fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+    fn read_item(&mut self, cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
         if let Some(list) = &mut self.keys.list {
             list.read_elements(cursor)?;
-            if list.left == 0 {
+            if list.remaining == 0 {
                 self.end_list();
             }
             return Ok(());
         }
         let mut ahead = cursor.clone();
-        if self.keys.left > 0 {
+        if self.keys.remaining > 0 {
             self.keys.read(&mut ahead)?;
-            if self.keys.left == 0 {
+            if self.keys.remaining == 0 {
                 self.tensors.set_alignment(self.keys.alignment);
             }
         } else {
@@ -199,23 +203,35 @@ impl Content {
         self.keys.finish_list();
     }
 
-    /// Estimates the rest of the header in bytes.
+    /// Estimates the bytes from the parser's position to the end of the header. Overestimates if in doubt, because
+    /// extra bytes take less time than another request.
     fn rest(&self) -> u64 {
-        estimate::rest(&self.keys, &self.tensors, self.vocabulary)
+        let Self { keys, tensors, .. } = self;
+        let list = keys.list.as_ref();
+        let vocabulary = list.and_then(Vocabulary::from_list).or(self.vocabulary);
+        let rest_of_keys = match keys.remaining {
+            0 => 0,
+            _ => OTHER_KEYS_BYTES
+                .saturating_add(vocabulary.map_or(0, |found| found.later_lists(keys))),
+        };
+        let rest_of_list = list.map_or(0, |list| list.remaining.saturating_mul(list.mean_size()));
+        let rest = rest_of_keys.saturating_add(rest_of_list);
+        let rest = rest.saturating_add(tensors.remaining.saturating_mul(BYTES_PER_TENSOR));
+        rest.saturating_add(rest / 16)
     }
 }
 
 /// Returns the error for a file in another format, from its first bytes.
-fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> Stop {
+fn wrong_format(cursor: &Cursor<'_>, found: [u8; 4]) -> CursorStop {
     let start = cursor.all();
     match DetectedFormat::recognize(start) {
         Some(detected) => HeaderError::WrongFormat { expected: "a GGUF file", detected }.into(),
-        None if start.len() < DETECTED_BY && DetectedFormat::is_possible(start) => {
-            Stop::Missing(DETECTED_BY as u64)
+        None if start.len() < DETECTION_BYTES && DetectedFormat::is_possible(start) => {
+            CursorStop::Missing(DETECTION_BYTES as u64)
         }
         None => GgufError::InvalidMagic { found }.into(),
     }
 }
 
 /// The number of bytes used to detect other formats.
-const DETECTED_BY: usize = 8;
+const DETECTION_BYTES: usize = 8;

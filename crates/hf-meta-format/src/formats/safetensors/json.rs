@@ -35,6 +35,8 @@ pub(super) struct JsonReader<'a> {
     text: &'a str,
     /// The offset of the next byte.
     pub(super) at: usize,
+    /// True if the text contains control characters, such as line breaks. Otherwise strings need no check for them.
+    has_control: bool,
 }
 
 /// The raw content of a JSON string, between the quotes.
@@ -42,6 +44,8 @@ pub(super) struct JsonReader<'a> {
 pub(super) struct RawString<'a> {
     pub(super) text: &'a str,
     has_escapes: bool,
+    /// True if the whole text contains control characters, which are invalid in a string.
+    may_have_control: bool,
     /// The offset of the opening quote.
     at: usize,
 }
@@ -49,7 +53,7 @@ pub(super) struct RawString<'a> {
 impl<'a> JsonReader<'a> {
     /// Creates a reader for a text. More of it may follow.
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, has_control: has_control(text) }
     }
 
     /// Returns the unread bytes.
@@ -144,7 +148,8 @@ impl<'a> JsonReader<'a> {
             if rest[length] == b'"' {
                 self.at = end + 1;
                 let text = self.text.get(start..end).unwrap_or_default();
-                return Ok(RawString { text, has_escapes, at: start - 1 });
+                let may_have_control = self.has_control;
+                return Ok(RawString { text, has_escapes, may_have_control, at: start - 1 });
             }
             has_escapes = true;
             self.at = end + 2;
@@ -164,7 +169,7 @@ impl<'a> JsonReader<'a> {
         let is_integer = !matches!(digits.get(length), Some(b'.' | b'e' | b'E'));
         let has_leading_zero = length > 1 && digits[0] == b'0';
         // 19 digits always fit.
-        let fits = length <= 19 || self.text[self.at..self.at + length].parse() == Ok(number);
+        let fits = length <= 19 || self.is_u64(length, number);
         if length > 0 && is_integer && !has_leading_zero && fits {
             self.at += length;
             return Ok(number);
@@ -173,6 +178,13 @@ impl<'a> JsonReader<'a> {
             return Err(JsonError::Incomplete);
         }
         Err(self.invalid(expected))
+    }
+
+    /// Returns whether the next `length` digits are a number, and not one that overflows 64 bits.
+    #[cold]
+    fn is_u64(&self, length: usize, number: u64) -> bool {
+        let digits = self.text.get(self.at..self.at + length);
+        digits.is_some_and(|digits| digits.parse() == Ok(number))
     }
 
     /// Reads a value of any kind.
@@ -239,8 +251,7 @@ impl<'a> RawString<'a> {
     /// Returns the string with escapes resolved.
     #[inline]
     pub(super) fn decode(&self) -> Result<Cow<'a, str>, JsonError> {
-        let has_control = || self.text.bytes().min().is_some_and(|least| least < b' ');
-        if self.has_escapes || has_control() {
+        if self.has_escapes || self.may_have_control && has_control(self.text) {
             return self.unescape();
         }
         Ok(Cow::Borrowed(self.text))
@@ -253,6 +264,10 @@ impl<'a> RawString<'a> {
             JsonError::Invalid(Box::new(InvalidJson { at: self.at, message: message(&error) }))
         })
     }
+}
+
+fn has_control(text: &str) -> bool {
+    text.bytes().min().is_some_and(|least| least < b' ')
 }
 
 /// Returns the message of an error without its position, which is relative to a part of the text.

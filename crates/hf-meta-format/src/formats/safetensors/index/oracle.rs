@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess,
-    Visitor,
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor,
 };
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::SafetensorsIndexJson;
@@ -30,11 +30,6 @@ pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError>
 fn diagnose(text: &str, error: &serde_json::Error) -> IndexError {
     if let Some(detected) = DetectedFormat::recognize(text.as_bytes()) {
         return IndexError::NotAnIndex { detected };
-    }
-    let line = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
-    // In column 0, the error is the line break before this line, inside a string.
-    if error.column() > 0 && line.starts_with("<<<<<<< ") {
-        return IndexError::MergeConflict { line: error.line() };
     }
     IndexError::InvalidJson { message: clip(&error.to_string()) }
 }
@@ -179,50 +174,8 @@ impl ScalarValue {
 
 impl<'de> Deserialize<'de> for ScalarValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor).map(Self)
-    }
-}
-
-struct ScalarVisitor;
-
-impl<'de> Visitor<'de> for ScalarVisitor {
-    type Value = Option<Value>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
-        Ok(Some(value.into()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Some(Value::Null))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(None)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(None)
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let value = (!raw.starts_with(['{', '['])).then(|| serde_json::from_str(raw)).transpose();
+        value.map(Self).map_err(D::Error::custom)
     }
 }

@@ -175,10 +175,13 @@ fn read<'a>(
     reader.finish()
 }
 
-/// Removes the parser's message from a result, because the two parsers word them differently.
+/// Removes the parser's message from a result, because the two parsers word them differently, and find them in a
+/// different order: a merge conflict is invalid JSON, too.
 fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
     verdict.map_err(|error| match error {
-        IndexError::InvalidJson { .. } => IndexError::InvalidJson { message: String::new() },
+        IndexError::InvalidJson { .. } | IndexError::MergeConflict { .. } => {
+            IndexError::InvalidJson { message: String::new() }
+        }
         other => other,
     })
 }
@@ -235,6 +238,25 @@ fn chunking_does_not_change_the_result() {
         check(json, &json.chunks(1).collect::<Vec<_>>());
         for at in 0..=json.len() {
             check(json, &[&json[..at], b"", &json[at..]]);
+        }
+    }
+}
+
+#[test]
+fn merge_conflicts_are_found_in_every_part() {
+    let conflict = "<<<<<<< HEAD\n=======\n>>>>>>> x\n";
+    let cases = [
+        (format!("{{\"metadata\": {{\n{conflict}\"total_size\": 1}}}}"), 2),
+        (format!("{{\"metadata\": {{\n\"total_size\": 1\n{conflict}}}}}"), 3),
+        (format!("{{\"x\": [{{\n\"y\": 1,\n{conflict}}}]}}"), 3),
+        (format!("{{\n{conflict}\"weight_map\": {{}}}}"), 2),
+        (format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\",\n{conflict}}}}}"), 3),
+        (format!("{{\"weight_map\": {{\n\"w\": \"a.safetensors\"}}\n{conflict}}}"), 3),
+    ];
+    for (json, line) in cases {
+        for length in [1, 7, 1_000] {
+            let verdict = read(json.as_bytes().chunks(length));
+            assert_eq!(verdict, Err(IndexError::MergeConflict { line }), "{json}");
         }
     }
 }
