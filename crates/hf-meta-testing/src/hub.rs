@@ -45,15 +45,19 @@ impl HubState {
         self.repos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the response to a request to either server. Applies mirror behavior and faults.
+    /// Returns the response to a request to either server. Applies faults.
+    ///
+    /// Like some mirrors, a mirror sends the metadata headers with the final response and not with the redirect.
     pub(crate) fn respond(&self, request: &LoggedRequest) -> ResponseSpec {
         let number = self.request_count.fetch_add(1, Ordering::Relaxed);
         let mut response = self.quotas.respond(request, || match request.host {
             Host::Hub => self.respond_as_hub(request),
             Host::Cdn => self.respond_as_cdn(request),
         });
-        if self.is_mirror {
-            response = move_metadata(response, request);
+        if self.is_mirror && response.status.is_redirection() {
+            for name in [REPO_COMMIT, LINKED_SIZE, LINKED_ETAG] {
+                response.headers.remove(name);
+            }
         }
         if let Some(fault) = self.faults.next(request) {
             response = response.with_fault(fault, request);
@@ -70,16 +74,14 @@ impl HubState {
             return ResponseSpec::text(403, reason);
         }
         let route = Route::parse_storage_path(&request.path);
-        let repo = route.as_ref().and_then(|route| self.find_repo(&route.repo));
-        let file = repo
-            .zip(route)
-            .and_then(|(repo, route)| repo.find_file(&route.revision, &route.path).cloned());
-        match file {
-            Some(file) => ResponseSpec::file(&file, range)
-                .with(CONTENT_TYPE, "application/octet-stream")
-                .with(ETAG, format!("\"{}\"", file.lfs_hash())),
-            None => ResponseSpec::text(404, "No such object"),
-        }
+        let Some((file, route)) = route.and_then(|route| Some((self.stored_file(&route)?, route)))
+        else {
+            return ResponseSpec::text(404, "No such object");
+        };
+        let response = ResponseSpec::file(&file, range)
+            .with(CONTENT_TYPE, "application/octet-stream")
+            .with(ETAG, format!("\"{}\"", file.lfs_hash()));
+        if self.is_mirror { response.with(REPO_COMMIT, route.revision) } else { response }
     }
 
     fn respond_as_hub(&self, request: &LoggedRequest) -> ResponseSpec {
@@ -93,7 +95,7 @@ impl HubState {
             Some(route) => self
                 .serve(request, &route)
                 .unwrap_or_else(|error| error.into_response(route.action.is_api())),
-            None => ErrorResponse::UnknownRoute.into_response(false),
+            None => ErrorResponse::new(404, None, "Not Found").into_response(false),
         }
     }
 
@@ -122,29 +124,42 @@ impl HubState {
         if !route.action.is_api() {
             check_access(&repo, caller)?;
         }
-        let unknown = || ErrorResponse::RevisionNotFound(route.revision.clone());
-        let commit = repo.find_commit(&route.revision).ok_or_else(unknown)?;
-        let missing = || ErrorResponse::EntryNotFound { commit: commit.to_owned() };
+        let commit = repo.find_commit(&route.revision).ok_or_else(|| {
+            let message = format!("Invalid rev id: {}", route.revision);
+            ErrorResponse::new(404, Some("RevisionNotFound"), message)
+        })?;
+        let response = self.serve_commit(request, route, &repo, commit);
+        let response = response.unwrap_or_else(|error| error.into_response(route.action.is_api()));
+        Ok(response.with(REPO_COMMIT, commit))
+    }
+
+    fn serve_commit(
+        &self,
+        request: &LoggedRequest,
+        route: &Route,
+        repo: &Repo,
+        commit: &str,
+    ) -> Result<ResponseSpec, ErrorResponse> {
         let path = &route.path;
-        let file = || repo.find_file(commit, path).ok_or_else(missing);
-        let response = match route.action {
+        let file = || repo.find_file(commit, path).ok_or_else(ErrorResponse::entry_not_found);
+        Ok(match route.action {
             Action::Info => {
-                let properties = Value::from(listing::properties(&repo, commit));
+                let properties = Value::from(listing::properties(repo, commit));
                 ResponseSpec::json(200, properties.to_string())
             }
             Action::Tree => {
                 let query = request.query.as_deref().unwrap_or_default();
-                let page = listing::tree_page(&repo, commit, path, query, self.page_size())?;
+                let page = listing::tree_page(repo, commit, path, query, self.page_size())?;
                 self.page_response(request, page)
             }
             Action::Headers => {
-                ResponseSpec::json(200, repo.headers(commit, path).ok_or_else(missing)?)
+                let headers = repo.headers(commit, path);
+                ResponseSpec::json(200, headers.ok_or_else(ErrorResponse::entry_not_found)?)
             }
             Action::Raw => raw(file()?, path),
             Action::StoredFile => small(file()?, request.range.as_deref()),
             Action::Resolve => self.resolve(request, route, commit, file()?),
-        };
-        Ok(response.with(REPO_COMMIT, commit))
+        })
     }
 
     fn caller(&self, request: &LoggedRequest) -> Result<Caller, ErrorResponse> {
@@ -152,7 +167,9 @@ impl HubState {
             return Ok(Caller::Anonymous);
         };
         let token = authorization.strip_prefix("Bearer ");
-        token.and_then(|token| self.callers.get(token)).copied().ok_or(ErrorResponse::InvalidToken)
+        token.and_then(|token| self.callers.get(token)).copied().ok_or_else(|| {
+            ErrorResponse::new(401, None, "Invalid credentials in Authorization header")
+        })
     }
 
     fn find_repo(&self, id: &str) -> Option<Arc<Repo>> {
@@ -161,6 +178,11 @@ impl HubState {
             let lazy = self.lazy_repos.as_ref()?;
             Some(Arc::new(lazy.repo(lazy.index_of(id)?)))
         })
+    }
+
+    /// Returns a file by the path of its commit. Access must already have been checked.
+    fn stored_file(&self, route: &Route) -> Option<File> {
+        self.find_repo(&route.repo)?.find_file(&route.revision, &route.path).cloned()
     }
 
     /// Redirects from a former name of a repository, or from its name in another letter case.
@@ -172,7 +194,7 @@ impl HubState {
     ) -> Result<ResponseSpec, ErrorResponse> {
         let repos = self.repos();
         let renamed = repos.values().find(|repo| repo.is_visible_to(caller) && repo.has_alias(id));
-        let repo = renamed.ok_or(ErrorResponse::RepoNotFound(caller))?;
+        let repo = renamed.ok_or_else(|| repo_not_found(caller))?;
         let url = request.path_and_query().replacen(id, repo.id(), 1);
         Ok(ResponseSpec::redirect(StatusCode::TEMPORARY_REDIRECT, &url))
     }
@@ -215,29 +237,38 @@ impl HubState {
     }
 }
 
-/// Checks that the caller may read the files.
-fn check_access(repo: &Repo, caller: Caller) -> Result<(), ErrorResponse> {
-    match repo.visibility {
-        Visibility::Disabled => Err(ErrorResponse::Disabled),
-        Visibility::Gated if caller != Caller::Member => {
-            Err(ErrorResponse::Gated { repo: repo.id().to_owned(), caller })
-        }
-        _ => Ok(()),
-    }
+/// Returns the error for a missing repository, or a private one without access. The Hub does not reveal which.
+fn repo_not_found(caller: Caller) -> ErrorResponse {
+    let (status, message) = match caller {
+        Caller::Anonymous => (401, "Invalid username or password."),
+        _ => (404, "Repository not found"),
+    };
+    ErrorResponse::new(status, Some("RepoNotFound"), message)
 }
 
-/// Moves the metadata headers from the redirect to the final response, as some mirrors do.
-fn move_metadata(mut response: ResponseSpec, request: &LoggedRequest) -> ResponseSpec {
-    if response.status.is_redirection() {
-        for name in [REPO_COMMIT, LINKED_SIZE, LINKED_ETAG] {
-            response.headers.remove(name);
+/// Checks that the caller may read the files.
+fn check_access(repo: &Repo, caller: Caller) -> Result<(), ErrorResponse> {
+    let (status, code, reason) = match (repo.visibility, caller) {
+        (Visibility::Disabled, _) => (403, None, "Access to this resource is disabled.".to_owned()),
+        (Visibility::Gated, Caller::Anonymous) => {
+            let reason = format!(
+                "Access to model {} is restricted. You must have access to it and be authenticated to access it. \
+                 Please log in.",
+                repo.id()
+            );
+            (401, Some("GatedRepo"), reason)
         }
-    }
-    let stored = (request.host == Host::Cdn).then(|| Route::parse_storage_path(&request.path));
-    match stored.flatten() {
-        Some(route) => response.with(REPO_COMMIT, route.revision),
-        None => response,
-    }
+        (Visibility::Gated, Caller::Unprivileged) => {
+            let reason = format!(
+                "Access to model {0} is restricted and you are not in the authorized list. Visit \
+                 https://huggingface.co/{0} to ask for access.",
+                repo.id()
+            );
+            (403, Some("GatedRepo"), reason)
+        }
+        _ => return Ok(()),
+    };
+    Err(ErrorResponse::new(status, code, reason))
 }
 
 fn small(file: &File, range: Option<&str>) -> ResponseSpec {

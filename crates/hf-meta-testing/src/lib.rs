@@ -73,8 +73,8 @@ pub use server::{Handshake, TlsSettings};
 /// it.
 pub struct MockHub {
     state: Arc<HubState>,
-    hub: Arc<Server>,
-    cdn: Arc<Server>,
+    /// The servers in the order of [`Host`].
+    servers: [Arc<Server>; 2],
     endpoint: String,
     authority: Option<String>,
     runtime: Option<Runtime>,
@@ -139,19 +139,12 @@ impl MockHub {
 
     /// Returns the number of open connections to one of the servers.
     pub fn open_connections(&self, host: Host) -> usize {
-        self.server(host).open.load(Ordering::Relaxed)
+        self.servers[host as usize].open.load(Ordering::Relaxed)
     }
 
     /// Returns the number of connections made to one of the servers since the Hub started.
     pub fn connections_made(&self, host: Host) -> usize {
-        self.server(host).made.load(Ordering::Relaxed)
-    }
-
-    fn server(&self, host: Host) -> &Server {
-        match host {
-            Host::Hub => &self.hub,
-            Host::Cdn => &self.cdn,
-        }
+        self.servers[host as usize].made.load(Ordering::Relaxed)
     }
 
     /// Moves a branch to another commit, like a push.
@@ -320,9 +313,9 @@ impl MockHubBuilder {
             tokio::spawn(Arc::clone(&server).listen(listener));
             server
         };
-        let (hub, cdn) = (serve(Host::Hub, hub), serve(Host::Cdn, cdn));
+        let servers = [serve(Host::Hub, hub), serve(Host::Cdn, cdn)];
         drop(context);
-        Ok(MockHub { state, hub, cdn, endpoint, authority, runtime: Some(runtime) })
+        Ok(MockHub { state, servers, endpoint, authority, runtime: Some(runtime) })
     }
 }
 

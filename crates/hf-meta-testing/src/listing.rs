@@ -66,7 +66,6 @@ struct ListQuery<'a> {
 impl<'a> ListQuery<'a> {
     /// Parses a query. Like the Hub, ignores unknown parameters.
     fn parse(text: &'a str, page_size: usize) -> Result<Self, ErrorResponse> {
-        let invalid = |name: &str| ErrorResponse::InvalidQuery(name.to_owned());
         let mut query =
             Self { text, sort: "createdAt".to_owned(), limit: page_size, ..Self::default() };
         for (key, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -77,8 +76,10 @@ impl<'a> ListQuery<'a> {
                 "sort" => query.sort = value,
                 "direction" => query.is_ascending = value != "-1",
                 "recursive" => query.is_recursive = value == "true" || value == "1",
-                "limit" => query.limit = value.parse().map_err(|_| invalid("limit"))?,
-                "cursor" => query.start = parse_cursor(&value).ok_or_else(|| invalid("cursor"))?,
+                "limit" => query.limit = value.parse().map_err(|_| invalid_option("limit"))?,
+                "cursor" => {
+                    query.start = parse_cursor(&value).ok_or_else(|| invalid_option("cursor"))?;
+                }
                 "expand" => query.expand.push(value),
                 _ => {}
             }
@@ -90,11 +91,11 @@ impl<'a> ListQuery<'a> {
     /// Checks the parameters that only the list of models has.
     fn check(&self) -> Result<(), ErrorResponse> {
         if let Some(unknown) = self.expand.iter().find(|name| !contains(EXPANDABLE, name)) {
-            return Err(ErrorResponse::InvalidQuery(format!("expand: {unknown}")));
+            return Err(invalid_option(&format!("expand: {unknown}")));
         }
         let sort = &self.sort;
         if !contains(SORT_KEYS, sort) || self.is_ascending && sort != "createdAt" {
-            return Err(ErrorResponse::InvalidQuery(format!("sort: {sort}")));
+            return Err(invalid_option(&format!("sort: {sort}")));
         }
         Ok(())
     }
@@ -123,6 +124,10 @@ impl<'a> ListQuery<'a> {
         });
         properties.into()
     }
+}
+
+fn invalid_option(option: &str) -> ErrorResponse {
+    ErrorResponse::new(400, None, format!("Invalid option: {option}"))
 }
 
 /// Returns the position of a decoded cursor.
@@ -235,7 +240,7 @@ pub(crate) fn tree_page(
     let query = ListQuery::parse(query, page_size)?;
     let entries = tree_entries(repo, commit, folder, query.is_recursive);
     if entries.is_empty() && !folder.is_empty() {
-        return Err(ErrorResponse::EntryNotFound { commit: commit.to_owned() });
+        return Err(ErrorResponse::entry_not_found());
     }
     Ok(Page::new(entries.into_values().enumerate().skip(query.start), &query))
 }

@@ -21,7 +21,6 @@ use serde_json::json;
 use crate::fault::{ContentRangeFault, Fault};
 use crate::file::{File, zeros};
 use crate::log::{BytesSent, LoggedRequest};
-use crate::repo::Caller;
 
 const LOGIN_PAGE: &str = "\n<!DOCTYPE html>\n<html><title>Log in</title></html>\n";
 
@@ -252,28 +251,25 @@ fn parse_position(text: &str) -> Option<u64> {
 
 /// An error response with the Hub's code and message.
 ///
-/// Clients have to read `X-Error-Code`, because three different errors have status 401.
-pub(crate) enum ErrorResponse {
-    UnknownRoute,
-    InvalidQuery(String),
-    InvalidToken,
-    /// Missing, or private without access. The Hub does not reveal which.
-    RepoNotFound(Caller),
-    Disabled,
-    Gated {
-        repo: String,
-        caller: Caller,
-    },
-    RevisionNotFound(String),
-    EntryNotFound {
-        commit: String,
-    },
+/// Clients have to read the code, because three different errors have status 401.
+pub(crate) struct ErrorResponse {
+    status: u16,
+    code: Option<&'static str>,
+    message: String,
 }
 
 impl ErrorResponse {
+    pub(crate) fn new(status: u16, code: Option<&'static str>, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into() }
+    }
+
+    pub(crate) fn entry_not_found() -> Self {
+        Self::new(404, Some("EntryNotFound"), "Entry not found")
+    }
+
     /// Returns the response. The body is JSON under `/api`, and plain text under `/resolve`.
     pub(crate) fn into_response(self, is_json: bool) -> ResponseSpec {
-        let (status, code, message) = self.description();
+        let Self { status, code, message } = self;
         let mut response = if is_json {
             ResponseSpec::json(status, json!({ "error": message }).to_string())
         } else {
@@ -283,50 +279,11 @@ impl ErrorResponse {
         if let Some(code) = code {
             response = response.with("x-error-code", code);
         }
-        if let Self::EntryNotFound { commit } = self {
-            response = response.with("x-repo-commit", commit);
-        }
         if status == 401 {
             let scheme = r#"Bearer realm="Authentication required", charset="UTF-8""#;
             response = response.with(WWW_AUTHENTICATE, scheme);
         }
         response
-    }
-
-    /// Returns the status, the value of `X-Error-Code` if there is one, and the message.
-    fn description(&self) -> (u16, Option<&'static str>, String) {
-        match self {
-            Self::UnknownRoute => (404, None, "Not Found".to_owned()),
-            Self::InvalidQuery(option) => (400, None, format!("Invalid option: {option}")),
-            Self::InvalidToken => {
-                (401, None, "Invalid credentials in Authorization header".to_owned())
-            }
-            Self::RepoNotFound(Caller::Anonymous) => {
-                (401, Some("RepoNotFound"), "Invalid username or password.".to_owned())
-            }
-            Self::RepoNotFound(_) => (404, Some("RepoNotFound"), "Repository not found".to_owned()),
-            Self::Disabled => (403, None, "Access to this resource is disabled.".to_owned()),
-            Self::Gated { repo, caller: Caller::Anonymous } => {
-                let message = format!(
-                    "Access to model {repo} is restricted. You must have access to it and be authenticated to access \
-                     it. Please log in."
-                );
-                (401, Some("GatedRepo"), message)
-            }
-            Self::Gated { repo, .. } => {
-                let message = format!(
-                    "Access to model {repo} is restricted and you are not in the authorized list. Visit \
-                     https://huggingface.co/{repo} to ask for access."
-                );
-                (403, Some("GatedRepo"), message)
-            }
-            Self::RevisionNotFound(revision) => {
-                (404, Some("RevisionNotFound"), format!("Invalid rev id: {revision}"))
-            }
-            Self::EntryNotFound { .. } => {
-                (404, Some("EntryNotFound"), "Entry not found".to_owned())
-            }
-        }
     }
 }
 

@@ -41,73 +41,47 @@ impl Route {
     /// Parses a path of the Hub.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let segments: Vec<_> = path.strip_prefix('/')?.split('/').collect();
-        match segments.as_slice() {
-            ["api", "resolve-cache", stored @ ..] => Self::parse_stored(stored),
-            ["api", info @ ..] if has_kind(info) => Self::parse_info(info),
-            file => Self::parse_file(file),
-        }
-    }
-
-    /// Parses a path of the CDN, as written by [`storage_path`].
-    pub(crate) fn parse_storage_path(path: &str) -> Option<Self> {
-        Self::parse_stored(&path.strip_prefix('/')?.split('/').collect::<Vec<_>>())
-    }
-
-    fn parse_file(segments: &[&str]) -> Option<Self> {
-        let (repo, rest) = split_repo(segments, |name: &str| matches!(name, "resolve" | "raw"))?;
-        let (action, revision, path) = match rest {
-            ["resolve", revision, path @ ..] => (Action::Resolve, revision, path),
-            ["raw", revision, path @ ..] => (Action::Raw, revision, path),
+        let (api, segments) = match segments.as_slice() {
+            ["api", "resolve-cache", rest @ ..] => ("cache", rest),
+            ["api", rest @ ..] if has_kind(rest) => ("api", rest),
+            file => ("", file),
+        };
+        let (repo, rest) = split_repo(segments)?;
+        let (action, revision, path) = match (api, rest) {
+            ("", ["resolve", revision, path @ ..]) => (Action::Resolve, *revision, path),
+            ("", ["raw", revision, path @ ..]) => (Action::Raw, *revision, path),
+            ("cache", [commit, path @ ..]) => (Action::StoredFile, *commit, path),
+            ("api", []) => (Action::Info, "HEAD", rest),
+            ("api", ["revision", revision]) => (Action::Info, *revision, &[][..]),
+            ("api", ["tree", revision, path @ ..]) => (Action::Tree, *revision, path),
+            ("api", ["safetensors-metadata", path @ ..]) => (Action::Headers, "main", path),
             _ => return None,
         };
-        Some(Self::new(action, repo, revision, path))
-    }
-
-    fn parse_info(segments: &[&str]) -> Option<Self> {
-        let is_endpoint = |name: &str| matches!(name, "revision" | "tree" | "safetensors-metadata");
-        let (repo, rest) = split_repo(segments, is_endpoint)?;
-        let (action, revision, path) = match *rest {
-            [] => (Action::Info, "HEAD", &[][..]),
-            ["revision", revision] => (Action::Info, revision, &[][..]),
-            ["tree", revision, ref path @ ..] => (Action::Tree, revision, path),
-            ["safetensors-metadata", ref path @ ..] => (Action::Headers, "main", path),
-            _ => return None,
-        };
-        Some(Self::new(action, repo, revision, path))
-    }
-
-    fn parse_stored(segments: &[&str]) -> Option<Self> {
-        let (repo, rest) = split_repo(segments, is_commit)?;
-        let (commit, path) = rest.split_first()?;
-        Some(Self::new(Action::StoredFile, repo, commit, path))
-    }
-
-    fn new(action: Action, repo: String, revision: &str, path: &[&str]) -> Self {
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        Self { action, repo, revision: decode(revision), path: decode(&path.join("/")) }
+        Some(Self { action, repo, revision: decode(revision), path: decode(&path.join("/")) })
+    }
+
+    /// Parses a path of the CDN, which is a [`storage_path`].
+    pub(crate) fn parse_storage_path(path: &str) -> Option<Self> {
+        Self::parse(&format!("/api/resolve-cache{path}"))
     }
 }
 
-/// Splits after a repository name of one or two segments, which may follow a kind. It ends before a segment that is
-/// accepted by `is_end`, or at the end.
-fn split_repo<'a, 'b>(
-    segments: &'a [&'b str],
-    is_end: impl Fn(&str) -> bool,
-) -> Option<(String, &'a [&'b str])> {
+/// Splits after a repository name of one or two segments, which may follow a kind. It ends before the name of an
+/// endpoint, before a commit, or at the end.
+fn split_repo<'a, 'b>(segments: &'a [&'b str]) -> Option<(String, &'a [&'b str])> {
+    let is_end = |segment: &&str| match *segment {
+        "resolve" | "raw" | "revision" | "tree" | "safetensors-metadata" => true,
+        _ => segment.len() == 40 && segment.bytes().all(|byte| byte.is_ascii_hexdigit()),
+    };
     let first = usize::from(has_kind(segments)) + 1;
-    let mut ends = [first, first + 1].into_iter();
-    let end = ends.find(|end| segments.get(*end).is_none_or(|segment| is_end(segment)))?;
+    let end = (first..first + 2).find(|end| segments.get(*end).is_none_or(is_end))?;
     let (repo, rest) = segments.split_at_checked(end)?;
-    let name = repo.strip_prefix(&["models"]).unwrap_or(repo);
-    Some((name.join("/"), rest))
+    Some((repo.strip_prefix(&["models"]).unwrap_or(repo).join("/"), rest))
 }
 
 fn has_kind(segments: &[&str]) -> bool {
     matches!(segments, ["models" | "datasets" | "spaces", ..])
-}
-
-fn is_commit(segment: &str) -> bool {
-    segment.len() == 40 && segment.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Returns the storage path of a file: `models/{repo}/{commit}/{path}`, or the same with a `datasets` or `spaces`
