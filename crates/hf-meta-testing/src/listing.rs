@@ -61,11 +61,13 @@ struct ListQuery<'a> {
     limit: usize,
     start: usize,
     expand: Vec<String>,
+    /// A parameter with an invalid value.
+    invalid: Option<&'static str>,
 }
 
 impl<'a> ListQuery<'a> {
     /// Parses a query. Like the Hub, ignores unknown parameters.
-    fn parse(text: &'a str, page_size: usize) -> Result<Self, ErrorResponse> {
+    fn parse(text: &'a str, page_size: usize) -> Self {
         let mut query =
             Self { text, sort: "createdAt".to_owned(), limit: page_size, ..Self::default() };
         for (key, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -76,26 +78,35 @@ impl<'a> ListQuery<'a> {
                 "sort" => query.sort = value,
                 "direction" => query.is_ascending = value != "-1",
                 "recursive" => query.is_recursive = value == "true" || value == "1",
-                "limit" => query.limit = value.parse().map_err(|_| invalid_option("limit"))?,
-                "cursor" => {
-                    query.start = parse_cursor(&value).ok_or_else(|| invalid_option("cursor"))?;
-                }
+                "limit" => match value.parse() {
+                    Ok(limit) => query.limit = limit,
+                    Err(_) => query.invalid = Some("limit"),
+                },
+                "cursor" => match parse_cursor(&value) {
+                    Some(start) => query.start = start,
+                    None => query.invalid = Some("cursor"),
+                },
                 "expand" => query.expand.push(value),
                 _ => {}
             }
         }
         query.limit = query.limit.clamp(1, page_size);
-        Ok(query)
+        query
     }
 
-    /// Checks the parameters that only the list of models has.
+    /// Checks the query of a list of models. The list of files ignores invalid values.
     fn check(&self) -> Result<(), ErrorResponse> {
-        if let Some(unknown) = self.expand.iter().find(|name| !contains(EXPANDABLE, name)) {
-            return Err(invalid_option(&format!("expand: {unknown}")));
-        }
+        let invalid =
+            |option| Err(ErrorResponse::new(400, None, format!("Invalid option: {option}")));
         let sort = &self.sort;
+        if let Some(name) = self.invalid {
+            return invalid(name.to_owned());
+        }
+        if let Some(unknown) = self.expand.iter().find(|name| !contains(EXPANDABLE, name)) {
+            return invalid(format!("expand: {unknown}"));
+        }
         if !contains(SORT_KEYS, sort) || self.is_ascending && sort != "createdAt" {
-            return Err(invalid_option(&format!("sort: {sort}")));
+            return invalid(format!("sort: {sort}"));
         }
         Ok(())
     }
@@ -126,10 +137,6 @@ impl<'a> ListQuery<'a> {
     }
 }
 
-fn invalid_option(option: &str) -> ErrorResponse {
-    ErrorResponse::new(400, None, format!("Invalid option: {option}"))
-}
-
 /// Returns the position of a decoded cursor.
 fn parse_cursor(cursor: &str) -> Option<usize> {
     cursor.strip_prefix("at")?.strip_suffix('=')?.parse().ok()
@@ -147,7 +154,7 @@ pub(crate) fn model_page(
     query: &str,
     page_size: usize,
 ) -> Result<Page, ErrorResponse> {
-    let query = ListQuery::parse(query, page_size)?;
+    let query = ListQuery::parse(query, page_size);
     query.check()?;
     let stored = sorted_models(stored, &query);
     let skipped = query.start.saturating_sub(stored.len());
@@ -229,7 +236,7 @@ fn listed_config(repo: &Repo, commit: &str) -> Value {
 ///
 /// # Errors
 ///
-/// Returns an error if the query is invalid or the folder does not exist.
+/// Returns an error if the folder does not exist.
 pub(crate) fn tree_page(
     repo: &Repo,
     commit: &str,
@@ -237,7 +244,7 @@ pub(crate) fn tree_page(
     query: &str,
     page_size: usize,
 ) -> Result<Page, ErrorResponse> {
-    let query = ListQuery::parse(query, page_size)?;
+    let query = ListQuery::parse(query, page_size);
     let entries = tree_entries(repo, commit, folder, query.is_recursive);
     if entries.is_empty() && !folder.is_empty() {
         return Err(ErrorResponse::entry_not_found());
