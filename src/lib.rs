@@ -92,7 +92,8 @@
 //!
 //! # Guides
 //!
-//! [Reading](docs::reading) · [Counting](docs::counting) · [Validation](docs::validity) ·
+//! [Reading](docs::reading) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
+//! [Validation](docs::validity) ·
 //! [Repository layouts](docs::layouts) · [GGUF](docs::gguf) · [Caching and offline use](docs::cache) ·
 //! [JSON](docs::json) · [Error handling in a service](docs::errors) · [Installation](docs::install) ·
 //! [Command line](docs::command) · [Python](docs::python) · [Census](docs::census) ·
@@ -106,6 +107,7 @@ mod cache;
 mod client;
 pub mod docs;
 mod error;
+mod error_kind;
 mod http;
 mod hub;
 mod inspect;
@@ -119,23 +121,21 @@ pub use hf_meta_format::{
 };
 
 pub use self::{
-    backends::{CallHooks, LargeCallPermit, MAX_SMALL_CALL, OnHeader},
     cache::{
-        Cache, CacheKey, CachedFile, CachedHeaders, Deflated, DiskCache, DiskUsage, FillLease,
-        MemoryCache,
+        Cache, CacheKey, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile, MemoryCache,
     },
-    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
-    error::{Error, ErrorKind, HubCacheMiss, QuantizationNotFound},
-    http::transfer::{CallMeter, RateLimitWait},
+    client::{Client, ClientBuilder, Model, ModelsPage, ResultOrder, TokenSource},
+    error::{Error, HubCacheMiss, QuantizationNotFound},
+    error_kind::ErrorKind,
+    http::transfer::CallMeter,
     http::{
-        AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, RemainingQuota,
-        ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
+        AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
+        RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{
-        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListedModel,
-        ListingError, MAX_MODELS_PAGE, Source, SourceError,
+        Endpoint, EndpointError, HubReportedCount, ListedModel, ListingError, Source, SourceError,
     },
-    inspect::{Progress, RecordedCall, RecordedReport},
+    inspect::{CallHooks, LargeCallLimit, Progress, RecordedCount},
 };
 
 /// Types from other crates that appear in this crate's public API.

@@ -8,7 +8,6 @@ mod known_servers;
 mod many;
 mod model;
 mod models_page;
-mod record;
 
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ pub use self::env::TokenSource;
 pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
+pub use self::models_page::ModelsPage;
 use crate::error::Error;
 use crate::http::transfer::CallMeter;
 use crate::http::{ClientStats, RemainingQuota};
@@ -30,7 +30,7 @@ use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), hf_meta::Error> {
-/// let client = hf_meta::Client::builder().concurrency(16).build()?;
+/// let client = hf_meta::Client::builder().max_concurrent_requests(16).build()?;
 /// let parsed = client.model("bigscience/bloom").parse_safetensors_metadata().await?;
 /// println!("{} parameters", parsed.parameter_count().total());
 /// # Ok(())
@@ -105,7 +105,18 @@ impl Client {
         self.context.warm_up().await
     }
 
-    /// Starts the meter of a call. The totals of the client include it.
+    /// Starts a meter for one call, or for several calls that belong together. The [totals](Self::stats) of the client
+    /// include it, as one call. See [`Model::meter`].
+    ///
+    /// ```
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let meter = client.start_call();
+    /// let result = client.model("bigscience/bloom").meter(&meter).count().await;
+    /// println!("{} requests, {} bytes", meter.requests(), meter.bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
     pub fn start_call(&self) -> CallMeter {
         self.context.totals.start_call()
     }

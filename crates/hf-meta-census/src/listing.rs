@@ -14,7 +14,7 @@ use super::row::now;
 use super::table_file::{TableWriter, each_row, read_footer, write_rows};
 use super::{CensusError, ListedRepo};
 use hf_meta::Client;
-use hf_meta::{ListedModel, MAX_MODELS_PAGE};
+use hf_meta::ListedModel;
 
 /// The number of models after which progress is saved, so that an interrupted listing can continue.
 const STORED_AT_ONCE: usize = 2_000;
@@ -138,9 +138,8 @@ impl Listing {
         let invalid = |reason: String| CensusError::InvalidListing { reason };
         loop {
             let url = Url::parse(&page).map_err(|error| invalid(error.to_string()))?;
-            let (json, next) = client.models_page(&url, MAX_MODELS_PAGE).await?;
-            let listed: Vec<ListedModel> =
-                serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
+            let listed_page = client.models_page(&url).await?;
+            let listed = listed_page.models().map_err(|error| invalid(error.to_string()))?;
             let since = self.since.map(|since| since.saturating_sub(OVERLAP));
             let count = listed.len();
             let listed = listed.into_iter().map(ListedRepo::from);
@@ -149,7 +148,7 @@ impl Listing {
             let changed: Vec<_> = listed.take_while(is_changed).collect();
             let is_end = changed.len() < count;
             models.extend(changed);
-            match next.filter(|_| !is_end) {
+            match listed_page.next.filter(|_| !is_end) {
                 None => return Ok(None),
                 // Detect endless listings, whose pages are empty or form a cycle.
                 Some(_) if count == 0 => {

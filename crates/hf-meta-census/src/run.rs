@@ -324,8 +324,8 @@ pub(super) async fn read_rows(
     let mut reads = client.run_many(stream::iter(repos), jobs, ResultOrder::Completion, read);
     let mut rows = Vec::new();
     while let Some((at, read, _permit)) = reads.next().await {
-        if let (Some(writer), Some((commit, files))) = (&mut headers, read.headers) {
-            for header in StoredHeader::all(&read.row.repo, &commit, files) {
+        if let (Some(writer), Some(files)) = (&mut headers, read.headers) {
+            for header in StoredHeader::all(&read.row.repo, files) {
                 writer.write(header)?;
             }
         }

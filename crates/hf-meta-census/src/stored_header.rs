@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::layout_digest::hexadecimal;
-use hf_meta::formats::RepoPath;
-use hf_meta::{CachedFile, CachedHeaders, Deflated};
+use hf_meta::{HeaderBytes, HeaderFile};
 
 /// The stored bytes of a file in a repository: its header, or all of it if it is a small file.
 ///
@@ -32,32 +31,29 @@ pub struct StoredHeader {
 
 impl StoredHeader {
     /// Decompresses the files of a commit one at a time. Corrupt files are skipped.
-    pub(super) fn all(
-        repo: &str,
-        commit: &str,
-        headers: CachedHeaders,
-    ) -> impl Iterator<Item = Self> {
-        let (repo, commit) = (repo.to_owned(), commit.to_owned());
-        headers.into_files().filter_map(move |(file, cached)| {
-            let header = cached.start.inflate()?;
+    pub(super) fn all(repo: &str, headers: HeaderBytes) -> impl Iterator<Item = Self> {
+        let (repo, commit) = (repo.to_owned(), headers.commit().to_string());
+        headers.into_files().filter_map(move |file| {
             Some(Self {
                 repo: repo.clone(),
                 commit: commit.clone(),
-                file,
-                file_size: i64::try_from(cached.file_size).ok()?,
-                file_sha256: cached.sha256,
-                sha256: hexadecimal(&Sha256::digest(&header)),
-                header: header.into(),
+                file: file.path.to_string(),
+                file_size: i64::try_from(file.size).ok()?,
+                file_sha256: file.sha256,
+                sha256: hexadecimal(&Sha256::digest(&file.start)),
+                header: file.start,
             })
         })
     }
 
     /// Returns the stored file; `None` if the row has been changed.
-    pub(super) fn cached(&self) -> Option<(RepoPath, CachedFile)> {
-        let file_size = u64::try_from(self.file_size).ok()?;
+    pub(super) fn to_file(&self) -> Option<HeaderFile> {
         let is_unchanged = hexadecimal(&Sha256::digest(&self.header)) == self.sha256;
-        let start = is_unchanged.then(|| Deflated::from_bytes(&self.header))?;
-        let sha256 = self.file_sha256.clone();
-        Some((self.file.parse().ok()?, CachedFile { start, file_size, sha256 }))
+        is_unchanged.then_some(HeaderFile {
+            path: self.file.parse().ok()?,
+            size: u64::try_from(self.file_size).ok()?,
+            sha256: self.file_sha256.clone(),
+            start: self.header.clone(),
+        })
     }
 }

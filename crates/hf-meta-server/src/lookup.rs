@@ -236,7 +236,8 @@ impl Lookups {
         let results = CommitResults { lookups: Arc::clone(&self), query: query.clone() };
         let meter = self.client.start_call();
         let (gate, end) = LookupGate::new(Arc::clone(&self.limits), cause, meter, Some(results));
-        let result = match select(pin!(end), pin!(self.read(&query, &gate))).await {
+        let read = self.read(&query, &gate, cause);
+        let result = match select(pin!(end), pin!(read)).await {
             Either::Left((EarlyEnd::NoBudget, _)) => None,
             Either::Left((EarlyEnd::Known(result), _)) => Some(result),
             Either::Left((EarlyEnd::TooManyFiles { files }, _)) => {
@@ -279,8 +280,18 @@ impl Lookups {
     }
 
     /// Reads from the Hub.
-    async fn read(&self, query: &WeightsQuery, gate: &Arc<LookupGate>) -> LookupResult {
-        let model = query.model(&self.client).gate(Arc::clone(gate) as _, gate.meter.clone());
+    async fn read(
+        &self,
+        query: &WeightsQuery,
+        gate: &Arc<LookupGate>,
+        cause: LookupCause,
+    ) -> LookupResult {
+        let model = query
+            .model(&self.client)
+            .hooks(Arc::clone(gate) as _)
+            .meter(&gate.meter)
+            .large_calls(&self.limits.large)
+            .revalidate(matches!(cause, LookupCause::Webhook));
         let read = match query.kind() {
             QueryKind::Counts => {
                 model.count().await.map(|report| LookupResult::from_report(&report))

@@ -6,15 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, pending, ready};
-use tokio::sync::{OnceCell, OwnedMutexGuard, Semaphore, oneshot};
+use tokio::sync::{OnceCell, OwnedMutexGuard, oneshot};
 
 use super::lookup::CommitResults;
 use super::lookup_result::LookupResult;
 use super::request_budgets::RequestBudgets;
 use super::weights_query::WeightsQuery;
-use hf_meta::CallMeter;
-use hf_meta::CommitSha;
-use hf_meta::{CallHooks, LargeCallPermit};
+use hf_meta::{CallHooks, CallMeter, CommitSha, LargeCallLimit};
 
 /// The expected number of requests of a lookup before its files are known.
 pub(super) const FIRST_REQUESTS: u64 = 2;
@@ -30,8 +28,9 @@ pub(super) struct LookupLimits {
     refreshes: RequestBudgets<IpAddr>,
     /// The maximum number of Hub requests per lookup.
     pub(super) max_requests: usize,
-    /// The permit to use a lot of memory.
-    large: Arc<Semaphore>,
+    /// The limit of lookups that use a lot of memory. Waits for it count towards the lookup's timeout, so that large
+    /// lookups that wait for each other end and make room for others.
+    pub(super) large: LargeCallLimit,
 }
 
 impl LookupLimits {
@@ -47,7 +46,7 @@ impl LookupLimits {
             all_clients: RequestBudgets::per_minute(all_clients, burst(all_clients)),
             refreshes: of_client(),
             max_requests,
-            large: Arc::new(Semaphore::new(1)),
+            large: LargeCallLimit::new(1),
         }
     }
 
@@ -111,7 +110,6 @@ pub(super) struct LookupGate {
     lease: OnceCell<OwnedMutexGuard<()>>,
     /// The number of requests charged so far.
     charged: AtomicU64,
-    size: LargeCallPermit,
 }
 
 impl LookupGate {
@@ -125,7 +123,6 @@ impl LookupGate {
     ) -> (Arc<Self>, impl Future<Output = EarlyEnd>) {
         let (sender, receiver) = oneshot::channel();
         let gate = Self {
-            size: LargeCallPermit::new(Arc::clone(&limits.large)),
             limits,
             cause,
             meter,
@@ -180,10 +177,6 @@ impl CallHooks for LookupGate {
         .boxed()
     }
 
-    fn must_revalidate(&self) -> bool {
-        matches!(self.cause, LookupCause::Webhook)
-    }
-
     /// A client without budget gets no more shards: it could have started many lookups at once.
     fn before_requests(&self, files: usize) -> BoxFuture<'_, ()> {
         let requests = self.meter.endpoint_requests().saturating_add(files as u64);
@@ -195,12 +188,6 @@ impl CallHooks for LookupGate {
         }
         self.charge_up_to(requests);
         ready(()).boxed()
-    }
-
-    fn before_allocation(&self, bytes: u64) -> BoxFuture<'_, ()> {
-        // The wait counts towards the lookup's timeout, so that large lookups that wait for each other end and make
-        // room for others.
-        self.size.add(bytes).map_or_else(|| ready(()).boxed(), FutureExt::boxed)
     }
 }
 
@@ -222,7 +209,6 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use hf_meta::MAX_SMALL_CALL;
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -235,19 +221,6 @@ mod tests {
     fn gate(limits: &Arc<LookupLimits>) -> (Arc<LookupGate>, impl Future<Output = EarlyEnd>) {
         limits.charge(NEW, FIRST_REQUESTS);
         LookupGate::new(Arc::clone(limits), NEW, CallMeter::default(), None)
-    }
-
-    #[tokio::test]
-    async fn one_lookup_at_a_time_takes_much_memory() {
-        let limits = limits();
-        let [(one, _), (other, _), (small, _)] = [(); 3].map(|()| gate(&limits));
-        let passes =
-            |gate: &Arc<LookupGate>, bytes| gate.before_allocation(bytes).now_or_never().is_some();
-        assert!(passes(&one, MAX_SMALL_CALL) && passes(&other, MAX_SMALL_CALL));
-        assert!(passes(&one, 1) && passes(&one, 1 << 40));
-        assert!(!passes(&other, 1) && passes(&small, MAX_SMALL_CALL));
-        drop(one);
-        assert!(passes(&other, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,400 @@
+//! Builds reports from headers, independently of how the headers were read.
+
+use std::collections::BTreeSet;
+
+use super::index_check::{self, IndexCheck};
+use super::verify::check_count;
+use super::{
+    CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
+    SafetensorsShards, WeightFiles, Weights,
+};
+use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
+use crate::formats::gguf::Gguf;
+use crate::formats::safetensors::{
+    EXTENSION, INDEX_NAME, IndexError, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson,
+};
+use crate::formats::weight_sets::shard_pattern;
+use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
+
+/// A builder that counts a checkpoint from its headers, which may arrive in any order.
+///
+/// Every way to read headers ends here, so all of them give the same counts. For headers that are all in memory,
+/// [`SafetensorsParseFromRepo::from_headers`] is simpler.
+///
+/// ```
+/// use hf_meta_format::SafetensorsFileHeader;
+/// use hf_meta_format::count::Configs;
+/// use hf_meta_format::report::ReportBuilder;
+///
+/// let json = br#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+/// let path: hf_meta_format::RepoPath = "model.safetensors".parse()?;
+///
+/// let mut builder = ReportBuilder::new_single(false);
+/// builder.add(path.clone(), SafetensorsFileHeader::from_json(json)?.into());
+/// let report = builder.finish(&Configs::default()).report(vec![path])?;
+/// assert_eq!(report.parameter_count.total(), 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ReportBuilder {
+    /// `None` for a single file, which has no index.
+    index_check: Option<IndexCheck>,
+    counter: Counter,
+    has_configs: bool,
+    overflow: Option<CountOverflow>,
+    keep_headers: bool,
+    headers: Vec<(RepoPath, FileHeader)>,
+    totals: HeaderTotals,
+    /// The number of parameters declared in the metadata of the last header.
+    declared: Option<u64>,
+    model: Option<ModelDescription>,
+}
+
+/// Sums over the headers of a checkpoint.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct HeaderTotals {
+    /// The number of weight files.
+    pub files: usize,
+    /// The total size of the files in bytes.
+    pub file_bytes: u64,
+    /// The total size of the tensors' data in bytes.
+    pub tensor_bytes: u64,
+    /// The number of tensors.
+    pub tensors: u64,
+}
+
+/// The result of a [`ReportBuilder`]. It may contain errors, which [`report`](Self::report) returns.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct BuiltReport {
+    sharded: bool,
+    index: Option<SafetensorsIndexJson>,
+    /// Disagreements between index and headers, errors first.
+    index_findings: Vec<Finding>,
+    /// The headers with their paths as in the index, sorted; empty if they were not kept.
+    pub headers: Vec<(RepoPath, FileHeader)>,
+    /// The counts, or the tensor at which a sum overflowed.
+    pub counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
+    /// The number of parameters declared by the index, or by a file without an index.
+    pub declared_total: Option<u64>,
+    /// The sums over all headers.
+    pub totals: HeaderTotals,
+    /// The description of the model, if a header contains one.
+    pub model: Option<ModelDescription>,
+}
+
+impl ReportBuilder {
+    /// Creates a builder for a single file. `keep_headers` makes the headers part of the result.
+    #[must_use]
+    pub fn new_single(keep_headers: bool) -> Self {
+        Self { index_check: None, ..Self::new_sharded(None, keep_headers) }
+    }
+
+    /// Creates a builder for shards, with or without an index. `keep_headers` makes the headers part of the result.
+    #[must_use]
+    pub fn new_sharded(index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
+        Self {
+            index_check: Some(IndexCheck::new(index)),
+            counter: Counter::new(),
+            has_configs: false,
+            overflow: None,
+            keep_headers,
+            headers: Vec::new(),
+            totals: HeaderTotals::default(),
+            declared: None,
+            model: None,
+        }
+    }
+
+    /// Adds the header of a file. `shard` is its path as the index spells it.
+    pub fn add(&mut self, shard: RepoPath, header: FileHeader) {
+        if let Some(check) = &mut self.index_check {
+            check.add(&shard, header.tensors());
+        }
+        if self.overflow.is_none() {
+            self.overflow = self.counter.add_file(&header).err();
+        }
+        self.totals.files += 1;
+        self.totals.file_bytes = self.totals.file_bytes.saturating_add(header.file_size());
+        self.totals.tensor_bytes = self.totals.tensor_bytes.saturating_add(header.data_length());
+        self.totals.tensors += header.tensors().len() as u64;
+        self.declared = header.declared_total();
+        self.model = self.model.take().or_else(|| header.model().cloned());
+        if self.keep_headers {
+            self.headers.push((shard, header));
+        }
+    }
+
+    /// Sets the configuration of the model as soon as it is known, which releases the tensors that wait for it. Only
+    /// the first call has an effect.
+    pub fn set_configs(&mut self, configs: &Configs) {
+        if !self.has_configs {
+            self.has_configs = true;
+            self.counter.set_configs(configs.clone());
+        }
+    }
+
+    /// Returns the name of another file that may describe the quantization, if the count needs it.
+    #[must_use]
+    pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
+        self.counter.other_config_file(configs)
+    }
+
+    /// Returns the index, or `None` if there is none.
+    #[must_use]
+    pub fn index(&self) -> Option<&SafetensorsIndexJson> {
+        self.index_check.as_ref()?.index()
+    }
+
+    /// Returns the headers in the order in which they were added; empty if they are not kept.
+    #[must_use]
+    pub fn headers(&self) -> &[(RepoPath, FileHeader)] {
+        &self.headers
+    }
+
+    /// Returns the disagreements between the index and the headers added so far, errors first.
+    #[must_use]
+    pub fn index_findings(&self) -> Vec<Finding> {
+        let check = self.index_check.as_ref();
+        check.map_or_else(Vec::new, |check| check.findings(self.totals.tensor_bytes))
+    }
+
+    /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path
+    /// pattern of the shards.
+    #[must_use]
+    pub fn filepaths(&self, path: &RepoPath) -> Vec<RepoPath> {
+        let Some(check) = &self.index_check else { return vec![path.clone()] };
+        let index = self.index().map(|_| path.clone());
+        let shards = check.shards().into_iter().map(|shard| path.sibling(shard));
+        index.into_iter().chain(shards).collect()
+    }
+
+    /// Finishes the count with the model's configuration, and compares the index with the headers.
+    #[must_use]
+    pub fn finish(mut self, configs: &Configs) -> BuiltReport {
+        self.set_configs(configs);
+        let index_findings = self.index_findings();
+        let sharded = self.index_check.is_some();
+        let index = self.index_check.and_then(IndexCheck::into_index);
+        self.headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        BuiltReport {
+            sharded,
+            declared_total: match &index {
+                Some(index) => index.declared_total(),
+                // The metadata of one shard does not describe the model.
+                None => self.declared.filter(|_| !sharded),
+            },
+            index,
+            index_findings,
+            headers: self.headers,
+            counted: self.overflow.map_or_else(|| self.counter.finish(), Err),
+            totals: self.totals,
+            model: self.model,
+        }
+    }
+}
+
+impl BuiltReport {
+    /// Returns the counts. `filepaths` are the paths of all files, the index first. The caller sets the fields that
+    /// depend on how the headers were read: source, commit, format, fetch and plan.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first disagreement that makes the counts wrong, or the overflow of a sum.
+    pub fn report(&self, filepaths: Vec<RepoPath>) -> Result<CountReport, IndexError> {
+        if let Some(error) = self.index_findings.first().and_then(index_check::as_error) {
+            return Err(error);
+        }
+        let overflow = |CountOverflow { tensor }| IndexError::CountOverflow { tensor };
+        let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
+        let mut findings = self.index_findings.clone();
+        findings.extend(self.split_findings());
+        findings.extend(check_count(&parameter_count, &breakdown, self.declared_total));
+        let weight_bytes = self.totals.file_bytes;
+        Ok(CountReport {
+            source: filepaths.first().map_or_else(String::new, ToString::to_string),
+            commit: None,
+            format: Safetensors.name(),
+            model: self.model.clone(),
+            sharded: self.sharded,
+            filepaths,
+            parameter_count,
+            breakdown,
+            declared_total: self.declared_total,
+            findings,
+            other_sets: None,
+            fetch: FetchStats { weight_bytes, ..FetchStats::default() },
+            plan: Plan::Exact,
+        })
+    }
+
+    /// Returns the disagreements between a split model and the numbers of files and tensors in its header.
+    pub fn split_findings(&self) -> impl Iterator<Item = Finding> {
+        let declared = self.model.as_ref().map_or([None; 2], |model| [model.files, model.tensors]);
+        let found = [("files", self.totals.files as u64), ("tensors", self.totals.tensors)];
+        declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
+            let declared = declared.filter(|declared| *declared != found)?;
+            Some(Finding::SplitMismatch { unit, declared, found })
+        })
+    }
+
+    /// Returns the result in any format. The headers must have been kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error under the conditions of [`into_parsed`](Self::into_parsed).
+    pub fn into_weights(self, path: RepoPath, report: CountReport) -> Result<Weights, IndexError> {
+        if report.format == Safetensors.name() {
+            return self.into_parsed(path, report).map(Weights::from);
+        }
+        let is_gguf = report.format == Gguf.name();
+        let headers = self.headers.into_iter().map(|(path, header)| (path.file_name(), header));
+        let files = WeightFiles { path, headers: headers.collect(), report };
+        Ok(if is_gguf { Weights::Gguf(files) } else { Weights::Other(files) })
+    }
+
+    /// Returns the result for safetensors. The headers must have been kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the shards have no index and their names are too long to build one.
+    pub fn into_parsed(
+        self,
+        path: RepoPath,
+        report: CountReport,
+    ) -> Result<SafetensorsParseFromRepo, IndexError> {
+        let headers = self.headers.into_iter().map(|(shard, header)| (shard, header.into()));
+        let mut headers: Vec<(RepoPath, SafetensorsFileHeader)> = headers.collect();
+        if !report.sharded
+            && let Some((_, header)) = headers.pop()
+        {
+            return Ok(SafetensorsParseFromRepo::Single(SafetensorsFile { path, header, report }));
+        }
+        let index = match self.index {
+            Some(index) => index,
+            None => SafetensorsIndexJson::from_headers(&headers)?,
+        };
+        Ok(SafetensorsParseFromRepo::Sharded(SafetensorsShards { path, index, headers, report }))
+    }
+}
+
+impl SafetensorsParseFromRepo {
+    /// Builds a result from headers that were obtained by other means, such as a custom reader or a browser.
+    ///
+    /// `headers` are named as in the index. Without an index, one header is treated as a single file, and several as
+    /// shards. Parameters are counted over all headers together: the components of a quantized module may be in
+    /// different shards, so adding up the counts of separate headers gives wrong results. Pass the contents of
+    /// `config.json` in `configs` if [`Counter::needs_config`] is `true` for these headers.
+    ///
+    /// The result has no commit, and its source is the path of its first file.
+    ///
+    /// ```
+    /// use hf_meta_format::count::Configs;
+    /// use hf_meta_format::{SafetensorsFileHeader, SafetensorsParseFromRepo};
+    ///
+    /// let json = br#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+    /// let header = SafetensorsFileHeader::from_json(json)?;
+    /// let headers = vec![("model.safetensors".parse()?, header)];
+    /// let parsed = SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default())?;
+    /// assert_eq!(parsed.parameter_count().total(), 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no headers or more than [`SafetensorsIndexJson::MAX_SHARDS`], if the header of a
+    /// shard is missing or given twice, if a tensor is in two shards or in none, or if a sum overflows 64 bits.
+    pub fn from_headers(
+        index: Option<SafetensorsIndexJson>,
+        headers: Vec<(RepoPath, SafetensorsFileHeader)>,
+        configs: &Configs,
+    ) -> Result<Self, IndexError> {
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        if headers.len() > limit {
+            return Err(IndexError::TooManyShards { limit });
+        }
+        let shards: Vec<_> = headers.iter().map(|(shard, _)| shard.clone()).collect();
+        let Some(first) = shards.first() else { return Err(IndexError::NoHeaders) };
+        let mut distinct = BTreeSet::new();
+        if let Some(twice) = shards.iter().find(|shard| !distinct.insert(*shard)) {
+            return Err(IndexError::DuplicateHeader { shard: clip(twice.as_str()) });
+        }
+        let mut indexed = index.iter().flat_map(SafetensorsIndexJson::shards);
+        if let Some(missing) = indexed.find(|shard| !distinct.contains(shard)) {
+            return Err(IndexError::MissingHeader { shard: clip(missing.as_str()) });
+        }
+        let is_single = index.is_none() && shards.len() == 1;
+        let path = match &index {
+            Some(_) => RepoPath::new_unchecked(INDEX_NAME),
+            None if is_single => first.clone(),
+            None => shard_pattern(&shards)
+                .unwrap_or_else(|| RepoPath::new_unchecked(&format!("*{EXTENSION}"))),
+        };
+        let mut builder = if is_single {
+            ReportBuilder::new_single(true)
+        } else {
+            ReportBuilder::new_sharded(index, true)
+        };
+        for (shard, header) in headers {
+            builder.add(shard, header.into());
+        }
+        let filepaths = builder.filepaths(&path);
+        let built = builder.finish(configs);
+        let report = built.report(filepaths)?;
+        built.into_parsed(path, report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(tensor: &str, bytes: u64) -> SafetensorsFileHeader {
+        let entry = format!(r#""dtype":"U8","shape":[{bytes},1,1],"data_offsets":[0,{bytes}]"#);
+        let metadata = r#""__metadata__":{"total_parameters":"7"}"#;
+        let json = format!(r#"{{{metadata},"{tensor}":{{{entry}}}}}"#);
+        SafetensorsFileHeader::from_json(json.as_bytes()).unwrap()
+    }
+
+    fn parse(headers: &[(&str, &str, u64)]) -> SafetensorsParseFromRepo {
+        let header = |&(path, tensor, bytes): &(&str, &str, u64)| {
+            (path.parse().unwrap(), header(tensor, bytes))
+        };
+        let headers = headers.iter().map(header).collect();
+        SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default()).unwrap()
+    }
+
+    #[test]
+    fn one_file_is_a_model_without_shards() {
+        let parsed = parse(&[("a.safetensors", "w", 5)]);
+        assert!(matches!(parsed, SafetensorsParseFromRepo::Single(_)));
+        let report = parsed.report();
+        assert!(!report.sharded);
+        // The length prefix, the header and the data.
+        let expected = 8 + header("w", 5).length() + 5;
+        assert_eq!(report.fetch.weight_bytes, expected);
+        assert_eq!((report.parameter_count.total(), report.declared_total), (5, Some(7)));
+        assert_eq!(
+            report.filepaths.iter().map(RepoPath::as_str).collect::<Vec<_>>(),
+            ["a.safetensors"]
+        );
+    }
+
+    /// The metadata of one shard does not describe the model.
+    #[test]
+    fn files_without_an_index_are_shards() {
+        let names = ["m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"];
+        let parsed = parse(&[(names[1], "v", 2), (names[0], "w", 5)]);
+        let SafetensorsParseFromRepo::Sharded(shards) = &parsed else { panic!("{parsed:?}") };
+        assert_eq!(shards.path.as_str(), "m-*-of-00002.safetensors");
+        let report = parsed.report();
+        assert!(report.sharded);
+        assert_eq!(
+            report.fetch.weight_bytes,
+            2 * 8 + header("v", 2).length() + header("w", 5).length() + 7
+        );
+        assert_eq!((report.parameter_count.total(), report.declared_total), (7, None));
+        assert_eq!(report.filepaths.iter().map(RepoPath::as_str).collect::<Vec<_>>(), names);
+    }
+}

@@ -1,0 +1,350 @@
+//! Compares an index with the headers of its shards.
+//!
+//! A disagreement that leaves the counts correct is a warning. One that makes them wrong is an error: a tensor in two
+//! shards would be counted twice, and a tensor in no shard would be missing from the total.
+
+use std::collections::BTreeSet;
+use std::iter::once;
+
+use super::{Finding, bounded};
+use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
+use crate::formats::{NameList, RepoPath, TensorTable, clip};
+
+/// Compares an index with the headers of its shards, which may arrive in any order.
+///
+/// Takes two bytes per tensor of the index. Tensors that the index does not list are stored by name, in one string
+/// per shard, because a set without an index may contain millions.
+#[derive(Debug)]
+pub(super) struct IndexCheck {
+    index: Option<SafetensorsIndexJson>,
+    /// The shards whose headers were added, in the order of arrival.
+    shards: Vec<RepoPath>,
+    /// For each tensor of the index, the 1-based index in `shards` of the first shard that contains it; 0 if none
+    /// does.
+    first_shards: Vec<u16>,
+    /// Further occurrences of indexed tensors: the index of the tensor, and the index of the shard.
+    duplicates: Vec<(u32, u16)>,
+    /// For each shard, the tensors that the index does not list.
+    unindexed: Vec<NameList>,
+}
+
+/// A tensor that the index does not list: the index of its shard, and of its name in that shard.
+type Unindexed = (u16, u32);
+
+impl IndexCheck {
+    /// Starts a comparison. Without an index, only duplicate tensors are found.
+    pub(super) fn new(index: Option<SafetensorsIndexJson>) -> Self {
+        let tensors = index.as_ref().map_or(0, |index| index.weight_map().len());
+        Self {
+            index,
+            shards: Vec::new(),
+            first_shards: vec![0; tensors],
+            duplicates: Vec::new(),
+            unindexed: Vec::new(),
+        }
+    }
+
+    /// Adds the tensors of a shard. `shard` is its path as the index spells it.
+    pub(super) fn add(&mut self, shard: &RepoPath, tensors: &TensorTable) {
+        // An index names at most 10,000 shards (`SafetensorsIndexJson::MAX_SHARDS`).
+        let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
+        self.shards.push(shard.clone());
+        let mut finder = self.index.as_ref().map(SafetensorsIndexJson::finder);
+        let mut unindexed = NameList::default();
+        for name in tensors.names() {
+            match finder.as_mut().and_then(|finder| finder.position(name)) {
+                Some(position) if self.first_shards[position as usize] == 0 => {
+                    self.first_shards[position as usize] = number + 1;
+                }
+                Some(position) => self.duplicates.push((position, number)),
+                None => unindexed.push(name),
+            }
+        }
+        unindexed.shrink_to_fit();
+        self.unindexed.push(unindexed);
+    }
+
+    pub(super) fn index(&self) -> Option<&SafetensorsIndexJson> {
+        self.index.as_ref()
+    }
+
+    /// Returns the added shards, sorted by path.
+    pub(super) fn shards(&self) -> BTreeSet<&RepoPath> {
+        self.shards.iter().collect()
+    }
+
+    pub(super) fn into_index(self) -> Option<SafetensorsIndexJson> {
+        self.index
+    }
+
+    /// Returns all disagreements, errors first.
+    ///
+    /// Shards that were not added cause no findings. `tensor_bytes`, the size of all tensors, is compared with the
+    /// declared size only if all shards were added and contain exactly the tensors of the index, because otherwise
+    /// the sizes must differ.
+    pub(super) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
+        let unindexed = self.unindexed_by_name();
+        let mut findings = self.duplicate_tensors(&unindexed);
+        let Some(index) = &self.index else { return findings };
+        findings.extend(bounded(self.missing_tensors(index)));
+        let is_complete = findings.is_empty() && self.shards.len() == index.shards().len();
+        findings.extend(bounded(self.wrong_shards(index)));
+        findings.extend(self.unindexed_tensors(&unindexed));
+        if is_complete && unindexed.is_empty() {
+            findings.extend(check_size(index.total_size(), tensor_bytes));
+        }
+        findings
+    }
+
+    /// Returns the tensors that the index does not list, sorted by name.
+    fn unindexed_by_name(&self) -> Vec<Unindexed> {
+        let tensors = (0..).zip(&self.unindexed);
+        let tensors =
+            tensors.flat_map(|(shard, names)| names.positions().map(move |at| (shard, at)));
+        let mut tensors: Vec<Unindexed> = tensors.collect();
+        // The stable sort is fast on sorted runs, which most shards are.
+        tensors.sort_by_key(|&tensor| self.name(tensor));
+        tensors
+    }
+
+    fn name(&self, (shard, at): Unindexed) -> &str {
+        self.unindexed[usize::from(shard)].get(at as usize)
+    }
+
+    /// Returns the tensors in several shards: first the indexed ones, then the others.
+    fn duplicate_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
+        let name = |at| self.index.as_ref().map_or("", |index| index.tensor_at(at).0);
+        let mut duplicates = self.duplicates.clone();
+        duplicates.sort_by_key(|&(position, _)| name(position as usize));
+        let indexed = duplicates.chunk_by(|(one, _), (next, _)| one == next).flat_map(|further| {
+            let position = further[0].0 as usize;
+            let further = further.iter().map(|(_, shard)| *shard);
+            self.duplicate_findings(
+                name(position),
+                once(self.first_shards[position] - 1).chain(further),
+            )
+        });
+        let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
+        let unindexed = unindexed.chunk_by(same_name).filter(|found| found.len() > 1);
+        let unindexed = unindexed.flat_map(|found| {
+            self.duplicate_findings(self.name(found[0]), found.iter().map(|(shard, _)| *shard))
+        });
+        bounded(indexed.chain(unindexed))
+    }
+
+    /// Returns a finding for each shard that contains a tensor, except for the first by name.
+    fn duplicate_findings(
+        &self,
+        tensor: &str,
+        shards: impl Iterator<Item = u16>,
+    ) -> impl Iterator<Item = Finding> {
+        let shards: BTreeSet<_> = shards.map(|shard| &self.shards[usize::from(shard)]).collect();
+        let mut shards = shards.into_iter();
+        let first = shards.next();
+        shards.filter_map(move |second| {
+            Some(Finding::DuplicateTensor {
+                tensor: clip(tensor),
+                first: clip(first?.as_str()),
+                second: clip(second.as_str()),
+            })
+        })
+    }
+
+    /// Returns the tensors that are in no shard, although the shard that the index names was read.
+    fn missing_tensors(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
+        let read: BTreeSet<_> = self.shards.iter().collect();
+        let entries = index.weight_map().zip(&self.first_shards);
+        let missing = entries
+            .filter(move |((_, shard), first_shard)| **first_shard == 0 && read.contains(shard));
+        missing.map(|((tensor, shard), _)| Finding::MissingTensor {
+            tensor: clip(tensor),
+            shard: clip(shard.as_str()),
+        })
+    }
+
+    /// Returns the tensors that are in exactly one shard, but not the one that the index names.
+    fn wrong_shards(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
+        let duplicates: BTreeSet<_> =
+            self.duplicates.iter().map(|(position, _)| *position).collect();
+        let entries = (0..).zip(index.weight_map().zip(&self.first_shards));
+        entries.filter_map(move |(position, ((tensor, indexed), first_shard))| {
+            let found = self.shards.get(usize::from(first_shard.checked_sub(1)?))?;
+            (found != indexed && !duplicates.contains(&position)).then(|| Finding::WrongShard {
+                tensor: clip(tensor),
+                indexed: clip(indexed.as_str()),
+                found: clip(found.as_str()),
+            })
+        })
+    }
+
+    /// Returns the unindexed tensors that are in only one shard, sorted by shard.
+    fn unindexed_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
+        let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
+        let once = unindexed.chunk_by(same_name).filter(|found| found.len() == 1);
+        let mut once: Vec<_> = once.map(|found| found[0]).collect();
+        let shard = |tensor: Unindexed| &self.shards[usize::from(tensor.0)];
+        once.sort_by_key(|&tensor| shard(tensor));
+        bounded(once.into_iter().map(|tensor| Finding::UnindexedTensor {
+            tensor: clip(self.name(tensor)),
+            shard: clip(shard(tensor).as_str()),
+        }))
+    }
+}
+
+/// Compares the total size of the tensors, in bytes, with the declared size.
+fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
+    let declared = declared.filter(|&declared| declared != found)?;
+    Some(Finding::TotalSizeMismatch { declared, found })
+}
+
+/// Returns the error for a finding that makes the counts wrong; `None` if it leaves them correct.
+pub(super) fn as_error(finding: &Finding) -> Option<IndexError> {
+    Some(match finding.clone() {
+        Finding::DuplicateTensor { tensor, first, second } => {
+            IndexError::TensorInTwoShards { tensor, first, second }
+        }
+        Finding::MissingTensor { tensor, shard } => IndexError::MissingTensor { tensor, shard },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::Configs;
+    use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
+
+    fn header(tensors: &[&str]) -> SafetensorsFileHeader {
+        let entry = |(at, name): (usize, &&str)| {
+            format!(r#""{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+        };
+        let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
+        SafetensorsFileHeader::from_json(format!("{{{}}}", entries.join(",")).as_bytes()).unwrap()
+    }
+
+    type Findings = Result<Vec<Finding>, IndexError>;
+
+    /// Compares shards `a` and `b` with an index, added in both orders.
+    fn findings(a: &[&str], b: &[&str], index: &str) -> [Findings; 2] {
+        let path = |name: &str| name.parse::<RepoPath>().unwrap();
+        let first = (path("a.safetensors"), header(a));
+        let second = (path("b.safetensors"), header(b));
+        [[first.clone(), second.clone()], [second, first]].map(|headers| {
+            let index = SafetensorsIndexJson::from_json(index.as_bytes()).unwrap();
+            let parsed = SafetensorsParseFromRepo::from_headers(
+                Some(index),
+                headers.to_vec(),
+                &Configs::default(),
+            );
+            parsed.map(|parsed| parsed.into_report().findings)
+        })
+    }
+
+    fn assert_findings(a: &[&str], b: &[&str], index: &str, expected: &Findings) {
+        for found in findings(a, b, index) {
+            assert_eq!(found, *expected);
+        }
+    }
+
+    const INDEX: &str = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
+
+    #[test]
+    fn a_correct_index_has_no_findings() {
+        assert_findings(&["x"], &["y"], INDEX, &Ok(vec![]));
+    }
+
+    #[test]
+    fn harmless_disagreements_are_findings() {
+        let (a, b) = ("a.safetensors", "b.safetensors");
+        let swapped = |tensor: &str, indexed: &str, found: &str| Finding::WrongShard {
+            tensor: tensor.to_owned(),
+            indexed: indexed.to_owned(),
+            found: found.to_owned(),
+        };
+        assert_findings(&["y"], &["x"], INDEX, &Ok(vec![swapped("x", a, b), swapped("y", b, a)]));
+        let extra = Finding::UnindexedTensor { tensor: "z".to_owned(), shard: b.to_owned() };
+        assert_findings(&["x"], &["y", "z"], INDEX, &Ok(vec![extra]));
+    }
+
+    #[test]
+    fn findings_of_a_kind_are_bounded() {
+        let names: Vec<_> = (0..1_007).map(|n| n.to_string()).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).chain(["x"]).collect();
+        let [findings, _] = findings(&names, &["y"], INDEX).map(Result::unwrap);
+        assert_eq!(findings.len(), 1_001);
+        assert_eq!(findings.last(), Some(&Finding::MoreFindings { findings: 7 }));
+    }
+
+    #[test]
+    fn unknown_dtypes_are_found() {
+        let json = br#"{"w":{"dtype":"NEW3","shape":[2],"data_offsets":[0,1]}}"#;
+        let header = SafetensorsFileHeader::from_json(json).unwrap();
+        let headers = vec![("w.safetensors".parse().unwrap(), header)];
+        let parsed = SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default());
+        let unknown = Finding::UnknownDtype { dtype: "NEW3".to_owned(), tensors: 1 };
+        assert_eq!(parsed.unwrap().report().findings, [unknown]);
+    }
+
+    #[test]
+    fn wrong_totals_are_found() {
+        let index = r#"{"metadata":{"total_size":3,"total_parameters":"333312"},
+            "weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
+        let totals = [
+            Finding::TotalSizeMismatch { declared: 3, found: 2 },
+            Finding::TotalParametersMismatch { declared: 333_312, found: 2 },
+        ];
+        assert_findings(&["x"], &["y"], index, &Ok(totals.into()));
+    }
+
+    #[test]
+    fn harmful_disagreements_are_errors() {
+        let [a, b, x, y] = ["a.safetensors", "b.safetensors", "x", "y"].map(str::to_owned);
+        assert_findings(
+            &["x"],
+            &["x", "y"],
+            INDEX,
+            &Err(IndexError::TensorInTwoShards { tensor: x, first: a, second: b.clone() }),
+        );
+        assert_findings(
+            &["x"],
+            &[],
+            INDEX,
+            &Err(IndexError::MissingTensor { tensor: y, shard: b }),
+        );
+    }
+
+    #[test]
+    fn a_duplicate_header_is_an_error() {
+        let index = SafetensorsIndexJson::from_json(br#"{"weight_map":{"x":"a.safetensors"}}"#);
+        let shard = || ("a.safetensors".parse().unwrap(), header(&["x"]));
+        let parsed = SafetensorsParseFromRepo::from_headers(
+            Some(index.unwrap()),
+            vec![shard(), shard()],
+            &Configs::default(),
+        );
+        let shard = "a.safetensors".to_owned();
+        assert_eq!(parsed.err(), Some(IndexError::DuplicateHeader { shard }));
+    }
+
+    #[test]
+    fn too_many_headers_are_an_error() {
+        let limit = SafetensorsIndexJson::MAX_SHARDS;
+        let shard = |n| (format!("{n}.safetensors").parse().unwrap(), header(&[]));
+        let parse = |headers| {
+            let headers = (0..headers).map(shard).collect();
+            SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default())
+        };
+        assert!(parse(limit).is_ok());
+        assert_eq!(parse(limit + 1).err(), Some(IndexError::TooManyShards { limit }));
+    }
+
+    #[test]
+    fn a_missing_header_is_an_error() {
+        let index = SafetensorsIndexJson::from_json(INDEX.as_bytes()).unwrap();
+        let headers = vec![("a.safetensors".parse().unwrap(), header(&["x"]))];
+        let parsed =
+            SafetensorsParseFromRepo::from_headers(Some(index), headers, &Configs::default());
+        let shard = "b.safetensors".to_owned();
+        assert_eq!(parsed.err(), Some(IndexError::MissingHeader { shard }));
+    }
+}

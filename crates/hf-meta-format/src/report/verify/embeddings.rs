@@ -1,0 +1,220 @@
+//! Tied embeddings: `tie_word_embeddings` in `config.json` distinguishes a tied output embedding from a
+//! missing one.
+//!
+//! A language model with tied embeddings also uses its input embedding as the output embedding. Only the input
+//! embedding is saved, so the file contains fewer parameters than some tools report. Users often take that for a
+//! defect.
+
+use serde::Deserialize;
+
+use crate::count::module_of_packed_weights;
+use crate::formats::{FileHeader, RepoPath, TensorInfo, clip};
+use crate::report::Finding;
+
+type Headers = [(RepoPath, FileHeader)];
+
+/// Names of input embeddings: full names, or suffixes after a dot.
+const INPUT_NAMES: [&str; 5] = [
+    "embed_tokens.weight",
+    "embed_in.weight",
+    "word_embeddings.weight",
+    "tok_embeddings.weight",
+    "wte.weight",
+];
+
+/// Names of modules with an output embedding: full names, or suffixes after a dot.
+const OUTPUT_NAMES: [&str; 6] = [
+    "lm_head",
+    "lm_head.decoder",
+    "embed_out",
+    "output_layer",
+    "predictions.decoder",
+    "vocab_projector",
+];
+
+/// Returns whether a file contains an input embedding, so that [`check_embeddings`] needs `config.json`.
+#[must_use]
+pub fn has_input_embedding(headers: &[(RepoPath, FileHeader)]) -> bool {
+    InputEmbedding::find(headers).is_some()
+}
+
+/// Compares `config.json` with the tensors of all files, and adds a finding about the output embedding. If a missing
+/// tensor is tied, the finding replaces the error about it.
+pub fn check_embeddings(
+    config_json: &[u8],
+    headers: &[(RepoPath, FileHeader)],
+    findings: &mut Vec<Finding>,
+) {
+    if let Some(input) = InputEmbedding::find(headers)
+        && let Ok(config) = serde_json::from_slice::<TyingConfig>(config_json)
+        && let Some(is_tied) = config.is_tied()
+    {
+        let missing = findings.iter().position(
+            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
+        );
+        let finding = match missing {
+            Some(index) if is_tied => dropped_finding(findings.remove(index), &input),
+            Some(_) => None,
+            None if is_tied => Some(tied_finding(&input, headers)),
+            None => config.check_untied(&input, headers),
+        };
+        findings.extend(finding);
+    }
+}
+
+/// The input embedding of a checkpoint.
+struct InputEmbedding<'a> {
+    name: &'a str,
+    shape: Vec<u64>,
+}
+
+impl<'a> InputEmbedding<'a> {
+    /// Finds the input embedding. If there are several candidates, the name with the fewest dots wins.
+    fn find(headers: &'a Headers) -> Option<Self> {
+        let is_input =
+            |name: &str| INPUT_NAMES.iter().any(|input| ends_with_component(name, input));
+        let inputs = tensors(headers).filter(|(name, _)| is_input(name));
+        let depth = |name: &str| name.bytes().filter(|&byte| byte == b'.').count();
+        let (name, tensor) = inputs.min_by_key(|(name, _)| (depth(name), *name))?;
+        Some(Self { name, shape: tensor.shape })
+    }
+}
+
+/// The fields of `config.json` about tied embeddings.
+#[derive(Deserialize)]
+struct TyingConfig {
+    #[serde(default)]
+    architectures: Option<Vec<String>>,
+    #[serde(default)]
+    tie_word_embeddings: Option<bool>,
+    /// The language model's configuration in a multimodal model.
+    #[serde(default, rename = "text_config")]
+    text: Option<Box<TyingConfig>>,
+}
+
+impl TyingConfig {
+    /// Returns whether the embeddings are tied; `None` if the configuration is unclear.
+    fn is_tied(&self) -> Option<bool> {
+        let text = self.text.as_ref().and_then(|text| text.tie_word_embeddings);
+        match (self.tie_word_embeddings, text) {
+            (Some(whole), Some(text)) if whole != text => None,
+            (whole, text) => whole.or(text),
+        }
+    }
+
+    /// Returns the finding for untied embeddings, if the output embedding is missing. Any tensor with the shape of
+    /// the input embedding could be the output embedding.
+    fn check_untied(&self, input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
+        let is_causal =
+            |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
+        let is_language_model = self.architectures.iter().flatten().any(is_causal);
+        let has_output = tensors(headers).any(|(name, tensor)| {
+            is_output(name) || name != input.name && tensor.shape == input.shape
+        });
+        (is_language_model && !has_output)
+            .then(|| Finding::MissingOutputEmbedding { stored: clip(input.name) })
+    }
+}
+
+/// Returns the finding that replaces the error about a missing output embedding that is tied.
+fn dropped_finding(missing: Finding, input: &InputEmbedding<'_>) -> Option<Finding> {
+    let Finding::MissingTensor { tensor, shard } = missing else { return None };
+    Some(Finding::DroppedTiedEmbedding { tensor, shard, stored: clip(input.name) })
+}
+
+/// Returns the finding for tied embeddings.
+fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
+    let stored = clip(input.name);
+    match tensors(headers).find(|(name, _)| is_output(name)) {
+        Some((output, _)) => Finding::TiedEmbeddingStored { tensor: clip(output), stored },
+        None => Finding::TiedEmbedding { stored },
+    }
+}
+
+/// Returns whether a name belongs to an output embedding, quantized or not.
+fn is_output(name: &str) -> bool {
+    let plain = || name.rsplit_once('.').filter(|(_, part)| part.starts_with("weight"));
+    let module = module_of_packed_weights(name).or_else(|| Some(plain()?.0));
+    module
+        .is_some_and(|module| OUTPUT_NAMES.iter().any(|output| ends_with_component(module, output)))
+}
+
+/// Returns whether a name is equal to `suffix`, or ends with it after a dot.
+fn ends_with_component(name: &str, suffix: &str) -> bool {
+    name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
+    headers.iter().flat_map(|(_, header)| header.tensors())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(config: &str, tensors: &[&str], missing: &[&str]) -> Vec<Finding> {
+        let entry = |(at, name): (usize, &&str)| {
+            format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1)
+        };
+        let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
+        let json = format!("{{{}}}", entries.join(","));
+        let header =
+            FileHeader::from(crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap());
+        let headers = [("a.safetensors".parse().unwrap(), header)];
+        let mut found: Vec<_> = missing.iter().map(|tensor| missing_tensor(tensor)).collect();
+        assert!(has_input_embedding(&headers));
+        check_embeddings(config.as_bytes(), &headers, &mut found);
+        found
+    }
+
+    fn missing_tensor(tensor: &str) -> Finding {
+        Finding::MissingTensor { tensor: tensor.to_owned(), shard: "a.safetensors".to_owned() }
+    }
+
+    const IN: &str = "model.embed_tokens.weight";
+    const OUT: &str = "lm_head.weight";
+    const TIED: &str = r#"{"tie_word_embeddings":true,"architectures":["LlamaForCausalLM"]}"#;
+    const UNTIED: &str = r#"{"tie_word_embeddings":false,"architectures":["LlamaForCausalLM"]}"#;
+
+    #[test]
+    fn a_tied_output_embedding_is_a_finding() {
+        let (tensor, stored) = (OUT.to_owned(), IN.to_owned());
+        let tied = [Finding::TiedEmbedding { stored: stored.clone() }];
+        assert_eq!(findings(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
+        let nested = r#"{"text_config":{"tie_word_embeddings":true}}"#;
+        assert_eq!(findings(nested, &[IN], &[]), tied);
+        let twice = Finding::TiedEmbeddingStored { tensor: tensor.clone(), stored: stored.clone() };
+        assert_eq!(findings(TIED, &[IN, OUT], &[]), [twice]);
+        for tensor in ["lm_head.qweight", "lm_head.trellis", "lm_head.W_q"] {
+            let twice =
+                Finding::TiedEmbeddingStored { tensor: tensor.to_owned(), stored: stored.clone() };
+            assert_eq!(findings(TIED, &[IN, tensor], &[]), [twice]);
+        }
+        let shard = "a.safetensors".to_owned();
+        let dropped = Finding::DroppedTiedEmbedding { tensor, shard, stored: stored.clone() };
+        assert_eq!(findings(TIED, &[IN], &["x", OUT]), [missing_tensor("x"), dropped]);
+        assert_eq!(findings(UNTIED, &[IN, "x.bias"], &[OUT]), [missing_tensor(OUT)]);
+    }
+
+    #[test]
+    fn an_untied_output_embedding_must_be_stored() {
+        for output in [OUT, "lm_head.qweight", "head.of.another.name"] {
+            assert_eq!(findings(UNTIED, &[IN, output], &[]), [], "{output}");
+        }
+        for config in ["{}", r#"{"tie_word_embeddings":false}"#] {
+            assert_eq!(findings(config, &[IN], &[]), [], "{config}");
+        }
+        let unclear = r#"{"tie_word_embeddings":true,"text_config":{"tie_word_embeddings":false}}"#;
+        assert_eq!(findings(unclear, &[IN], &[]), []);
+        assert_eq!(
+            findings(UNTIED, &[IN], &[]),
+            [Finding::MissingOutputEmbedding { stored: IN.to_owned() }]
+        );
+    }
+
+    #[test]
+    fn the_embedding_with_the_shortest_path_is_the_input() {
+        let tied = findings(TIED, &["model.layers.9.embed_tokens.weight", IN], &[]);
+        assert_eq!(tied, [Finding::TiedEmbedding { stored: IN.to_owned() }]);
+    }
+}
