@@ -10,28 +10,23 @@
 //! |---|---|
 //! | a file or a range of it | `{endpoint}/{repo}/resolve/{revision}/{path}` |
 //! | all files of a repository | `{endpoint}/api/models/{repo}/tree/{revision}?recursive=true` |
-//! | the models of the Hub | `{endpoint}/api/models?…` |
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
 //! The Hub's response headers carry metadata. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
-//! distinguishes a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
+//! distinguishes a missing repository from a missing file ([`HubError`](crate::HubError)), `Link` leads to the next page of a listing
 //! ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
 mod endpoint;
-mod error;
 pub(crate) mod listing;
-mod models;
 mod reported_count;
 mod source;
 mod warnings;
 
 pub use self::{
     endpoint::{Endpoint, EndpointError},
-    error::{HubError, HubErrorKind},
     listing::ListingError,
     reported_count::HubReportedCount,
     source::{Source, SourceError},
 };
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};
-pub use hf_meta_format::{CommitSha, IdError, RepoId, RepoKind, Revision};
-pub use models::{ListedModel, MAX_MODELS_PAGE};
+pub(crate) use hf_meta_format::{CommitSha, IdError, RepoId, Revision};

@@ -82,7 +82,9 @@ fn for_error(source: &RepoArg, error: &Error, endpoint: &Endpoint) -> Option<Str
         Error::FileNotFound { source: cause, .. } if cause.is::<QuantizationNotFound>() => {
             quantizations(cause.downcast_ref()?)
         }
-        Error::NoWeights { instead, .. } if !instead.is_empty() => other_format(source, endpoint)?,
+        Error::NoWeights { other_formats, .. } if !other_formats.is_empty() => {
+            other_format(source, endpoint)?
+        }
         Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
             file_list(source, cause.is::<HubCacheMiss>(), endpoint)?
         }

@@ -1,0 +1,264 @@
+//! Connects early to the server that the endpoint is expected to redirect to.
+//!
+//! The Hub redirects range requests for large files to a CDN. Connecting only after the first redirect would delay
+//! the call by two round trips, one for TCP and one for TLS. So the client remembers the origin of the last redirect,
+//! and connects to it while the Hub handles the first request.
+//!
+//! The connection is opened by a `HEAD` request for `/`, and the response is ignored. The request is sent like any
+//! other, so the address policy, the proxies and the token rules apply. A wrong guess costs one idle connection.
+
+use std::mem::replace;
+use std::time::Duration;
+
+use ::url::Url;
+use reqwest::Response;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+use super::attempt::{Attempt, Requested};
+use super::{Http, HttpError, lock};
+use crate::http::transfer::CallMeter;
+
+/// A connection is assumed to be open for this long after its last response. The HTTP library closes connections
+/// after 90 s without use.
+const ASSUMED_OPEN: Duration = Duration::from_secs(60);
+
+/// Facts about the servers of an endpoint, saved for later processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServerHints {
+    /// The origin that the endpoint redirects to; empty if unknown.
+    redirect_origin: String,
+    /// True if the endpoint does not speak HTTP/2.
+    endpoint_is_http1: bool,
+    /// True if the redirect origin does not speak HTTP/2.
+    redirect_is_http1: bool,
+}
+
+/// The origin that the endpoint last redirected a range request to.
+#[derive(Debug, Default)]
+pub(super) struct RedirectOrigin {
+    /// A URL with the path `/`; `None` if the origin is unknown.
+    url: Option<Url>,
+    /// The time of the last response; `None` if the origin comes from another process.
+    used: Option<Instant>,
+    /// The facts as last saved or restored. Only changes are saved.
+    saved: ServerHints,
+}
+
+impl RedirectOrigin {
+    /// Records a response to a redirected request. `http` origins are ignored: they have no TLS handshake to save.
+    fn record(&mut self, url: &Url) {
+        if self.url.as_ref().map(Url::origin) != Some(url.origin()) {
+            let Some(url) = parse_origin(&url.origin().ascii_serialization()) else { return };
+            self.url = Some(url);
+        }
+        self.used = Some(Instant::now());
+    }
+
+    /// Returns the URL to connect to, unless a connection to it is assumed to be open.
+    fn take_due(&mut self) -> Option<Url> {
+        let url = self.url.clone()?;
+        let used = self.used.replace(Instant::now());
+        let is_open = used.is_some_and(|used| used.elapsed() < ASSUMED_OPEN);
+        (!is_open).then_some(url)
+    }
+}
+
+/// Parses an `https` origin. Returns `None` if the text is more than an origin, such as a URL with a path.
+fn parse_origin(origin: &str) -> Option<Url> {
+    let url = Url::parse(origin).ok().filter(|url| url.scheme() == "https")?;
+    (url.origin().ascii_serialization() == origin).then_some(url)
+}
+
+impl Http {
+    /// Restores the facts that an earlier process saved. The redirect origin may be wrong or hostile.
+    pub(crate) fn restore_hints(&self, hints: ServerHints) {
+        if hints.endpoint_is_http1 {
+            self.clients.mark_http1(&self.endpoint);
+        }
+        let mut redirect = lock(&self.redirect_origin);
+        if let Some(url) = parse_origin(&hints.redirect_origin) {
+            if hints.redirect_is_http1 {
+                self.clients.mark_http1(&url);
+            }
+            redirect.url.get_or_insert(url);
+        }
+        redirect.saved = hints;
+    }
+
+    /// Returns the facts if they have changed since they were restored or last returned.
+    pub(crate) fn take_changed_hints(&self) -> Option<ServerHints> {
+        let mut redirect = lock(&self.redirect_origin);
+        let origin = redirect.url.as_ref().map(|url| url.origin().ascii_serialization());
+        let hints = ServerHints {
+            redirect_origin: origin.unwrap_or_default(),
+            endpoint_is_http1: self.clients.is_http1(&self.endpoint),
+            redirect_is_http1: redirect.url.as_ref().is_some_and(|url| self.clients.is_http1(url)),
+        };
+        let before = replace(&mut redirect.saved, hints.clone());
+        (before != hints).then_some(hints)
+    }
+
+    /// Opens a connection to the redirect origin in the background, if a request for `url` may be redirected there.
+    pub(super) fn preconnect(&self, url: &Url) {
+        // The call itself needs a permit, and must not wait for this request.
+        let is_busy = self.in_flight.available_permits() < 2;
+        if is_busy || url.origin() != self.endpoint.origin() {
+            return;
+        }
+        if let Some(url) = lock(&self.redirect_origin).take_due() {
+            let http = self.clone();
+            tokio::spawn(async move { http.connect(url).await.ok() });
+        }
+    }
+
+    /// Opens a connection within the connect timeout. The header is of no interest.
+    async fn connect(&self, url: Url) -> Result<(), HttpError> {
+        let meter = CallMeter::default();
+        let mut attempt = Attempt::start(1, &url, Requested::Header("server"), &meter);
+        let span = attempt.span();
+        let request = self.send(url.clone(), &mut attempt).instrument(span);
+        match timeout(self.settings.connect_timeout, request).await {
+            Ok(response) => response.map(drop),
+            Err(_elapsed) => Ok(()),
+        }
+    }
+
+    /// Records the origin that the endpoint redirected a range request to.
+    pub(super) fn record_redirect(&self, attempt: &Attempt<'_>, response: &Response) {
+        let (endpoint, origin) = (self.endpoint.origin(), response.url().origin());
+        let is_range = matches!(attempt.requested, Requested::Range(_));
+        if is_range && attempt.url.origin() == endpoint && origin != endpoint {
+            lock(&self.redirect_origin).record(response.url());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{AddressPolicy, HttpSettings};
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn http() -> Http {
+        let settings = HttpSettings {
+            address_policy: AddressPolicy::Public,
+            max_concurrent_requests: 2,
+            ..HttpSettings::default()
+        };
+        Http::new(url("https://hub.example"), None, settings)
+    }
+
+    fn redirecting_to(origin: &str) -> ServerHints {
+        ServerHints { redirect_origin: origin.to_owned(), ..ServerHints::default() }
+    }
+
+    #[test]
+    fn only_https_origins_are_restored() {
+        for origin in ["https://cdn.example", "https://cdn.example:8443", "https://[2001:db8::1]"] {
+            let http = http();
+            http.restore_hints(redirecting_to(origin));
+            let expected = url(&format!("{origin}/"));
+            assert_eq!(lock(&http.redirect_origin).take_due(), Some(expected));
+            assert_eq!(http.take_changed_hints(), None, "they are saved already");
+        }
+        for text in [
+            "",
+            "cdn.example",
+            "http://cdn.example",
+            "file:///etc/passwd",
+            "https://cdn.example/",
+            "https://cdn.example/x",
+            "https://user:password@cdn.example",
+            "https://cdn.example?signature=x",
+            "https://cdn.example\r\nX-Header: x",
+            "https://0x7f.1",
+        ] {
+            let http = http();
+            http.restore_hints(redirecting_to(text));
+            assert_eq!(lock(&http.redirect_origin).take_due(), None, "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_second_connection_while_one_may_be_open() {
+        let mut origin = RedirectOrigin::default();
+        assert_eq!(origin.take_due(), None);
+        origin.record(&url("http://127.0.0.1/x"));
+        assert_eq!(origin.take_due(), None);
+        let (first, second) = (url("https://one.example"), url("https://two.example"));
+        origin.record(&url("https://one.example/models/x?signature=y"));
+        assert_eq!(origin.take_due(), None, "the connection of the redirect is open");
+        tokio::time::advance(ASSUMED_OPEN).await;
+        assert_eq!(origin.take_due(), Some(first));
+        assert_eq!(origin.take_due(), None, "a connection is being opened");
+        origin.record(&url("https://two.example/"));
+        tokio::time::advance(ASSUMED_OPEN / 2).await;
+        origin.record(&url("https://two.example/"));
+        tokio::time::advance(ASSUMED_OPEN / 2).await;
+        assert_eq!(origin.take_due(), None);
+        tokio::time::advance(ASSUMED_OPEN).await;
+        assert_eq!(origin.take_due(), Some(second));
+    }
+
+    #[test]
+    fn origins_are_saved_once_and_without_signatures() {
+        let http = http();
+        assert_eq!(http.take_changed_hints(), None);
+        lock(&http.redirect_origin).record(&url("https://user@cdn.example/x?signature=y"));
+        assert_eq!(http.take_changed_hints(), Some(redirecting_to("https://cdn.example")));
+        assert_eq!(http.take_changed_hints(), None);
+        lock(&http.redirect_origin).record(&url("https://cdn.example/z"));
+        assert_eq!(http.take_changed_hints(), None);
+        http.restore_hints(redirecting_to("https://other.example"));
+        lock(&http.redirect_origin).record(&url("https://new.example/z"));
+        assert_eq!(http.take_changed_hints(), Some(redirecting_to("https://new.example")));
+    }
+
+    #[test]
+    fn http1_servers_are_saved_for_later_processes() {
+        let (first, second) = (http(), http());
+        let (endpoint, cdn) = (url("https://hub.example/x"), url("https://cdn.example/y"));
+        lock(&first.redirect_origin).record(&cdn);
+        first.clients.mark_http1(&endpoint);
+        first.clients.mark_http1(&cdn);
+        let servers = first.take_changed_hints().unwrap();
+        assert!(servers.endpoint_is_http1 && servers.redirect_is_http1);
+        second.restore_hints(servers);
+        assert!(second.clients.is_http1(&endpoint) && second.clients.is_http1(&cdn));
+        assert!(!second.clients.is_http1(&url("https://other.example")));
+        assert_eq!(second.take_changed_hints(), None);
+    }
+
+    /// The address policy rejects the connection before a packet is sent. A client without TLS fails even earlier.
+    #[cfg(feature = "rustls-no-provider")]
+    #[tokio::test]
+    async fn the_address_policy_applies_to_restored_origins() {
+        for host in ["127.0.0.1:1", "169.254.169.254", "[::1]:1", "localhost:1"] {
+            let http = http();
+            http.restore_hints(redirecting_to(&format!("https://{host}")));
+            let url = lock(&http.redirect_origin).take_due().unwrap();
+            let error = http.connect(url).await.unwrap_err();
+            assert!(matches!(error, HttpError::ForbiddenAddress { .. }), "{error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn connecting_early_needs_an_endpoint_url_and_a_free_permit() {
+        let (http, file) = (http(), url("https://hub.example/x"));
+        http.restore_hints(redirecting_to("https://127.0.0.1:1"));
+        let is_opened = || lock(&http.redirect_origin).used.is_some();
+        http.preconnect(&url("https://other.example/x"));
+        assert!(!is_opened());
+        let permit = http.in_flight.acquire().await.unwrap();
+        http.preconnect(&file);
+        assert!(!is_opened());
+        drop(permit);
+        http.preconnect(&file);
+        assert!(is_opened());
+    }
+}
