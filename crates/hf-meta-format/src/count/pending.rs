@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::component::Component;
-use super::module::{ComponentTensor, Module};
+use super::module::{Component, ComponentTensor, Module};
 use super::name_index::components;
 use crate::formats::{PackedTensors, TensorInfo};
 
