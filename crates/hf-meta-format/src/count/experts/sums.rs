@@ -343,7 +343,7 @@ mod tests {
         assert_eq!((moe.experts, moe.per_expert), (8, Some(32 * 3 * 14_336 * 4_096)));
     }
 
-    /// DeepSeek stores draft layers after the last layer, or under a name of their own. Layers of a vision tower are
+    /// DeepSeek stores draft layers after the last layer, or under a separate name. Layers of a vision tower are
     /// not draft layers.
     #[test]
     fn draft_layers_are_not_active() {
