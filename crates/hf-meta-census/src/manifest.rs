@@ -148,7 +148,7 @@ impl Manifest {
     fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
         let names = name_list::parse(path, text, column);
-        let names = names.map_err(|error| unusable(&name, &error.to_string()))?;
+        let names = names.map_err(|error| unusable(path, &error.to_string()))?;
         Self::new(&name, Repos::Names(names))
     }
 
@@ -350,8 +350,9 @@ fn text(column: &ArrayRef) -> ArrayRef {
 }
 
 /// Returns the error for a list that cannot be used.
-fn unusable(name: &str, reason: &str) -> CensusError {
-    CensusError::Manifest { name: name.to_owned(), reason: reason.to_owned() }
+pub(super) fn unusable(name: impl AsRef<Path>, reason: &str) -> CensusError {
+    let name = name.as_ref().display().to_string();
+    CensusError::Manifest { name, reason: reason.to_owned() }
 }
 
 #[cfg(test)]

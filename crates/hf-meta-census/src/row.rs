@@ -189,17 +189,17 @@ impl CensusRow {
 
     /// Updates the row of an unchanged repository with a new listing. If the listing has no architecture, the
     /// architecture of the weights is kept. This costs no requests.
-    pub(super) fn carried_over(&self, mut listed: ListedRepo) -> Self {
-        let mut row = Self { requests: 0, bytes_read: 0, ..self.clone() };
-        listed.architecture = listed.architecture.or_else(|| self.architecture.clone());
+    pub(super) fn carried_over(self, mut listed: ListedRepo) -> Self {
+        let mut row = Self { requests: 0, bytes_read: 0, ..self };
+        listed.architecture = listed.architecture.or_else(|| row.architecture.take());
         row.swap_listing(&mut listed);
         row
     }
 
     /// Returns the repository as a listing entry, to read it again.
-    pub(super) fn listing(&self) -> ListedRepo {
+    pub(super) fn into_listing(mut self) -> ListedRepo {
         let mut listed = ListedRepo::default();
-        self.clone().swap_listing(&mut listed);
+        self.swap_listing(&mut listed);
         listed
     }
 
@@ -266,7 +266,7 @@ impl CensusRow {
 
     /// Returns the row with a new count of the same bytes.
     pub(super) fn recounted(&self, result: Result<&CountReport, &Error>) -> Self {
-        let mut counted = Self::new(self.listing());
+        let mut counted = Self::new(self.clone().into_listing());
         counted.set_result(result);
         if counted.error_kind == self.error_kind {
             counted.error.clone_from(&self.error);
