@@ -295,12 +295,13 @@ pub(super) fn name_column(
     schema: &Schema,
     candidates: &[&str],
 ) -> Result<String, CensusError> {
-    let fields = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
-    let mut names = fields.filter(|field| is_similar(field.data_type(), &DataType::Utf8));
-    let found = names.next().map(|field| field.name().clone());
-    found.ok_or_else(|| {
-        unusable(table, &format!("has no column `{}` with text", candidates.join("`, `")))
-    })
+    let found = candidates.iter().filter_map(|name| schema.field_with_name(name).ok());
+    let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
+    match found.clone().find(is_text).or_else(|| found.clone().next()) {
+        Some(field) if is_text(&field) => Ok(field.name().clone()),
+        Some(field) => Err(unusable(table, &format!("has no text in column `{}`", field.name()))),
+        None => Err(unusable(table, &format!("has no column `{}`", candidates.join("`, `")))),
+    }
 }
 
 /// Returns the repositories of a table. `names` is the column with their names. Values of missing columns, and of
