@@ -241,7 +241,8 @@ impl Census {
             None
         };
         pending.copy_rows(&self.storage, part, rows, copy).await?;
-        Ok(PendingPart { repos: failed, ..pending })
+        pending.repos = failed;
+        Ok(pending)
     }
 
     /// Recounts all rows from the stored headers with the current rules, without sending a request.

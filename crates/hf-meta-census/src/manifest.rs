@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use super::CensusError;
 use super::error::{BoxError, failed_to};
 use super::layout_digest::{hexadecimal, short_hash};
-use super::table::{rows_of, schema, table_failed};
+use super::table::{TableRow, rows_of, schema, table_failed};
 use hf_meta::name_list;
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
@@ -69,6 +69,8 @@ pub struct ListedRepo {
     /// The base model, as tagged.
     pub base_model: Option<String>,
 }
+
+impl TableRow for ListedRepo {}
 
 impl ListedRepo {
     /// Creates a repository from its name.

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::fs::File;
 
 use bytes::Bytes;
 use object_store::PutMode;
+use parquet::file::properties::EnabledStatistics;
 use serde::{Deserialize, Serialize};
 
 use super::read_repo::RepoReader;
 use super::row::{CensusRow, SCHEMA_VERSION, TOOL};
 use super::storage::Storage;
-use super::table::{BATCH_ROWS, HeaderWriter, each_row, encode, read_footer};
+use super::table::{BATCH_ROWS, TableWriter, each_row, encode, read_footer, writer_properties};
 use super::{CensusError, ListedRepo, Manifest, StoredHeader};
 use hf_meta::HeaderBytes;
 use hf_meta::count::RuleSet;
@@ -50,18 +52,25 @@ struct PartFooter {
     parts: usize,
 }
 
+/// A header table in a temporary file, because the headers of a part may not fit in memory.
+type HeaderWriter = TableWriter<File, StoredHeader>;
+
 /// A part before it is written. Each repository has its index in the part.
 pub(super) struct PendingPart {
     pub(super) rows: Vec<(usize, CensusRow)>,
     /// The repositories that still have no row.
     pub(super) repos: Vec<(usize, ListedRepo)>,
     /// The headers of `rows`.
-    pub(super) headers: HeaderWriter,
+    headers: HeaderWriter,
 }
 
 impl PendingPart {
     pub(super) fn new(part: &CensusPart) -> Result<Self, CensusError> {
-        let headers = HeaderWriter::headers(&PartFooter::new(part, 0, &[]))?;
+        // Headers do not repeat, and their first bytes are just their length.
+        let properties = writer_properties()
+            .set_column_dictionary_enabled("header".into(), false)
+            .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
+        let headers = TableWriter::temporary(&PartFooter::new(part, 0, &[]), properties)?;
         Ok(Self { rows: Vec::new(), repos: Vec::new(), headers })
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::layout_digest::{LayoutHasher, hexadecimal};
 use super::row::{CensusRow, integer};
+use super::table::TableRow;
 use super::{CensusError, ListedRepo};
 use hf_meta::report::{CountReport, Plan};
 use hf_meta::{Client, Error, HeaderBytes, HeaderFile, LargeCallLimit, Model, ResultOrder};
@@ -38,6 +39,12 @@ pub struct StoredHeader {
     pub sha256: String,
     /// The start of the file, up to the end of its header. Long GGUF arrays that do not affect the counts are zeroed.
     pub header: Bytes,
+}
+
+impl TableRow for StoredHeader {
+    fn size(&self) -> usize {
+        self.header.len()
+    }
 }
 
 impl StoredHeader {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ListedRepo;
 use super::layout_digest::LayoutDigests;
+use super::table::TableRow;
 use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::formats::{chain, clip};
@@ -155,6 +156,8 @@ pub struct OtherWeightSet {
     /// The total size of the files in bytes; absent if unknown.
     pub bytes: Option<i64>,
 }
+
+impl TableRow for CensusRow {}
 
 impl CensusRow {
     /// Creates the row of a repository that has not been read.

@@ -23,8 +23,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
+use super::CensusError;
 use super::error::{BoxError, failed_to};
-use super::{CensusError, CensusRow, ListedRepo, StoredHeader};
 
 /// The key of our metadata in the footer.
 const FOOTER_KEY: &str = "hf-meta";
@@ -49,16 +49,6 @@ pub(super) trait TableRow: Serialize + DeserializeOwned {
     /// Returns the approximate size of the row in memory, in bytes. Rows without headers take a few kilobytes.
     fn size(&self) -> usize {
         16 << 10
-    }
-}
-
-impl TableRow for CensusRow {}
-
-impl TableRow for ListedRepo {}
-
-impl TableRow for StoredHeader {
-    fn size(&self) -> usize {
-        self.header.len()
     }
 }
 
@@ -99,9 +89,6 @@ pub(super) struct TableWriter<W: Write + Send, Row> {
     buffered: Vec<Row>,
     bytes: usize,
 }
-
-/// A header table in a temporary file, because the headers of a part may not fit in memory.
-pub(super) type HeaderWriter = TableWriter<File, StoredHeader>;
 
 impl<W: Write + Send, Row: TableRow> TableWriter<W, Row> {
     /// Starts a table with metadata in its footer.
@@ -160,17 +147,6 @@ impl<Row: TableRow> TableWriter<File, Row> {
         let mut file = self.finish()?;
         file.rewind().map_err(failed_to("read", name))?;
         Ok(file)
-    }
-}
-
-impl HeaderWriter {
-    /// Starts a header table.
-    pub(super) fn headers(footer: &impl Serialize) -> Result<Self, CensusError> {
-        // Headers do not repeat, and their first bytes are just their length.
-        let properties = writer_properties()
-            .set_column_dictionary_enabled("header".into(), false)
-            .set_column_statistics_enabled("header".into(), EnabledStatistics::None);
-        Self::temporary(footer, properties)
     }
 }
 
