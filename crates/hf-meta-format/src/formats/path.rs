@@ -39,7 +39,7 @@ pub struct PathError {
 
 impl RepoPath {
     /// The maximum length of a path in bytes.
-    const LONGEST: usize = 1_024;
+    const MAX_BYTES: usize = 1_024;
 
     /// Returns the path as a string.
     #[must_use]
@@ -118,7 +118,7 @@ fn broken_rule(path: &str) -> Option<&'static str> {
     let has = |test: fn(char) -> bool| path.contains(test);
     if path.is_empty() {
         Some("is empty")
-    } else if path.len() > RepoPath::LONGEST {
+    } else if path.len() > RepoPath::MAX_BYTES {
         Some("is longer than 1,024 bytes")
     } else if path.starts_with('/') {
         Some("is absolute")
