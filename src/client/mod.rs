@@ -1,13 +1,12 @@
 //! The client: the entry point of every call.
 
+mod api_page;
 mod builder;
 mod call_timeout;
 mod env;
-mod http_options;
 mod known_servers;
 mod many;
 mod model;
-mod models_page;
 
 use std::sync::Arc;
 
@@ -17,7 +16,6 @@ pub use self::env::TokenSource;
 pub use self::many::ResultOrder;
 use self::model::ClientContext;
 pub use self::model::Model;
-pub use self::models_page::ModelsPage;
 use crate::error::Error;
 use crate::http::transfer::CallMeter;
 use crate::http::{ClientStats, RemainingQuota};

@@ -1,0 +1,235 @@
+//! Answers of the Hub's API: file listings, page by page, and the parameter count that the Hub reports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use thiserror::Error;
+use url::Url;
+
+use crate::formats::Dtype;
+use crate::formats::weight_sets::ListedFile;
+use crate::http::transfer::CallMeter;
+use crate::http::{Http, RequestFailure, ResponseChain};
+
+/// The maximum number of files. The Hub recommends at most 100,000 per repository
+/// (<https://huggingface.co/docs/hub/storage-limits>).
+const MAX_FILES: usize = 100_000;
+
+/// The maximum size of one page in bytes. A page of the Hub has 1,000 entries of about 300 bytes.
+const MAX_PAGE_BYTES: u64 = 16_000_000;
+
+/// The maximum number of pages: enough for `MAX_FILES` in pages of 50 entries, far fewer than the Hub's.
+const MAX_PAGES: usize = 2_000;
+
+/// An error in a file listing. The files themselves may exist and be readable by path.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ListingError {
+    /// The repository or folder has too many files.
+    #[error("the listing has more than {limit} files")]
+    TooManyFiles {
+        /// The maximum number of files.
+        limit: usize,
+    },
+    /// The pages form a cycle, or there are too many.
+    #[error("the listing does not end")]
+    EndlessPages,
+    /// A page is not a JSON array of entries.
+    #[error("the response is not a valid file listing")]
+    Json {
+        /// The error of the JSON parser.
+        source: serde_json::Error,
+    },
+}
+
+/// An error while listing files, from a request or from the listing itself.
+pub(crate) enum ListFilesError {
+    Request(RequestFailure),
+    Listing(ListingError),
+}
+
+/// Returns the URL of the next page, if any.
+///
+/// Only the query of the absolute URL in the `Link` header is used: a mirror forwards the Hub's own address, and no
+/// server may choose who receives the token.
+pub(crate) fn next_page(page: &Url, chain: &ResponseChain) -> Option<Url> {
+    let query = next_query(chain.header("link")?)?;
+    let mut next = page.clone();
+    next.set_query(Some(&query));
+    Some(next)
+}
+
+/// Returns the query of the link with `rel="next"` in a `Link` header (RFC 8288).
+fn next_query(link: &str) -> Option<String> {
+    let mut rest = link;
+    while let Some((target, after)) =
+        rest.split_once('<').and_then(|(_, rest)| rest.split_once('>'))
+    {
+        let parameters = after.split_once('<').map_or(after, |(parameters, _)| parameters);
+        let is_next = parameters.split([';', ',']).any(|parameter| {
+            let (name, value) = parameter.split_once('=').unwrap_or_default();
+            name.trim().eq_ignore_ascii_case("rel") && value.trim().trim_matches('"') == "next"
+        });
+        if is_next {
+            return target.split_once('?').map(|(_, query)| query.to_owned());
+        }
+        rest = after;
+    }
+    None
+}
+
+/// An entry of a page: a file or a folder.
+#[derive(Deserialize)]
+struct TreeEntry {
+    #[serde(rename = "type")]
+    kind: String,
+    path: String,
+    #[serde(default)]
+    size: u64,
+}
+
+/// Reads a whole listing, given the URL of its first page. Files with invalid paths are skipped with a warning.
+pub(crate) async fn list_files(
+    http: &Http,
+    mut url: Url,
+    meter: &CallMeter,
+) -> Result<(Vec<ListedFile>, ResponseChain), ListFilesError> {
+    let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
+    loop {
+        let (json, chain) =
+            http.read_all(&url, MAX_PAGE_BYTES, meter).await.map_err(ListFilesError::Request)?;
+        invalid_paths += add_page(&mut files, &json).map_err(ListFilesError::Listing)?;
+        let Some(next) = next_page(&url, &chain) else {
+            if invalid_paths > 0 {
+                tracing::warn!(files = invalid_paths, "skipped files with invalid paths");
+            }
+            return Ok((files, chain));
+        };
+        if !pages.insert(url) || pages.contains(&next) || pages.len() >= MAX_PAGES {
+            return Err(ListFilesError::Listing(ListingError::EndlessPages));
+        }
+        url = next;
+    }
+}
+
+/// Adds the files of a page. Returns the number of files with invalid paths.
+fn add_page(files: &mut Vec<ListedFile>, json: &[u8]) -> Result<usize, ListingError> {
+    let entries: Vec<TreeEntry> =
+        serde_json::from_slice(json).map_err(|source| ListingError::Json { source })?;
+    let mut invalid_paths = 0;
+    for TreeEntry { path, size, .. } in entries.into_iter().filter(|entry| entry.kind == "file") {
+        match path.parse() {
+            Ok(path) => files.push(ListedFile { path, size }),
+            Err(_) => invalid_paths += 1,
+        }
+    }
+    if files.len() > MAX_FILES {
+        return Err(ListingError::TooManyFiles { limit: MAX_FILES });
+    }
+    Ok(invalid_paths)
+}
+
+/// The parameter count that the Hub reports for a repository.
+///
+/// It is not verified against the files, and the Hub's counting rules have changed more than once. Prefer a count
+/// from the headers. This one is useful for repositories whose files cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct HubReportedCount {
+    /// The number of parameters per dtype, sorted by dtype name.
+    pub parameters: Vec<(Dtype, u64)>,
+    /// The total number of parameters.
+    pub total: u64,
+}
+
+#[derive(Deserialize)]
+struct RevisionInfo {
+    safetensors: Option<SafetensorsInfo>,
+}
+
+#[derive(Deserialize)]
+struct SafetensorsInfo {
+    parameters: BTreeMap<String, u64>,
+    total: u64,
+}
+
+impl HubReportedCount {
+    /// The maximum size of the JSON in bytes. The Hub sends a few hundred bytes.
+    pub(crate) const MAX_BYTES: u64 = 1 << 16;
+
+    /// Parses the response from [`Endpoint::reported_count_url`](super::Endpoint::reported_count_url). Returns `None`
+    /// if it has no count.
+    pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
+        let SafetensorsInfo { parameters, total } =
+            serde_json::from_slice::<RevisionInfo>(json).ok()?.safetensors?;
+        let parameters = parameters.iter().map(|(dtype, count)| (dtype.as_str().into(), *count));
+        Some(Self { parameters: parameters.collect(), total })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_the_link_with_rel_next() {
+        let cases = [
+            (
+                r#"<https://huggingface.co/api/models/a/b/tree/main?recursive=true&cursor=x%3D>; rel="next""#,
+                Some("recursive=true&cursor=x%3D"),
+            ),
+            (r#"</x?a>; rel="prev", </y?b,c;d>; title="t"; rel=next"#, Some("b,c;d")),
+            (r#"</x?a>; rel="xet-auth", </y?b>; rel="last""#, None),
+            (r#"</x>; rel="next""#, None),
+            ("", None),
+            ("<", None),
+            ("<>;rel", None),
+        ];
+        for (link, query) in cases {
+            assert_eq!(next_query(link).as_deref(), query, "{link}");
+        }
+    }
+
+    #[test]
+    fn a_page_lists_the_files_with_valid_paths() {
+        let mut files = Vec::new();
+        let page = br#"[{"type":"directory","path":"a","size":0,"oid":"x"},
+            {"type":"file","path":"a/b.safetensors","size":7,"lfs":{"size":7}},
+            {"type":"file","path":"a/../b","size":1},{"type":"file","path":"c"}]"#;
+        assert_eq!(add_page(&mut files, page).unwrap(), 1);
+        let found: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.size)).collect();
+        assert_eq!(found, [("a/b.safetensors", 7), ("c", 0)]);
+        for page in ["{}", "[{}]", "[", r#"[{"type":"file","path":"a","size":-1}]"#] {
+            assert!(matches!(
+                add_page(&mut files, page.as_bytes()),
+                Err(ListingError::Json { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn more_files_than_the_limit_are_an_error() {
+        let page = format!("[{}]", vec![r#"{"type":"file","path":"a"}"#; MAX_FILES].join(","));
+        let mut files = Vec::new();
+        assert_eq!(add_page(&mut files, page.as_bytes()).unwrap(), 0);
+        let more = add_page(&mut files, br#"[{"type":"file","path":"b"}]"#);
+        assert!(matches!(more, Err(ListingError::TooManyFiles { limit: MAX_FILES })));
+    }
+
+    #[test]
+    fn the_count_is_parsed_or_absent() {
+        let json = br#"{"id":"a/b","safetensors":{"parameters":{"BF16":7},"total":7}}"#;
+        let count = HubReportedCount { parameters: vec![(Dtype::BF16, 7)], total: 7 };
+        assert_eq!(HubReportedCount::from_json(json), Some(count));
+        for json in [
+            "",
+            "[]",
+            "{}",
+            r#"{"safetensors":null}"#,
+            r#"{"safetensors":{"parameters":{"BF16":-1},"total":7}}"#,
+            r#"{"safetensors":{"parameters":{"BF16":1},"total":1e300}}"#,
+        ] {
+            assert_eq!(HubReportedCount::from_json(json.as_bytes()), None, "{json}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Parses sources: repositories, Hub pages, URLs and local paths.
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use super::{Source, SourceError};
+use crate::formats::Formats;
+use crate::formats::safetensors::is_index_name;
+use crate::hub::Endpoint;
+
+/// The hosts of the public Hub. Their URLs are repositories with any endpoint, so an address copied from a browser
+/// can be read through a mirror.
+const PUBLIC_HUB_HOSTS: [&str; 3] = ["huggingface.co", "www.huggingface.co", "hf.co"];
+
+/// Parses a source; see [`Source::parse`].
+pub(super) fn parse(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
+    let text = text.trim();
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return match text {
+            text if is_on_hub_host(text) => parse_url(&format!("https://{text}"), endpoint),
+            text if is_local(text) => Ok(Source::Local(text.into())),
+            text => parse_repo(text),
+        };
+    };
+    match scheme.to_ascii_lowercase().as_str() {
+        "hf" => parse_hf(rest),
+        "file" => parse_file(text),
+        "http" | "https" => parse_url(text, endpoint),
+        _ => Err(SourceError::Url { reason: "the scheme is not `hf`, `https`, `http` or `file`" }),
+    }
+}
+
+/// Returns whether a text without a scheme is the URL of a page on the public Hub.
+fn is_on_hub_host(text: &str) -> bool {
+    let (host, _) = split_after(text, 1);
+    PUBLIC_HUB_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known))
+}
+
+/// Returns whether a text without a scheme is a local path, judging by its start or its file name.
+fn is_local(text: &str) -> bool {
+    let starts = ["/", "./", "../", "~", ".\\", "..\\", "\\"];
+    let is_on_a_drive = text.as_bytes().get(1) == Some(&b':');
+    matches!(text, "." | "..")
+        || is_on_a_drive
+        || starts.iter().any(|start| text.starts_with(start))
+        || is_weights(text)
+}
+
+fn parse_file(text: &str) -> Result<Source, SourceError> {
+    let path = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
+    path.map(Source::Local).ok_or(SourceError::Url { reason: "it is not the URL of a local file" })
+}
+
+/// Parses `org/name` or `org/name@revision`. The revision may contain slashes.
+fn parse_repo(text: &str) -> Result<Source, SourceError> {
+    let (repo, revision) = match text.split_once('@') {
+        Some((_, "")) => return Err(SourceError::NoRevision),
+        Some((repo, revision)) => (repo, Some(revision.parse()?)),
+        None => (text, None),
+    };
+    Ok(Source::Repo { repo: repo.parse()?, revision, path: None })
+}
+
+/// Parses `org/name[@revision][/path]`. Without a revision the first two segments are the name, so a single-part name
+/// with a path needs a revision.
+fn parse_hf(text: &str) -> Result<Source, SourceError> {
+    let text = text.strip_prefix("models/").unwrap_or(text).trim_end_matches('/');
+    let (name, path) = split_after(text, 2 + kind_segments(text));
+    // After the name, `@` is an ordinary path character.
+    if !name.contains('@') {
+        return repo_source(name, None, path);
+    }
+    let (repo, rest) = text.split_once('@').unwrap_or((text, ""));
+    let (revision, path) = split_revision(rest);
+    repo_source(repo, Some(revision), path)
+}
+
+/// Parses an HTTP URL: a page or file on a Hub, or a file on another server.
+fn parse_url(text: &str, endpoint: &Endpoint) -> Result<Source, SourceError> {
+    let url = Url::parse(text).map_err(|_| SourceError::Url { reason: "it is malformed" })?;
+    match hub_path(&url, endpoint) {
+        Some(path) => parse_page(path.trim_matches('/')),
+        None => Ok(Source::Url(url)),
+    }
+}
+
+/// The pages of a repository at a revision: `/{view}/{revision}[/{path}]`.
+const VIEWS: [&str; 7] = ["tree", "blob", "resolve", "raw", "blame", "commit", "commits"];
+
+/// Parses the path of a Hub page: `org/name[/{view}/{revision}[/{path}]]`, or `org/name/discussions/{N}`.
+fn parse_page(page: &str) -> Result<Source, SourceError> {
+    let is_view = |part: &str| VIEWS.contains(&part) || part == "discussions";
+    let max_segments = 2 + kind_segments(page);
+    // Models with a single-part name have pages such as `/gpt2/tree/main`.
+    let has_short_name = page.split('/').nth(max_segments - 1).is_some_and(is_view);
+    let (repo, rest) = split_after(page, max_segments - usize::from(has_short_name));
+    match rest.and_then(|rest| rest.split_once('/')) {
+        // Pull requests are discussions and share their numbering.
+        Some(("discussions", rest)) => {
+            let (number, _) = split_after(rest, 1);
+            let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+            let revision = is_number.then(|| format!("refs/pr/{number}"));
+            repo_source(repo, revision.as_deref(), None)
+        }
+        Some((view, rest)) if is_view(view) => {
+            let (revision, path) = split_revision(rest);
+            let has_weights = |path: &&str| view == "tree" || is_weights(path);
+            repo_source(repo, Some(revision), path.filter(has_weights))
+        }
+        // Other pages, such as the list of discussions, mean the repository.
+        _ => repo_source(repo, None, None),
+    }
+}
+
+fn is_weights(path: &str) -> bool {
+    Formats::built_in().find(path).is_some() || is_index_name(path)
+}
+
+/// Returns the number of segments before the name of a repository: 1 for datasets and spaces, 0 for models.
+fn kind_segments(text: &str) -> usize {
+    usize::from(text.starts_with("datasets/") || text.starts_with("spaces/"))
+}
+
+/// Returns the path of a URL on the endpoint or on the public Hub; `None` for other servers.
+fn hub_path<'a>(url: &'a Url, endpoint: &Endpoint) -> Option<&'a str> {
+    if url.origin() == endpoint.origin() {
+        let below = url.path().strip_prefix(endpoint.path())?;
+        return (below.is_empty() || below.starts_with('/')).then_some(below);
+    }
+    PUBLIC_HUB_HOSTS.contains(&url.host_str()?).then(|| url.path())
+}
+
+/// Splits a revision from the path after it. A revision is one segment with encoded slashes. The Hub's references,
+/// `refs/pr/N` and `refs/convert/X`, are an exception, because people write them without encoding.
+fn split_revision(text: &str) -> (&str, Option<&str>) {
+    let segments =
+        if text.starts_with("refs/pr/") || text.starts_with("refs/convert/") { 3 } else { 1 };
+    split_after(text, segments)
+}
+
+/// Splits a text after `segments` segments. The second part is `None` if nothing follows.
+fn split_after(text: &str, segments: usize) -> (&str, Option<&str>) {
+    match text.match_indices('/').nth(segments - 1) {
+        Some((at, _)) => (&text[..at], Some(&text[at + 1..]).filter(|rest| !rest.is_empty())),
+        None => (text, None),
+    }
+}
+
+fn repo_source(
+    repo: &str,
+    revision: Option<&str>,
+    path: Option<&str>,
+) -> Result<Source, SourceError> {
+    if revision == Some("") {
+        return Err(SourceError::NoRevision);
+    }
+    let revision = revision.map(|revision| decode(revision)?.parse().map_err(SourceError::from));
+    let path =
+        path.map(|path| decode(path)?.trim_end_matches('/').parse().map_err(SourceError::from));
+    Ok(Source::Repo {
+        repo: repo.parse()?,
+        revision: revision.transpose()?,
+        path: path.transpose()?,
+    })
+}
+
+fn decode(text: &str) -> Result<String, SourceError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded
+        .map(Into::into)
+        .map_err(|_| SourceError::Url { reason: "the decoded path is not valid UTF-8" })
+}
