@@ -223,17 +223,17 @@ mod tests {
     #[test]
     fn bytes_that_do_not_continue_the_start_of_a_file_are_not_added() {
         let (mut recorded, file) = (recorded(), path("a/c.safetensors"));
-        recorded.add_range(&file, 0, &range(b"12345678header"), None);
-        recorded.add_range(&file, 15, &range(b"gap"), None);
-        recorded.add_range(&file, 0, &range(b"87654321"), None);
-        recorded.add_range(&file, 4, &range(b"5678header+"), None);
+        recorded.extend(&file, 0, &range(b"12345678header"), None);
+        recorded.extend(&file, 15, &range(b"gap"), None);
+        recorded.extend(&file, 0, &range(b"87654321"), None);
+        recorded.extend(&file, 4, &range(b"5678header+"), None);
         let headers = recorded.finish(None).unwrap().headers;
         let read = headers.file(&file).unwrap().range(&(0..500)).unwrap();
         assert_eq!(read.bytes, b"12345678header+");
     }
 
     #[test]
-    fn a_gap_that_is_discarded_is_filled_up_to_the_limit() {
+    fn a_gap_that_is_skipped_is_filled_up_to_the_limit() {
         let (mut recorded, file) = (Recording::default(), path("a/b.safetensors"));
         recorded.fill_gap(&file, 2);
         recorded.add_range(&file, 0, &range(b"start"), None);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 
+use super::context::ClientContext;
 use super::http_options::{header, sensitive, user_agent};
 use super::{Client, TokenSource};
 use crate::cache::Cache;
-use crate::client::model::ClientContext;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};

@@ -2,9 +2,9 @@
 
 mod builder;
 mod call_timeout;
+mod context;
 mod env;
 mod http_options;
-mod known_servers;
 mod many;
 mod model;
 mod models_page;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 pub use self::builder::ClientBuilder;
 use self::builder::bearer;
+use self::context::ClientContext;
 pub use self::env::TokenSource;
 pub use self::many::ResultOrder;
-use self::model::ClientContext;
 pub use self::model::Model;
 pub use self::models_page::ModelsPage;
 use crate::error::Error;
