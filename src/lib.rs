@@ -124,7 +124,7 @@ pub use self::{
     cache::{
         Cache, CacheKey, DiskCache, DiskUsage, FillLease, HeaderBytes, HeaderFile, MemoryCache,
     },
-    client::{Client, ClientBuilder, Model, ModelsPage, ResultOrder, TokenSource},
+    client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::transfer::CallMeter,
@@ -132,9 +132,7 @@ pub use self::{
         AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
         RetryPolicy, SafeUrl, TransportKind,
     },
-    hub::{
-        Endpoint, EndpointError, HubReportedCount, ListedModel, ListingError, Source, SourceError,
-    },
+    hub::{Endpoint, EndpointError, HubReportedCount, ListingError, Source, SourceError},
     inspect::{CallHooks, LargeCallLimit, Progress, RecordedCount},
 };
 

@@ -1,5 +1,6 @@
 //! The client: the entry point of every call.
 
+mod api_page;
 mod builder;
 mod call_timeout;
 mod context;
@@ -7,7 +8,6 @@ mod env;
 mod http_options;
 mod many;
 mod model;
-mod models_page;
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use self::context::ClientContext;
 pub use self::env::TokenSource;
 pub use self::many::ResultOrder;
 pub use self::model::Model;
-pub use self::models_page::ModelsPage;
 use crate::error::Error;
 use crate::http::transfer::CallMeter;
 use crate::http::{ClientStats, RemainingQuota};
