@@ -3,14 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, FutureExt, pending, ready};
-use tokio::sync::{OnceCell, OwnedMutexGuard, oneshot};
+use tokio::sync::SetOnce;
 
-use super::lookup::CommitResults;
-use super::lookup_result::LookupResult;
-use super::request_budgets::RequestBudgets;
+use super::results::{Results, SharedLookup};
+use super::token_buckets::TokenBuckets;
 use super::weights_query::WeightsQuery;
 use hf_meta::{CallHooks, CallMeter, CommitSha, LargeCallLimit};
 
@@ -20,17 +19,17 @@ pub(super) const FIRST_REQUESTS: u64 = 2;
 /// The budgets and the memory that all lookups share.
 pub(super) struct LookupLimits {
     /// Budgets of Hub requests for new lookups, per client.
-    clients: RequestBudgets<IpAddr>,
+    clients: TokenBuckets<IpAddr>,
     /// The budget of Hub requests for new lookups of all clients together. The rest of the Hub's quota is reserved
     /// for refreshes.
-    all_clients: RequestBudgets<()>,
+    all_clients: TokenBuckets<()>,
     /// Budgets of Hub requests for refreshes, per client.
-    refreshes: RequestBudgets<IpAddr>,
+    refreshes: TokenBuckets<IpAddr>,
     /// The maximum number of Hub requests per lookup.
     pub(super) max_requests: usize,
     /// The limit of lookups that use a lot of memory. Waits for it count towards the lookup's timeout, so that large
     /// lookups that wait for each other end and make room for others.
-    pub(super) large: LargeCallLimit,
+    pub(super) large_calls: LargeCallLimit,
 }
 
 impl LookupLimits {
@@ -40,13 +39,13 @@ impl LookupLimits {
         let max_requests = max_requests.max(1);
         let largest = u32::try_from(max_requests).unwrap_or(u32::MAX);
         let burst = |per_minute: u32| per_minute.max(largest);
-        let of_client = || RequestBudgets::per_minute(per_client, burst(per_client));
+        let of_client = || TokenBuckets::per_minute(per_client, burst(per_client));
         Self {
             clients: of_client(),
-            all_clients: RequestBudgets::per_minute(all_clients, burst(all_clients)),
+            all_clients: TokenBuckets::per_minute(all_clients, burst(all_clients)),
             refreshes: of_client(),
             max_requests,
-            large: LargeCallLimit::new(1),
+            large_calls: LargeCallLimit::new(1),
         }
     }
 
@@ -62,13 +61,13 @@ impl LookupLimits {
     }
 
     /// Charges requests to the budgets of their cause.
-    pub(super) fn charge(&self, cause: LookupCause, requests: u64) {
+    pub(super) fn debit(&self, cause: LookupCause, requests: u64) {
         match cause {
             LookupCause::New(client) => {
-                self.clients.charge(client, requests);
-                self.all_clients.charge((), requests);
+                self.clients.debit(client, requests);
+                self.all_clients.debit((), requests);
             }
-            LookupCause::Refresh(client) => self.refreshes.charge(client, requests),
+            LookupCause::Refresh(client) => self.refreshes.debit(client, requests),
             LookupCause::Webhook => {}
         }
     }
@@ -87,54 +86,54 @@ pub(super) enum LookupCause {
 }
 
 /// The reason to end a lookup early.
-#[derive(Debug)]
-pub(super) enum EarlyEnd {
-    /// The result of this commit is in memory.
-    Known(Arc<LookupResult>),
+#[derive(Clone, Debug)]
+pub(super) enum EarlyExit {
+    /// Another lookup has read or is reading the same commit.
+    SameCommit(SharedLookup),
     /// The lookup would exceed the maximum number of requests.
     TooManyFiles { files: usize },
     /// The client that started the lookup has no budget left.
     NoBudget,
 }
 
-/// The gate of one lookup.
-pub(super) struct LookupGate {
+/// The hooks of one lookup.
+pub(super) struct LookupHooks {
     limits: Arc<LookupLimits>,
+    results: Arc<Results>,
+    query: WeightsQuery,
     cause: LookupCause,
     pub(super) meter: CallMeter,
-    results: Option<CommitResults>,
-    end: Mutex<Option<oneshot::Sender<EarlyEnd>>>,
+    exit: SetOnce<EarlyExit>,
     /// The query for the commit of the lookup, once it is known.
-    pinned: OnceCell<WeightsQuery>,
-    /// The lease of the commit. Lookups of the same commit under other names wait for it.
-    lease: OnceCell<OwnedMutexGuard<()>>,
+    pinned: OnceLock<WeightsQuery>,
     /// The number of requests charged so far.
     charged: AtomicU64,
 }
 
-impl LookupGate {
-    /// Returns the gate of a lookup, and a future that completes if the lookup must end early. [`FIRST_REQUESTS`]
-    /// must have been charged.
+impl LookupHooks {
+    /// Returns the hooks of a lookup. [`FIRST_REQUESTS`] must have been charged.
     pub(super) fn new(
         limits: Arc<LookupLimits>,
+        results: Arc<Results>,
+        query: WeightsQuery,
         cause: LookupCause,
         meter: CallMeter,
-        results: Option<CommitResults>,
-    ) -> (Arc<Self>, impl Future<Output = EarlyEnd>) {
-        let (sender, receiver) = oneshot::channel();
-        let gate = Self {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             limits,
+            results,
+            query,
             cause,
             meter,
-            results,
-            end: Mutex::new(Some(sender)),
-            pinned: OnceCell::new(),
-            lease: OnceCell::new(),
+            exit: SetOnce::new(),
+            pinned: OnceLock::new(),
             charged: AtomicU64::new(FIRST_REQUESTS),
-        };
-        let end =
-            receiver.then(|end| async { if let Ok(end) = end { end } else { pending().await } });
-        (Arc::new(gate), end)
+        })
+    }
+
+    /// Completes if the lookup must end early.
+    pub(super) async fn exit(&self) -> EarlyExit {
+        self.exit.wait().await.clone()
     }
 
     /// Returns the query for the commit of the lookup, once it is known.
@@ -145,46 +144,41 @@ impl LookupGate {
     /// Charges requests up to a total of `requests`.
     fn charge_up_to(&self, requests: u64) {
         let before = self.charged.fetch_max(requests, Ordering::Relaxed);
-        self.limits.charge(self.cause, requests.saturating_sub(before));
+        self.limits.debit(self.cause, requests.saturating_sub(before));
     }
 
-    /// Ends the lookup.
-    fn end(&self, end: EarlyEnd) -> BoxFuture<'_, ()> {
-        let sender = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(sender) = sender {
-            // The lookup may already have ended.
-            let _ = sender.send(end);
-        }
+    /// Ends the lookup. The returned future never completes.
+    fn exit_early(&self, exit: EarlyExit) -> BoxFuture<'_, ()> {
+        // The lookup may already have ended for a different reason.
+        let _ = self.exit.set(exit);
         pending().boxed()
     }
 }
 
-impl CallHooks for LookupGate {
+impl CallHooks for LookupHooks {
     fn commit_resolved<'a>(
         &'a self,
         commit: &'a CommitSha,
         name: Option<String>,
     ) -> BoxFuture<'a, ()> {
-        let Some(results) = &self.results else { return ready(()).boxed() };
-        async move {
-            let pinned = async || results.pinned(commit, name.as_deref());
-            let pinned = self.pinned.get_or_init(pinned).await;
-            self.lease.get_or_init(|| results.lease(pinned)).await;
-            if let Some(result) = results.find(pinned) {
-                self.end(EarlyEnd::Known(result)).await;
-            }
+        let pinned = self.query.at_commit(commit, name.as_deref());
+        // The count that the Hub reports is a second call of the same lookup.
+        let is_first = self.pinned.set(pinned.clone()).is_ok();
+        let shared = is_first.then(|| self.results.share_commit(&self.query, &pinned)).flatten();
+        match shared {
+            Some(lookup) => self.exit_early(EarlyExit::SameCommit(lookup)),
+            None => ready(()).boxed(),
         }
-        .boxed()
     }
 
     /// A client without budget gets no more shards: it could have started many lookups at once.
     fn before_requests(&self, files: usize) -> BoxFuture<'_, ()> {
         let requests = self.meter.endpoint_requests().saturating_add(files as u64);
         if requests > self.limits.max_requests as u64 {
-            return self.end(EarlyEnd::TooManyFiles { files });
+            return self.exit_early(EarlyExit::TooManyFiles { files });
         }
         if !self.limits.allow(self.cause) {
-            return self.end(EarlyEnd::NoBudget);
+            return self.exit_early(EarlyExit::NoBudget);
         }
         self.charge_up_to(requests);
         ready(()).boxed()
@@ -192,23 +186,25 @@ impl CallHooks for LookupGate {
 }
 
 /// Charges the requests beyond the expected number.
-impl Drop for LookupGate {
+impl Drop for LookupHooks {
     fn drop(&mut self) {
         self.charge_up_to(self.meter.endpoint_requests());
     }
 }
 
-impl fmt::Debug for LookupGate {
+impl fmt::Debug for LookupHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LookupGate").field("cause", &self.cause).finish_non_exhaustive()
+        f.debug_struct("LookupHooks").field("cause", &self.cause).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
+    use std::time::Duration;
 
     use super::*;
+    use crate::metrics::ServerMetrics;
+    use crate::weights_query::QueryString;
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -218,30 +214,32 @@ mod tests {
         Arc::new(LookupLimits::new(6, 100, 20))
     }
 
-    fn gate(limits: &Arc<LookupLimits>) -> (Arc<LookupGate>, impl Future<Output = EarlyEnd>) {
-        limits.charge(NEW, FIRST_REQUESTS);
-        LookupGate::new(Arc::clone(limits), NEW, CallMeter::default(), None)
+    fn hooks(limits: &Arc<LookupLimits>) -> Arc<LookupHooks> {
+        limits.debit(NEW, FIRST_REQUESTS);
+        let query = WeightsQuery::parse("org/model", &QueryString::parse(None)).unwrap();
+        let results = Results::new(1 << 20, Duration::ZERO, Arc::new(ServerMetrics::new()));
+        let meter = CallMeter::default();
+        LookupHooks::new(Arc::clone(limits), Arc::new(results), query, NEW, meter)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_pays_for_the_requests_of_its_lookups() {
+    async fn lookups_are_charged_to_their_client() {
         let limits = limits();
-        let [(one, one_end), (other, other_end), (large, large_end)] =
-            [(); 3].map(|()| gate(&limits));
+        let [one, other, large] = [(); 3].map(|()| hooks(&limits));
         assert!(large.before_requests(21).now_or_never().is_none());
-        assert!(matches!(large_end.now_or_never(), Some(EarlyEnd::TooManyFiles { files: 21 })));
+        assert!(matches!(large.exit.get(), Some(EarlyExit::TooManyFiles { files: 21 })));
         assert!(one.before_requests(14).now_or_never().is_some());
-        assert!(one_end.now_or_never().is_none());
+        assert!(one.exit.get().is_none());
         assert!(limits.allow(NEW), "14 of 20 requests and two for each other lookup");
         (0..10).for_each(|_| one.meter.count_request(true));
         assert!(other.before_requests(2).now_or_never().is_some());
         (0..30).for_each(|_| other.meter.count_request(true));
+        assert!(other.exit.get().is_none());
         drop(other);
         assert!(!limits.allow(NEW), "unexpected requests are charged at the end");
-        assert!(other_end.now_or_never().is_none());
         assert!(limits.allow(LookupCause::Refresh(CLIENT)), "refreshes have their own budget");
-        let (late, late_end) = gate(&limits);
+        let late = hooks(&limits);
         assert!(late.before_requests(1).now_or_never().is_none());
-        assert!(matches!(late_end.now_or_never(), Some(EarlyEnd::NoBudget)));
+        assert!(matches!(late.exit.get(), Some(EarlyExit::NoBudget)));
     }
 }

@@ -1,4 +1,6 @@
-//! `/badge/{repo}.svg` and `/badge/{repo}.json`: every request gets a badge, even if it fails.
+//! The counts of a repository: `/badge/{repo}.svg`, `/badge/{repo}.json` and `/api/models/{repo}`.
+//!
+//! Every request for a badge gets one, even if the lookup fails.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,12 +9,11 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use tokio::time::Instant;
 
-use super::schemas::{BadgeParameters, RepoParameter, WeightsParameters};
 use crate::error_reply::ErrorReply;
 use crate::reply::{CachePolicy, Reply};
 use crate::state::ServiceState;
 use crate::weights_query::{QueryString, WeightsQuery};
-use hf_meta_badge::{Badge, BadgeOptions, Metric, ShieldsEndpoint};
+use hf_meta_badge::{Badge, BadgeOptions, Metric};
 
 /// Serves a badge in the format of the path's extension. A path with another extension cannot name a repository, and
 /// the badge says so.
@@ -26,43 +27,15 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
     }
 }
 
-/// Badge as SVG
-///
-/// Always an image, with status 200 even if the lookup fails. A gray badge shows the reason for a missing value. If a
-/// lookup takes longer than the configured time, 3 seconds by default, the badge says `pending` and the lookup
-/// continues. Invalid options are replaced by their defaults.
-#[utoipa::path(
-    get,
-    path = "/badge/{repo}.svg",
-    operation_id = "badge",
-    params(RepoParameter, WeightsParameters, BadgeParameters),
-    responses(
-        (status = OK, description = "The badge.", body = String, content_type = "image/svg+xml"),
-        (status = NOT_MODIFIED, description = "The client already has the current badge."),
-        (status = URI_TOO_LONG, description = "The query is too long. The badge says so."),
-    )
-)]
+/// Returns the badge as SVG.
 async fn svg(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
     let found = find(state, repo, query, client).await;
     let svg = found.badge.svg(&BadgeOptions::from_query(query.pairs()));
-    let reply = Reply::svg(svg, found.cache_policy).with_status(found.status);
-    reply.fresh_until(found.fresh_until)
+    let FoundBadge { status, cache_policy, fresh_until, .. } = found;
+    Reply { status, fresh_until, ..Reply::svg(svg, cache_policy) }
 }
 
-/// Badge as JSON for shields.io
-///
-/// The badge in the format of <https://shields.io/badges/endpoint-badge>, with status 200 even if the lookup fails.
-#[utoipa::path(
-    get,
-    path = "/badge/{repo}.json",
-    operation_id = "badgeJson",
-    params(RepoParameter, WeightsParameters, BadgeParameters),
-    responses(
-        (status = OK, description = "The badge.", body = ShieldsEndpoint),
-        (status = NOT_MODIFIED, description = "The client already has the current badge."),
-        (status = URI_TOO_LONG, description = "The query is too long. The badge says so."),
-    )
-)]
+/// Returns the badge as JSON for shields.io.
 async fn json(state: &ServiceState, repo: &str, query: &QueryString<'_>, client: IpAddr) -> Reply {
     let FoundBadge { badge, cache_policy, status, fresh_until } =
         find(state, repo, query, client).await;
@@ -70,7 +43,7 @@ async fn json(state: &ServiceState, repo: &str, query: &QueryString<'_>, client:
     endpoint.cache_seconds = Some(cache_policy.max_age());
     // Serializing numbers and strings cannot fail.
     let json = serde_json::to_vec(&endpoint).unwrap_or_default();
-    Reply::json(status, json, cache_policy).fresh_until(fresh_until)
+    Reply { fresh_until, ..Reply::json(status, json, cache_policy) }
 }
 
 /// A badge with the status and the cache policy of its response.
@@ -97,7 +70,7 @@ async fn find(
     let Some(counted) = outcome.counted() else {
         return placeholder(&ErrorReply::from(&outcome), metric);
     };
-    let badge = counted.values.badge(metric);
+    let badge = counted.summary.values.badge(metric);
     FoundBadge {
         badge: badge.unwrap_or_else(|| Badge::placeholder(metric, "unknown")),
         status: StatusCode::OK,
@@ -114,5 +87,21 @@ fn placeholder(error: &ErrorReply<'_>, metric: Metric) -> FoundBadge {
         status: error.badge_status(),
         cache_policy: error.badge_cache_policy(),
         fresh_until: None,
+    }
+}
+
+/// Serves the counts of a repository as JSON.
+pub(super) async fn counts(State(state): State<Arc<ServiceState>>, request: Request) -> Reply {
+    let repo = request.uri().path().strip_prefix("/api/models/").unwrap_or_default();
+    let query = match WeightsQuery::parse(repo, &QueryString::parse(request.uri().query())) {
+        Ok(query) => query,
+        Err(invalid) => return ErrorReply::from(invalid).into_json(),
+    };
+    let outcome = state.look_up(&query, state.client_ip(&request)).await;
+    match outcome.counted() {
+        Some(counted) => {
+            Reply::json(StatusCode::OK, counted.json.clone(), state.cache_policy(&query))
+        }
+        None => ErrorReply::from(&outcome).into_json(),
     }
 }

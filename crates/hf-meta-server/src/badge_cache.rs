@@ -22,14 +22,14 @@ const MAX_TARGET_LENGTH: usize = 512;
 
 /// Marks a response as a badge that does not change before `fresh_until`. An extension of the response.
 #[derive(Clone)]
-pub(super) struct DrawnBadge {
+pub(super) struct CacheableBadge {
     pub(super) body: Bytes,
     pub(super) fresh_until: Instant,
 }
 
 /// Caches badge responses by path and query. Most requests are for a few badges, which are drawn once until their
 /// count expires.
-pub(super) struct DrawnBadges {
+pub(super) struct BadgeCache {
     responses: MemoryCache<Box<str>, Arc<BadgeResponse>, BadgeSize>,
     /// Incremented whenever all badges are invalidated.
     generation: AtomicU64,
@@ -37,7 +37,7 @@ pub(super) struct DrawnBadges {
 
 struct BadgeResponse {
     headers: HeaderMap,
-    badge: DrawnBadge,
+    badge: CacheableBadge,
     /// The generation when drawing started.
     generation: u64,
 }
@@ -54,7 +54,7 @@ impl Weighter<Box<str>, Arc<BadgeResponse>> for BadgeSize {
     }
 }
 
-impl DrawnBadges {
+impl BadgeCache {
     pub(super) fn new() -> Self {
         let estimate = usize::try_from(MEMORY_LIMIT / TYPICAL_BADGE_BYTES).unwrap_or(usize::MAX);
         let responses = MemoryCache::with_weighter(estimate, MEMORY_LIMIT, BadgeSize);
@@ -63,7 +63,7 @@ impl DrawnBadges {
 
     /// Returns the path and query of a plain badge request. Conditional requests, and requests that may be invalid,
     /// are left to the router.
-    pub(super) fn target<B>(request: &Request<B>) -> Option<&str> {
+    pub(super) fn cache_key<B>(request: &Request<B>) -> Option<&str> {
         let target = request.uri().path_and_query()?.as_str();
         let headers = request.headers();
         let is_plain = request.method() == Method::GET
@@ -76,17 +76,17 @@ impl DrawnBadges {
 
     /// Returns the cached response for a request target, if it is fresh.
     pub(super) fn get(&self, target: &str) -> Option<Response<Body>> {
-        let drawn = self.responses.get(target)?;
-        if drawn.badge.fresh_until <= Instant::now() || drawn.generation != self.generation() {
+        let cached = self.responses.get(target)?;
+        if cached.badge.fresh_until <= Instant::now() || cached.generation != self.generation() {
             return None;
         }
-        let mut response = Response::new(Body::from(drawn.badge.body.clone()));
-        *response.headers_mut() = drawn.headers.clone();
+        let mut response = Response::new(Body::from(cached.badge.body.clone()));
+        *response.headers_mut() = cached.headers.clone();
         Some(response)
     }
 
     /// Invalidates all badges, including those being drawn, because a count has changed before it expired.
-    pub(super) fn forget(&self) {
+    pub(super) fn invalidate(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -96,8 +96,8 @@ impl DrawnBadges {
     }
 
     /// Caches a response if it is a badge with a lifetime.
-    pub(super) fn keep(&self, target: &str, generation: u64, response: &mut Response<Body>) {
-        if let Some(badge) = response.extensions_mut().remove::<DrawnBadge>() {
+    pub(super) fn insert(&self, target: &str, generation: u64, response: &mut Response<Body>) {
+        if let Some(badge) = response.extensions_mut().remove::<CacheableBadge>() {
             let headers = response.headers().clone();
             let response = BadgeResponse { headers, badge, generation };
             self.responses.insert(target.into(), Arc::new(response));
@@ -114,34 +114,34 @@ mod tests {
     fn response(seconds: u64) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         let fresh_until = Instant::now() + Duration::from_secs(seconds);
-        response.extensions_mut().insert(DrawnBadge { body: "badge".into(), fresh_until });
+        response.extensions_mut().insert(CacheableBadge { body: "badge".into(), fresh_until });
         response
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_badge_is_kept_until_its_count_expires() {
-        let badges = DrawnBadges::new();
-        badges.keep("/badge/a.svg", 0, &mut response(10));
-        badges.keep("/badge/b.svg", 0, &mut Response::new(Body::empty()));
+    async fn a_badge_is_cached_until_its_count_expires() {
+        let badges = BadgeCache::new();
+        badges.insert("/badge/a.svg", 0, &mut response(10));
+        badges.insert("/badge/b.svg", 0, &mut Response::new(Body::empty()));
         assert!(badges.get("/badge/a.svg").is_some() && badges.get("/badge/b.svg").is_none());
         tokio::time::advance(Duration::from_secs(10)).await;
         assert!(badges.get("/badge/a.svg").is_none());
     }
 
     #[test]
-    fn a_badge_that_was_drawn_before_a_change_is_forgotten() {
-        let badges = DrawnBadges::new();
+    fn badges_drawn_before_a_change_are_invalidated() {
+        let badges = BadgeCache::new();
         let before = badges.generation();
-        badges.keep("/badge/a.svg", before, &mut response(10));
-        badges.forget();
-        badges.keep("/badge/b.svg", before, &mut response(10));
+        badges.insert("/badge/a.svg", before, &mut response(10));
+        badges.invalidate();
+        badges.insert("/badge/b.svg", before, &mut response(10));
         assert!(badges.get("/badge/a.svg").is_none() && badges.get("/badge/b.svg").is_none());
-        badges.keep("/badge/a.svg", badges.generation(), &mut response(10));
+        badges.insert("/badge/a.svg", badges.generation(), &mut response(10));
         assert!(badges.get("/badge/a.svg").is_some());
     }
 
     #[test]
-    fn only_plain_requests_for_badges_have_a_target() {
+    fn only_plain_requests_for_badges_have_a_cache_key() {
         let get = || Request::get("/badge/a.svg?x=1").header(HOST, "h");
         let cases = [
             (get(), true),
@@ -154,17 +154,17 @@ mod tests {
             (get().uri(format!("/badge/{}", "a".repeat(600))), false),
             (Request::get("/badge/a.svg"), false),
         ];
-        for (request, has_target) in cases {
+        for (request, has_key) in cases {
             let request = request.body(()).unwrap();
-            assert_eq!(DrawnBadges::target(&request).is_some(), has_target, "{request:?}");
+            assert_eq!(BadgeCache::cache_key(&request).is_some(), has_key, "{request:?}");
         }
     }
 
     #[test]
     fn the_memory_is_limited() {
-        let badges = DrawnBadges::new();
+        let badges = BadgeCache::new();
         for n in 0..20_000 {
-            badges.keep(&format!("/badge/{n}.svg"), 0, &mut response(10));
+            badges.insert(&format!("/badge/{n}.svg"), 0, &mut response(10));
         }
         assert!(badges.responses.weight() <= MEMORY_LIMIT && badges.responses.len() > 1_000);
     }
