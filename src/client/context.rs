@@ -41,7 +41,7 @@ impl ClientContext {
             return Ok(());
         }
         let url = self.endpoint.url();
-        match self.http.response_header(url, "x-request-id", &self.totals).await {
+        match self.http.head(url, "x-request-id", &self.totals).await {
             Err(RequestFailure { error, attempts, elapsed })
                 if !matches!(error, HttpError::Status(_)) =>
             {

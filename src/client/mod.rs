@@ -5,7 +5,6 @@ mod builder;
 mod call_timeout;
 mod context;
 mod env;
-mod http_options;
 mod many;
 mod model;
 
