@@ -1,8 +1,8 @@
-//! The time of a cold call in round trips: `cargo bench --bench fetch -- [REPO]... [--rtt 50ms]`.
+//! The time of a cold call in round trips: `cargo bench -p hf-meta-cli --bench fetch -- [REPO]... [--rtt 50ms]`.
 //!
 //! Each call is a new process of the command, so it starts without connections. The local Hub and its CDN have two
 //! addresses, speak TLS, and are `--rtt` away; the model is described in
-//! `src/testing/link.rs`. The results include the work of the machine, so a short round trip makes them worse.
+//! `crates/hf-meta-testing/src/link.rs`. The results include the work of the machine, so a short round trip makes them worse.
 
 mod network;
 
@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use hf_meta_testing::{Host, Hub};
+use hf_meta_testing::{Host, MockHub};
 use network::tls::Tls;
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ struct Args {
 /// two requests, the redirect and the body, and so does each range of a large file.
 struct Plan(&'static str, &'static [&'static str], [u32; 2]);
 
-const PLANS: [Plan; 2] = [Plan("exact", &[], [8, 10]), Plan("prefetch", &["--prefetch"], [6, 8])];
+const PLANS: [Plan; 2] = [Plan("exact", &[], [8, 10]), Plan("prefetch", &["--plan", "prefetch"], [6, 8])];
 
 /// The measurements of one call.
 struct Call {
@@ -60,8 +60,8 @@ struct Call {
 fn main() -> Result<()> {
     let args = Args::parse();
     let protocols = if args.http1 { vec!["http/1.1"] } else { vec!["h2", "http/1.1"] };
-    let hub = Hub::builder().repos(network::repos(&args.repos)?);
-    let hub = hub.round_trip(args.rtt).https(Tls::new(&protocols)?).start()?;
+    let hub = MockHub::builder().repos(network::repos(&args.repos)?);
+    let hub = hub.latency(args.rtt).https(Tls::new(&protocols)?).start()?;
     let folder = tempfile::tempdir()?;
     let bundle = folder.path().join("authority.pem");
     std::fs::write(&bundle, hub.ca_certificate().unwrap_or_default())?;
@@ -89,7 +89,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn call(hub: &Hub, bundle: &PathBuf, repo: &str, plan: &Plan) -> Result<Call> {
+fn call(hub: &MockHub, bundle: &PathBuf, repo: &str, plan: &Plan) -> Result<Call> {
     hub.clear_log();
     let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections_made(host));
     let before = made();

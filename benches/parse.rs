@@ -1,4 +1,4 @@
-//! The speed of parsing headers and indexes: `cargo bench --bench parse`.
+//! The speed of parsing headers and indexes: `cargo bench -p hf-meta-format --bench parse`.
 //!
 //! The comparisons are the `safetensors` crate, which checks as much as we do; `Value`, for programs that keep
 //! everything and check nothing; and `lex`, which reads the JSON and keeps nothing: no parser on `serde_json` is faster.

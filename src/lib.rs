@@ -40,9 +40,6 @@
 //! | read URLs and local files | [`Client::source`] |
 //! | cache headers across calls | [`DiskCache`], [`MemoryCache`], or your own [`Cache`] |
 //! | parse headers from other storage, without I/O | [`SafetensorsFileHeader`], [`formats`] and [`count`] |
-//! | read many repositories into tables | `census` |
-//! | draw a badge | `badge` |
-//! | serve badges | `server` |
 //!
 //! # Errors
 //!
@@ -71,25 +68,32 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | none | formats and counting, without I/O, tokio or C code; builds for `wasm32-unknown-unknown` |
-//! | `client` | [`Client`], which reads over HTTP and from disk, with TLS from `aws-lc-rs` |
-//! | `rustls-no-provider` | the client, with TLS from the `rustls` provider that you install, such as `ring` |
+//! | `rustls-aws-lc` (default) | TLS with `aws-lc-rs` |
+//! | `rustls-no-provider` | TLS with the `rustls` provider that your program installs, such as `ring` |
 //! | `reqwest-hook` | access to `reqwest` settings that [`ClientBuilder`] does not expose |
-//! | `badge` | badges as SVG and as shields.io JSON |
-//! | `census` | bulk reads into Arrow record batches and Parquet files, on disk or in an object store |
-//! | `cli` (default) | the `hf-meta` command |
-//! | `server` | the badge service and a Redis cache |
 //!
-//! A program that reads from the Hub needs `client`:
+//! Without features, the client reads `http` URLs only. For a different TLS provider, write:
 //!
 //! ```toml
 //! [dependencies]
-//! hf-meta = { version = "0.1", default-features = false, features = ["client"] }
+//! hf-meta = { version = "0.1", default-features = false, features = ["rustls-no-provider"] }
 //! ```
+//!
+//! # Related crates
+//!
+//! | crate | content |
+//! |---|---|
+//! | `hf-meta-format` | [`formats`], [`count`] and [`report`], without I/O, tokio or C code; builds for WebAssembly |
+//! | `hf-meta-cli` | the `hf-meta` command |
+//! | `hf-meta-badge` | badges as SVG and as shields.io JSON |
+//! | `hf-meta-server` | the badge service and a Redis cache |
+//! | `hf-meta-census` | many repositories as Arrow record batches and Parquet files |
+//! | `hf-meta-testing` | a mock Hub for your tests |
 //!
 //! # Guides
 //!
-//! [Reading](docs::reading) · [Counting](docs::counting) · [Validation](docs::validity) ·
+//! [Reading](docs::reading) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
+//! [Validation](docs::validity) ·
 //! [Repository layouts](docs::layouts) · [GGUF](docs::gguf) · [Caching and offline use](docs::cache) ·
 //! [JSON](docs::json) · [Error handling in a service](docs::errors) · [Installation](docs::install) ·
 //! [Command line](docs::command) · [Python](docs::python) · [Census](docs::census) ·

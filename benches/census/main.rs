@@ -1,5 +1,5 @@
 //! A census of generated models by the command, and the truth of each row:
-//! `cargo bench --features census --bench census -- [--models 100000] [--quota 6000]`.
+//! `cargo bench -p hf-meta-cli --bench census -- [--models 100000] [--quota 6000]`.
 //!
 //! The Hub enforces its quota in windows of 2 s. Time, requests, CPU and peak memory are those of `census list` and
 //! `census read`. Fails if a row is not true, if a request was refused, or if the memory exceeds 200 MB. Linux only.
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use generated::{GeneratedModels, ModelTruth};
 use hf_meta_census::{CensusRow, model_rows};
-use hf_meta_testing::Hub;
+use hf_meta_testing::MockHub;
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -45,7 +45,8 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     let models = GeneratedModels::new(args.models, 17);
-    let hub = Hub::builder().computed(models.clone()).quota(args.quota, Duration::from_secs(2));
+    let hub =
+        MockHub::builder().lazy_repos(models.clone()).quota(args.quota, Duration::from_secs(2));
     let hub = hub.without_log().start()?;
     let folder = tempfile::tempdir()?;
     let (list, census) = (folder.path().join("repos.parquet"), folder.path().join("census"));
@@ -84,7 +85,7 @@ impl std::fmt::Display for Cost {
 }
 
 /// Runs the command to its end.
-fn run(args: &Args, hub: &Hub, options: &[&str], paths: &[&Path]) -> Result<Cost> {
+fn run(args: &Args, hub: &MockHub, options: &[&str], paths: &[&Path]) -> Result<Cost> {
     let mut command = Command::new(&args.binary);
     command.args(["--endpoint", hub.endpoint()]).args(options).args(paths).stdout(Stdio::null());
     let started = Instant::now();

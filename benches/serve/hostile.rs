@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::process::{Process, client, get, serve_by_default};
 use super::{Args, Result, weights};
-use hf_meta_testing::{File, Hub, Repo};
+use hf_meta_testing::{File, MockHub, Repo};
 
 /// The number of concurrent lookups of hostile repositories.
 const ATTACKERS: usize = 8;
@@ -96,7 +96,7 @@ async fn large_headers(args: &Args) -> Result<()> {
     let headers = args.shards * args.tensors * 64 / 1_000_000;
     let repos = (1..ATTACKERS).map(|n| hostile.renamed(&format!("org/h{n}")));
     let known = Repo::new("org/known").file("model.safetensors", weights());
-    let hub = Hub::start(repos.chain([hostile.clone(), known]))?;
+    let hub = MockHub::start(repos.chain([hostile.clone(), known]))?;
     let folder = tempfile::tempdir()?;
     let cache = folder.path().display().to_string();
     let mut out = io::stdout();
@@ -179,7 +179,7 @@ async fn in_flight(client: &reqwest::Client, address: &str) -> Result<u64> {
 /// Counts the requests that one client causes at the Hub.
 async fn upstream_requests(args: &Args) -> Result<()> {
     let many_shards = repo("org/many", 10_000, 1);
-    let hub = Hub::start([repo("abcdefgh/model", 72, 10), many_shards])?;
+    let hub = MockHub::start([repo("abcdefgh/model", 72, 10), many_shards])?;
     let (client, mut out) = (client()?, io::stdout());
     let cases = |n: usize| {
         let letter = |(at, c): (usize, char)| {
@@ -226,7 +226,7 @@ async fn upstream_requests(args: &Args) -> Result<()> {
 
 /// Measures the time until another client gets a response while connections send requests and never read.
 async fn mute_connections(args: &Args) -> Result<()> {
-    let hub = Hub::start([Repo::new("org/known").file("model.safetensors", weights())])?;
+    let hub = MockHub::start([Repo::new("org/known").file("model.safetensors", weights())])?;
     let limit = MUTE_CONNECTIONS.to_string();
     let (_server, address) = serve_by_default(args, &hub, "off", &["--max-connections", &limit])?;
     let host = address.trim_start_matches("http://");

@@ -1,5 +1,5 @@
 //! Throughput, memory and robustness of the badge service:
-//! `cargo bench --features server --bench serve -- [--rate] [--memory] [--hostile] [--soak MINUTES]`.
+//! `cargo bench -p hf-meta-cli --bench serve -- [--rate] [--memory] [--hostile] [--soak MINUTES]`.
 //!
 //! The rate is measured for a known badge on one core, in turns with nginx that serves the same bytes as a static file
 //! on the same core. `wrk` on the other cores makes the requests; both programs have to be installed. The memory of the

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::process::{client, get, serve};
 use super::{Args, Result, weights};
-use hf_meta_testing::{Hub, Repo};
+use hf_meta_testing::{MockHub, Repo};
 
 #[tokio::main]
 pub(crate) async fn memory(args: &Args) -> Result<()> {
     let file = weights();
     let repo = |n| Repo::new(&format!("org/m{n}")).file("model.safetensors", file.clone());
-    let hub = Hub::start((0..args.repos).map(repo))?;
+    let hub = MockHub::start((0..args.repos).map(repo))?;
     let folder = tempfile::tempdir()?;
     let cache = folder.path().display().to_string();
     let (server, address) = serve(args, &hub, &cache, &["--memory-limit", "33554432"])?;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::{Args, Result};
-use hf_meta_testing::Hub;
+use hf_meta_testing::MockHub;
 
 /// A process that is killed on drop.
 pub(crate) struct Process(pub(crate) Child);
@@ -37,7 +37,7 @@ const ALLOCATOR: [(&str, &str); 3] = [
 /// Starts a badge service without limits per client on the first core, and returns its URL.
 pub(crate) fn serve(
     args: &Args,
-    hub: &Hub,
+    hub: &MockHub,
     cache: &str,
     options: &[&str],
 ) -> Result<(Process, String)> {
@@ -47,7 +47,7 @@ pub(crate) fn serve(
     command.args([
         "--upstream-requests-per-minute",
         "0",
-        "--new-upstream-requests-per-minute",
+        "--total-upstream-requests-per-minute",
         "0",
     ]);
     command.env("TOKIO_WORKER_THREADS", "1").envs(ALLOCATOR);
@@ -57,7 +57,7 @@ pub(crate) fn serve(
 /// Starts a badge service with the limits that it has by default, and returns its URL.
 pub(crate) fn serve_by_default(
     args: &Args,
-    hub: &Hub,
+    hub: &MockHub,
     cache: &str,
     options: &[&str],
 ) -> Result<(Process, String)> {
@@ -72,7 +72,7 @@ fn binary(args: &Args) -> &str {
 
 fn start(
     mut command: Command,
-    hub: &Hub,
+    hub: &MockHub,
     cache: &str,
     options: &[&str],
 ) -> Result<(Process, String)> {

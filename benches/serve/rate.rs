@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::process::{Process, client, get, serve};
 use super::{Args, Result, weights};
-use hf_meta_testing::{Hub, Repo};
+use hf_meta_testing::{MockHub, Repo};
 
 /// Requests per second, and the 99th percentile of their durations in ms.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ struct Rate {
 
 pub(crate) fn rate(args: &Args) -> Result<()> {
     let repo = Repo::new("org/model").file("model.safetensors", weights());
-    let hub = Hub::start([repo])?;
+    let hub = MockHub::start([repo])?;
     let (_server, address) = serve(args, &hub, "off", &[])?;
     let badge = format!("{address}/badge/org/model.svg");
     let svg = tokio::runtime::Runtime::new()?.block_on(get(&client()?, &badge))?;

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::hostile::repo;
 use super::process::{client, serve_by_default};
 use super::{Args, Result, weights};
-use hf_meta_testing::{Fault, Hub, Repo};
+use hf_meta_testing::{Fault, MockHub, Repo};
 
 /// The number of small repositories.
 const SMALL: usize = 2_000;
@@ -32,7 +32,7 @@ pub(crate) async fn soak(args: &Args, minutes: u64) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let cache = folder.path().display().to_string();
     // A short time to live, so that known badges are refreshed all the time.
-    let options = ["--ttl", "5", "--new-upstream-requests-per-minute", "0"];
+    let options = ["--ttl", "5", "--total-upstream-requests-per-minute", "0"];
     let limits = ["--upstream-requests-per-minute", "0", "--requests-per-minute", "0"];
     let (server, address) = serve_by_default(args, &hub, &cache, &[options, limits].concat())?;
     let (end, next) = (Instant::now() + Duration::from_secs(60 * minutes), Arc::default());
@@ -68,12 +68,12 @@ pub(crate) async fn soak(args: &Args, minutes: u64) -> Result<()> {
 }
 
 /// Starts a Hub that sends a fault with one response in 50.
-fn hub(args: &Args) -> Result<Hub> {
+fn hub(args: &Args) -> Result<MockHub> {
     let small =
         (0..SMALL).map(|n| Repo::new(&format!("org/m{n}")).file("model.safetensors", weights()));
     let hostile = repo("org/h0", args.shards, args.tensors);
     let hostile = (0..HOSTILE).map(|n| hostile.renamed(&format!("org/h{n}")));
-    let hub = Hub::start(small.chain(hostile))?;
+    let hub = MockHub::start(small.chain(hostile))?;
     let count = AtomicUsize::new(0);
     hub.inject(move |_, _| {
         let n = count.fetch_add(1, Ordering::Relaxed);

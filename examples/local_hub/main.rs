@@ -1,11 +1,11 @@
-//! Serves a folder as a Hub: `cargo run --features testing --example local_hub -- [FOLDER] [--port N] [--tls] [--rtt 50ms]`.
+//! Serves a folder as a Hub: `cargo run --example local_hub -- [FOLDER] [--port N] [--tls] [--rtt 50ms]`.
 //!
 //! Prints one line to stdout that can be put before a command, `HF_ENDPOINT=http://…`. Enter prints the number of
 //! requests, bytes and connections since the last Enter as JSON, and `push` changes one percent of the generated models.
 //! Ctrl-C stops the server.
 //!
 //! With `--tls`, the Hub and its CDN serve HTTPS on two addresses, and the line also sets the variables that make clients trust
-//! their certificate. `--rtt` simulates a round-trip time; `src/testing/link.rs` documents the simulation. `--computed`
+//! their certificate. `--rtt` simulates a round-trip time; `crates/hf-meta-testing/src/link.rs` documents the simulation. `--computed`
 //! adds generated models, and `--quota` enforces a rate limit.
 
 mod duration;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use generated::GeneratedModels;
-use hf_meta_testing::{Host, Hub, RequestCounts, load_folder};
+use hf_meta_testing::{Host, MockHub, RequestCounts, load_folder};
 use serde_json::json;
 use tls::Tls;
 
@@ -68,8 +68,8 @@ async fn main() -> io::Result<()> {
         writeln!(io::stderr(), "{}", repo.id())?;
     }
     let models = GeneratedModels::new(args.computed, args.seed);
-    let hub = Hub::builder().repos(repos).port(args.port).round_trip(args.rtt);
-    let hub = hub.computed(models.clone()).without_log();
+    let hub = MockHub::builder().repos(repos).port(args.port).latency(args.rtt);
+    let hub = hub.lazy_repos(models.clone()).without_log();
     let hub = match args.quota {
         Some((requests, window)) => hub.quota(requests, window),
         None => hub,
@@ -98,7 +98,7 @@ async fn main() -> io::Result<()> {
 }
 
 /// Prints the requests since the last report for every line on stdin.
-fn report_requests(hub: &Hub, models: &GeneratedModels) -> io::Result<()> {
+fn report_requests(hub: &MockHub, models: &GeneratedModels) -> io::Result<()> {
     let made = || [Host::Hub, Host::Cdn].map(|host| hub.connections_made(host));
     let (mut before, mut counted) = (made(), RequestCounts::default());
     for line in io::stdin().lock().lines() {

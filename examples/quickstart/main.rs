@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use hf_meta::{Client, SafetensorsParseFromRepo};
-use hf_meta_testing::{Hub, load_folder};
+use hf_meta_testing::{MockHub, load_folder};
 
 /// The models whose counts the documentation of the format lists.
 const REPOS: [&str; 9] = [
@@ -24,7 +24,7 @@ const REPOS: [&str; 9] = [
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
-    let hub = Hub::start(load_folder(fixtures.as_ref())?)?;
+    let hub = MockHub::start(load_folder(fixtures.as_ref())?)?;
     let client = Client::builder().endpoint(hub.endpoint()).build()?;
 
     let mut stdout = io::stdout().lock();

@@ -15,7 +15,7 @@ use crate::client::model::ClientContext;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
-use crate::formats::{FORMATS, Format, Formats, clip};
+use crate::formats::{Format, Formats, clip};
 use crate::http::Http;
 use crate::http::transfer::CallMeter;
 use crate::hub::{Endpoint, HubWarnings};
@@ -70,7 +70,7 @@ impl Default for ClientBuilder {
                 config: Configs::DEFAULT_LIMIT,
                 concurrency: 1,
             },
-            formats: FORMATS.clone(),
+            formats: Formats::built_in().clone(),
             hub_cache: None,
             header_cache: None,
             branch_ttl: Duration::ZERO,

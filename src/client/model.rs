@@ -15,7 +15,7 @@ use crate::backends::{
 };
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
-use crate::formats::weight_sets::{Layout, ListedFile, WeightSet, names_shards};
+use crate::formats::weight_sets::{Layout, ListedFile, WeightSet, is_shard_pattern};
 use crate::formats::{Format, Formats, RepoPath, clip};
 use crate::http::transfer::CallMeter;
 use crate::http::{Http, HttpError, RequestFailure, SafeUrl};
@@ -427,7 +427,7 @@ async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, Target), Er
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     let target = match tokio::fs::metadata(path).await {
         Ok(metadata) if metadata.is_dir() => return Ok((path.to_owned(), Target::Folder(None))),
-        Err(_) if names_shards(formats, &name) => Target::Shards(name),
+        Err(_) if is_shard_pattern(formats, &name) => Target::Shards(name),
         Err(_)
             if formats.is_quantization(name.as_str())
                 && tokio::fs::metadata(&folder).await.is_ok() =>

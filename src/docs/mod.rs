@@ -3,7 +3,8 @@
 //! | page | subject |
 //! |---|---|
 //! | [`reading`] | HTTP requests, retries, rate limits, timeouts, security, logs |
-//! | [`counting`] | parameters, elements, buffers, quantized models, experts |
+//! | [`counting`] | parameters, elements, buffers, experts |
+//! | [`quantization`] | quantized models: methods, exactness, the counts of the Hub |
 //! | [`validity`] | rules that files and indexes must meet, and the findings of `verify` |
 //! | [`layouts`] | names of weight files, and repositories with several sets of weights |
 //! | [`gguf`] | quantized models in GGUF, and custom formats |
@@ -18,39 +19,110 @@
 //! | [`speed`] | measurements, and the commands that reproduce them |
 //! | [`architecture`] | the code: the life of a request, the layers, where to add features |
 
+/// [`Client::model`]: crate::Client::model
+/// [`Cache`]: crate::Cache
+/// [`SafetensorsParseFromRepo`]: crate::SafetensorsParseFromRepo
+/// [`FetchStats`]: crate::FetchStats
+/// [`Error`]: crate::Error
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
 
+/// [`branch_ttl`]: crate::ClientBuilder::branch_ttl
+/// [`Client`]: crate::Client
+/// [`DiskCache`]: crate::DiskCache
+/// [connect ahead]: crate::docs::reading#connections
+/// [`Cache`]: crate::Cache
+/// [`ClientBuilder::offline`]: crate::ClientBuilder::offline
 #[doc = include_str!("cache.md")]
 pub mod cache {}
 
+/// [command]: crate::docs::command
+/// [What is counted]: crate::docs::counting
 #[doc = include_str!("census.md")]
 pub mod census {}
 
+/// [error code]: crate::docs::errors
+/// [counting rules]: crate::docs::counting
+/// [reading]: crate::docs::reading
 #[doc = include_str!("command.md")]
 pub mod command {}
 
+/// [`formats`]: crate::formats
+/// [`count`]: crate::count
+/// [Quantization]: crate::docs::quantization
 #[doc = include_str!("counting.md")]
 pub mod counting {}
 
+/// [`Error`]: crate::Error
+/// [`Error::kind`]: crate::Error::kind
+/// [`Error::code`]: crate::Error::code
+/// [`Error::retry_after`]: crate::Error::retry_after
 #[doc = include_str!("errors.md")]
 pub mod errors {}
 
+/// [`Model::inspect`]: crate::Model::inspect
+/// [`Model::count`]: crate::Model::count
+/// [`Model::format`]: crate::Model::format
+/// [`Model::parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
+/// [`formats::gguf`]: crate::formats::gguf
+/// [`validity`]: crate::docs::validity
+/// [`ClientBuilder::format`]: crate::ClientBuilder::format
+/// [`Format`]: crate::formats::Format
+/// [`HeaderParser`]: crate::formats::HeaderParser
 #[doc = include_str!("gguf.md")]
 pub mod gguf {}
 
+/// [Python module]: crate::docs::python
 #[doc = include_str!("install.md")]
 pub mod install {}
 
+/// [`counting`]: crate::docs::counting
+/// [`Error::code`]: crate::Error::code
+/// [`validity`]: crate::docs::validity
+/// [Errors]: crate::docs::errors
 #[doc = include_str!("json.md")]
 pub mod json {}
 
+/// [`Model::path`]: crate::Model::path
+/// [`Model::other_sets`]: crate::Model::other_sets
+/// [GGUF]: crate::docs::gguf
 #[doc = include_str!("layouts.md")]
 pub mod layouts {}
 
+/// [JSON]: crate::docs::json
+/// [census]: crate::docs::census
+/// [command]: crate::docs::command
 #[doc = include_str!("python.md")]
 pub mod python {}
 
+#[doc = include_str!("quantization.md")]
+pub mod quantization {}
+
+/// [GGUF]: crate::docs::gguf
+/// [`ClientBuilder::concurrency`]: crate::ClientBuilder::concurrency
+/// [`Model::prefetch`]: crate::Model::prefetch
+/// [`Plan::Hub`]: crate::Plan::Hub
+/// [`Client::run_many`]: crate::Client::run_many
+/// [`Client`]: crate::Client
+/// [`FetchStats::requests`]: crate::FetchStats
+/// [`RetryPolicy`]: crate::RetryPolicy
+/// [`RetryPolicy::max_wait`]: crate::RetryPolicy::max_wait
+/// [`RetryPolicy::never`]: crate::RetryPolicy::never
+/// [`RetryPolicy::fail_fast`]: crate::RetryPolicy::fail_fast
+/// [`connect_timeout`]: crate::ClientBuilder::connect_timeout
+/// [`read_timeout`]: crate::ClientBuilder::read_timeout
+/// [`request_timeout`]: crate::ClientBuilder::request_timeout
+/// [`call_timeout`]: crate::ClientBuilder::call_timeout
+/// [`Client::model`]: crate::Client::model
+/// [`Client::source`]: crate::Client::source
+/// [`AddressPolicy::Public`]: crate::AddressPolicy::Public
+/// [`system_certificates`]: crate::ClientBuilder::system_certificates
+/// [`ClientBuilder`]: crate::ClientBuilder
+/// [`Model::count`]: crate::Model::count
+/// [`parse_safetensors_metadata`]: crate::Model::parse_safetensors_metadata
+/// [`ClientBuilder::token`]: crate::ClientBuilder::token
+/// [`Client::from_env`]: crate::Client::from_env
+/// [`Client::with_token`]: crate::Client::with_token
 #[doc = include_str!("reading.md")]
 pub mod reading {}
 
@@ -60,5 +132,7 @@ pub mod service {}
 #[doc = include_str!("speed.md")]
 pub mod speed {}
 
+/// [`Error`]: crate::Error
+/// [`Model::verify`]: crate::Model::verify
 #[doc = include_str!("validity.md")]
 pub mod validity {}

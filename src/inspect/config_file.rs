@@ -5,7 +5,7 @@ use crate::HubCacheMiss;
 use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::RepoPath;
-use crate::report::{Assembly, Finding};
+use crate::report::{Finding, ReportBuilder};
 
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
 const CONFIG: &str = "config.json";
@@ -90,7 +90,7 @@ impl Reader {
     /// Reads the other file that may describe the quantization or the experts, if the count depends on it.
     pub(super) async fn read_other_config(
         &self,
-        assembly: &Assembly,
+        assembly: &ReportBuilder,
         config: &mut ConfigFile,
     ) -> Result<(), Error> {
         let Some(name) = assembly.other_config_file(&config.configs) else { return Ok(()) };

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
 use crate::http::blocking::spawn_blocking_if_large;
-use crate::report::{Assembly, Plan};
+use crate::report::{Plan, ReportBuilder};
 
 /// The Hub's response: headers by shard name.
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ impl Inspection {
             tracing::debug!(%path, "the Hub's response is invalid; reading the files instead");
             return Ok(None);
         };
-        let mut assembly = Assembly::new_sharded(None, keeps_headers);
+        let mut assembly = ReportBuilder::new_sharded(None, keeps_headers);
         for (shard, header) in headers {
             let header =
                 header.map_err(|source| reader.header_error(&path.sibling(&shard), source))?;

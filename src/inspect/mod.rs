@@ -6,7 +6,7 @@
 //! 4. `shards` streams the index and reads each shard as soon as the index names it.
 //! 5. `reader` reads one header in the ranges that its [format](crate::formats::Format) requests, and reads
 //!    `config.json` once a tensor needs it.
-//! 6. An [`Assembly`](crate::report::Assembly) collects the headers as they arrive, compares them with the index, and
+//! 6. An [`ReportBuilder`](crate::report::ReportBuilder) collects the headers as they arrive, compares them with the index, and
 //!    feeds the single [`Counter`](crate::count::Counter).
 //! 7. `verify` does the same, but continues after errors and reports all of them.
 
@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::formats::{Formats, RepoPath};
 use crate::http::transfer::CallMeter;
 use crate::report::verify::VerifyReport;
-use crate::report::{Assembled, CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
+use crate::report::{BuiltReport, CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
 
 /// The progress of a call, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ struct Inspected {
     /// The path of the file or the index, or the pattern of shards without an index.
     path: RepoPath,
     backend: Arc<dyn Backend>,
-    assembled: Assembled,
+    assembled: BuiltReport,
     report: CountReport,
 }
 

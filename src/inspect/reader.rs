@@ -20,7 +20,7 @@ use crate::formats::{FileHeader, Format, Formats, HeaderError, HeaderParser, Rep
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::{CallMeter, RangeBytes};
 use crate::hub::CommitSha;
-use crate::report::{Assembly, FetchStats, Finding, Plan};
+use crate::report::{FetchStats, Finding, Plan, ReportBuilder};
 
 /// Reads the headers of one commit.
 pub struct Reader {
@@ -78,7 +78,7 @@ impl Reader {
         let (path, assembly) = match weights {
             FoundWeights::File { path, start } => {
                 let header = self.parse_header(&path, start).await?;
-                let mut assembly = Assembly::new_single(keeps_headers);
+                let mut assembly = ReportBuilder::new_single(keeps_headers);
                 assembly.add(path.clone(), header);
                 (path, assembly)
             }
@@ -99,7 +99,7 @@ impl Reader {
     pub(super) async fn finish(
         mut self,
         path: RepoPath,
-        assembly: Assembly,
+        assembly: ReportBuilder,
     ) -> Result<Inspected, Error> {
         let mut config = self.config.take().transpose()?.unwrap_or_default();
         self.read_other_config(&assembly, &mut config).await?;

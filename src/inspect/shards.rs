@@ -18,7 +18,7 @@ use crate::formats::RepoPath;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::http::blocking::spawn_blocking_if_large;
 use crate::http::transfer::BodyEvent;
-use crate::report::{Assembly, Plan, RangeRequest};
+use crate::report::{Plan, RangeRequest, ReportBuilder};
 
 /// The result of reading a shard.
 type ShardRead = (RepoPath, Result<UncountedHeader, Error>);
@@ -26,14 +26,14 @@ type ShardRead = (RepoPath, Result<UncountedHeader, Error>);
 /// The results of reading all shards of a set.
 pub(super) struct ShardReads {
     /// All headers that were read.
-    pub(super) assembly: Assembly,
+    pub(super) assembly: ReportBuilder,
     /// The shards that could not be read, sorted by path. Empty if the first failure ends the call.
     pub(super) failures: Vec<(RepoPath, Error)>,
 }
 
 impl ShardReads {
     fn new(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
-        Self { assembly: Assembly::new_sharded(index, keeps_headers), failures: Vec::new() }
+        Self { assembly: ReportBuilder::new_sharded(index, keeps_headers), failures: Vec::new() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The part of a backend that a call reads.
 
-use crate::formats::weight_sets::names_shards;
+use crate::formats::weight_sets::is_shard_pattern;
 use crate::formats::{Formats, RepoPath};
 
 /// The part of a backend that a call reads.
@@ -23,7 +23,7 @@ impl Target {
     pub(crate) fn from_path(formats: &Formats, path: Option<RepoPath>) -> Self {
         let is_file = |path: &RepoPath| formats.find(path.as_str()).is_some();
         match path {
-            Some(path) if names_shards(formats, &path) => Self::Shards(path),
+            Some(path) if is_shard_pattern(formats, &path) => Self::Shards(path),
             Some(path) if is_file(&path) || path.is_index() => Self::from_file(path),
             Some(path) if formats.is_quantization(path.as_str()) => Self::Quantization(path),
             folder => Self::Folder(folder),

@@ -1,7 +1,7 @@
 //! Finds shards next to an index that does not name them.
 
 use super::reader::Reader;
-use crate::formats::weight_sets::{Layout, names_shard};
+use crate::formats::weight_sets::{Layout, has_shard_number};
 use crate::formats::{RepoPath, chain, clip};
 use crate::report::{Finding, bounded};
 
@@ -16,7 +16,7 @@ impl Reader {
         named: &[RepoPath],
         findings: &mut Vec<Finding>,
     ) {
-        if !self.backend.has_commits() || !named.iter().any(names_shard) {
+        if !self.backend.has_commits() || !named.iter().any(has_shard_number) {
             return;
         }
         let folder = index.folder();

@@ -14,9 +14,8 @@ use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
 use crate::formats::{FileHeader, RepoPath, chain, clip};
 use crate::http::transfer::RangeBytes;
 use crate::hub::HubReportedCount;
-use crate::report::verify::tying::{InputEmbedding, TyingConfig};
-use crate::report::verify::{ParameterSources, VerifyReport, numbering};
-use crate::report::{Assembly, Finding, Severity, agreement, bounded};
+use crate::report::verify::{self, ParameterSources, VerifyReport};
+use crate::report::{Finding, ReportBuilder, Severity, bounded};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.
@@ -26,7 +25,7 @@ const HUB_TIMEOUT: Duration = Duration::from_secs(5);
 struct Survey {
     /// The expected number of files.
     files: usize,
-    assembly: Assembly,
+    assembly: ReportBuilder,
     findings: Vec<Finding>,
     /// The shards named by an index or a listing.
     shards: Vec<RepoPath>,
@@ -41,7 +40,12 @@ impl Survey {
 
     fn from_malformed_index(path: &RepoPath, reason: IndexError) -> Self {
         let findings = vec![malformed_index(path, reason)];
-        Self { files: 0, assembly: Assembly::new_sharded(None, true), findings, shards: Vec::new() }
+        Self {
+            files: 0,
+            assembly: ReportBuilder::new_sharded(None, true),
+            findings,
+            shards: Vec::new(),
+        }
     }
 }
 
@@ -74,7 +78,7 @@ impl Reader {
     }
 
     async fn survey_file(&self, path: &RepoPath, start: RangeBytes) -> Survey {
-        let (mut assembly, mut findings) = (Assembly::new_single(true), Vec::new());
+        let (mut assembly, mut findings) = (ReportBuilder::new_single(true), Vec::new());
         match self.parse_header(path, start).await {
             Ok(header) => assembly.add(path.clone(), header),
             Err(error) => findings.push(file_finding(path, error)),
@@ -85,8 +89,8 @@ impl Reader {
     async fn survey_index(&self, path: &RepoPath, reads: ShardReads) -> Survey {
         let shards = reads.assembly.index().map_or(&[][..], SafetensorsIndexJson::shards).to_vec();
         let mut survey = Survey::new(reads, shards);
-        survey.findings.extend(survey.assembly.disagreements());
-        survey.findings.extend(numbering::check(&survey.shards));
+        survey.findings.extend(survey.assembly.index_findings());
+        survey.findings.extend(verify::check_shard_numbers(&survey.shards));
         self.find_unindexed_shards(path, &survey.shards, &mut survey.findings).await;
         survey
     }
@@ -99,8 +103,8 @@ impl Reader {
         let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
         let reads = self.read_listed_shards(path, requests, true, false).await?;
         let mut survey = Survey::new(reads, shards);
-        survey.findings.extend(survey.assembly.disagreements());
-        survey.findings.extend(numbering::check(&survey.shards));
+        survey.findings.extend(survey.assembly.index_findings());
+        survey.findings.extend(verify::check_shard_numbers(&survey.shards));
         Ok(survey)
     }
 
@@ -109,7 +113,7 @@ impl Reader {
         let is_complete = assembly.headers().len() == files;
         // A file that was not read could contain the output embedding.
         let checks_embeddings = is_complete && path.segments().count() == 1;
-        if checks_embeddings && InputEmbedding::find(assembly.headers()).is_some() {
+        if checks_embeddings && verify::has_input_embedding(assembly.headers()) {
             let _ = self.config().await;
         }
         let mut config = self.config_or_finding(&mut findings);
@@ -118,10 +122,8 @@ impl Reader {
             findings.push(file_finding(&self.next_to_weights(name), error));
         }
         // The index may list a tied embedding that is not stored. The count is right in that case.
-        let tying = config.json.as_deref().and_then(TyingConfig::parse);
-        let input = InputEmbedding::find(assembly.headers()).filter(|_| checks_embeddings);
-        if let (Some(input), Some(tying)) = (input, tying) {
-            tying.add_findings(&input, assembly.headers(), &mut findings);
+        if checks_embeddings && let Some(json) = &config.json {
+            verify::check_embeddings(json, assembly.headers(), &mut findings);
         }
         let assembled = assembly.finish(&config.configs);
         let declared = assembled.declared_total.filter(|_| is_complete && is_countable(&findings));
@@ -130,15 +132,17 @@ impl Reader {
         parameters.declared = declared;
         match &assembled.counted {
             Ok((count, breakdown)) => {
-                findings.extend(agreement::check_count((count, breakdown), declared));
+                findings.extend(verify::check_count(count, breakdown, declared));
                 if is_complete && is_countable(&findings) {
                     parameters.counted = Some(count.total());
                     parameters.exact = Some(breakdown.is_exact());
-                    parameters.config = agreement::check_config(
-                        (count, breakdown),
-                        config.json.as_deref(),
-                        &mut findings,
-                    );
+                    let json = config.json.as_deref();
+                    if let Some((expected, mismatch)) =
+                        json.and_then(|json| verify::check_config(json, count, breakdown))
+                    {
+                        parameters.config = Some(expected);
+                        findings.extend(mismatch);
+                    }
                     // The Hub counts only the safetensors files at the root.
                     if path.segments().count() == 1 && assembled.model.is_none() {
                         parameters.hub = self.check_hub((count, breakdown), &mut findings).await;

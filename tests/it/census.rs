@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hf_meta::Client;
 use hf_meta_census::{Census, CensusRow, CensusSummary, Listing, Manifest};
-use hf_meta_testing::{Fault, HubBuilder, LazyRepos as _};
+use hf_meta_testing::{Fault, LazyRepos as _, MockHubBuilder};
 
 use crate::generated::{GeneratedModels, ModelKind, ModelTruth};
 use crate::hub::LocalHub;
@@ -38,9 +38,12 @@ impl GeneratedHub {
     }
 
     /// Starts a Hub with these models and settings.
-    fn with(models: GeneratedModels, settings: impl FnOnce(HubBuilder) -> HubBuilder) -> Self {
+    fn with(
+        models: GeneratedModels,
+        settings: impl FnOnce(MockHubBuilder) -> MockHubBuilder,
+    ) -> Self {
         let count = models.count();
-        let hub = settings(LocalHub::builder().computed(models.clone())).start().unwrap();
+        let hub = settings(LocalHub::builder().lazy_repos(models.clone())).start().unwrap();
         let client = support::client(&hub);
         Self { models, count, hub, client, folder: tempfile::tempdir().unwrap() }
     }
@@ -139,7 +142,7 @@ fn needed_requests(truth: &ModelTruth) -> u64 {
 async fn each_model_has_one_true_row_and_one_request_for_each_file() {
     const MODELS: u64 = 10_000;
     let models = GeneratedModels::new(MODELS, 17);
-    let quota = |hub: HubBuilder| hub.quota(3_000, Duration::from_secs(2)).without_log();
+    let quota = |hub: MockHubBuilder| hub.quota(3_000, Duration::from_secs(2)).without_log();
     let generated = GeneratedHub::with(models, quota);
     let manifest = generated.list("repos.parquet").await;
     let summary = generated.read(&manifest, "census").await;

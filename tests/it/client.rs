@@ -51,7 +51,6 @@ fn settings_that_cannot_work_are_errors_of_the_build() {
 }
 
 /// A client that follows redirects by itself would send all headers to other servers.
-#[cfg(feature = "reqwest-hook")]
 #[tokio::test]
 async fn a_hook_cannot_turn_redirects_on() {
     let (hub, elsewhere) = (hub(), hub());

@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::http::{Request, header};
 use axum_service::app;
 use hf_meta::{Client, ErrorKind, RepoId};
-use hf_meta_testing::{Fault, File, Hub, Repo};
+use hf_meta_testing::{Fault, File, MockHub, Repo};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
@@ -42,7 +42,7 @@ fn every_kind_of_error_is_documented() {
 #[tokio::test]
 async fn the_service_answers_with_counts_and_with_the_wait_of_a_rate_limit() {
     let weights = File::safetensors([("a", "F32", &[2, 3][..]), ("b", "BF16", &[4])]);
-    let hub = Hub::start([Repo::new("org/model").file("model.safetensors", weights)]).unwrap();
+    let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)]).unwrap();
     let client =
         Client::builder().endpoint(hub.endpoint()).retry(hf_meta::RetryPolicy::fail_fast());
     let app = app(client.build().unwrap());

@@ -34,7 +34,7 @@ const DIFFERENCES: &[Difference] = &[
     (
         |checkpoint| checkpoint.entry(SHARD, TENSOR)["dtype"] = json!("F16"),
         TENSOR,
-        &[ChangeKind::DtypeChanged],
+        &[ChangeKind::Retyped],
     ),
     (
         |checkpoint| {
@@ -43,7 +43,7 @@ const DIFFERENCES: &[Difference] = &[
             entry["shape"] = json!([7168]);
         },
         TENSOR,
-        &[ChangeKind::Reshaped, ChangeKind::DtypeChanged],
+        &[ChangeKind::Reshaped, ChangeKind::Retyped],
     ),
     (
         |checkpoint| {
@@ -61,7 +61,7 @@ const DIFFERENCES: &[Difference] = &[
             *checkpoint.indexed_shard(TENSOR) = json!(OTHER);
         },
         TENSOR,
-        &[ChangeKind::DtypeChanged, ChangeKind::Moved],
+        &[ChangeKind::Retyped, ChangeKind::Moved],
     ),
 ];
 

@@ -1,6 +1,8 @@
 //! The README and the guides in `src/docs`, compared with the code and with the output of the command.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use crate::{cli, support};
 
@@ -77,11 +79,33 @@ fn pages_show_what_the_command_prints() {
     assert!(compared >= 5);
 }
 
+/// The labels and targets of the link definitions in a text: `[label]: target` at the start of a line.
+fn definitions<'a>(text: &'a str, prefix: &str) -> BTreeMap<&'a str, &'a str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(prefix)?.split_once("]: "));
+    lines.collect()
+}
+
+/// rustdoc follows the links of `docs/mod.rs`, and readers of the files those at the end of each page.
 #[test]
-fn the_list_of_error_codes_is_complete() {
-    let page = include_str!("../../src/docs/json.md");
-    let (_, listed) = page.split_once("\nThe codes are ").unwrap();
-    let listed = listed.split("\n\n").next().unwrap().split('`').skip(1).step_by(2);
-    let codes = hf_meta::ErrorKind::ALL.iter().map(|kind| kind.code());
-    assert_eq!(listed.collect::<BTreeSet<_>>(), codes.collect::<BTreeSet<_>>());
+fn the_links_of_the_pages_lead_somewhere_in_both_places() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/docs");
+    let modules = fs::read_to_string(folder.join("mod.rs")).unwrap();
+    let mut pages = 0;
+    for module in modules.split("pub mod ").filter(|module| module.contains("include_str!")) {
+        let (rustdoc, file) = module.split_once("include_str!(\"").unwrap();
+        let file = file.split('"').next().unwrap();
+        let page = fs::read_to_string(folder.join(file)).unwrap();
+        assert!(!page.contains("](crate::"), "{file}: define the link at the end of the page");
+        let in_page = definitions(&page, "[");
+        let relative = in_page.iter().filter(|(_, target)| !target.starts_with("https://"));
+        for (label, target) in relative.clone() {
+            let target = target.split('#').next().unwrap();
+            assert!(folder.join(target).exists(), "{file}: [{label}] leads to {target}");
+        }
+        let labels: Vec<_> = relative.map(|(label, _)| *label).collect();
+        let in_rustdoc = definitions(rustdoc, "/// [");
+        assert_eq!(labels, in_rustdoc.into_keys().collect::<Vec<_>>(), "{file} and docs/mod.rs");
+        pages += 1;
+    }
+    assert!(pages > 10);
 }

@@ -5,7 +5,7 @@
 /// The local Hub.
 mod hub {
     pub(crate) use hf_meta_testing::{
-        ContentRangeFault, Fault, File, Host, Hub as LocalHub, LazyRepos, LoggedRequest, Repo,
+        ContentRangeFault, Fault, File, Host, LazyRepos, LoggedRequest, MockHub as LocalHub, Repo,
         load_folder,
     };
 }
@@ -40,7 +40,6 @@ mod fixtures;
 mod gguf;
 #[cfg(target_os = "linux")]
 mod http2;
-mod layers;
 mod layouts;
 mod local_hub;
 mod many;

@@ -154,7 +154,7 @@ async fn only_certificates_of_the_system_are_trusted_over_http_2() {
 async fn a_call_takes_at_least_eight_simulated_round_trips() {
     const ROUND_TRIP: Duration = Duration::from_millis(20);
     let hub =
-        LocalHub::builder().repo(repo()).https(Tls::new(&["h2"]).unwrap()).round_trip(ROUND_TRIP);
+        LocalHub::builder().repo(repo()).https(Tls::new(&["h2"]).unwrap()).latency(ROUND_TRIP);
     let hub = hub.start().unwrap();
     let started = Instant::now();
     let output = run(&hub, hub.ca_certificate().unwrap(), &[]).await;

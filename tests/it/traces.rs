@@ -35,7 +35,7 @@ fn attempts(capture: &Capture) -> Vec<[String; 5]> {
 async fn every_attempt_has_a_span_with_its_result() {
     let (hub, capture) = (hub(), Capture::default());
     hub.inject(|request, before| {
-        let faults = [Fault::Status(503, vec![]), Fault::Truncated { to: 3 }];
+        let faults = [Fault::Status(503, vec![]), Fault::Truncated { length: 3 }];
         faults.into_iter().nth(before).filter(|_| is_first_range(request))
     });
     let model = support::client(&hub).model("org/model").path(FILE);

@@ -127,7 +127,7 @@ impl MetricValues {
 
 /// Returns the active parameters of a mixture of experts, or a short reason why there are none.
 fn active(breakdown: &CountBreakdown) -> Result<u64, &'static str> {
-    match (breakdown.moe, breakdown.moe_unknown_reason) {
+    match (breakdown.moe, breakdown.moe_unknown) {
         (Some(moe), _) => Ok(moe.active()),
         (None, Some(_)) => Err("unknown"),
         (None, None) => Err("no experts"),

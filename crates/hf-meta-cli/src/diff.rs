@@ -157,7 +157,7 @@ fn kind_name(kind: ChangeKind) -> &'static str {
         ChangeKind::Removed => "removed",
         ChangeKind::Added => "added",
         ChangeKind::Reshaped => "reshaped",
-        ChangeKind::DtypeChanged => "retyped",
+        ChangeKind::Retyped => "retyped",
         ChangeKind::Moved => "moved",
     }
 }
@@ -260,7 +260,7 @@ fn summary(diff: &Diff) -> String {
         ChangeKind::Removed,
         ChangeKind::Added,
         ChangeKind::Reshaped,
-        ChangeKind::DtypeChanged,
+        ChangeKind::Retyped,
         ChangeKind::Moved,
     ];
     let counts = kinds.map(|kind| (diff.count(kind), kind_name(kind))).into_iter();

@@ -91,7 +91,7 @@ pub(crate) struct ServeArgs {
     /// Maximum requests to the Hub per minute caused by all clients together; 0 for no limit. The rest of the
     /// quota is reserved for known badges
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
-    #[arg(env = "HF_META_NEW_UPSTREAM_REQUESTS_PER_MINUTE")]
+    #[arg(env = "HF_META_TOTAL_UPSTREAM_REQUESTS_PER_MINUTE")]
     total_upstream_requests_per_minute: u32,
 
     /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32

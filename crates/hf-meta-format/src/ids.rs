@@ -136,7 +136,7 @@ impl fmt::Display for RepoId {
     }
 }
 
-/// The name in the form that [`Client::model`](crate::Client::model) accepts.
+/// The name in the form that `Client::model` accepts.
 impl AsRef<str> for RepoId {
     fn as_ref(&self) -> &str {
         &self.full_name

@@ -48,7 +48,7 @@ const END: &str =
 ///
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let cache = hf_meta::RedisCache::new("redis://127.0.0.1:6379/0")?;
+/// let cache = hf_meta_server::RedisCache::new("redis://127.0.0.1:6379/0")?;
 /// let client = hf_meta::Client::builder().header_cache(cache).build()?;
 /// # Ok(())
 /// # }

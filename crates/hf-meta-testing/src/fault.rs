@@ -39,15 +39,15 @@ pub enum Fault {
     },
     /// A `Content-Range` that does not match the body.
     WrongContentRange(ContentRangeFault),
-    /// Only the first `to` bytes of the range, with headers that match.
+    /// Only the first `length` bytes of the range, with headers that match.
     Clamped {
         /// The number of bytes.
-        to: u64,
+        length: u64,
     },
-    /// Only the first `to` bytes of the range, with a matching `Content-Length` but an unchanged `Content-Range`.
+    /// Only the first `length` bytes of the range, with a matching `Content-Length` but an unchanged `Content-Range`.
     Truncated {
         /// The number of bytes.
-        to: u64,
+        length: u64,
     },
 
     /// The connection is reset before the response.
@@ -116,8 +116,8 @@ impl Fault {
             Self::Header(name, value) => response.with(HeaderName::from_static(name), value),
             Self::WholeFile { is_chunked } => whole_file(response, is_chunked),
             Self::WrongContentRange(wrong) => wrong.apply(response),
-            Self::Clamped { to } => clamped(response, to),
-            Self::Truncated { to } => truncated(response, to),
+            Self::Clamped { length } => clamped(response, length),
+            Self::Truncated { length } => truncated(response, length),
             Self::ConnectionReset => {
                 ResponseSpec { header_delivery: HeaderDelivery::ConnectionReset, ..response }
             }
@@ -197,16 +197,16 @@ fn whole_file(mut response: ResponseSpec, is_chunked: bool) -> ResponseSpec {
     ResponseSpec { status: StatusCode::OK, range: 0..size, content_length, ..response }
 }
 
-fn clamped(response: ResponseSpec, to: u64) -> ResponseSpec {
+fn clamped(response: ResponseSpec, length: u64) -> ResponseSpec {
     let size = response.file.size();
-    let response = truncated(response, to);
+    let response = truncated(response, length);
     let (first, last) = (response.range.start, response.range.end.saturating_sub(1));
     response.with(CONTENT_RANGE, format!("bytes {first}-{last}/{size}"))
 }
 
-fn truncated(response: ResponseSpec, to: u64) -> ResponseSpec {
+fn truncated(response: ResponseSpec, length: u64) -> ResponseSpec {
     let start = response.range.start;
-    let range = start..response.range.end.min(start + to);
+    let range = start..response.range.end.min(start + length);
     ResponseSpec { content_length: Some(range.end - range.start), range, ..response }
 }
 

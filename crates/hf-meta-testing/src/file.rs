@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::digest::Digest;
-use hf_meta::formats::Dtype;
+use hf_meta_format::Dtype;
 
 const CHUNK: usize = 64 * 1024;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];

@@ -1,15 +1,15 @@
 //! A mock of the Hugging Face Hub for tests.
 //!
-//! [`Hub`] listens on two local ports: one for the Hub itself, and one for the CDN that serves its large files.
+//! [`MockHub`] listens on two local ports: one for the Hub itself, and one for the CDN that serves its large files.
 //!
 //! ```
 //! use hf_meta::Client;
-//! use hf_meta_testing::{Fault, File, Hub, Repo};
+//! use hf_meta_testing::{Fault, File, MockHub, Repo};
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let weights = File::safetensors([("w", "BF16", &[2, 3][..])]);
-//! let hub = Hub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+//! let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
 //! let client = Client::builder().endpoint(hub.endpoint()).build()?;
 //! assert_eq!(client.model("org/model").count().await?.parameter_count.total(), 6);
 //! assert!(hub.log().iter().any(|request| request.range.as_deref() == Some("bytes=0-7")));
@@ -82,14 +82,14 @@ use state::{Caller, HubState};
 
 /// A running mock Hub, which stops when dropped. It runs on its own thread, so both blocking and async code can use
 /// it.
-pub struct Hub {
+pub struct MockHub {
     state: Arc<HubState>,
     endpoint: String,
     authority: Option<String>,
     runtime: Option<Runtime>,
 }
 
-impl Hub {
+impl MockHub {
     /// Starts a Hub with these repositories and no tokens, on a free port.
     ///
     /// # Errors
@@ -101,8 +101,8 @@ impl Hub {
 
     /// Returns a builder for a Hub with other settings.
     #[must_use]
-    pub fn builder() -> HubBuilder {
-        HubBuilder::default()
+    pub fn builder() -> MockHubBuilder {
+        MockHubBuilder::default()
     }
 
     /// Returns the endpoint, the value for `HF_ENDPOINT`.
@@ -111,7 +111,7 @@ impl Hub {
     }
 
     /// Returns the PEM certificate of the CA that clients have to trust, or `None` without
-    /// [HTTPS](HubBuilder::https).
+    /// [HTTPS](MockHubBuilder::https).
     pub fn ca_certificate(&self) -> Option<&str> {
         self.authority.as_deref()
     }
@@ -131,7 +131,7 @@ impl Hub {
         self.state.log.clear();
     }
 
-    /// Returns the number of requests since the start. This works [without the log](HubBuilder::without_log), too.
+    /// Returns the number of requests since the start. This works [without the log](MockHubBuilder::without_log), too.
     pub fn counts(&self) -> RequestCounts {
         self.state.quotas.counts()
     }
@@ -167,13 +167,13 @@ impl Hub {
     }
 }
 
-impl fmt::Debug for Hub {
+impl fmt::Debug for MockHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("MockHub").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
-impl Drop for Hub {
+impl Drop for MockHub {
     fn drop(&mut self) {
         // Dropping a runtime waits for its tasks and panics in async callers.
         if let Some(runtime) = self.runtime.take() {
@@ -182,9 +182,9 @@ impl Drop for Hub {
     }
 }
 
-/// A builder for a [`Hub`].
+/// A builder for a [`MockHub`].
 #[derive(Default)]
-pub struct HubBuilder {
+pub struct MockHubBuilder {
     repos: HashMap<String, Repo>,
     callers: HashMap<String, Caller>,
     base_path: String,
@@ -193,14 +193,14 @@ pub struct HubBuilder {
     is_on_ipv6: bool,
     port: u16,
     encryption: Option<TlsSettings>,
-    round_trip: Duration,
+    latency: Duration,
     bandwidth: Option<u64>,
     quota: Option<QuotaLimit>,
-    computed: Option<Box<dyn LazyRepos>>,
+    lazy_repos: Option<Box<dyn LazyRepos>>,
     is_without_log: bool,
 }
 
-impl HubBuilder {
+impl MockHubBuilder {
     /// Adds a repository.
     #[must_use]
     pub fn repo(self, repo: Repo) -> Self {
@@ -216,8 +216,8 @@ impl HubBuilder {
 
     /// Adds models that are generated on request.
     #[must_use]
-    pub fn computed(self, repos: impl LazyRepos + 'static) -> Self {
-        Self { computed: Some(Box::new(repos)), ..self }
+    pub fn lazy_repos(self, repos: impl LazyRepos + 'static) -> Self {
+        Self { lazy_repos: Some(Box::new(repos)), ..self }
     }
 
     /// Enforces quotas: `requests` per `window`, separately for each caller and each of the kinds `api`, `resolvers`
@@ -229,7 +229,7 @@ impl HubBuilder {
         Self { quota: Some(QuotaLimit { requests, window }), ..self }
     }
 
-    /// Disables the log, for tests whose requests do not fit into memory. [`Hub::counts`] still counts them.
+    /// Disables the log, for tests whose requests do not fit into memory. [`MockHub::counts`] still counts them.
     #[must_use]
     pub fn without_log(self) -> Self {
         Self { is_without_log: true, ..self }
@@ -291,8 +291,8 @@ impl HubBuilder {
 
     /// Simulates a round-trip time for both servers.
     #[must_use]
-    pub fn round_trip(self, round_trip: Duration) -> Self {
-        Self { round_trip, ..self }
+    pub fn latency(self, latency: Duration) -> Self {
+        Self { latency, ..self }
     }
 
     /// Limits the total bandwidth of all responses, in bits per second.
@@ -306,7 +306,7 @@ impl HubBuilder {
     /// # Errors
     ///
     /// Returns an error if no port or thread is available.
-    pub fn start(mut self) -> io::Result<Hub> {
+    pub fn start(mut self) -> io::Result<MockHub> {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let encryption = self.encryption.take();
@@ -321,11 +321,11 @@ impl HubBuilder {
             None => bind(&runtime, (loopback, 0).into(), scheme)?,
         };
         let endpoint = format!("{hub_origin}{}", self.base_path);
-        let transport = Transport { link: Link::new(self.round_trip, self.bandwidth), accept };
+        let transport = Transport { link: Link::new(self.latency, self.bandwidth), accept };
         let state = Arc::new(HubState::new(self, hub_origin, cdn_origin));
         runtime.spawn(connection::listen(hub, Host::Hub, transport.clone(), Arc::clone(&state)));
         runtime.spawn(connection::listen(cdn, Host::Cdn, transport, Arc::clone(&state)));
-        Ok(Hub { state, endpoint, authority, runtime: Some(runtime) })
+        Ok(MockHub { state, endpoint, authority, runtime: Some(runtime) })
     }
 }
 

@@ -8,7 +8,7 @@ use hyper::header::{CONTENT_TYPE, ETAG, LINK, LOCATION};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
-use super::HubBuilder;
+use super::MockHubBuilder;
 use super::cdn::Cdn;
 use super::computed::LazyRepos;
 use super::connection::Connections;
@@ -55,13 +55,13 @@ pub(super) struct HubState {
 }
 
 impl HubState {
-    pub(super) fn new(builder: HubBuilder, origin: String, cdn_origin: String) -> Self {
+    pub(super) fn new(builder: MockHubBuilder, origin: String, cdn_origin: String) -> Self {
         Self {
             cdn: Cdn::new(cdn_origin),
             log: Log::new(!builder.is_without_log),
             faults: FaultInjector::default(),
             quotas: Quotas::new(builder.quota),
-            computed: builder.computed,
+            computed: builder.lazy_repos,
             connections: Default::default(),
             repos: Mutex::new(
                 builder.repos.into_iter().map(|(id, repo)| (id, Arc::new(repo))).collect(),

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{Source, SourceError};
-use crate::formats::FORMATS;
+use crate::formats::Formats;
 use crate::formats::safetensors::is_index_name;
 use crate::hub::Endpoint;
 
@@ -113,7 +113,7 @@ fn parse_page(page: &str) -> Result<Source, SourceError> {
 }
 
 fn is_weights(path: &str) -> bool {
-    FORMATS.find(path).is_some() || is_index_name(path)
+    Formats::built_in().find(path).is_some() || is_index_name(path)
 }
 
 /// Returns the number of segments before the name of a repository: 1 for datasets and spaces, 0 for models.

@@ -24,7 +24,9 @@ async fn the_command_lists_reads_packs_and_compares() {
     assert!(read.starts_with("status ") && read.contains("\nok "), "{read}");
     assert_true(&generated.rows("census"), generated.truths());
     assert!(
-        run(hub, &["census", "pack", &census, "-o", &packed]).data().starts_with("300 rows in ")
+        run(hub, &["census", "pack", &census, "-o", &packed])
+            .data()
+            .starts_with("wrote 300 rows to ")
     );
     let rows: Vec<_> =
         hf_meta_census::model_rows(packed.as_ref()).unwrap().map(Result::unwrap).collect();

@@ -140,9 +140,9 @@ fn ranges() -> Vec<Row> {
         range("`Content-Range` with another size", ContentRangeFault::OtherSize),
         range("`Content-Range` without size", ContentRangeFault::UnknownSize),
         range("no `Content-Range`", ContentRangeFault::Missing),
-        row("shorter range", Body, Fault::Clamped { to: 4 }),
-        row("0-byte body", Body, Fault::Truncated { to: 0 }),
-        row("3-byte body", Body, Fault::Truncated { to: 3 }),
+        row("shorter range", Body, Fault::Clamped { length: 4 }),
+        row("0-byte body", Body, Fault::Truncated { length: 0 }),
+        row("3-byte body", Body, Fault::Truncated { length: 3 }),
         row("416", Body, unsatisfiable(false)),
         row("416 with file size", Body, unsatisfiable(true)),
     ]

@@ -26,9 +26,9 @@ async fn a_fault_changes_only_its_part_of_the_response() {
     let long = |is_chunked| Fault::ExtraBytes { count: 2, is_chunked };
     let cases = [
         (Fault::Header("x-hf-warning", "a; b".into()), 206, "bytes 0-3/1000", "4", "head"),
-        (Fault::Clamped { to: 2 }, 206, "bytes 0-1/1000", "2", "he"),
-        (Fault::Truncated { to: 2 }, 206, "bytes 0-3/1000", "2", "he"),
-        (Fault::Truncated { to: 0 }, 206, "bytes 0-3/1000", "0", ""),
+        (Fault::Clamped { length: 2 }, 206, "bytes 0-1/1000", "2", "he"),
+        (Fault::Truncated { length: 2 }, 206, "bytes 0-3/1000", "2", "he"),
+        (Fault::Truncated { length: 0 }, 206, "bytes 0-3/1000", "0", ""),
         (range(ContentRangeFault::Shifted), 206, "bytes 1-4/1000", "4", "head"),
         (range(ContentRangeFault::OtherSize), 206, "bytes 0-3/1001", "4", "head"),
         (range(ContentRangeFault::UnknownSize), 206, "bytes 0-3/*", "4", "head"),

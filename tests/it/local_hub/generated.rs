@@ -12,7 +12,7 @@ use crate::support;
 #[tokio::test]
 async fn the_client_counts_what_the_architecture_says() {
     let models = GeneratedModels::new(100_000, 7);
-    let hub = LocalHub::builder().computed(models.clone()).without_log().start().unwrap();
+    let hub = LocalHub::builder().lazy_repos(models.clone()).without_log().start().unwrap();
     // Some of every kind, and the first models.
     let mut indices: BTreeSet<u64> = (0..100).collect();
     for (kind, _) in ModelKind::ALL {

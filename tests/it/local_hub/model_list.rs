@@ -118,7 +118,7 @@ async fn invalid_queries_are_rejected() {
 #[tokio::test]
 async fn computed_models_are_listed_once_and_the_last_changed_ones_first() {
     let models = GeneratedModels::new(500, 1);
-    let hub = LocalHub::builder().computed(models.clone()).tree_page_size(100).start().unwrap();
+    let hub = LocalHub::builder().lazy_repos(models.clone()).tree_page_size(100).start().unwrap();
     let mut expected: Vec<_> = (0..500).map(|index| models.truth(index).repo).collect();
     assert_eq!(names(&hub, "sort=createdAt&direction=1").await, (expected.clone(), 5));
     expected.reverse();

@@ -38,7 +38,7 @@ async fn each_caller_and_each_kind_of_request_has_a_quota() {
 /// Makes concurrent calls against windows of 500 requests. All must succeed, with few refused requests.
 async fn check_calls(calls: u64, window: Duration) {
     let models = GeneratedModels::new(10_000, 3);
-    let hub = LocalHub::builder().computed(models.clone()).without_log().quota(500, window);
+    let hub = LocalHub::builder().lazy_repos(models.clone()).without_log().quota(500, window);
     let hub = hub.start().unwrap();
     let truths = (0..calls).map(|index| models.truth(index));
     let jobs = usize::try_from(calls).unwrap();

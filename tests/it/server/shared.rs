@@ -187,7 +187,7 @@ async fn no_request_fails_while_the_shared_cache_is_down() {
         "0",
         "--upstream-requests-per-minute",
         "0",
-        "--new-upstream-requests-per-minute",
+        "--total-upstream-requests-per-minute",
         "0",
     ];
     let args = [&["--cache", &address, "--lookup-wait", "60"][..], &limits].concat();

@@ -18,7 +18,7 @@ fn start(protocol: &'static str) -> LocalHub {
     let others =
         ["org/y", "org/z"].map(|name| Repo::new(name).file("model.safetensors", weights(&["b"])));
     let hub = LocalHub::builder().repo(repo()).repos(others).token("hf_good");
-    hub.https(Tls::new(&[protocol]).unwrap()).round_trip(ROUND_TRIP).start().unwrap()
+    hub.https(Tls::new(&[protocol]).unwrap()).latency(ROUND_TRIP).start().unwrap()
 }
 
 fn environment<'a>(cache: &'a str, proxy: &'a str) -> [(&'a str, &'a str); 4] {
@@ -97,7 +97,7 @@ async fn a_later_process_does_not_offer_http2_to_servers_without_it() {
     let repos =
         ["org/x", "org/y"].map(|name| Repo::new(name).file("model.safetensors", weights(&["b"])));
     let hub = LocalHub::builder().repos(repos).token("hf_good").https(counting_refusals(&refused));
-    let hub = hub.round_trip(ROUND_TRIP).start().unwrap();
+    let hub = hub.latency(ROUND_TRIP).start().unwrap();
     read(&hub, cache, &[]).await;
     assert_eq!(refused.swap(0, Ordering::SeqCst), 2, "the Hub and the CDN");
     read(&hub, cache, &["org/y"]).await;

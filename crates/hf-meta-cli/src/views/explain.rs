@@ -48,7 +48,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
             writeln!(page.out, "{without} without the input embedding")?;
         }
     }
-    if let Some(reason) = breakdown.moe_unknown_reason {
+    if let Some(reason) = breakdown.moe_unknown {
         page.line(&format!("the active parameters are unknown: {reason}"))?;
     }
     write_modules(page, breakdown)

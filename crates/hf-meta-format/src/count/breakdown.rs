@@ -30,7 +30,7 @@ pub struct CountBreakdown {
     /// The active parameters, or `None` if the model has no routed experts or they could not be determined.
     pub moe: Option<MixtureOfExperts>,
     /// The reason why the active parameters of a model with routed experts could not be determined.
-    pub moe_unknown_reason: Option<UnknownActive>,
+    pub moe_unknown: Option<UnknownActive>,
 }
 
 impl CountBreakdown {

@@ -227,7 +227,7 @@ impl MoeCase {
         let (parameters, breakdown) = counter.finish().unwrap();
         let total = breakdown.moe.map_or(parameters.total(), |moe| moe.total());
         assert_eq!(total, parameters.total(), "{}", self.name);
-        (breakdown.moe, breakdown.moe_unknown_reason)
+        (breakdown.moe, breakdown.moe_unknown)
     }
 }
 

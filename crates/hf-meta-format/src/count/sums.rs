@@ -189,11 +189,11 @@ impl CountSums {
     pub(super) fn finish(mut self, configs: &Configs) -> (ParameterCount, CountBreakdown) {
         self.flush();
         self.kinds.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let (moe, moe_unknown_reason) =
-            match self.experts.mixture(&configs.experts, self.total.parameters) {
-                Ok(moe) => (moe, None),
-                Err(reason) => (None, Some(reason)),
-            };
+        let (moe, moe_unknown) = match self.experts.mixture(&configs.experts, self.total.parameters)
+        {
+            Ok(moe) => (moe, None),
+            Err(reason) => (None, Some(reason)),
+        };
         let rows = self.groups.iter().map(|((dtype, ..), count)| (dtype, *count));
         let parameters = ParameterCount::from_rows(rows, self.total);
         let groups = self.groups.into_iter().map(|((dtype, counted_as, buffer), count)| {
@@ -223,7 +223,7 @@ impl CountSums {
             module_kinds,
             unresolved,
             moe,
-            moe_unknown_reason,
+            moe_unknown,
         };
         (parameters, breakdown)
     }

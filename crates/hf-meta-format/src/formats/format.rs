@@ -126,11 +126,15 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Formats(Arc<[Arc<dyn Format>]>);
 
-/// The built-in formats.
-pub static FORMATS: LazyLock<Formats> =
-    LazyLock::new(|| Formats(Arc::new([Arc::new(safetensors::Safetensors), Arc::new(gguf::Gguf)])));
-
 impl Formats {
+    /// Returns the built-in formats.
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Formats> = LazyLock::new(|| {
+            Formats(Arc::new([Arc::new(safetensors::Safetensors), Arc::new(gguf::Gguf)]))
+        });
+        &BUILT_IN
+    }
+
     /// Returns the formats with one more.
     pub fn with(&self, format: Arc<dyn Format>) -> Self {
         Self(self.0.iter().cloned().chain([format]).collect())
@@ -191,28 +195,28 @@ mod tests {
             ("gguf", None),
         ];
         for (path, expected) in cases {
-            let found = FORMATS.find(path).map(|(at, format)| (at, format.name()));
+            let found = Formats::built_in().find(path).map(|(at, format)| (at, format.name()));
             assert_eq!(found, expected, "{path}");
-            let name = FORMATS.find_or_safetensors(&path.parse().unwrap()).name();
+            let name = Formats::built_in().find_or_safetensors(&path.parse().unwrap()).name();
             assert_eq!(name, expected.map_or("safetensors", |(_, name)| name));
-            assert!(expected.is_none_or(|(at, name)| FORMATS.name(at) == name));
+            assert!(expected.is_none_or(|(at, name)| Formats::built_in().name(at) == name));
         }
-        assert_eq!((FORMATS.safetensors(), FORMATS.name(2)), (Some(0), ""));
+        assert_eq!((Formats::built_in().safetensors(), Formats::built_in().name(2)), (Some(0), ""));
         assert_eq!([gguf::Gguf.title(), safetensors::Safetensors.title()], ["GGUF", "safetensors"]);
     }
 
     #[test]
     fn a_variant_may_name_a_quantization() {
         let texts = ["Q4_K_M", "bf16", "fp16", "Llama-Q4_K_M", "model", ""];
-        let found = texts.map(|text| FORMATS.is_quantization(text));
+        let found = texts.map(|text| Formats::built_in().is_quantization(text));
         assert_eq!(found, [true, true, true, false, false, false]);
     }
 
     #[test]
     fn one_format_can_be_read_alone() {
-        let gguf = FORMATS.only("gguf").unwrap();
+        let gguf = Formats::built_in().only("gguf").unwrap();
         assert_eq!((gguf.name(0), gguf.name(1), gguf.safetensors()), ("gguf", "", None));
-        assert!(FORMATS.only("onnx").is_none());
+        assert!(Formats::built_in().only("onnx").is_none());
         let added = gguf.with(Arc::new(safetensors::Safetensors));
         assert_eq!((added.name(1), added.safetensors()), ("safetensors", Some(1)));
     }

@@ -9,7 +9,7 @@
 //! [`HeaderParser::advance`] until it returns [`Step::Done`]. File contents are untrusted: sizes are limited,
 //! arithmetic is checked, and text in errors is truncated.
 //!
-//! A format is a module that implements [`Format`], plus one line in `FORMATS` in `format.rs`. A dtype is one line of
+//! A format is a module that implements [`Format`], plus one line in [`Formats::built_in`]. A dtype is one line of
 //! the table in `dtype.rs`. Indexes of sharded checkpoints belong to [`safetensors`].
 
 mod description;
@@ -31,13 +31,12 @@ pub mod weight_sets;
 pub use description::ModelDescription;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError};
-pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind};
+pub use format::{Format, Formats, HeaderParser, Step, WeightFileName, WeightsKind};
 pub use header::FileHeader;
 pub use path::{PathError, RepoPath};
 pub use table::{TensorTable, TensorTableBuilder, TensorTableIter};
 pub use tensor::TensorInfo;
 
-pub use format::{FORMATS, Formats};
 pub(crate) use names::NameList;
 pub(crate) use records::PackedTensors;
 pub use text::{chain, clip};

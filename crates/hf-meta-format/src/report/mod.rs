@@ -1,9 +1,9 @@
 //! Results of a call, and views of them.
 
-pub mod agreement;
-mod assembly;
+mod builder;
 pub mod diff;
 mod finding;
+mod index_check;
 pub(crate) mod json;
 mod name_parts;
 mod plan;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use finding::{Finding, Severity};
 
-pub use assembly::{Assembled, Assembly};
+pub use builder::{BuiltReport, HeaderTotals, ReportBuilder};
 pub use finding::bounded;
 pub(crate) use name_parts::{compare_parts, number, parts, ranges};
 pub use plan::{Plan, RangeRequest};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson, expected_header_end};
-use crate::formats::{FORMATS, Formats, RepoPath};
+use crate::formats::{Formats, RepoPath};
 
 /// A file and the first range to request of it, in bytes.
 pub type RangeRequest = (RepoPath, Range<u64>);
@@ -71,7 +71,7 @@ impl Plan {
     pub fn shards(self, index: &SafetensorsIndexJson) -> Vec<RangeRequest> {
         let shards = index.shards().iter().cloned();
         match self {
-            Self::Exact => shards.map(|shard| self.request(&FORMATS, shard)).collect(),
+            Self::Exact => shards.map(|shard| self.request(Formats::built_in(), shard)).collect(),
             Self::Prefetch | Self::Hub => shards
                 .zip(index.names_per_shard())
                 .map(|(shard, names)| (shard, 0..expected_header_end(names).min(LONGEST_PREFETCH)))

@@ -102,7 +102,7 @@ pub(super) struct CountReportSchema {
     #[schema(value_type = Option<Object>)]
     moe: (),
     /// The reason why the active parameters of a model with routed experts could not be determined.
-    moe_unknown_reason: Option<String>,
+    moe_unknown: Option<String>,
     /// The tensors, grouped by how they were counted.
     #[schema(value_type = Object)]
     breakdown: (),

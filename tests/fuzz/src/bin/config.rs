@@ -3,9 +3,9 @@
 
 #![no_main]
 
-use hf_meta::ParameterCount;
-use hf_meta::SafetensorsFileHeader;
-use hf_meta::count::{Configs, CountBreakdown, Counter};
+use hf_meta_format::ParameterCount;
+use hf_meta_format::SafetensorsFileHeader;
+use hf_meta_format::count::{Configs, CountBreakdown, Counter};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 
@@ -56,7 +56,7 @@ fn header(tensors: &[&str]) -> SafetensorsFileHeader {
             let begin = end;
             let elements: u64 =
                 shape.split(',').map(|side| side.parse::<u64>().expect("a number")).product();
-            end += elements * hf_meta::Dtype::from(dtype).bits().expect("a known dtype") / 8;
+            end += elements * hf_meta_format::Dtype::from(dtype).bits().expect("a known dtype") / 8;
             format!(
                 r#""{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{begin},{end}]}}"#
             )

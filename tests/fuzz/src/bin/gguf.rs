@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use hf_meta::count::Counter;
-use hf_meta::formats::gguf::Gguf;
-use hf_meta::formats::{FileHeader, Format, HeaderError, Step};
+use hf_meta_format::count::Counter;
+use hf_meta_format::formats::gguf::Gguf;
+use hf_meta_format::formats::{FileHeader, Format, HeaderError, Step};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 

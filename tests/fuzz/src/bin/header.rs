@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hf_meta::count::{Counter, DtypeCount};
+use hf_meta_format::count::{Counter, DtypeCount};
 
-use hf_meta::formats::safetensors::{HeaderError, PREFIX_LENGTH};
-use hf_meta::{Dtype, SafetensorsFileHeader, TensorInfo};
+use hf_meta_format::formats::safetensors::{HeaderError, PREFIX_LENGTH};
+use hf_meta_format::{Dtype, SafetensorsFileHeader, TensorInfo};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 use safetensors::tensor::Metadata;

@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use hf_meta::formats::safetensors::{IndexError, IndexReader};
-use hf_meta::{RepoPath, SafetensorsIndexJson};
+use hf_meta_format::formats::safetensors::{IndexError, IndexReader};
+use hf_meta_format::{RepoPath, SafetensorsIndexJson};
 use hf_meta_fuzz::check_messages;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use hf_meta::count::{Configs, CountBreakdown, Counter};
-use hf_meta::{Dtype, ParameterCount, SafetensorsFileHeader};
+use hf_meta_format::count::{Configs, CountBreakdown, Counter};
+use hf_meta_format::{Dtype, ParameterCount, SafetensorsFileHeader};
 use libfuzzer_sys::fuzz_target;
 
 /// Names of parts of every method.

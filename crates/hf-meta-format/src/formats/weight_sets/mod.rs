@@ -10,16 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use self::name::{Form, ShardNumber, WeightsName};
-use crate::formats::{FORMATS, Formats, RepoPath, WeightsKind};
+use crate::formats::{Formats, RepoPath, WeightsKind};
 
-pub use self::name::{names_shard, names_shards};
+pub use self::name::{has_shard_number, is_shard_pattern};
 pub use self::others::UnsupportedWeights;
 pub(crate) use self::shard_name::NumberedName;
 
-/// A file in a listing, with its size in bytes.
+/// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
+    /// The path in the repository or folder.
     pub path: RepoPath,
+    /// The size in bytes.
     pub size: u64,
 }
 
@@ -128,9 +130,23 @@ impl WeightSet {
 }
 
 /// The sets of weights in a list of files.
+///
+/// ```
+/// use hf_meta_format::formats::Formats;
+/// use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
+///
+/// let file = |path: &str| ListedFile { path: path.parse().unwrap(), size: 10 };
+/// let files = ["model.safetensors", "model.fp16.safetensors", "config.json"].map(file);
+/// let layout = Layout::new(Formats::built_in(), None, &files);
+/// assert_eq!(layout.sets.len(), 2);
+/// assert_eq!(layout.main().unwrap().path.as_str(), "model.safetensors");
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Layout {
+    /// The sets in the accepted formats, sorted by path.
     pub sets: Vec<WeightSet>,
+    /// Weights in other formats.
     pub others: Vec<UnsupportedWeights>,
     /// The requested folder; empty for the whole repository.
     root: String,
@@ -158,6 +174,7 @@ impl Layout {
         }
     }
 
+    /// Returns the set with this path.
     pub fn find(&self, path: &RepoPath) -> Option<&WeightSet> {
         self.sets.iter().find(|set| set.path == *path)
     }
@@ -222,9 +239,9 @@ impl Layout {
     /// Returns the shards that are missing in `named` but belong to the same models.
     pub fn unindexed_shards(&self, named: &[RepoPath]) -> Vec<RepoPath> {
         let named: BTreeSet<_> = named.iter().collect();
-        let models = named
-            .iter()
-            .filter_map(|path| Some(WeightsName::parse(&FORMATS, path)?.0.without_form()));
+        let models = named.iter().filter_map(|path| {
+            Some(WeightsName::parse(Formats::built_in(), path)?.0.without_form())
+        });
         let models: BTreeSet<_> = models.collect();
         let sets = self.sets.iter().filter(|set| models.contains(&set.name.clone().without_form()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
@@ -268,9 +285,10 @@ fn is_first_module(folder: &str) -> bool {
 }
 
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
-pub fn common_path(shards: &[RepoPath]) -> Option<RepoPath> {
-    let mut paths =
-        shards.iter().map(|shard| WeightsName::parse(&FORMATS, shard).map(|(_, path, _)| path));
+pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
+    let mut paths = shards
+        .iter()
+        .map(|shard| WeightsName::parse(Formats::built_in(), shard).map(|(_, path, _)| path));
     let first = paths.next()??;
     paths.all(|path| path.as_ref() == Some(&first)).then_some(first)
 }

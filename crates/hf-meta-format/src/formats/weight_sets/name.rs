@@ -2,7 +2,7 @@
 
 use super::shard_name::NumberedName;
 use crate::formats::safetensors::{Safetensors, split_index};
-use crate::formats::{FORMATS, Format, Formats, RepoPath, WeightFileName, WeightsKind};
+use crate::formats::{Format, Formats, RepoPath, WeightFileName, WeightsKind};
 
 /// The distribution of weights over files. If a model has several forms, the first in this order is used, as loaders
 /// do.
@@ -95,12 +95,12 @@ fn is_of_variant(folder: &str, variant: &str) -> bool {
 }
 
 /// Returns whether the name of a file has a shard number.
-pub fn names_shard(path: &RepoPath) -> bool {
-    WeightsName::parse(&FORMATS, path).is_some_and(|(.., shard)| shard.is_some())
+pub fn has_shard_number(path: &RepoPath) -> bool {
+    WeightsName::parse(Formats::built_in(), path).is_some_and(|(.., shard)| shard.is_some())
 }
 
 /// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.
-pub fn names_shards(formats: &Formats, path: &RepoPath) -> bool {
+pub fn is_shard_pattern(formats: &Formats, path: &RepoPath) -> bool {
     path.as_str().contains("*-of-") && formats.find(path.as_str()).is_some()
 }
 
@@ -143,13 +143,16 @@ mod tests {
     /// Formats a name as one line: path of the set, folder, stem, variant, form, shard.
     fn described(path: &str) -> String {
         let path = path.parse().unwrap();
-        WeightsName::parse(&FORMATS, &path).map_or_else(String::new, |(name, path, shard)| {
-            let shard = shard
-                .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
-            let WeightsName { folder, stem, step: at, variant, form, .. } = name;
-            let at = at.map_or_else(String::new, |step| format!(" step {step}"));
-            format!("{path} = [{folder}] [{stem}]{at} [{variant}] {form:?}{shard}")
-        })
+        WeightsName::parse(Formats::built_in(), &path).map_or_else(
+            String::new,
+            |(name, path, shard)| {
+                let shard = shard
+                    .map_or_else(String::new, |shard| format!(" {}/{}", shard.number, shard.total));
+                let WeightsName { folder, stem, step: at, variant, form, .. } = name;
+                let at = at.map_or_else(String::new, |step| format!(" step {step}"));
+                format!("{path} = [{folder}] [{stem}]{at} [{variant}] {form:?}{shard}")
+            },
+        )
     }
 
     #[test]

@@ -3,7 +3,7 @@ use super::*;
 fn layout(root: &str, paths: &[&str]) -> Layout {
     let file = |path: &&str| ListedFile { path: path.parse().unwrap(), size: 10 };
     let files: Vec<_> = paths.iter().map(file).collect();
-    Layout::new(&FORMATS, root.parse().ok().as_ref(), &files)
+    Layout::new(Formats::built_in(), root.parse().ok().as_ref(), &files)
 }
 
 /// Returns the path of the model; `-` if there is none or the names are ambiguous.
@@ -282,9 +282,12 @@ fn a_folder_has_the_files_below_it() {
 #[test]
 fn names_show_shards() {
     let path = |path: &str| path.parse::<RepoPath>().unwrap();
-    assert!(names_shard(&path("m-00001-of-00002.safetensors")));
-    assert!(!names_shard(&path("m.safetensors")) && !names_shard(&path("m-00001-of-00002.bin")));
-    assert!(names_shards(&FORMATS, &path("m-*-of-00002.gguf")));
-    assert!(!names_shards(&FORMATS, &path("m-*-of-00002.bin")));
-    assert!(!names_shards(&FORMATS, &path("m-00001-of-00002.gguf")));
+    assert!(has_shard_number(&path("m-00001-of-00002.safetensors")));
+    assert!(
+        !has_shard_number(&path("m.safetensors"))
+            && !has_shard_number(&path("m-00001-of-00002.bin"))
+    );
+    assert!(is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.gguf")));
+    assert!(!is_shard_pattern(Formats::built_in(), &path("m-*-of-00002.bin")));
+    assert!(!is_shard_pattern(Formats::built_in(), &path("m-00001-of-00002.gguf")));
 }

@@ -15,20 +15,25 @@ use crate::report::Weights;
 /// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are not
 /// compared, because only headers are read.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), hf_meta_format::Error> {
+/// ```
+/// use hf_meta_format::count::Configs;
+/// use hf_meta_format::report::Weights;
 /// use hf_meta_format::report::diff::{ChangeKind, Diff};
+/// use hf_meta_format::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 ///
-/// let client = hf_meta_format::Client::builder().build()?;
-/// let before = client.model("org/name").revision("v1").inspect().await?;
-/// let after = client.model("org/name").inspect().await?;
-/// let diff = Diff::new(&before, &after);
-/// println!("{} tensors were added", diff.count(ChangeKind::Added));
-/// for change in &diff.changes {
-///     println!("{}: {:?}", change.tensor, change.kinds);
+/// fn weights(json: &str) -> Result<Weights, Box<dyn std::error::Error>> {
+///     let header = SafetensorsFileHeader::from_json(json.as_bytes())?;
+///     let headers = vec![("model.safetensors".parse()?, header)];
+///     let parsed = SafetensorsParseFromRepo::from_headers(None, headers, &Configs::default())?;
+///     Ok(parsed.into())
 /// }
-/// # Ok(())
-/// # }
+///
+/// let before = weights(r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#)?;
+/// let after = weights(r#"{"w":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#)?;
+/// let diff = Diff::new(&before, &after);
+/// assert_eq!(diff.changes[0].tensor, "w");
+/// assert_eq!(diff.changes[0].kinds, [ChangeKind::DtypeChanged]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -82,7 +87,7 @@ pub enum ChangeKind {
     /// The shape differs.
     Reshaped,
     /// The dtype differs.
-    DtypeChanged,
+    Retyped,
     /// The tensor is in a different shard. If both checkpoints are single files, file names are not compared.
     Moved,
 }
@@ -171,7 +176,7 @@ fn kinds(
     };
     let kinds = [
         (ChangeKind::Reshaped, before.shape != after.shape),
-        (ChangeKind::DtypeChanged, before.dtype != after.dtype),
+        (ChangeKind::Retyped, before.dtype != after.dtype),
         (ChangeKind::Moved, has_shards && before.file != after.file),
     ];
     kinds.into_iter().filter(|(_, is_so)| *is_so).map(|(kind, _)| kind).collect()
@@ -189,7 +194,7 @@ mod tests {
         let before = version(Dtype::BF16, &[2, 3], "a.safetensors");
         let moved = version(Dtype::BF16, &[2, 3], "b.safetensors");
         let other = version(Dtype::F16, &[3, 2], "b.safetensors");
-        let all = vec![ChangeKind::Reshaped, ChangeKind::DtypeChanged, ChangeKind::Moved];
+        let all = vec![ChangeKind::Reshaped, ChangeKind::Retyped, ChangeKind::Moved];
         let cases = [
             (&before, &before, true, vec![]),
             (&before, &moved, true, vec![ChangeKind::Moved]),

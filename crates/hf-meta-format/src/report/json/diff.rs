@@ -18,7 +18,7 @@ impl Serialize for Diff {
             removed: self.count(ChangeKind::Removed),
             added: self.count(ChangeKind::Added),
             reshaped: self.count(ChangeKind::Reshaped),
-            retyped: self.count(ChangeKind::DtypeChanged),
+            retyped: self.count(ChangeKind::Retyped),
             moved: self.count(ChangeKind::Moved),
             unchanged: self.unchanged,
             changes: &self.changes,

@@ -118,7 +118,7 @@ struct ReportDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     moe: Option<Moe>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    moe_unknown_reason: Option<UnknownActive>,
+    moe_unknown: Option<UnknownActive>,
     breakdown: BreakdownDocument<'a>,
     filepaths: &'a [RepoPath],
     findings: &'a [Finding],
@@ -149,7 +149,7 @@ impl<'a> From<&'a CountReport> for ReportDocument<'a> {
             byte_total: count.totals().bytes,
             declared_total: report.declared_total,
             moe: report.breakdown.moe.map(Moe::from),
-            moe_unknown_reason: report.breakdown.moe_unknown_reason,
+            moe_unknown: report.breakdown.moe_unknown,
             breakdown: (&report.breakdown).into(),
             filepaths: &report.filepaths,
             findings: &report.findings,

@@ -7,11 +7,31 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::whole_number;
+use crate::report::Finding;
+
+/// Compares a count with the arithmetic of `config.json`. Returns the expected parameters, and a finding if the count
+/// differs; `None` if the architecture is not supported.
+#[must_use]
+pub fn check_config(
+    config_json: &[u8],
+    count: &ParameterCount,
+    breakdown: &CountBreakdown,
+) -> Option<(u64, Option<Finding>)> {
+    let expected = ExpectedParameters::from_config_json(config_json)?;
+    let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
+    let buffers: u64 = buffers.map(|group| group.count.parameters).sum();
+    let found = count.total();
+    // If the count is uncertain, its unresolved modules are already reported.
+    let differs = breakdown.is_exact() && !expected.allows(found.saturating_sub(buffers));
+    let finding = Finding::ConfigCountMismatch { expected: expected.total, found };
+    Some((expected.total, differs.then_some(finding)))
+}
 
 /// The fields of `config.json` that determine the size of a language model.
 #[derive(Debug, Deserialize)]
-pub(crate) struct LanguageModelConfig {
+struct LanguageModelConfig {
     architectures: Vec<String>,
     model_type: String,
     #[serde(deserialize_with = "number")]
@@ -55,19 +75,19 @@ struct Family {
 
 /// The parameter counts that fit a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ExpectedParameters {
-    pub(crate) total: u64,
+struct ExpectedParameters {
+    total: u64,
     /// The total if a tied output embedding is stored anyway.
     with_output: u64,
 }
 
 impl ExpectedParameters {
     /// Computes the parameters of a model; `None` if the family is unknown or a value is absurd.
-    pub(crate) fn from_config_json(json: &[u8]) -> Option<Self> {
+    fn from_config_json(json: &[u8]) -> Option<Self> {
         serde_json::from_slice::<LanguageModelConfig>(json).ok()?.parameters()
     }
 
-    pub(crate) fn allows(self, parameters: u64) -> bool {
+    fn allows(self, parameters: u64) -> bool {
         parameters == self.total || parameters == self.with_output
     }
 }
@@ -216,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn other_configurations_give_no_number() {
+    fn unsupported_configurations_return_none() {
         let llama = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":8,"hidden_size":4,
             "intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2,"tie_word_embeddings":true}"#;
         let parameters = |json: &str| ExpectedParameters::from_config_json(json.as_bytes());

@@ -1,29 +1,32 @@
-//! The report of a verification.
+//! The report of a verification, and its checks, which need no I/O.
 
-pub(crate) mod arithmetic;
-pub mod numbering;
-pub mod tying;
+mod arithmetic;
+mod embeddings;
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use self::arithmetic::check_config;
+pub use self::embeddings::{check_embeddings, has_input_embedding};
 use crate::CommitSha;
-use crate::report::FetchStats;
-use crate::report::{Finding, Severity};
+use crate::count::{CountBreakdown, ParameterCount};
+use crate::formats::weight_sets::NumberedName;
+use crate::formats::{RepoPath, clip};
+use crate::report::{FetchStats, Finding, Severity, bounded};
 
 /// The result of verifying every file of a checkpoint, returned by `Model::verify`.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), hf_meta_format::Error> {
+/// ```
+/// use hf_meta_format::VerifyReport;
 /// use hf_meta_format::report::Severity;
 ///
-/// let client = hf_meta_format::Client::builder().build()?;
-/// let report = client.model("bigscience/bloom").verify().await?;
-/// for finding in report.findings.iter().filter(|f| f.severity() == Severity::Error) {
-///     println!("{finding}");
+/// fn print_errors(report: &VerifyReport) {
+///     let is_error = |severity| severity == Severity::Error;
+///     for finding in report.findings.iter().filter(|finding| is_error(finding.severity())) {
+///         println!("{finding}");
+///     }
 /// }
-/// assert!(report.is_valid() && report.is_complete());
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -78,12 +81,112 @@ impl VerifyReport {
     }
 }
 
+/// Checks a count on its own and against the declared total.
+///
+/// Writers of the total disagree on its meaning: it may be parameters or elements, with or without scalars.
+#[must_use]
+pub fn check_count(
+    count: &ParameterCount,
+    breakdown: &CountBreakdown,
+    declared: Option<u64>,
+) -> Vec<Finding> {
+    let unknown = count.rows().filter(|(dtype, _)| dtype.block().is_none());
+    let unknown = unknown.map(|(dtype, row)| Finding::UnknownDtype {
+        dtype: clip(dtype.as_str()),
+        tensors: row.tensors,
+    });
+    let totals = count.totals();
+    let is_wrong = |declared: &u64| {
+        [totals.parameters, totals.elements]
+            .into_iter()
+            .all(|found| *declared != found && Some(*declared) != found.checked_add(totals.scalars))
+    };
+    let found = totals.parameters;
+    let wrong = declared
+        .filter(is_wrong)
+        .map(|declared| Finding::TotalParametersMismatch { declared, found });
+    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
+    let method = breakdown.unknown_method.clone();
+    let method = method.map(|method| Finding::UnknownQuantization { method });
+    bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method).collect()
+}
+
+/// Checks the numbers in shard names. Returns the first finding for each group of names that differ only in numbers.
+#[must_use]
+pub fn check_shard_numbers(shards: &[RepoPath]) -> Vec<Finding> {
+    let mut sets = BTreeMap::<_, Vec<_>>::new();
+    for shard in shards.iter().filter_map(NumberedShard::parse) {
+        sets.entry((shard.stem, shard.end)).or_default().push(shard);
+    }
+    bounded(sets.values().filter_map(|set| check_set(set)))
+}
+
+/// A shard with numbers in its name, of any length.
+struct NumberedShard<'a> {
+    path: &'a RepoPath,
+    /// The path before the number, `model-`.
+    stem: &'a str,
+    number: u64,
+    total: u64,
+    /// The path after the numbers, `.safetensors`.
+    end: &'a str,
+}
+
+impl<'a> NumberedShard<'a> {
+    /// Parses the last numbers in a path; `None` if it has none.
+    fn parse(path: &'a RepoPath) -> Option<Self> {
+        let NumberedName { stem, number, total, end } =
+            NumberedName::split(path.as_str()).last()?;
+        Some(Self { path, stem, number: number.parse().ok()?, total: total.parse().ok()?, end })
+    }
+
+    /// Returns the path, truncated for use in a message.
+    fn name(&self) -> String {
+        clip(self.path.as_str())
+    }
+}
+
+/// Returns the first defect in the numbers of one set of shards.
+fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
+    let first = set.first()?;
+    if let Some(other) = set.iter().find(|other| other.total != first.total) {
+        return Some(Finding::ShardTotalMismatch { first: first.name(), second: other.name() });
+    }
+    // Some exporters number shards from 0.
+    let first_number = u64::from(set.iter().all(|shard| shard.number > 0));
+    let mut numbers = BTreeMap::new();
+    for shard in set {
+        if shard.number - first_number >= shard.total {
+            return Some(Finding::ShardNumberOutOfRange {
+                shard: shard.name(),
+                total: shard.total,
+                first_number,
+            });
+        }
+        if let Some(twin) = numbers.insert(shard.number, shard) {
+            return Some(Finding::DuplicateShardNumber {
+                first: twin.name(),
+                second: shard.name(),
+            });
+        }
+    }
+    let listed = numbers.len() as u64;
+    (listed < first.total).then(|| Finding::ShardNumberMissing {
+        shards: clip(&format!("{}*-of-{}{}", first.stem, first.total, first.end)),
+        total: first.total,
+        listed,
+        first_missing: (first_number..=first.total)
+            .find(|number| !numbers.contains_key(number))
+            .unwrap_or(listed),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_report_without_a_file_is_not_complete() {
+    fn an_unreadable_file_makes_the_report_incomplete() {
         let unreadable = Finding::Unreadable { file: "a".to_owned(), reason: "timeout".to_owned() };
         let cases = [
             (vec![], true, true),
@@ -104,5 +207,57 @@ mod tests {
             };
             assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
         }
+    }
+
+    fn findings(shards: &[&str]) -> Vec<Finding> {
+        let paths: Vec<_> = shards.iter().map(|name| name.parse().unwrap()).collect();
+        check_shard_numbers(&paths)
+    }
+
+    #[test]
+    fn a_complete_numbering_has_no_findings() {
+        let sets: [&[&str]; 5] = [
+            &["a.safetensors", "b-of-2.safetensors", "c-1-of-.safetensors"],
+            &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+            // DeepSeek-R1 pads the two numbers to different lengths.
+            &["model-00001-of-000001.safetensors"],
+            &["model_00000-of-00002.safetensors", "model_00001-of-00002.safetensors"],
+            &["m-1-of-1.fp16.safetensors", "m-1-of-1.safetensors", "x/m-1-of-1.safetensors"],
+        ];
+        for shards in sets {
+            assert_eq!(findings(shards), [], "{shards:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_defect_of_each_numbering_is_found() {
+        let name = |number: u64, of: u64| format!("m-{number}-of-{of}.safetensors");
+        let found = |numbers: &[(u64, u64)]| {
+            let names: Vec<_> = numbers.iter().map(|&(number, of)| name(number, of)).collect();
+            findings(&names.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let missing = |total, listed, first_missing| Finding::ShardNumberMissing {
+            shards: format!("m-*-of-{total}.safetensors"),
+            total,
+            listed,
+            first_missing,
+        };
+        assert_eq!(found(&[(1, 3), (3, 3)]), [missing(3, 2, 2)]);
+        assert_eq!(found(&[(2, 3), (3, 3)]), [missing(3, 2, 1)]);
+        assert_eq!(found(&[(0, 3), (1, 3)]), [missing(3, 2, 2)]);
+        assert_eq!(found(&[(1, u64::MAX)]), [missing(u64::MAX, 1, 2)]);
+        let beyond =
+            |shard, first_number| Finding::ShardNumberOutOfRange { shard, total: 2, first_number };
+        assert_eq!(found(&[(1, 2), (3, 2)]), [beyond(name(3, 2), 1)]);
+        assert_eq!(found(&[(0, 2), (1, 2), (2, 2)]), [beyond(name(2, 2), 0)]);
+        assert_eq!(
+            found(&[(1, 2), (2, 3)]),
+            [Finding::ShardTotalMismatch { first: name(1, 2), second: name(2, 3) }]
+        );
+        let twice = Finding::DuplicateShardNumber {
+            first: "m-01-of-2.safetensors".to_owned(),
+            second: "m-1-of-2.safetensors".to_owned(),
+        };
+        assert_eq!(findings(&["m-01-of-2.safetensors", "m-1-of-2.safetensors"]), [twice]);
     }
 }

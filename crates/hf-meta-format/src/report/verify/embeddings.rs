@@ -32,16 +32,47 @@ const OUTPUT_NAMES: [&str; 6] = [
     "vocab_projector",
 ];
 
+/// Returns whether a file contains an input embedding, so that [`check_embeddings`] needs `config.json`.
+#[must_use]
+pub fn has_input_embedding(headers: &[(RepoPath, FileHeader)]) -> bool {
+    InputEmbedding::find(headers).is_some()
+}
+
+/// Compares `config.json` with the tensors of all files, and adds a finding about the output embedding. If a missing
+/// tensor is tied, the finding replaces the error about it.
+pub fn check_embeddings(
+    config_json: &[u8],
+    headers: &[(RepoPath, FileHeader)],
+    findings: &mut Vec<Finding>,
+) {
+    if let Some(input) = InputEmbedding::find(headers)
+        && let Ok(config) = serde_json::from_slice::<TyingConfig>(config_json)
+        && let Some(is_tied) = config.is_tied()
+    {
+        let missing = findings.iter().position(
+            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
+        );
+        let finding = match missing {
+            Some(index) if is_tied => dropped_finding(findings.remove(index), &input),
+            Some(_) => None,
+            None if is_tied => Some(tied_finding(&input, headers)),
+            None => config.check_untied(&input, headers),
+        };
+        findings.extend(finding);
+    }
+}
+
 /// The input embedding of a checkpoint.
-pub struct InputEmbedding<'a> {
+struct InputEmbedding<'a> {
     name: &'a str,
     shape: Vec<u64>,
 }
 
 impl<'a> InputEmbedding<'a> {
     /// Finds the input embedding. If there are several candidates, the name with the fewest dots wins.
-    pub fn find(headers: &'a Headers) -> Option<Self> {
-        let is_input = |name: &str| INPUT_NAMES.iter().any(|input| has_end(input, name));
+    fn find(headers: &'a Headers) -> Option<Self> {
+        let is_input =
+            |name: &str| INPUT_NAMES.iter().any(|input| ends_with_component(name, input));
         let inputs = tensors(headers).filter(|(name, _)| is_input(name));
         let depth = |name: &str| name.bytes().filter(|&byte| byte == b'.').count();
         let (name, tensor) = inputs.min_by_key(|(name, _)| (depth(name), *name))?;
@@ -50,8 +81,8 @@ impl<'a> InputEmbedding<'a> {
 }
 
 /// The fields of `config.json` about tied embeddings.
-#[derive(Debug, Default, Deserialize)]
-pub struct TyingConfig {
+#[derive(Deserialize)]
+struct TyingConfig {
     #[serde(default)]
     architectures: Option<Vec<String>>,
     #[serde(default)]
@@ -62,37 +93,6 @@ pub struct TyingConfig {
 }
 
 impl TyingConfig {
-    /// Parses a configuration; `None` if it is invalid.
-    pub fn parse(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
-    }
-
-    /// Compares the configuration with the tensors of all files, and adds a finding about the output embedding. If a
-    /// missing tensor is tied, the finding replaces the error about it.
-    pub fn add_findings(
-        &self,
-        input: &InputEmbedding<'_>,
-        headers: &Headers,
-        findings: &mut Vec<Finding>,
-    ) {
-        let Some(is_tied) = self.is_tied() else { return };
-        let missing = findings.iter().position(
-            |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
-        );
-        let finding = match missing {
-            Some(at) if is_tied => match findings.remove(at) {
-                Finding::MissingTensor { tensor, shard } => {
-                    Some(Finding::DroppedTiedEmbedding { tensor, shard, stored: clip(input.name) })
-                }
-                other => Some(other),
-            },
-            Some(_) => None,
-            None if is_tied => Some(tied(input, headers)),
-            None => self.untied(input, headers),
-        };
-        findings.extend(finding);
-    }
-
     /// Returns whether the embeddings are tied; `None` if the configuration is unclear.
     fn is_tied(&self) -> Option<bool> {
         let text = self.text.as_ref().and_then(|text| text.tie_word_embeddings);
@@ -104,7 +104,7 @@ impl TyingConfig {
 
     /// Returns the finding for untied embeddings, if the output embedding is missing. Any tensor with the shape of
     /// the input embedding could be the output embedding.
-    fn untied(&self, input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
+    fn check_untied(&self, input: &InputEmbedding<'_>, headers: &Headers) -> Option<Finding> {
         let is_causal =
             |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
         let is_language_model = self.architectures.iter().flatten().any(is_causal);
@@ -116,8 +116,14 @@ impl TyingConfig {
     }
 }
 
+/// Returns the finding that replaces the error about a missing output embedding that is tied.
+fn dropped_finding(missing: Finding, input: &InputEmbedding<'_>) -> Option<Finding> {
+    let Finding::MissingTensor { tensor, shard } = missing else { return None };
+    Some(Finding::DroppedTiedEmbedding { tensor, shard, stored: clip(input.name) })
+}
+
 /// Returns the finding for tied embeddings.
-fn tied(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
+fn tied_finding(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
     let stored = clip(input.name);
     match tensors(headers).find(|(name, _)| is_output(name)) {
         Some((output, _)) => Finding::TiedEmbeddingStored { tensor: clip(output), stored },
@@ -129,12 +135,13 @@ fn tied(input: &InputEmbedding<'_>, headers: &Headers) -> Finding {
 fn is_output(name: &str) -> bool {
     let plain = || name.rsplit_once('.').filter(|(_, part)| part.starts_with("weight"));
     let module = module_of_packed_weights(name).or_else(|| Some(plain()?.0));
-    module.is_some_and(|module| OUTPUT_NAMES.iter().any(|output| has_end(output, module)))
+    module
+        .is_some_and(|module| OUTPUT_NAMES.iter().any(|output| ends_with_component(module, output)))
 }
 
-/// Returns whether a name is equal to `end`, or ends with it after a dot.
-fn has_end(end: &str, name: &str) -> bool {
-    name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+/// Returns whether a name is equal to `suffix`, or ends with it after a dot.
+fn ends_with_component(name: &str, suffix: &str) -> bool {
+    name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 fn tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
@@ -155,8 +162,8 @@ mod tests {
             FileHeader::from(crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap());
         let headers = [("a.safetensors".parse().unwrap(), header)];
         let mut found: Vec<_> = missing.iter().map(|tensor| missing_tensor(tensor)).collect();
-        let config: TyingConfig = serde_json::from_str(config).unwrap();
-        config.add_findings(&InputEmbedding::find(&headers).unwrap(), &headers, &mut found);
+        assert!(has_input_embedding(&headers));
+        check_embeddings(config.as_bytes(), &headers, &mut found);
         found
     }
 
@@ -170,7 +177,7 @@ mod tests {
     const UNTIED: &str = r#"{"tie_word_embeddings":false,"architectures":["LlamaForCausalLM"]}"#;
 
     #[test]
-    fn a_tied_output_embedding_is_findings() {
+    fn a_tied_output_embedding_is_a_finding() {
         let (tensor, stored) = (OUT.to_owned(), IN.to_owned());
         let tied = [Finding::TiedEmbedding { stored: stored.clone() }];
         assert_eq!(findings(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_embedding_that_is_not_tied_must_be_stored() {
+    fn an_untied_output_embedding_must_be_stored() {
         for output in [OUT, "lm_head.qweight", "head.of.another.name"] {
             assert_eq!(findings(UNTIED, &[IN, output], &[]), [], "{output}");
         }

@@ -6,26 +6,24 @@
 use std::collections::BTreeSet;
 use std::iter::once;
 
-use super::verify::arithmetic::ExpectedParameters;
 use super::{Finding, bounded};
-use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{IndexError, SafetensorsIndexJson};
-use crate::formats::{ModelDescription, NameList, RepoPath, TensorTable, clip};
+use crate::formats::{NameList, RepoPath, TensorTable, clip};
 
 /// Compares an index with the headers of its shards, which may arrive in any order.
 ///
 /// Takes two bytes per tensor of the index. Tensors that the index does not list are stored by name, in one string
 /// per shard, because a set without an index may contain millions.
 #[derive(Debug)]
-pub(crate) struct Agreement {
+pub(super) struct IndexCheck {
     index: Option<SafetensorsIndexJson>,
     /// The shards whose headers were added, in the order of arrival.
     shards: Vec<RepoPath>,
     /// For each tensor of the index, the 1-based index in `shards` of the first shard that contains it; 0 if none
     /// does.
-    holders: Vec<u16>,
+    first_shards: Vec<u16>,
     /// Further occurrences of indexed tensors: the index of the tensor, and the index of the shard.
-    repeated: Vec<(u32, u16)>,
+    duplicates: Vec<(u32, u16)>,
     /// For each shard, the tensors that the index does not list.
     unindexed: Vec<NameList>,
 }
@@ -33,21 +31,21 @@ pub(crate) struct Agreement {
 /// A tensor that the index does not list: the index of its shard, and of its name in that shard.
 type Unindexed = (u16, u32);
 
-impl Agreement {
+impl IndexCheck {
     /// Starts a comparison. Without an index, only duplicate tensors are found.
-    pub(crate) fn new(index: Option<SafetensorsIndexJson>) -> Self {
+    pub(super) fn new(index: Option<SafetensorsIndexJson>) -> Self {
         let tensors = index.as_ref().map_or(0, |index| index.weight_map().len());
         Self {
             index,
             shards: Vec::new(),
-            holders: vec![0; tensors],
-            repeated: Vec::new(),
+            first_shards: vec![0; tensors],
+            duplicates: Vec::new(),
             unindexed: Vec::new(),
         }
     }
 
     /// Adds the tensors of a shard. `shard` is its path as the index spells it.
-    pub(crate) fn add(&mut self, shard: &RepoPath, tensors: &TensorTable) {
+    pub(super) fn add(&mut self, shard: &RepoPath, tensors: &TensorTable) {
         // An index names at most 10,000 shards (`SafetensorsIndexJson::MAX_SHARDS`).
         let number = u16::try_from(self.shards.len()).unwrap_or(u16::MAX - 1);
         self.shards.push(shard.clone());
@@ -55,10 +53,10 @@ impl Agreement {
         let mut unindexed = NameList::default();
         for name in tensors.names() {
             match finder.as_mut().and_then(|finder| finder.position(name)) {
-                Some(position) if self.holders[position as usize] == 0 => {
-                    self.holders[position as usize] = number + 1;
+                Some(position) if self.first_shards[position as usize] == 0 => {
+                    self.first_shards[position as usize] = number + 1;
                 }
-                Some(position) => self.repeated.push((position, number)),
+                Some(position) => self.duplicates.push((position, number)),
                 None => unindexed.push(name),
             }
         }
@@ -66,16 +64,16 @@ impl Agreement {
         self.unindexed.push(unindexed);
     }
 
-    pub(crate) fn index(&self) -> Option<&SafetensorsIndexJson> {
+    pub(super) fn index(&self) -> Option<&SafetensorsIndexJson> {
         self.index.as_ref()
     }
 
     /// Returns the added shards, sorted by path.
-    pub(crate) fn shards(&self) -> BTreeSet<&RepoPath> {
+    pub(super) fn shards(&self) -> BTreeSet<&RepoPath> {
         self.shards.iter().collect()
     }
 
-    pub(crate) fn into_index(self) -> Option<SafetensorsIndexJson> {
+    pub(super) fn into_index(self) -> Option<SafetensorsIndexJson> {
         self.index
     }
 
@@ -84,7 +82,7 @@ impl Agreement {
     /// Shards that were not added cause no findings. `tensor_bytes`, the size of all tensors, is compared with the
     /// declared size only if all shards were added and contain exactly the tensors of the index, because otherwise
     /// the sizes must differ.
-    pub(crate) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
+    pub(super) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
         let unindexed = self.unindexed_by_name();
         let mut findings = self.duplicate_tensors(&unindexed);
         let Some(index) = &self.index else { return findings };
@@ -116,23 +114,26 @@ impl Agreement {
     /// Returns the tensors in several shards: first the indexed ones, then the others.
     fn duplicate_tensors(&self, unindexed: &[Unindexed]) -> Vec<Finding> {
         let name = |at| self.index.as_ref().map_or("", |index| index.tensor_at(at).0);
-        let mut repeated = self.repeated.clone();
-        repeated.sort_by_key(|&(position, _)| name(position as usize));
-        let indexed = repeated.chunk_by(|(one, _), (next, _)| one == next).flat_map(|further| {
+        let mut duplicates = self.duplicates.clone();
+        duplicates.sort_by_key(|&(position, _)| name(position as usize));
+        let indexed = duplicates.chunk_by(|(one, _), (next, _)| one == next).flat_map(|further| {
             let position = further[0].0 as usize;
             let further = further.iter().map(|(_, shard)| *shard);
-            self.in_several(name(position), once(self.holders[position] - 1).chain(further))
+            self.duplicate_findings(
+                name(position),
+                once(self.first_shards[position] - 1).chain(further),
+            )
         });
         let same_name = |one: &Unindexed, next: &Unindexed| self.name(*one) == self.name(*next);
         let unindexed = unindexed.chunk_by(same_name).filter(|found| found.len() > 1);
         let unindexed = unindexed.flat_map(|found| {
-            self.in_several(self.name(found[0]), found.iter().map(|(shard, _)| *shard))
+            self.duplicate_findings(self.name(found[0]), found.iter().map(|(shard, _)| *shard))
         });
         bounded(indexed.chain(unindexed))
     }
 
     /// Returns a finding for each shard that contains a tensor, except for the first by name.
-    fn in_several(
+    fn duplicate_findings(
         &self,
         tensor: &str,
         shards: impl Iterator<Item = u16>,
@@ -152,9 +153,9 @@ impl Agreement {
     /// Returns the tensors that are in no shard, although the shard that the index names was read.
     fn missing_tensors(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
         let read: BTreeSet<_> = self.shards.iter().collect();
-        let entries = index.weight_map().zip(&self.holders);
-        let missing =
-            entries.filter(move |((_, shard), holder)| **holder == 0 && read.contains(shard));
+        let entries = index.weight_map().zip(&self.first_shards);
+        let missing = entries
+            .filter(move |((_, shard), first_shard)| **first_shard == 0 && read.contains(shard));
         missing.map(|((tensor, shard), _)| Finding::MissingTensor {
             tensor: clip(tensor),
             shard: clip(shard.as_str()),
@@ -163,11 +164,12 @@ impl Agreement {
 
     /// Returns the tensors that are in exactly one shard, but not the one that the index names.
     fn wrong_shards(&self, index: &SafetensorsIndexJson) -> impl Iterator<Item = Finding> {
-        let repeated: BTreeSet<_> = self.repeated.iter().map(|(position, _)| *position).collect();
-        let entries = (0..).zip(index.weight_map().zip(&self.holders));
-        entries.filter_map(move |(position, ((tensor, indexed), holder))| {
-            let found = self.shards.get(usize::from(holder.checked_sub(1)?))?;
-            (found != indexed && !repeated.contains(&position)).then(|| Finding::WrongShard {
+        let duplicates: BTreeSet<_> =
+            self.duplicates.iter().map(|(position, _)| *position).collect();
+        let entries = (0..).zip(index.weight_map().zip(&self.first_shards));
+        entries.filter_map(move |(position, ((tensor, indexed), first_shard))| {
+            let found = self.shards.get(usize::from(first_shard.checked_sub(1)?))?;
+            (found != indexed && !duplicates.contains(&position)).then(|| Finding::WrongShard {
                 tensor: clip(tensor),
                 indexed: clip(indexed.as_str()),
                 found: clip(found.as_str()),
@@ -196,72 +198,13 @@ fn check_size(declared: Option<u64>, found: u64) -> Option<Finding> {
 }
 
 /// Returns the error for a finding that makes the counts wrong; `None` if it leaves them correct.
-pub(crate) fn as_error(finding: &Finding) -> Option<IndexError> {
+pub(super) fn as_error(finding: &Finding) -> Option<IndexError> {
     Some(match finding.clone() {
         Finding::DuplicateTensor { tensor, first, second } => {
             IndexError::TensorInTwoShards { tensor, first, second }
         }
         Finding::MissingTensor { tensor, shard } => IndexError::MissingTensor { tensor, shard },
         _ => return None,
-    })
-}
-
-/// Checks a count on its own and against the declared total.
-///
-/// Writers of the total disagree on its meaning: it may be parameters or elements, with or without scalars.
-pub fn check_count(
-    (count, breakdown): (&ParameterCount, &CountBreakdown),
-    declared: Option<u64>,
-) -> Vec<Finding> {
-    let unknown = count.rows().filter(|(dtype, _)| dtype.block().is_none());
-    let unknown = unknown.map(|(dtype, row)| Finding::UnknownDtype {
-        dtype: clip(dtype.as_str()),
-        tensors: row.tensors,
-    });
-    let totals = count.totals();
-    let is_wrong = |declared: &u64| {
-        [totals.parameters, totals.elements]
-            .into_iter()
-            .all(|found| *declared != found && Some(*declared) != found.checked_add(totals.scalars))
-    };
-    let found = totals.parameters;
-    let wrong = declared
-        .filter(is_wrong)
-        .map(|declared| Finding::TotalParametersMismatch { declared, found });
-    let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
-    let method = breakdown.unknown_method.clone();
-    let method = method.map(|method| Finding::UnknownQuantization { method });
-    bounded(unknown).into_iter().chain(wrong).chain(unresolved).chain(method).collect()
-}
-
-/// Compares a count with the arithmetic of `config.json`, and returns the result of the arithmetic.
-pub fn check_config(
-    (count, breakdown): (&ParameterCount, &CountBreakdown),
-    config: Option<&[u8]>,
-    findings: &mut Vec<Finding>,
-) -> Option<u64> {
-    let expected = ExpectedParameters::from_config_json(config?)?;
-    let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
-    let buffers: u64 = buffers.map(|group| group.count.parameters).sum();
-    let found = count.total();
-    // If the count is uncertain, its unresolved modules are already reported.
-    if breakdown.is_exact() && !expected.allows(found.saturating_sub(buffers)) {
-        findings.push(Finding::ConfigCountMismatch { expected: expected.total, found });
-    }
-    Some(expected.total)
-}
-
-/// Compares the numbers of files and tensors of a split model with the numbers in its header.
-pub(crate) fn check_split(
-    model: Option<&ModelDescription>,
-    files: u64,
-    tensors: u64,
-) -> impl Iterator<Item = Finding> {
-    let declared = model.map_or([None; 2], |model| [model.files, model.tensors]);
-    let found = [("files", files), ("tensors", tensors)];
-    declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
-        let declared = declared.filter(|declared| *declared != found)?;
-        Some(Finding::SplitMismatch { unit, declared, found })
     })
 }
 
@@ -306,12 +249,12 @@ mod tests {
     const INDEX: &str = r#"{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}"#;
 
     #[test]
-    fn an_index_that_is_right_gives_no_finding() {
+    fn a_correct_index_has_no_findings() {
         assert_findings(&["x"], &["y"], INDEX, &Ok(vec![]));
     }
 
     #[test]
-    fn disagreements_that_leave_the_count_right_are_findings() {
+    fn harmless_disagreements_are_findings() {
         let (a, b) = ("a.safetensors", "b.safetensors");
         let swapped = |tensor: &str, indexed: &str, found: &str| Finding::WrongShard {
             tensor: tensor.to_owned(),
@@ -354,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn disagreements_that_make_the_count_wrong_are_errors() {
+    fn harmful_disagreements_are_errors() {
         let [a, b, x, y] = ["a.safetensors", "b.safetensors", "x", "y"].map(str::to_owned);
         assert_findings(
             &["x"],
@@ -371,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_given_twice_is_an_error() {
+    fn a_duplicate_header_is_an_error() {
         let index = SafetensorsIndexJson::from_json(br#"{"weight_map":{"x":"a.safetensors"}}"#);
         let shard = || ("a.safetensors".parse().unwrap(), header(&["x"]));
         let parsed = SafetensorsParseFromRepo::from_headers(

@@ -1,91 +1,116 @@
-//! Assembles results from headers, independently of how the headers were read.
+//! Builds reports from headers, independently of how the headers were read.
 
 use std::collections::BTreeSet;
 
+use super::index_check::{self, IndexCheck};
+use super::verify::check_count;
 use super::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
-    SafetensorsShards, WeightFiles, Weights, agreement,
+    SafetensorsShards, WeightFiles, Weights,
 };
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
 use crate::formats::gguf::Gguf;
 use crate::formats::safetensors::{
     EXTENSION, INDEX_NAME, IndexError, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson,
 };
-use crate::formats::weight_sets::common_path;
+use crate::formats::weight_sets::shard_pattern;
 use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
-use crate::report::agreement::Agreement;
 
-/// Assembles a set of weights from its headers, in any order.
+/// A builder that counts a checkpoint from its headers, which may arrive in any order.
 ///
-/// Every way to read headers ends here, so all of them count alike.
+/// Every way to read headers ends here, so all of them give the same counts. For headers that are all in memory,
+/// [`SafetensorsParseFromRepo::from_headers`] is simpler.
+///
+/// ```
+/// use hf_meta_format::SafetensorsFileHeader;
+/// use hf_meta_format::count::Configs;
+/// use hf_meta_format::report::ReportBuilder;
+///
+/// let json = br#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+/// let path: hf_meta_format::RepoPath = "model.safetensors".parse()?;
+///
+/// let mut builder = ReportBuilder::new_single(false);
+/// builder.add(path.clone(), SafetensorsFileHeader::from_json(json)?.into());
+/// let report = builder.finish(&Configs::default()).report(vec![path])?;
+/// assert_eq!(report.parameter_count.total(), 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct Assembly {
+pub struct ReportBuilder {
     /// `None` for a single file, which has no index.
-    agreement: Option<Agreement>,
+    index_check: Option<IndexCheck>,
     counter: Counter,
     has_configs: bool,
     overflow: Option<CountOverflow>,
-    keeps_headers: bool,
+    keep_headers: bool,
     headers: Vec<(RepoPath, FileHeader)>,
-    totals: Totals,
+    totals: HeaderTotals,
+    /// The number of parameters declared in the metadata of the last header.
+    declared: Option<u64>,
     model: Option<ModelDescription>,
 }
 
-/// Sums over the headers of a set.
+/// Sums over the headers of a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
+#[non_exhaustive]
+pub struct HeaderTotals {
     /// The number of weight files.
     pub files: usize,
     /// The total size of the files in bytes.
     pub file_bytes: u64,
     /// The total size of the tensors' data in bytes.
     pub tensor_bytes: u64,
+    /// The number of tensors.
     pub tensors: u64,
-    /// The number of parameters declared in the metadata of the last header.
-    declared: Option<u64>,
 }
 
-/// A set of weights with all headers added.
+/// The result of a [`ReportBuilder`]. It may contain errors, which [`report`](Self::report) returns.
 #[derive(Debug)]
-pub struct Assembled {
+#[non_exhaustive]
+pub struct BuiltReport {
     sharded: bool,
-    pub index: Option<SafetensorsIndexJson>,
-    /// The headers by path as in the index, sorted; empty if they were not kept.
-    pub headers: Vec<(RepoPath, FileHeader)>,
-    pub counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
+    index: Option<SafetensorsIndexJson>,
     /// Disagreements between index and headers, errors first.
-    pub findings: Vec<Finding>,
+    index_findings: Vec<Finding>,
+    /// The headers with their paths as in the index, sorted; empty if they were not kept.
+    pub headers: Vec<(RepoPath, FileHeader)>,
+    /// The counts, or the tensor at which a sum overflowed.
+    pub counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
     /// The number of parameters declared by the index, or by a file without an index.
     pub declared_total: Option<u64>,
-    pub totals: Totals,
+    /// The sums over all headers.
+    pub totals: HeaderTotals,
     /// The description of the model, if a header contains one.
     pub model: Option<ModelDescription>,
 }
 
-impl Assembly {
-    /// Starts a set with a single file.
-    pub fn new_single(keeps_headers: bool) -> Self {
-        Self { agreement: None, ..Self::new_sharded(None, keeps_headers) }
+impl ReportBuilder {
+    /// Creates a builder for a single file. `keep_headers` makes the headers part of the result.
+    #[must_use]
+    pub fn new_single(keep_headers: bool) -> Self {
+        Self { index_check: None, ..Self::new_sharded(None, keep_headers) }
     }
 
-    /// Starts a set of shards, with or without an index.
-    pub fn new_sharded(index: Option<SafetensorsIndexJson>, keeps_headers: bool) -> Self {
+    /// Creates a builder for shards, with or without an index. `keep_headers` makes the headers part of the result.
+    #[must_use]
+    pub fn new_sharded(index: Option<SafetensorsIndexJson>, keep_headers: bool) -> Self {
         Self {
-            agreement: Some(Agreement::new(index)),
+            index_check: Some(IndexCheck::new(index)),
             counter: Counter::new(),
             has_configs: false,
             overflow: None,
-            keeps_headers,
+            keep_headers,
             headers: Vec::new(),
-            totals: Totals::default(),
+            totals: HeaderTotals::default(),
+            declared: None,
             model: None,
         }
     }
 
     /// Adds the header of a file. `shard` is its path as the index spells it.
     pub fn add(&mut self, shard: RepoPath, header: FileHeader) {
-        if let Some(agreement) = &mut self.agreement {
-            agreement.add(&shard, header.tensors());
+        if let Some(check) = &mut self.index_check {
+            check.add(&shard, header.tensors());
         }
         if self.overflow.is_none() {
             self.overflow = self.counter.add_file(&header).err();
@@ -94,14 +119,15 @@ impl Assembly {
         self.totals.file_bytes = self.totals.file_bytes.saturating_add(header.file_size());
         self.totals.tensor_bytes = self.totals.tensor_bytes.saturating_add(header.data_length());
         self.totals.tensors += header.tensors().len() as u64;
-        self.totals.declared = header.declared_total();
+        self.declared = header.declared_total();
         self.model = self.model.take().or_else(|| header.model().cloned());
-        if self.keeps_headers {
+        if self.keep_headers {
             self.headers.push((shard, header));
         }
     }
 
-    /// Sets the configuration of the model, if it is known before all headers. Only the first call has an effect.
+    /// Sets the configuration of the model as soon as it is known, which releases the tensors that wait for it. Only
+    /// the first call has an effect.
     pub fn set_configs(&mut self, configs: &Configs) {
         if !self.has_configs {
             self.has_configs = true;
@@ -110,72 +136,81 @@ impl Assembly {
     }
 
     /// Returns the name of another file that may describe the quantization, if the count needs it.
+    #[must_use]
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
         self.counter.other_config_file(configs)
     }
 
+    /// Returns the index, or `None` if there is none.
+    #[must_use]
     pub fn index(&self) -> Option<&SafetensorsIndexJson> {
-        self.agreement.as_ref()?.index()
+        self.index_check.as_ref()?.index()
     }
 
     /// Returns the headers in the order in which they were added; empty if they are not kept.
+    #[must_use]
     pub fn headers(&self) -> &[(RepoPath, FileHeader)] {
         &self.headers
     }
 
-    /// Returns the disagreements between the index and the headers so far.
-    pub fn disagreements(&self) -> Vec<Finding> {
-        let agreement = self.agreement.as_ref();
-        agreement.map_or_else(Vec::new, |agreement| agreement.findings(self.totals.tensor_bytes))
+    /// Returns the disagreements between the index and the headers added so far, errors first.
+    #[must_use]
+    pub fn index_findings(&self) -> Vec<Finding> {
+        let check = self.index_check.as_ref();
+        check.map_or_else(Vec::new, |check| check.findings(self.totals.tensor_bytes))
     }
 
-    /// Returns the paths of all files of the set, the index first. `path` is the path of the file or the index, or
-    /// the path pattern of the shards.
+    /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path
+    /// pattern of the shards.
+    #[must_use]
     pub fn filepaths(&self, path: &RepoPath) -> Vec<RepoPath> {
-        let Some(agreement) = &self.agreement else { return vec![path.clone()] };
+        let Some(check) = &self.index_check else { return vec![path.clone()] };
         let index = self.index().map(|_| path.clone());
-        let shards = agreement.shards().into_iter().map(|shard| path.sibling(shard));
+        let shards = check.shards().into_iter().map(|shard| path.sibling(shard));
         index.into_iter().chain(shards).collect()
     }
 
     /// Finishes the count with the model's configuration, and compares the index with the headers.
-    pub fn finish(mut self, configs: &Configs) -> Assembled {
+    #[must_use]
+    pub fn finish(mut self, configs: &Configs) -> BuiltReport {
         self.set_configs(configs);
-        let Self { agreement, counter, overflow, mut headers, totals, model, .. } = self;
-        let counted = overflow.map_or_else(|| counter.finish(), Err);
-        let sharded = agreement.is_some();
-        let findings = agreement.as_ref().map(|agreement| agreement.findings(totals.tensor_bytes));
-        let index = agreement.and_then(Agreement::into_index);
-        let declared_total = match &index {
-            Some(index) => index.declared_total(),
-            None => totals.declared.filter(|_| !sharded),
-        };
-        let findings = findings.unwrap_or_default();
-        headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Assembled { sharded, index, headers, counted, findings, declared_total, totals, model }
+        let index_findings = self.index_findings();
+        let sharded = self.index_check.is_some();
+        let index = self.index_check.and_then(IndexCheck::into_index);
+        self.headers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        BuiltReport {
+            sharded,
+            declared_total: match &index {
+                Some(index) => index.declared_total(),
+                // The metadata of one shard does not describe the model.
+                None => self.declared.filter(|_| !sharded),
+            },
+            index,
+            index_findings,
+            headers: self.headers,
+            counted: self.overflow.map_or_else(|| self.counter.finish(), Err),
+            totals: self.totals,
+            model: self.model,
+        }
     }
 }
 
-impl Assembled {
-    /// Returns the counts. `filepaths` are the paths of all files, the index first.
+impl BuiltReport {
+    /// Returns the counts. `filepaths` are the paths of all files, the index first. The caller sets the fields that
+    /// depend on how the headers were read: source, commit, format, fetch and plan.
     ///
     /// # Errors
     ///
     /// Returns the first disagreement that makes the counts wrong, or the overflow of a sum.
     pub fn report(&self, filepaths: Vec<RepoPath>) -> Result<CountReport, IndexError> {
-        if let Some(error) = self.findings.first().and_then(agreement::as_error) {
+        if let Some(error) = self.index_findings.first().and_then(index_check::as_error) {
             return Err(error);
         }
-        let (parameter_count, breakdown) = match &self.counted {
-            Ok(counted) => counted.clone(),
-            Err(CountOverflow { tensor }) => {
-                return Err(IndexError::CountOverflow { tensor: tensor.clone() });
-            }
-        };
-        let mut findings = self.findings.clone();
+        let overflow = |CountOverflow { tensor }| IndexError::CountOverflow { tensor };
+        let (parameter_count, breakdown) = self.counted.clone().map_err(overflow)?;
+        let mut findings = self.index_findings.clone();
         findings.extend(self.split_findings());
-        let counted = (&parameter_count, &breakdown);
-        findings.extend(agreement::check_count(counted, self.declared_total));
+        findings.extend(check_count(&parameter_count, &breakdown, self.declared_total));
         let weight_bytes = self.totals.file_bytes;
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
@@ -194,17 +229,21 @@ impl Assembled {
         })
     }
 
-    /// Returns the disagreements between a split model and the numbers in its header.
+    /// Returns the disagreements between a split model and the numbers of files and tensors in its header.
     pub fn split_findings(&self) -> impl Iterator<Item = Finding> {
-        let Totals { files, tensors, .. } = self.totals;
-        agreement::check_split(self.model.as_ref(), files as u64, tensors)
+        let declared = self.model.as_ref().map_or([None; 2], |model| [model.files, model.tensors]);
+        let found = [("files", self.totals.files as u64), ("tensors", self.totals.tensors)];
+        declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {
+            let declared = declared.filter(|declared| *declared != found)?;
+            Some(Finding::SplitMismatch { unit, declared, found })
+        })
     }
 
     /// Returns the result in any format. The headers must have been kept.
     ///
     /// # Errors
     ///
-    /// As [`into_parsed`](Self::into_parsed).
+    /// Returns an error under the conditions of [`into_parsed`](Self::into_parsed).
     pub fn into_weights(self, path: RepoPath, report: CountReport) -> Result<Weights, IndexError> {
         if report.format == Safetensors.name() {
             return self.into_parsed(path, report).map(Weights::from);
@@ -225,11 +264,8 @@ impl Assembled {
         path: RepoPath,
         report: CountReport,
     ) -> Result<SafetensorsParseFromRepo, IndexError> {
-        let mut headers: Vec<_> = self
-            .headers
-            .into_iter()
-            .map(|(shard, header)| (shard, SafetensorsFileHeader::from(header)))
-            .collect();
+        let headers = self.headers.into_iter().map(|(shard, header)| (shard, header.into()));
+        let mut headers: Vec<(RepoPath, SafetensorsFileHeader)> = headers.collect();
         if !report.sharded
             && let Some((_, header)) = headers.pop()
         {
@@ -244,7 +280,7 @@ impl Assembled {
 }
 
 impl SafetensorsParseFromRepo {
-    /// Assembles a result from headers that were obtained by other means, such as a custom reader or a browser.
+    /// Builds a result from headers that were obtained by other means, such as a custom reader or a browser.
     ///
     /// `headers` are named as in the index. Without an index, one header is treated as a single file, and several as
     /// shards. Parameters are counted over all headers together: the components of a quantized module may be in
@@ -292,18 +328,21 @@ impl SafetensorsParseFromRepo {
         let path = match &index {
             Some(_) => RepoPath::new_unchecked(INDEX_NAME),
             None if is_single => first.clone(),
-            None => common_path(&shards)
+            None => shard_pattern(&shards)
                 .unwrap_or_else(|| RepoPath::new_unchecked(&format!("*{EXTENSION}"))),
         };
-        let mut assembly =
-            if is_single { Assembly::new_single(true) } else { Assembly::new_sharded(index, true) };
+        let mut builder = if is_single {
+            ReportBuilder::new_single(true)
+        } else {
+            ReportBuilder::new_sharded(index, true)
+        };
         for (shard, header) in headers {
-            assembly.add(shard, header.into());
+            builder.add(shard, header.into());
         }
-        let filepaths = assembly.filepaths(&path);
-        let assembled = assembly.finish(configs);
-        let report = assembled.report(filepaths)?;
-        assembled.into_parsed(path, report)
+        let filepaths = builder.filepaths(&path);
+        let built = builder.finish(configs);
+        let report = built.report(filepaths)?;
+        built.into_parsed(path, report)
     }
 }
 
