@@ -110,7 +110,6 @@ mod error;
 mod http;
 mod hub;
 mod inspect;
-pub mod name_list;
 
 pub use hf_meta_format::{
     CommitSha, CountReport, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan, RepoId,

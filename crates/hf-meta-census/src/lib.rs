@@ -54,7 +54,7 @@ pub use {arrow_array, arrow_schema};
 use self::read_limits::ReadLimits;
 use self::table_file::ROWS_AT_ONCE;
 use hf_meta::Client;
-use hf_meta::name_list::COLUMNS;
+use hf_meta_repo_list::COLUMNS;
 
 /// The recommended limit on the total time that one repository of a census waits for quotas, for
 /// [`RetryPolicy::max_wait`](hf_meta::RetryPolicy::max_wait): 24 hours.

@@ -19,7 +19,7 @@ use super::error::failed_to;
 use super::layout_digest::{hexadecimal, short_hash};
 use super::listed_repo::{from_columns, text_column};
 use super::{CensusError, ListedRepo};
-use hf_meta::name_list;
+use hf_meta_repo_list as repo_list;
 
 /// The number of repositories per part. Eight parts are read concurrently. With the quota of an anonymous reader they
 /// take four minutes, which is the most work lost if the process is killed.
@@ -75,7 +75,7 @@ impl Manifest {
         let name = path.display().to_string();
         let cannot_read = failed_to("read", path);
         if path == Path::new("-") {
-            let text = name_list::read(io::stdin().lock()).map_err(&cannot_read)?;
+            let text = repo_list::read(io::stdin().lock()).map_err(&cannot_read)?;
             return Self::from_text(path, &text, column);
         }
         let mut file = File::open(path).map_err(&cannot_read)?;
@@ -84,7 +84,7 @@ impl Manifest {
         if start == MAGIC {
             return Self::from_parquet(name, file, column);
         }
-        let text = name_list::read(start.chain(file)).map_err(cannot_read)?;
+        let text = repo_list::read(start.chain(file)).map_err(cannot_read)?;
         Self::from_text(path, &text, column)
     }
 
@@ -99,7 +99,7 @@ impl Manifest {
 
     fn from_text(path: &Path, text: &str, column: Option<&str>) -> Result<Self, CensusError> {
         let name = path.display().to_string();
-        let names = name_list::parse(path, text, column).map_err(|error| {
+        let names = repo_list::parse(path, text, column).map_err(|error| {
             CensusError::Manifest { name: name.clone(), reason: error.to_string() }
         })?;
         Self::from_repos(name, names)
@@ -117,7 +117,7 @@ impl Manifest {
     fn from_parquet(name: String, file: File, column: Option<&str>) -> Result<Self, CensusError> {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
         let metadata = metadata.map_err(|error| CensusError::from(error).in_table(&name))?;
-        let names = name_list::columns(column);
+        let names = repo_list::columns(column);
         let found = names.iter().find(|name| metadata.schema().index_of(name).is_ok());
         let missing = || format!("has no column `{}`", names.join("`, `"));
         let column =

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::NonEmptyStringValueParser;
-use hf_meta::name_list;
 use hf_meta::{Endpoint, RepoPath, Source, SourceError};
+use hf_meta_repo_list as repo_list;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::census;
@@ -40,7 +40,7 @@ impl RepoListArgs {
         let mut repos = Vec::new();
         for repo in &self.repos {
             match &**repo {
-                "-" => repos.extend(name_list::lines(&read_list(Path::new("-"))?)),
+                "-" => repos.extend(repo_list::lines(&read_list(Path::new("-"))?)),
                 _ => repos.push(repo.clone()),
             }
         }
@@ -58,16 +58,16 @@ fn read_names(file: &Path, column: Option<&str>) -> Result<Vec<String>, CommandE
     if let Some(names) = census::read_names(file, column)? {
         return Ok(names);
     }
-    let names = name_list::parse(file, &read_list(file)?, column);
+    let names = repo_list::parse(file, &read_list(file)?, column);
     names.map_err(|error| CommandError::usage(format!("the list `{}` {error}", file.display())))
 }
 
 /// Reads a file, or stdin if its name is `-`.
 fn read_list(file: &Path) -> io::Result<String> {
     let text = if file == Path::new("-") {
-        name_list::read(io::stdin().lock())
+        repo_list::read(io::stdin().lock())
     } else {
-        File::open(file).and_then(name_list::read)
+        File::open(file).and_then(repo_list::read)
     };
     text.map_err(failed_to(format!("read `{}`", file.display())))
 }
