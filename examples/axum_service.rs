@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, body::Body};
-use hf_meta::{Client, Error};
+use hf_meta::{Client, Error, ErrorKind};
 
 /// An error as the response of this service.
 pub(crate) struct Failure(pub(crate) Error);
@@ -17,17 +17,11 @@ pub(crate) struct Failure(pub(crate) Error);
 impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         let Self(error) = self;
-        match error.code() {
-            "invalidSource" => StatusCode::BAD_REQUEST,
-            "severalSets" => StatusCode::UNPROCESSABLE_ENTITY,
-            _ if error.is_not_found() => StatusCode::NOT_FOUND,
-            _ if error.is_denied() => StatusCode::FORBIDDEN,
-            _ if error.has_no_weights() || error.is_malformed() => StatusCode::UNPROCESSABLE_ENTITY,
-            _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
-            _ if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
-            "refused" | "network" | "malformedListing" => StatusCode::BAD_GATEWAY,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        let status = match error.kind() {
+            ErrorKind::Refused | ErrorKind::Network if !error.is_transient() => 502,
+            kind => kind.http_status(),
+        };
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 

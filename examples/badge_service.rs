@@ -21,7 +21,7 @@ pub(crate) fn app(service: &Service) -> Router {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let client = ClientBuilder::from_env().addresses(AddressPolicy::Public).build()?;
+    let client = ClientBuilder::from_env().address_policy(AddressPolicy::Public).build()?;
     let app = app(&Service::new(client, ServiceConfig::default()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
     // The limits per client need the addresses of the clients.

@@ -1,19 +1,18 @@
 //! The error of a call, with the repository or file that it concerns.
 
-mod kind;
+mod classification;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
 
-pub use kind::ErrorKind;
-
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
-use crate::http::{HttpError, ProxyError};
-use crate::hub::SourceError;
-use crate::hub::{CommitSha, EndpointError, HubError, ListingError, RepoId, Revision};
+use crate::http::{HttpError, HubError, ProxyError};
+use crate::hub::{CommitSha, EndpointError, ListingError, RepoId, Revision, SourceError};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -148,27 +147,27 @@ pub enum Error {
     /// There are no safetensors weights: neither under one of the two standard names, nor in the file listing, if
     /// there is one.
     #[error(
-        "no safetensors weights in `{place}`{}: neither `{single}` nor `{index}` exists",
-        list_formats(instead)
+        "no safetensors weights in `{location}`{}: neither `{single}` nor `{index}` exists",
+        list_formats(other_formats)
     )]
     NoWeights {
         /// The source that was searched.
-        place: String,
+        location: String,
         /// The path of the standard single file.
         single: String,
         /// The path of the standard index.
         index: String,
         /// Weights found in other formats.
-        instead: Vec<UnsupportedWeights>,
+        other_formats: Vec<UnsupportedWeights>,
         /// The cause: the response for the single file or the index, or a file missing from a cache.
         source: BoxError,
     },
     /// There are several weight sets, and their names do not show which one is the main model. Adding them up could
     /// count weights twice. Select one with [`Model::path`](crate::Model::path).
-    #[error("`{place}` contains {} weight sets, and it is unclear which one is the main model", sets.len())]
+    #[error("`{location}` contains {} weight sets, and it is unclear which one is the main model", sets.len())]
     SeveralSets {
         /// The source that was searched.
-        place: String,
+        location: String,
         /// The weight sets.
         sets: Vec<WeightSet>,
     },
@@ -183,10 +182,10 @@ pub enum Error {
         total: u32,
     },
     /// The files cannot be listed, so weights with nonstandard names cannot be found.
-    #[error("failed to list the files of `{place}`")]
+    #[error("failed to list the files of `{location}`")]
     ListingFailed {
         /// The repository.
-        place: String,
+        location: String,
         /// The underlying error.
         source: ListingError,
     },
@@ -201,10 +200,10 @@ pub enum Error {
         source: HubCacheMiss,
     },
     /// The source is a URL, which an offline client cannot read.
-    #[error("cannot read `{what}` offline")]
+    #[error("cannot read `{url}` offline")]
     Offline {
         /// The URL.
-        what: String,
+        url: String,
     },
     /// The file violates its format.
     #[error("`{file}` is not a valid {format} file")]

@@ -107,6 +107,7 @@ mod cache;
 mod client;
 pub mod docs;
 mod error;
+mod error_kind;
 mod http;
 mod hub;
 mod inspect;
@@ -125,15 +126,16 @@ pub use self::{
         MemoryCache,
     },
     client::{Client, ClientBuilder, Model, ResultOrder, TokenSource},
-    error::{Error, ErrorKind, HubCacheMiss, QuantizationNotFound},
+    error::{Error, HubCacheMiss, QuantizationNotFound},
+    error_kind::ErrorKind,
     http::transfer::{CallMeter, RateLimitWait},
     http::{
-        AddressPolicy, ClientStats, HttpError, ProxyError, RangeError, RemainingQuota,
-        ResponseHeaders, RetryPolicy, SafeUrl, TransportKind,
+        AddressPolicy, ClientStats, HttpError, HubError, ProxyError, RangeError, RemainingQuota,
+        RetryPolicy, SafeUrl, TransportKind,
     },
     hub::{
-        Endpoint, EndpointError, HubError, HubErrorKind, HubReportedCount, ListedModel,
-        ListingError, MAX_MODELS_PAGE, Source, SourceError,
+        Endpoint, EndpointError, HubReportedCount, ListedModel, ListingError, MAX_MODELS_PAGE,
+        Source, SourceError,
     },
     inspect::{Progress, RecordedCall, RecordedReport},
 };

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::http::{HttpError, RequestFailure};
-use crate::hub::{HubError, HubErrorKind, RepoId, Revision};
+use crate::error_kind::ErrorKind;
+use crate::http::{HttpError, HubError, RequestFailure};
+use crate::hub::{RepoId, Revision};
 
 /// Converts a request failure to the error for a file. `repo` is `None` on servers without repositories.
 pub(crate) fn explain(
@@ -13,12 +14,10 @@ pub(crate) fn explain(
     repo: Option<(&RepoId, &Revision)>,
 ) -> Error {
     let RequestFailure { error, attempts, elapsed } = failure;
-    if let HttpError::TooLarge { limit, .. } = error {
-        return Error::TooLarge { file, limit };
-    }
-    match HubError::from_http(&error).map(Box::new) {
-        Some(refusal) => refused(file, refusal, repo, (attempts, elapsed)),
-        None => Error::RequestFailed { file, attempts, elapsed, source: Box::new(error) },
+    match error {
+        HttpError::TooLarge { limit, .. } => Error::TooLarge { file, limit },
+        HttpError::Status(response) => refused(file, response, repo, (attempts, elapsed)),
+        error => Error::RequestFailed { file, attempts, elapsed, source: Box::new(error) },
     }
 }
 
@@ -29,24 +28,23 @@ fn refused(
     repo: Option<(&RepoId, &Revision)>,
     (attempts, elapsed): (usize, Duration),
 ) -> Error {
-    use HubErrorKind::{
-        EntryNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
+    let Some(kind) = source.kind() else {
+        return Error::Refused { file, attempts, elapsed, source };
     };
-    match (source.kind(), repo) {
-        (None, _) => Error::Refused { file, attempts, elapsed, source },
-        (Some(EntryNotFound), _) => Error::FileNotFound { file, source },
-        (Some(RepoNotFound), Some((repo, _))) => Error::RepoNotFound { repo: repo.clone(), source },
-        (Some(RevisionNotFound), Some((repo, revision))) => {
+    match (kind, repo) {
+        (ErrorKind::FileNotFound, _) => Error::FileNotFound { file, source },
+        (ErrorKind::RepoNotFound, Some((repo, _))) => {
+            Error::RepoNotFound { repo: repo.clone(), source }
+        }
+        (ErrorKind::RevisionNotFound, Some((repo, revision))) => {
             let (repo, revision) = (repo.clone(), revision.clone());
             Error::RevisionNotFound { repo, revision, source }
         }
-        (Some(Gated), Some((repo, _))) => Error::Gated { repo: repo.clone(), source },
-        (Some(RejectedToken), Some(_)) => Error::RejectedToken { source },
-        (Some(RepoNotFound | RevisionNotFound), _) if source.status == 404 => {
+        (ErrorKind::Gated, Some((repo, _))) => Error::Gated { repo: repo.clone(), source },
+        (ErrorKind::RejectedToken, Some(_)) => Error::RejectedToken { source },
+        (ErrorKind::RepoNotFound | ErrorKind::RevisionNotFound, _) if source.status == 404 => {
             Error::FileNotFound { file, source }
         }
-        (Some(Forbidden | RejectedToken | Gated | RepoNotFound | RevisionNotFound), _) => {
-            Error::Forbidden { file, source }
-        }
+        _ => Error::Forbidden { file, source },
     }
 }

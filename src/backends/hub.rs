@@ -75,7 +75,7 @@ impl Backend for HubRepo {
                     self.without_listing(failure).map(|()| None)
                 }
                 Err(ListFilesError::Listing(source)) => {
-                    Err(Error::ListingFailed { place: self.repo.to_string(), source })
+                    Err(Error::ListingFailed { location: self.repo.to_string(), source })
                 }
             }
         }

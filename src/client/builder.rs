@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 
-use super::http_options::HttpOptions;
+use super::http_options::{header, sensitive, user_agent};
 use super::{Client, TokenSource};
 use crate::backends::HeaderCache;
 use crate::cache::Cache;
@@ -16,9 +16,9 @@ use crate::count::Configs;
 use crate::error::Error;
 use crate::formats::safetensors::{HeaderLength, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
-use crate::http::Http;
 use crate::http::transfer::CallMeter;
-use crate::hub::{Endpoint, HubWarnings};
+use crate::http::{Http, HttpSettings, Proxies, RootCertificates, has_tls_provider};
+use crate::hub::{Endpoint, EndpointError, HubWarnings};
 use crate::inspect::{ClientMemory, Limits};
 
 /// A builder for a [`Client`].
@@ -31,20 +31,28 @@ use crate::inspect::{ClientMemory, Limits};
 /// # fn main() -> Result<(), hf_meta::Error> {
 /// let client = Client::builder()
 ///     .user_agent("badges/1.0")
-///     .concurrency(32)
+///     .max_concurrent_requests(32)
 ///     .header_cache(DiskCache::new(std::env::temp_dir().join("hf-meta-example")))
 ///     .branch_ttl(Duration::from_secs(60))
 ///     .build()?;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct ClientBuilder {
-    endpoint: String,
-    token: Option<String>,
+    /// An invalid endpoint is stored without user, password, query and fragment.
+    endpoint: Result<Endpoint, (String, EndpointError)>,
+    token: Option<Secret>,
     token_source: Option<TokenSource>,
-    pub(super) http: HttpOptions,
+    pub(super) user_agent: Option<String>,
+    pub(super) proxy: Option<Secret>,
+    pub(super) proxy_from_env: bool,
+    pub(super) headers: Vec<(String, Secret)>,
+    /// PEM texts.
+    pub(super) root_certificates: Vec<Vec<u8>>,
+    /// The settings that need no validation.
+    pub(super) http: HttpSettings,
     call_timeout: Duration,
     limits: Limits,
     formats: Formats,
@@ -55,13 +63,28 @@ pub struct ClientBuilder {
     is_offline: bool,
 }
 
+/// A text that may contain a password or a token, which `Debug` omits.
+#[derive(Clone)]
+pub(super) struct Secret(pub(super) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
-            endpoint: Endpoint::HUGGING_FACE.to_owned(),
+            endpoint: Ok(Endpoint::default()),
             token: None,
             token_source: None,
-            http: HttpOptions::default(),
+            user_agent: None,
+            proxy: None,
+            proxy_from_env: false,
+            headers: Vec::new(),
+            root_certificates: Vec::new(),
+            http: HttpSettings::default(),
             call_timeout: Duration::from_secs(360),
             limits: Limits {
                 header: HeaderLength::DEFAULT_LIMIT,
@@ -83,13 +106,14 @@ impl Default for ClientBuilder {
 impl ClientBuilder {
     /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
     pub fn endpoint(mut self, endpoint: impl AsRef<str>) -> Self {
-        endpoint.as_ref().clone_into(&mut self.endpoint);
+        let text = endpoint.as_ref();
+        self.endpoint = Endpoint::parse(text).map_err(|error| (without_secrets(text), error));
         self
     }
 
     /// Sets the access token. It is sent only to the endpoint's origin. An empty token means none.
     pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into()).filter(|token| !token.is_empty());
+        self.token = Some(token.into()).filter(|token| !token.is_empty()).map(Secret);
         self.token_source = None;
         self
     }
@@ -178,8 +202,8 @@ impl ClientBuilder {
     /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
     /// repositories from the [`hub_cache`](Self::hub_cache), at the commit that was downloaded last, or else from the
     /// [`header_cache`](Self::header_cache). Reading a URL is an error.
-    pub fn offline(mut self, yes: bool) -> Self {
-        self.is_offline = yes;
+    pub fn offline(mut self, enabled: bool) -> Self {
+        self.is_offline = enabled;
         self
     }
 
@@ -195,27 +219,29 @@ impl ClientBuilder {
     /// - [`Error::HttpClient`] if a root certificate cannot be parsed or the HTTP library rejects another setting
     /// - [`Error::NoTlsProvider`] if the feature `rustls-no-provider` is enabled and no provider has been installed
     pub fn build(self) -> Result<Client, Error> {
-        let invalid = |source| Error::InvalidEndpoint { text: shown(&self.endpoint), source };
-        let endpoint = Endpoint::parse(&self.endpoint).map_err(invalid)?;
+        let endpoint = self.endpoint.clone();
+        let endpoint =
+            endpoint.map_err(|(text, source)| Error::InvalidEndpoint { text, source })?;
         if !has_tls_provider() {
             return Err(Error::NoTlsProvider);
         }
         let offline = self.is_offline.then(|| self.hub_cache.clone().ok_or(Error::MissingHubCache));
-        let token = self.token.as_deref().map(bearer).transpose()?;
-        let (needs_check, concurrency) = (self.http.needs_check(), self.http.concurrency());
-        let http = Http::new(self.http.settings(endpoint.url(), token)?);
-        if needs_check {
-            http.check().map_err(Error::http_client)?;
+        let token = self.token.as_ref().map(|token| bearer(&token.0)).transpose()?;
+        let settings = self.http_settings(&endpoint)?;
+        let limits = Limits { concurrency: settings.max_concurrent_requests, ..self.limits };
+        let needs_validation = !self.root_certificates.is_empty() || settings.hook.is_some();
+        let http = Http::new(endpoint.url().clone(), token, settings);
+        if needs_validation {
+            http.validate().map_err(Error::http_client)?;
         }
+        let token_source = self.token_source.map(|source| source.to_string());
         let (branch_ttl, stale_if_error) = (self.branch_ttl, self.stale_if_error);
         let context = ClientContext {
             http,
             endpoint,
-            warnings: Arc::new(HubWarnings::new(
-                self.token_source.map(|source| source.to_string()),
-            )),
+            warnings: Arc::new(HubWarnings::new(token_source)),
             memory: ClientMemory::default(),
-            limits: Limits { concurrency, ..self.limits },
+            limits,
             totals: CallMeter::default(),
             formats: self.formats,
             call_timeout: self.call_timeout,
@@ -229,21 +255,25 @@ impl ClientBuilder {
         };
         Ok(Client { context: Arc::new(context) })
     }
-}
 
-/// Returns whether a TLS provider is installed. Without one, reqwest panics.
-#[cfg(all(feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]
-fn has_tls_provider() -> bool {
-    rustls::crypto::CryptoProvider::get_default().is_some()
-}
-
-#[cfg(any(not(feature = "rustls-no-provider"), feature = "rustls-aws-lc"))]
-fn has_tls_provider() -> bool {
-    true
+    /// Validates the HTTP settings.
+    fn http_settings(&self, endpoint: &Endpoint) -> Result<HttpSettings, Error> {
+        let from_env = || self.proxy_from_env.then(|| Proxies::from_env(endpoint.url()));
+        let proxies = self.proxy.as_ref().map(|proxy| Proxies::for_all(&proxy.0)).or_else(from_env);
+        let headers = self.headers.iter().map(|(name, value)| header(name, &value.0));
+        Ok(HttpSettings {
+            user_agent: user_agent(self.user_agent.as_deref())?,
+            headers: headers.collect::<Result<_, _>>()?,
+            proxies: proxies.transpose()?,
+            root_certificates: RootCertificates::from_pem(&self.root_certificates)
+                .map_err(Error::http_client)?,
+            ..self.http.clone()
+        })
+    }
 }
 
 /// Formats an invalid endpoint for an error message, without user, password and query.
-fn shown(endpoint: &str) -> String {
+fn without_secrets(endpoint: &str) -> String {
     let endpoint = endpoint.split(['?', '#']).next().unwrap_or_default();
     match endpoint.rsplit_once('@') {
         Some((_, host)) => clip(&format!("…@{host}")),
@@ -251,32 +281,9 @@ fn shown(endpoint: &str) -> String {
     }
 }
 
-/// Returns the `Authorization` header for a token, marked as sensitive.
+/// Returns the `Authorization` header for a token.
 pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
-    let mut value =
-        HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::InvalidToken)?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-/// Omits the token. Also omits the text of an invalid endpoint, which may contain a password.
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder")
-            .field("endpoint", &Endpoint::parse(&self.endpoint))
-            .field("token", &self.token.is_some())
-            .field("token_source", &self.token_source)
-            .field("http", &self.http)
-            .field("call_timeout", &self.call_timeout)
-            .field("limits", &self.limits)
-            .field("formats", &self.formats)
-            .field("hub_cache", &self.hub_cache)
-            .field("header_cache", &self.header_cache)
-            .field("branch_ttl", &self.branch_ttl)
-            .field("stale_if_error", &self.stale_if_error)
-            .field("is_offline", &self.is_offline)
-            .finish()
-    }
+    sensitive(&format!("Bearer {token}")).ok_or(Error::InvalidToken)
 }
 
 #[cfg(all(test, feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]

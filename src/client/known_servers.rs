@@ -14,7 +14,7 @@ impl ClientContext {
             let key = CacheKey::known_servers(&self.endpoint);
             let entry = cache.cache.get(&key).await;
             if let Some(servers) = entry.and_then(|entry| decode(&key, &entry).ok()) {
-                self.http.expect_servers(servers);
+                self.http.restore_hints(servers);
             }
         };
         self.known_servers_loaded.get_or_init(load).await;
@@ -23,7 +23,7 @@ impl ClientContext {
     /// Saves the servers in the cache if the call discovered new ones.
     pub(super) async fn save_known_servers(&self) {
         let Some(cache) = &self.header_cache else { return };
-        let Some(servers) = self.http.take_new_servers() else { return };
+        let Some(servers) = self.http.take_changed_hints() else { return };
         let key = CacheKey::known_servers(&self.endpoint);
         if let Some(entry) = encode(&key, &servers) {
             cache.cache.put(&key, entry).await;

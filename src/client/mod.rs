@@ -30,7 +30,7 @@ use crate::hub::{Endpoint, HubWarnings, RepoId, Source};
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), hf_meta::Error> {
-/// let client = hf_meta::Client::builder().concurrency(16).build()?;
+/// let client = hf_meta::Client::builder().max_concurrent_requests(16).build()?;
 /// let parsed = client.model("bigscience/bloom").parse_safetensors_metadata().await?;
 /// println!("{} parameters", parsed.parameter_count().total());
 /// # Ok(())

@@ -54,7 +54,7 @@ impl ClientContext {
         let url = self.endpoint.url();
         match self.http.response_header(url, "x-request-id", &self.totals).await {
             Err(RequestFailure { error, attempts, elapsed })
-                if !matches!(error, HttpError::Status { .. }) =>
+                if !matches!(error, HttpError::Status(_)) =>
             {
                 let (file, source) = (SafeUrl::from(url).to_string(), Box::new(error));
                 Err(Error::RequestFailed { file, attempts, elapsed, source })
@@ -354,7 +354,7 @@ impl Model {
                 (backend, Target::from_path(&formats, path.clone()))
             }
             Source::Url(_) if self.context.offline.is_some() => {
-                return Err(Error::Offline { what: source.to_string() });
+                return Err(Error::Offline { url: source.to_string() });
             }
             Source::Url(url) => {
                 let file = file_of(url);

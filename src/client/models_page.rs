@@ -16,7 +16,7 @@ impl Client {
         limit: u64,
     ) -> Result<(Vec<u8>, Option<Url>), Error> {
         if self.context.offline.is_some() {
-            return Err(Error::Offline { what: SafeUrl::from(page).to_string() });
+            return Err(Error::Offline { url: SafeUrl::from(page).to_string() });
         }
         let read = self.context.http.read_all(page, limit, &self.context.totals).await;
         let name = || format!("list of models at {}", SafeUrl::from(page));

@@ -55,6 +55,7 @@ pub mod counting {}
 
 /// [`Error`]: crate::Error
 /// [`Error::kind`]: crate::Error::kind
+/// [`ErrorKind::http_status`]: crate::ErrorKind::http_status
 /// [`Error::code`]: crate::Error::code
 /// [`Error::retry_after`]: crate::Error::retry_after
 #[doc = include_str!("errors.md")]
@@ -99,7 +100,7 @@ pub mod python {}
 pub mod quantization {}
 
 /// [GGUF]: crate::docs::gguf
-/// [`ClientBuilder::concurrency`]: crate::ClientBuilder::concurrency
+/// [`ClientBuilder::max_concurrent_requests`]: crate::ClientBuilder::max_concurrent_requests
 /// [`Model::prefetch`]: crate::Model::prefetch
 /// [`Plan::Hub`]: crate::Plan::Hub
 /// [`Client::run_many`]: crate::Client::run_many
@@ -107,7 +108,7 @@ pub mod quantization {}
 /// [`FetchStats::requests`]: crate::FetchStats
 /// [`RetryPolicy`]: crate::RetryPolicy
 /// [`RetryPolicy::max_wait`]: crate::RetryPolicy::max_wait
-/// [`RetryPolicy::never`]: crate::RetryPolicy::never
+/// [`RetryPolicy::no_retries`]: crate::RetryPolicy::no_retries
 /// [`RetryPolicy::fail_fast`]: crate::RetryPolicy::fail_fast
 /// [`connect_timeout`]: crate::ClientBuilder::connect_timeout
 /// [`read_timeout`]: crate::ClientBuilder::read_timeout

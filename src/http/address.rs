@@ -6,11 +6,13 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ::url::{Host, Url};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use thiserror::Error;
+
+use super::{HttpSettings, Proxies, lock};
 
 /// The IP addresses that a client may connect to.
 ///
@@ -18,7 +20,7 @@ use thiserror::Error;
 /// use hf_meta::{AddressPolicy, Client};
 ///
 /// // A service that reads untrusted URLs must not be tricked into requesting `http://169.254.169.254/`.
-/// let client = Client::builder().addresses(AddressPolicy::Public).build()?;
+/// let client = Client::builder().address_policy(AddressPolicy::Public).build()?;
 /// # Ok::<(), hf_meta::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub enum AddressPolicy {
 
 /// A class of non-public addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum NonPublicKind {
+enum NonPublicAddress {
     Loopback,
     Private,
     LinkLocal,
@@ -47,12 +49,12 @@ enum NonPublicKind {
     Reserved,
 }
 
-impl NonPublicKind {
+impl NonPublicAddress {
     /// Classifies an address. Returns `None` if it is public.
     fn from_address(address: IpAddr) -> Option<Self> {
         match address {
             IpAddr::V4(address) => Self::from_v4(address),
-            IpAddr::V6(address) => match embedded(address) {
+            IpAddr::V6(address) => match embedded_ipv4(address) {
                 Some(address) => Self::from_v4(address),
                 None => Self::from_v6(address),
             },
@@ -68,11 +70,13 @@ impl NonPublicKind {
         } else if address.is_private() || (a == 100 && b & 0xc0 == 64) {
             // 100.64.0.0/10 is shared address space behind carrier-grade NAT (RFC 6598).
             Some(Self::Private)
-        } else if a == 0 || a >= 224 || address.is_documentation() || (a == 192 && b == 0 && c == 0)
-        {
-            Some(Self::Reserved)
-        } else if a == 198 && b & 0xfe == 18 {
+        } else if a == 0
+            || a >= 224
+            || address.is_documentation()
+            || [a, b, c] == [192, 0, 0]
             // 198.18.0.0/15, network benchmarks (RFC 2544).
+            || (a == 198 && b & 0xfe == 18)
+        {
             Some(Self::Reserved)
         } else {
             None
@@ -100,7 +104,7 @@ impl NonPublicKind {
 
 /// Extracts the IPv4 address embedded in an IPv6 address: IPv4-mapped (RFC 4291), NAT64 (RFC 6052) or 6to4 (RFC
 /// 3056).
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         Ipv4Addr::new(a, b, c, d)
@@ -123,44 +127,31 @@ pub(super) struct AddressGuard {
     /// Hostnames of the proxies, which are exempt from the policy.
     proxies: Vec<String>,
     /// Kinds that are allowed because the endpoint has them. Resolving the endpoint's hostname adds its kinds.
-    allowed_kinds: Mutex<HashSet<NonPublicKind>>,
+    allowed_kinds: Mutex<HashSet<NonPublicAddress>>,
 }
 
 impl AddressGuard {
     /// Creates a guard that also allows the endpoint's own kind of address.
-    pub(super) fn new(policy: AddressPolicy, endpoint: &Url, proxies: Vec<String>) -> Arc<Self> {
-        let guard = Self {
-            policy,
+    pub(super) fn new(endpoint: &Url, settings: &HttpSettings) -> Self {
+        let kind = ip_literal(endpoint).and_then(NonPublicAddress::from_address);
+        Self {
+            policy: settings.address_policy,
             endpoint: endpoint.host_str().map(Into::into),
-            proxies,
-            allowed_kinds: Mutex::default(),
-        };
-        if let Some(address) = literal(endpoint) {
-            guard.allow_kind_of(address);
+            proxies: settings.proxies.as_ref().map(Proxies::hosts).unwrap_or_default(),
+            allowed_kinds: Mutex::new(kind.into_iter().collect()),
         }
-        Arc::new(guard)
     }
 
     /// Returns whether a URL may be requested. Only IP literals are checked here, because they bypass DNS.
     /// [`GuardedResolver`] checks hostnames.
     pub(super) fn allows(&self, url: &Url) -> bool {
-        literal(url).is_none_or(|address| self.allows_address(address))
+        ip_literal(url).is_none_or(|address| self.allows_address(address))
     }
 
     fn allows_address(&self, address: IpAddr) -> bool {
         self.policy == AddressPolicy::Any
-            || NonPublicKind::from_address(address)
-                .is_none_or(|kind| self.allowed_kinds().contains(&kind))
-    }
-
-    fn allow_kind_of(&self, address: IpAddr) {
-        if let Some(kind) = NonPublicKind::from_address(address) {
-            self.allowed_kinds().insert(kind);
-        }
-    }
-
-    fn allowed_kinds(&self) -> std::sync::MutexGuard<'_, HashSet<NonPublicKind>> {
-        self.allowed_kinds.lock().unwrap_or_else(PoisonError::into_inner)
+            || NonPublicAddress::from_address(address)
+                .is_none_or(|kind| lock(&self.allowed_kinds).contains(&kind))
     }
 
     /// Removes the disallowed addresses of a resolved hostname.
@@ -170,21 +161,18 @@ impl AddressGuard {
     /// If no address is left.
     fn filter(&self, name: &str, addresses: Vec<SocketAddr>) -> Result<Addrs, AddressError> {
         if self.endpoint.as_deref() == Some(name) {
-            for address in &addresses {
-                self.allow_kind_of(address.ip());
-            }
+            let kinds = addresses.iter().map(SocketAddr::ip);
+            lock(&self.allowed_kinds).extend(kinds.filter_map(NonPublicAddress::from_address));
         }
         // The operator chose the proxy, so its address is trusted. The proxy resolves target hostnames itself.
-        if self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
-            return Ok(Box::new(addresses.into_iter()));
-        }
-        let allowed: Vec<_> =
-            addresses.into_iter().filter(|address| self.allows_address(address.ip())).collect();
+        let is_proxy = self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name));
+        let is_allowed = |address: &SocketAddr| is_proxy || self.allows_address(address.ip());
+        let allowed: Vec<_> = addresses.into_iter().filter(is_allowed).collect();
         if allowed.is_empty() { Err(AddressError) } else { Ok(Box::new(allowed.into_iter())) }
     }
 }
 
-fn literal(url: &Url) -> Option<IpAddr> {
+fn ip_literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(address) => Some(address.into()),
         Host::Ipv6(address) => Some(address.into()),
@@ -214,52 +202,58 @@ pub(super) struct AddressError;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Proxies;
 
     #[test]
-    fn every_non_public_address_has_its_kind() {
+    fn non_public_addresses_are_classified() {
         let cases = [
             ("1.1.1.1", None),
             ("2606:4700:4700::1111", None),
-            ("127.0.0.1", Some(NonPublicKind::Loopback)),
-            ("127.255.0.1", Some(NonPublicKind::Loopback)),
-            ("::1", Some(NonPublicKind::Loopback)),
-            ("::ffff:127.0.0.1", Some(NonPublicKind::Loopback)),
-            ("64:ff9b::7f00:1", Some(NonPublicKind::Loopback)),
-            ("2002:7f00:1::", Some(NonPublicKind::Loopback)),
-            ("10.0.0.1", Some(NonPublicKind::Private)),
-            ("172.31.255.255", Some(NonPublicKind::Private)),
+            ("127.0.0.1", Some(NonPublicAddress::Loopback)),
+            ("127.255.0.1", Some(NonPublicAddress::Loopback)),
+            ("::1", Some(NonPublicAddress::Loopback)),
+            ("::ffff:127.0.0.1", Some(NonPublicAddress::Loopback)),
+            ("64:ff9b::7f00:1", Some(NonPublicAddress::Loopback)),
+            ("2002:7f00:1::", Some(NonPublicAddress::Loopback)),
+            ("10.0.0.1", Some(NonPublicAddress::Private)),
+            ("172.31.255.255", Some(NonPublicAddress::Private)),
             ("172.32.0.0", None),
-            ("192.168.0.1", Some(NonPublicKind::Private)),
-            ("100.64.0.1", Some(NonPublicKind::Private)),
+            ("192.168.0.1", Some(NonPublicAddress::Private)),
+            ("100.64.0.1", Some(NonPublicAddress::Private)),
             ("100.128.0.1", None),
-            ("fc00::1", Some(NonPublicKind::Private)),
-            ("169.254.169.254", Some(NonPublicKind::LinkLocal)),
-            ("::ffff:169.254.169.254", Some(NonPublicKind::LinkLocal)),
-            ("fe80::1", Some(NonPublicKind::LinkLocal)),
-            ("0.0.0.0", Some(NonPublicKind::Reserved)),
-            ("0.1.2.3", Some(NonPublicKind::Reserved)),
-            ("::", Some(NonPublicKind::Reserved)),
-            ("255.255.255.255", Some(NonPublicKind::Reserved)),
-            ("224.0.0.1", Some(NonPublicKind::Reserved)),
-            ("198.18.0.1", Some(NonPublicKind::Reserved)),
-            ("192.0.2.1", Some(NonPublicKind::Reserved)),
-            ("ff02::1", Some(NonPublicKind::Reserved)),
-            ("2001:db8::1", Some(NonPublicKind::Reserved)),
+            ("fc00::1", Some(NonPublicAddress::Private)),
+            ("169.254.169.254", Some(NonPublicAddress::LinkLocal)),
+            ("::ffff:169.254.169.254", Some(NonPublicAddress::LinkLocal)),
+            ("fe80::1", Some(NonPublicAddress::LinkLocal)),
+            ("0.0.0.0", Some(NonPublicAddress::Reserved)),
+            ("0.1.2.3", Some(NonPublicAddress::Reserved)),
+            ("::", Some(NonPublicAddress::Reserved)),
+            ("255.255.255.255", Some(NonPublicAddress::Reserved)),
+            ("224.0.0.1", Some(NonPublicAddress::Reserved)),
+            ("198.18.0.1", Some(NonPublicAddress::Reserved)),
+            ("192.0.2.1", Some(NonPublicAddress::Reserved)),
+            ("ff02::1", Some(NonPublicAddress::Reserved)),
+            ("2001:db8::1", Some(NonPublicAddress::Reserved)),
         ];
         for (address, kind) in cases {
-            assert_eq!(NonPublicKind::from_address(address.parse().unwrap()), kind, "{address}");
+            assert_eq!(NonPublicAddress::from_address(address.parse().unwrap()), kind, "{address}");
         }
     }
 
+    fn guard(endpoint: &str, proxy: Option<&str>) -> AddressGuard {
+        let settings = HttpSettings {
+            address_policy: AddressPolicy::Public,
+            proxies: proxy.map(|proxy| Proxies::for_all(proxy).unwrap()),
+            ..HttpSettings::default()
+        };
+        AddressGuard::new(&Url::parse(endpoint).unwrap(), &settings)
+    }
+
     fn allows(endpoint: &str, url: &str) -> bool {
-        let endpoint = Url::parse(endpoint).unwrap();
-        let guard = AddressGuard::new(AddressPolicy::Public, &endpoint, Vec::new());
-        guard.allows(&Url::parse(url).unwrap())
+        guard(endpoint, None).allows(&Url::parse(url).unwrap())
     }
 
     #[test]
-    fn private_ip_literals_are_rejected_in_every_spelling() {
+    fn private_ip_literals_are_rejected_in_every_notation() {
         for host in
             ["127.0.0.1", "2130706433", "0x7f.1", "127.1", "[::1]", "[::ffff:7f00:1]", "10.1.1.1"]
         {
@@ -269,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_the_endpoint_is_allowed() {
+    fn addresses_of_the_same_kind_as_the_endpoint_are_allowed() {
         assert!(allows("http://127.0.0.1:8080", "http://127.0.0.1:9090/x"));
         assert!(allows("http://10.0.0.1", "http://10.9.9.9/x"));
         assert!(!allows("http://127.0.0.1:8080", "http://10.0.0.1/x"));
@@ -277,10 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn names_are_checked_by_their_addresses() {
-        let endpoint = Url::parse("https://hub.example").unwrap();
-        let proxies = Proxies::for_all("http://Proxy.example:3128").unwrap().hosts();
-        let guard = AddressGuard::new(AddressPolicy::Public, &endpoint, proxies);
+    fn hostnames_are_checked_after_resolution() {
+        let guard = guard("https://hub.example", Some("http://Proxy.example:3128"));
         let found = |name: &str, addresses: &[&str]| {
             let addresses = addresses.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0));
             guard.filter(name, addresses.collect()).map_or(0, Iterator::count)

@@ -1,66 +1,242 @@
-//! Reads response bodies, and no more of them than needed.
+//! Reads response bodies, and no more of them than needed: the slice of a range, or a whole small file, which may be
+//! compressed with gzip.
+
+use std::io::{self, Write};
+use std::mem::take;
 
 use bytes::Bytes;
+use flate2::write::GzDecoder;
+use futures::sink::SinkExt;
 use reqwest::Response;
+use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
 use super::attempt::Attempt;
-use super::range::BodyPart;
+use super::range::BodySlice;
+use super::request::EventSender;
 use super::{HttpError, RangeError, SafeUrl};
+use crate::http::transfer::BodyEvent;
 
 /// The maximum capacity allocated before the first byte arrives. A server can announce a long body and send little.
 const INITIAL_CAPACITY: u64 = 1 << 16;
 
-/// Reads the requested part of a body.
+/// Reads the requested slice of a body.
 ///
 /// # Errors
 ///
-/// If the body ends inside the part, or continues after a part that should end the body.
-pub(super) async fn read_part(
+/// If the body ends inside the slice, or continues after a slice that should end the body.
+pub(super) async fn read_slice(
     mut response: Response,
-    part: &BodyPart,
-    attempt: &Attempt<'_>,
+    slice: &BodySlice,
+    attempt: &mut Attempt<'_>,
 ) -> Result<Vec<u8>, HttpError> {
-    let capacity = part.length.min(INITIAL_CAPACITY);
+    let capacity = slice.length.min(INITIAL_CAPACITY);
     let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
-    let mut skipped = part.skipped;
-    while len(&bytes) < part.length {
-        let Some(data) = next_data(&mut response, attempt).await? else {
-            let source = RangeError::WrongLength { expected: part.length, found: len(&bytes) };
+    let mut offset = slice.offset;
+    while len(&bytes) < slice.length {
+        let Some(chunk) = next_chunk(&mut response, attempt).await? else {
+            let source = RangeError::WrongLength { expected: slice.length, found: len(&bytes) };
             return Err(HttpError::range(response.url(), source));
         };
-        let skip = skipped.min(len(&data));
-        skipped -= skip;
-        bytes.extend_from_slice(&data[usize::try_from(skip).unwrap_or(data.len())..]);
+        let skipped = offset.min(len(&chunk));
+        offset -= skipped;
+        bytes.extend_from_slice(&chunk[usize::try_from(skipped).unwrap_or(chunk.len())..]);
     }
     // Reading to the end of the body proves that nothing follows, and lets the connection be reused.
-    if !part.is_prefix
-        && (len(&bytes) > part.length || next_data(&mut response, attempt).await?.is_some())
+    if !slice.is_prefix
+        && (len(&bytes) > slice.length || next_chunk(&mut response, attempt).await?.is_some())
     {
-        let source = RangeError::BodyTooLong { expected: part.length };
+        let source = RangeError::BodyTooLong { expected: slice.length };
         return Err(HttpError::range(response.url(), source));
     }
-    bytes.truncate(usize::try_from(part.length).unwrap_or(usize::MAX));
+    bytes.truncate(usize::try_from(slice.length).unwrap_or(usize::MAX));
     Ok(bytes)
+}
+
+/// Sends the decoded body of a response, at most `limit` bytes, as it arrives. A dropped receiver is not an error: it
+/// drops this future, too.
+pub(super) async fn send_file(
+    mut response: Response,
+    limit: u64,
+    attempt: &mut Attempt<'_>,
+    events: &mut EventSender,
+) -> Result<(), HttpError> {
+    let url = response.url().clone();
+    let invalid = |source| HttpError::range(&url, source);
+    let not_decoded = |error: io::Error| match error.kind() {
+        io::ErrorKind::FileTooLarge => HttpError::TooLarge { url: SafeUrl::from(&url), limit },
+        _ => invalid(RangeError::CorruptGzip),
+    };
+    if response.content_length().is_some_and(|expected| expected > limit) {
+        return Err(not_decoded(io::ErrorKind::FileTooLarge.into()));
+    }
+    let mut decoder = BodyDecoder::new(response.headers(), limit).map_err(invalid)?;
+    while let Some(chunk) = next_chunk(&mut response, attempt).await? {
+        let bytes = decoder.decode(chunk).map_err(not_decoded)?;
+        events.send(BodyEvent::Bytes(bytes)).await.ok();
+    }
+    let rest = decoder.finish().map_err(not_decoded)?;
+    events.send(BodyEvent::Bytes(rest)).await.ok();
+    Ok(())
 }
 
 /// Returns the next bytes of a body, or `None` at its end.
 ///
 /// Skips empty HTTP/2 DATA frames: servers send one to end a stream (RFC 9113, section 6.1).
-pub(super) async fn next_data(
+async fn next_chunk(
     response: &mut Response,
-    attempt: &Attempt<'_>,
+    attempt: &mut Attempt<'_>,
 ) -> Result<Option<Bytes>, HttpError> {
     loop {
-        let data = response.chunk().await;
-        let data =
-            data.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
-        attempt.count_bytes(data.as_ref().map_or(0, Bytes::len));
-        if data.as_ref().is_none_or(|data| !data.is_empty()) {
-            return Ok(data);
+        let chunk = response.chunk().await;
+        let chunk =
+            chunk.map_err(|error| HttpError::transport(SafeUrl::from(response.url()), error))?;
+        attempt.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
+        if chunk.as_ref().is_none_or(|chunk| !chunk.is_empty()) {
+            return Ok(chunk);
         }
     }
 }
 
 fn len(bytes: &[u8]) -> u64 {
     bytes.len() as u64
+}
+
+/// A streaming decoder of one response body. An error of kind [`io::ErrorKind::FileTooLarge`] means that the decoded
+/// file is larger than the limit; any other error means that the gzip stream is corrupt or ends early.
+enum BodyDecoder {
+    Identity {
+        /// The number of bytes left until the limit.
+        remaining: u64,
+    },
+    Gzip(Box<GzDecoder<LimitedBuffer>>),
+}
+
+impl BodyDecoder {
+    /// Creates the decoder for a response's `Content-Encoding`. It decodes at most `limit` bytes.
+    fn new(headers: &HeaderMap, limit: u64) -> Result<Self, RangeError> {
+        let encoding =
+            headers.get(CONTENT_ENCODING).map_or(&b"identity"[..], HeaderValue::as_bytes);
+        if encoding.eq_ignore_ascii_case(b"identity") {
+            return Ok(Self::Identity { remaining: limit });
+        }
+        if encoding.eq_ignore_ascii_case(b"gzip") {
+            let file = LimitedBuffer { bytes: Vec::new(), remaining: limit };
+            return Ok(Self::Gzip(Box::new(GzDecoder::new(file))));
+        }
+        Err(RangeError::UnexpectedEncoding)
+    }
+
+    /// Decodes the next bytes of the body.
+    fn decode(&mut self, body: Bytes) -> io::Result<Bytes> {
+        match self {
+            Self::Identity { remaining } => {
+                *remaining = subtract(*remaining, &body)?;
+                Ok(body)
+            }
+            Self::Gzip(decoder) => {
+                decoder.write_all(&body)?;
+                Ok(take(&mut decoder.get_mut().bytes).into())
+            }
+        }
+    }
+
+    /// Returns the remaining decoded bytes at the end of the body, and checks the gzip trailer.
+    fn finish(self) -> io::Result<Bytes> {
+        match self {
+            Self::Identity { .. } => Ok(Bytes::new()),
+            Self::Gzip(decoder) => Ok(decoder.finish()?.bytes.into()),
+        }
+    }
+}
+
+/// Subtracts the length of `bytes` from the number of bytes that are left until a limit.
+fn subtract(remaining: u64, bytes: &[u8]) -> io::Result<u64> {
+    let rest = remaining.checked_sub(bytes.len() as u64);
+    rest.ok_or_else(|| io::ErrorKind::FileTooLarge.into())
+}
+
+/// A buffer that accepts a limited number of bytes over its lifetime. Protects against decompression bombs.
+struct LimitedBuffer {
+    bytes: Vec<u8>,
+    remaining: u64,
+}
+
+impl Write for LimitedBuffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.remaining = subtract(self.remaining, bytes)?;
+        self.bytes.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    fn gzip(file: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(file).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn decode(encoding: &'static str, body: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+        let value = HeaderValue::from_static(encoding);
+        let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
+        let mut decoder = BodyDecoder::new(&headers, limit).unwrap();
+        let mut file = Vec::new();
+        for bytes in body.chunks(7) {
+            file.extend(decoder.decode(Bytes::copy_from_slice(bytes))?);
+        }
+        file.extend(decoder.finish()?);
+        Ok(file)
+    }
+
+    /// Returns whether decoding fails at the limit; `None` if it succeeds.
+    fn exceeds_limit(encoding: &'static str, body: &[u8], limit: u64) -> Option<bool> {
+        let error = decode(encoding, body, limit).err()?;
+        Some(error.kind() == io::ErrorKind::FileTooLarge)
+    }
+
+    #[test]
+    fn plain_and_gzip_bodies_decode_to_the_file() {
+        let file = b"a file of some length, a file of some length".as_slice();
+        assert_eq!(decode("identity", file, 100).unwrap(), file);
+        assert_eq!(decode("gzip", &gzip(file), 100).unwrap(), file);
+        assert_eq!(decode("GZIP", &gzip(b""), 0).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_decompression_bomb_is_an_error_at_the_limit() {
+        let bomb = gzip(&vec![0; 10_000_000]);
+        assert!(bomb.len() < 100_000);
+        assert_eq!(exceeds_limit("gzip", &bomb, 1_000_000), Some(true));
+        assert_eq!(exceeds_limit("identity", &[0; 10], 9), Some(true));
+    }
+
+    #[test]
+    fn a_corrupt_gzip_body_is_an_error() {
+        let body = gzip(b"a file of some length");
+        for end in 0..body.len() {
+            assert_eq!(exceeds_limit("gzip", &body[..end], 100), Some(false), "{end}");
+        }
+        assert_eq!(exceeds_limit("gzip", &[&*body, b"more"].concat(), 100), Some(false));
+        assert_eq!(exceeds_limit("gzip", b"not gzip at all", 100), Some(false));
+    }
+
+    #[test]
+    fn other_encodings_are_rejected() {
+        for encoding in ["br", "zstd", "deflate", "gzip, gzip", ""] {
+            let value = HeaderValue::from_str(encoding).unwrap();
+            let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
+            assert!(
+                matches!(BodyDecoder::new(&headers, 9), Err(RangeError::UnexpectedEncoding)),
+                "{encoding}"
+            );
+        }
+    }
 }

@@ -6,14 +6,14 @@
 //! start. Servers that do not accept it are then offered both versions.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ::url::{Origin, Url};
 use reqwest::{Client, ClientBuilder, Response, Version, redirect::Policy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::{AddressGuard, GuardedResolver};
-use super::{AddressPolicy, HttpSettings, error};
+use super::{AddressPolicy, HttpSettings, error, lock};
 
 /// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
 const MAX_SERVERS: usize = 1_000;
@@ -22,17 +22,17 @@ const MAX_SERVERS: usize = 1_000;
 ///
 /// With the default window of 65,535 bytes, an index costs one round trip per 64 kB. With half of this window, the
 /// header of a GGUF file with a large vocabulary still costs an extra round trip.
-const WINDOW: u32 = 16 << 20;
+const HTTP2_WINDOW: u32 = 16 << 20;
 
 /// The `reqwest` clients of one [`Http`](super::Http), and the HTTP version of each server.
 #[derive(Debug)]
 pub(super) struct HttpClients {
-    settings: HttpSettings,
+    settings: Arc<HttpSettings>,
     guard: Arc<AddressGuard>,
     /// Offers HTTP/2 only.
     http2: Mutex<Option<Client>>,
     /// Offers HTTP/2 and HTTP/1.1.
-    any: Mutex<Option<Client>>,
+    http1_or_2: Mutex<Option<Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
     max_http1_connections: Arc<Semaphore>,
 }
@@ -60,35 +60,34 @@ pub(super) enum Http2Failure {
 impl HttpClients {
     /// Does not build a `reqwest` client yet: loading the system's certificates takes longer than starting the
     /// program.
-    pub(super) fn new(settings: HttpSettings, guard: Arc<AddressGuard>) -> Self {
-        let connections =
-            settings.connection.max_http1_connections.clamp(1, Semaphore::MAX_PERMITS);
+    pub(super) fn new(settings: Arc<HttpSettings>, guard: Arc<AddressGuard>) -> Self {
+        let connections = settings.max_http1_connections.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             settings,
             guard,
             http2: Mutex::default(),
-            any: Mutex::default(),
+            http1_or_2: Mutex::default(),
             servers: Mutex::default(),
             max_http1_connections: Arc::new(Semaphore::new(connections)),
         }
     }
 
     /// Builds a `reqwest` client now, to report invalid settings early.
-    pub(super) fn check(&self) -> Result<(), reqwest::Error> {
-        self.any().map(|_| ())
+    pub(super) fn validate(&self) -> Result<(), reqwest::Error> {
+        self.client(false).map(drop)
     }
 
     /// Returns the client for a server. If it may use HTTP/1.1, a permit for one connection comes with it.
-    pub(super) async fn for_url(
+    pub(super) async fn client_for(
         &self,
         url: &Url,
     ) -> Result<(Client, Option<OwnedSemaphorePermit>), reqwest::Error> {
         let negotiated = self.negotiated(&url.origin());
         if url.scheme() == "https" && matches!(negotiated, None | Some(NegotiatedHttp::Http2)) {
-            return Ok((self.http2()?, None));
+            return Ok((self.client(true)?, None));
         }
         let permit = Arc::clone(&self.max_http1_connections).acquire_owned().await;
-        Ok((self.any()?, permit.ok()))
+        Ok((self.client(false)?, permit.ok()))
     }
 
     /// Records the HTTP version of a response. Returns true for HTTP/2, whose connection is shared with other
@@ -107,23 +106,21 @@ impl HttpClients {
         let is_unknown = negotiated != Some(NegotiatedHttp::Http2);
         // A server that ignores ALPN accepts the connection, but does not understand the request.
         let is_misunderstood = is_unknown && !error.is_connect() && !error.is_timeout();
-        let failure = if error::is_no_common_protocol(error) || is_misunderstood {
-            Http2Failure::NoHttp2
-        } else if is_unknown && error::is_shared_connect(error) {
-            Http2Failure::SharedConnect
-        } else {
-            Http2Failure::Request
-        };
-        if failure == Http2Failure::NoHttp2
-            || (negotiated.is_none() && failure == Http2Failure::Request)
-        {
+        if error::is_no_common_protocol(error) || is_misunderstood {
+            self.record(origin, NegotiatedHttp::Unknown);
+            return Http2Failure::NoHttp2;
+        }
+        if is_unknown && error::is_shared_connect(error) {
+            return Http2Failure::SharedConnect;
+        }
+        if negotiated.is_none() {
             self.record(origin, NegotiatedHttp::Unknown);
         }
-        failure
+        Http2Failure::Request
     }
 
     /// Marks a server as one without HTTP/2. Both versions are still offered to it, so an outdated mark does no harm.
-    pub(super) fn expect_http1(&self, url: &Url) {
+    pub(super) fn mark_http1(&self, url: &Url) {
         self.record(&url.origin(), NegotiatedHttp::Http1);
     }
 
@@ -133,11 +130,11 @@ impl HttpClients {
     }
 
     fn negotiated(&self, origin: &Origin) -> Option<NegotiatedHttp> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner).get(origin).copied()
+        lock(&self.servers).get(origin).copied()
     }
 
     fn record(&self, origin: &Origin, negotiated: NegotiatedHttp) {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = lock(&self.servers);
         if servers.get(origin) != Some(&negotiated) {
             // A client that reads untrusted URLs may see any number of servers.
             if servers.len() >= MAX_SERVERS {
@@ -147,61 +144,44 @@ impl HttpClients {
         }
     }
 
-    fn http2(&self) -> Result<Client, reqwest::Error> {
-        self.get_or_build(&self.http2, ClientBuilder::http2_prior_knowledge)
-    }
-
-    fn any(&self) -> Result<Client, reqwest::Error> {
-        self.get_or_build(&self.any, |builder| builder)
-    }
-
-    fn get_or_build(
-        &self,
-        slot: &Mutex<Option<Client>>,
-        change: impl Fn(ClientBuilder) -> ClientBuilder,
-    ) -> Result<Client, reqwest::Error> {
+    fn client(&self, is_http2_only: bool) -> Result<Client, reqwest::Error> {
+        let slot = if is_http2_only { &self.http2 } else { &self.http1_or_2 };
         // Building a client takes 10 ms, so concurrent first requests wait for one build.
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(slot);
         if let Some(client) = &*slot {
             return Ok(client.clone());
         }
-        let build = |roots| change(builder(&self.settings, &self.guard, roots)).build();
-        let client = if self.settings.connection.system_certificates {
+        let build = |is_system| {
+            let builder = builder(&self.settings, &self.guard, is_system);
+            if is_http2_only { builder.http2_prior_knowledge() } else { builder }.build()
+        };
+        let client = match build(self.settings.system_certificates) {
             // Building the client fails in minimal container images, which have no system certificates.
-            build(Roots::System).or_else(|_| build(Roots::Bundled))?
-        } else {
-            build(Roots::Bundled)?
+            Err(_) if self.settings.system_certificates => build(false)?,
+            client => client?,
         };
         Ok(slot.insert(client).clone())
     }
 }
 
-/// The root certificates that a client trusts in addition to the configured ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Roots {
-    /// The system's certificates.
-    System,
-    /// Mozilla's certificates, compiled into the program.
-    Bundled,
-}
-
-fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> ClientBuilder {
+/// Returns the builder of a client that trusts the certificates of the system or, if `is_system` is false, Mozilla's.
+fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, is_system: bool) -> ClientBuilder {
     let builder = Client::builder()
         .user_agent(settings.user_agent.clone())
-        .connect_timeout(settings.connection.timeouts.connect)
-        .read_timeout(settings.connection.timeouts.read)
+        .connect_timeout(settings.connect_timeout)
+        .read_timeout(settings.read_timeout)
         // All requests to a server share one HTTP/2 connection, including the retry after a timeout. A dead
         // connection must be detected before the read timeout, or the retry would reuse it.
-        .http2_keep_alive_interval(settings.connection.timeouts.read / 2)
-        .http2_keep_alive_timeout(settings.connection.timeouts.read / 4)
-        .http2_initial_stream_window_size(WINDOW)
-        .http2_initial_connection_window_size(WINDOW);
+        .http2_keep_alive_interval(settings.read_timeout / 2)
+        .http2_keep_alive_timeout(settings.read_timeout / 4)
+        .http2_initial_stream_window_size(HTTP2_WINDOW)
+        .http2_initial_connection_window_size(HTTP2_WINDOW);
     let builder = match &settings.proxies {
         Some(proxies) => proxies.apply(builder),
         None => builder.no_proxy(),
     };
-    let builder = with_roots(builder, settings, roots);
-    let builder = match &settings.connection.hook {
+    let builder = settings.root_certificates.apply(builder, is_system);
+    let builder = match &settings.hook {
         Some(hook) => (hook.0)(builder),
         None => builder,
     };
@@ -211,34 +191,15 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, roots: Roots) -> 
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
         // Another crate in the build may enable these `reqwest` features. Decompressing a range would change its
-        // bytes; small files are decompressed in `decode.rs`.
+        // bytes; small files are decompressed in `body.rs`.
         .no_gzip()
         .no_brotli()
         .no_zstd()
         .no_deflate();
-    match settings.connection.addresses {
+    match settings.address_policy {
         AddressPolicy::Public => builder.dns_resolver(GuardedResolver(Arc::clone(guard))),
         AddressPolicy::Any => builder,
     }
-}
-
-/// Adds the root certificates to a client.
-#[cfg(feature = "rustls-no-provider")]
-fn with_roots(builder: ClientBuilder, settings: &HttpSettings, roots: Roots) -> ClientBuilder {
-    let own = settings.root_certificates.iter().cloned();
-    match roots {
-        Roots::System => builder.tls_certs_merge(own),
-        Roots::Bundled => {
-            let bundled = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-            let bundled = bundled.filter_map(|root| reqwest::Certificate::from_der(root).ok());
-            builder.tls_certs_only(bundled.chain(own))
-        }
-    }
-}
-
-#[cfg(not(feature = "rustls-no-provider"))]
-fn with_roots(builder: ClientBuilder, _: &HttpSettings, _: Roots) -> ClientBuilder {
-    builder
 }
 
 #[cfg(test)]
@@ -246,11 +207,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_known_servers_are_bounded() {
+    fn remembered_servers_are_bounded() {
         let endpoint = Url::parse("https://hub.example").unwrap();
-        let settings = HttpSettings::for_test(endpoint.clone());
-        let guard = AddressGuard::new(AddressPolicy::Any, &endpoint, Vec::new());
-        let clients = HttpClients::new(settings, guard);
+        let settings = HttpSettings::default();
+        let guard = AddressGuard::new(&endpoint, &settings);
+        let clients = HttpClients::new(settings.into(), guard.into());
         for server in 0..10 * MAX_SERVERS {
             let url = Url::parse(&format!("https://{server}.example")).unwrap();
             clients.record(&url.origin(), NegotiatedHttp::Http2);

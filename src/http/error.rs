@@ -1,16 +1,16 @@
 //! Errors of HTTP requests.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::time::Duration;
 
 use ::url::Url;
 use reqwest::Response;
-use reqwest::header::HeaderMap;
 use thiserror::Error;
 
-use super::SafeUrl;
 use super::address::AddressError;
-use super::rate_limit::{self, RateLimitBucket};
+use super::tls::{TlsFailure, tls_failure};
+use super::{HubError, SafeUrl};
 
 /// The error of an HTTP request.
 ///
@@ -32,19 +32,8 @@ pub enum HttpError {
         source: Box<dyn StdError + Send + Sync>,
     },
     /// The response has an unexpected status, such as 404 or 500.
-    #[error("`{url}` responded with status {status}")]
-    Status {
-        /// The requested URL, after redirects.
-        url: SafeUrl,
-        /// The HTTP status code.
-        status: u16,
-        /// `true` if a redirect led to another origin, such as a CDN, and that origin sent this response.
-        is_cross_origin: bool,
-        /// The time to wait before retrying, if the server specified one.
-        retry_after: Option<Duration>,
-        /// The response headers.
-        headers: ResponseHeaders,
-    },
+    #[error(transparent)]
+    Status(Box<HubError>),
     /// The request was not sent, because a server's rate limit requires a longer wait than
     /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) allows.
     #[error("`{url}` is rate limited; retry in {} s", wait.as_secs())]
@@ -102,8 +91,8 @@ pub enum TransportKind {
     Interrupted,
 }
 
-impl std::fmt::Display for TransportKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Setup => "failed to create an HTTP client for",
             Self::Connect => "failed to connect to",
@@ -168,25 +157,6 @@ pub enum RangeError {
     CorruptGzip,
 }
 
-/// The headers of a response.
-///
-/// `Debug` shows only their names, because some values are secret.
-pub struct ResponseHeaders(Box<HeaderMap>);
-
-impl ResponseHeaders {
-    /// Returns the value of a header, or `None` if it is missing or not ASCII.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.to_str().ok()
-    }
-}
-
-impl std::fmt::Debug for ResponseHeaders {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
 impl HttpError {
     /// Classifies an error of the HTTP library.
     pub(super) fn transport(url: SafeUrl, error: reqwest::Error) -> Self {
@@ -208,24 +178,16 @@ impl HttpError {
     }
 
     /// Attaches the proxy to a connection error.
-    pub(super) fn through(mut self, used: impl FnOnce() -> Option<SafeUrl>) -> Self {
+    pub(super) fn with_proxy(mut self, proxy_used: impl FnOnce() -> Option<SafeUrl>) -> Self {
         if let Self::Transport { kind: TransportKind::Connect, proxy, .. } = &mut self {
-            *proxy = used();
+            *proxy = proxy_used();
         }
         self
     }
 
     /// Creates the error for an unexpected status in the response to `requested`.
     pub(super) fn status(requested: &Url, response: &Response) -> Self {
-        let (url, status) = (response.url(), response.status().as_u16());
-        let bucket = RateLimitBucket::from_url(url);
-        Self::Status {
-            url: SafeUrl::from(url),
-            status,
-            retry_after: rate_limit::wait(status, response.headers(), bucket),
-            is_cross_origin: url.origin() != requested.origin(),
-            headers: ResponseHeaders(Box::new(response.headers().clone())),
-        }
+        Self::Status(Box::new(HubError::new(requested, response)))
     }
 
     pub(super) fn range(url: &Url, source: RangeError) -> Self {
@@ -238,9 +200,7 @@ impl HttpError {
             Self::Transport { kind, .. } => {
                 !matches!(kind, TransportKind::Certificate | TransportKind::Setup)
             }
-            Self::Status { status, is_cross_origin, .. } => {
-                is_transient_status(*status, *is_cross_origin)
-            }
+            Self::Status(response) => response.is_transient(),
             Self::UnexpectedResponse { source, .. } => matches!(
                 source,
                 RangeError::WrongLength { .. }
@@ -253,35 +213,13 @@ impl HttpError {
             | Self::TooLarge { .. } => false,
         }
     }
-
-    /// Returns the wait that the server asked for.
-    pub(super) fn server_wait(&self) -> Option<Duration> {
-        match self {
-            Self::Status { retry_after, .. } => *retry_after,
-            _ => None,
-        }
-    }
-
-    /// Returns whether the requested server itself, not a CDN, sent status 429 (Too Many Requests).
-    pub(super) fn is_rate_limit(&self) -> bool {
-        matches!(self, Self::Status { status: 429, is_cross_origin: false, .. })
-    }
-}
-
-/// Returns whether a retry of the same request may get another status.
-///
-/// A CDN may reject a signed URL, for example after the signature has expired. A retry starts at the Hub again, which
-/// signs a new URL (xet-core #897).
-pub(crate) fn is_transient_status(status: u16, is_cross_origin: bool) -> bool {
-    rate_limit::is_retryable(status) || (status == 403 && is_cross_origin)
 }
 
 fn is_certificate_error(error: &reqwest::Error) -> bool {
     causes(error).find_map(tls_failure) == Some(TlsFailure::Certificate)
 }
 
-/// Returns whether the server supports none of the offered HTTP versions (TLS alert `no_application_protocol`, RFC
-/// 7301).
+/// Returns whether the server supports none of the offered HTTP versions.
 pub(super) fn is_no_common_protocol(error: &reqwest::Error) -> bool {
     causes(error).find_map(tls_failure) == Some(TlsFailure::NoCommonProtocol)
 }
@@ -291,37 +229,6 @@ pub(super) fn is_no_common_protocol(error: &reqwest::Error) -> bool {
 /// Only the request that made the attempt has an I/O error among its causes.
 pub(super) fn is_shared_connect(error: &reqwest::Error) -> bool {
     error.is_connect() && causes(error).all(|cause| !cause.is::<std::io::Error>())
-}
-
-/// The TLS handshake failures that need special handling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TlsFailure {
-    Certificate,
-    NoCommonProtocol,
-    Other,
-}
-
-/// Returns the TLS failure behind a cause. TLS errors are wrapped in one or more I/O errors, and the `source` of an
-/// I/O error skips the error it wraps.
-#[cfg(feature = "rustls-no-provider")]
-fn tls_failure(cause: &(dyn StdError + 'static)) -> Option<TlsFailure> {
-    use rustls::{AlertDescription, Error};
-
-    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
-        return tls_failure(error.get_ref()?);
-    }
-    Some(match cause.downcast_ref()? {
-        Error::InvalidCertificate(_) => TlsFailure::Certificate,
-        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-            TlsFailure::NoCommonProtocol
-        }
-        _ => TlsFailure::Other,
-    })
-}
-
-#[cfg(not(feature = "rustls-no-provider"))]
-fn tls_failure(_: &(dyn StdError + 'static)) -> Option<TlsFailure> {
-    None
 }
 
 /// Returns the causes of an error, outermost first.

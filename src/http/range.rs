@@ -11,26 +11,26 @@ use super::RangeError;
 
 /// The number of bytes to read from the start of a 200 response, even if fewer were requested. They contain most
 /// headers, and a server without range support sends them anyway.
-const WHOLE_FILE_START: u64 = 1 << 16;
+const MIN_WHOLE_FILE_READ: u64 = 1 << 16;
 
-/// The part of a response body to read.
+/// The slice of a response body to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BodyPart {
-    /// The number of bytes to skip before the part.
-    pub(super) skipped: u64,
-    /// The length of the part in bytes.
+pub(super) struct BodySlice {
+    /// The number of bytes to skip before the slice.
+    pub(super) offset: u64,
+    /// The length of the slice in bytes.
     pub(super) length: u64,
-    /// True if the body continues after the part. The rest is not read.
+    /// True if the body continues after the slice. The rest is not read.
     pub(super) is_prefix: bool,
     /// The size of the whole file in bytes.
     pub(super) file_size: u64,
 }
 
-/// Checks a response against the requested range, and returns the part of its body to read. Returns `None` for an
+/// Checks a response against the requested range, and returns the slice of its body to read. Returns `None` for an
 /// error status.
 ///
 /// - `206`: `Content-Range` must be exactly the requested range, clamped to the end of the file.
-/// - `200`: the body is the whole file, and the bytes before the range are skipped. A part that starts at byte 0 may
+/// - `200`: the body is the whole file, and the bytes before the range are skipped. A slice that starts at byte 0 may
 ///   be longer than the range.
 /// - `416`: accepted as an empty range if `Content-Range` shows that the file ends before the range.
 ///
@@ -41,7 +41,7 @@ pub(super) fn check(
     range: &Range<u64>,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Result<Option<BodyPart>, RangeError> {
+) -> Result<Option<BodySlice>, RangeError> {
     match status {
         StatusCode::PARTIAL_CONTENT => partial_content(range, headers).map(Some),
         StatusCode::OK => whole_file(range, headers).map(Some),
@@ -59,9 +59,9 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), RangeError> {
     }
 }
 
-fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, RangeError> {
+fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, RangeError> {
     check_encoding(headers)?;
-    let content_range = text(headers, &CONTENT_RANGE).and_then(parse_content_range);
+    let content_range = header_str(headers, &CONTENT_RANGE).and_then(parse_content_range);
     let (found_first, found_last, file_size) =
         content_range.ok_or(RangeError::InvalidContentRange)?;
     let (first, last) = (range.start, range.end.saturating_sub(1));
@@ -71,32 +71,32 @@ fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, 
     let length = found_last - found_first + 1;
     match content_length(headers) {
         Some(found) if found != length => Err(RangeError::WrongLength { expected: length, found }),
-        _ => Ok(BodyPart { skipped: 0, length, is_prefix: false, file_size }),
+        _ => Ok(BodySlice { offset: 0, length, is_prefix: false, file_size }),
     }
 }
 
-fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodyPart, RangeError> {
+fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, RangeError> {
     check_encoding(headers)?;
     if is_web_page(headers) {
         return Err(RangeError::WebPage);
     }
     let file_size = content_length(headers).ok_or(RangeError::UnknownLength)?;
-    let end = if range.start == 0 { range.end.max(WHOLE_FILE_START) } else { range.end };
-    let (skipped, end) = (range.start.min(file_size), end.min(file_size));
-    Ok(BodyPart { skipped, length: end - skipped, is_prefix: end < file_size, file_size })
+    let end = if range.start == 0 { range.end.max(MIN_WHOLE_FILE_READ) } else { range.end };
+    let (offset, end) = (range.start.min(file_size), end.min(file_size));
+    Ok(BodySlice { offset, length: end - offset, is_prefix: end < file_size, file_size })
 }
 
-/// Returns an empty part if a 416 response states the file size and the file ends before the range. The error body is
+/// Returns an empty slice if a 416 response states the file size and the file ends before the range. The error body is
 /// not read.
-fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodyPart> {
-    let file_size = number(text(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
-    let part = BodyPart { skipped: 0, length: 0, is_prefix: true, file_size };
+fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodySlice> {
+    let file_size = parse_digits(header_str(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
+    let part = BodySlice { offset: 0, length: 0, is_prefix: true, file_size };
     (file_size <= range.start).then_some(part)
 }
 
 /// Returns whether the body is HTML, such as a login page.
 fn is_web_page(headers: &HeaderMap) -> bool {
-    let start = text(headers, &CONTENT_TYPE).and_then(|kind| kind.get(.."text/html".len()));
+    let start = header_str(headers, &CONTENT_TYPE).and_then(|kind| kind.get(.."text/html".len()));
     start.is_some_and(|start| start.eq_ignore_ascii_case("text/html"))
 }
 
@@ -105,21 +105,21 @@ fn parse_content_range(content_range: &str) -> Option<(u64, u64, u64)> {
     let (unit, rest) = content_range.trim().split_once(' ')?;
     let (span, size) = rest.split_once('/')?;
     let (first, last) = span.split_once('-')?;
-    let (first, last, size) = (number(first)?, number(last)?, number(size)?);
+    let (first, last, size) = (parse_digits(first)?, parse_digits(last)?, parse_digits(size)?);
     (unit.eq_ignore_ascii_case("bytes") && first <= last && last < size)
         .then_some((first, last, size))
 }
 
 /// Parses decimal digits. `u64::from_str` would also accept a `+`.
-fn number(digits: &str) -> Option<u64> {
+fn parse_digits(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {
-    number(text(headers, &CONTENT_LENGTH)?)
+    parse_digits(header_str(headers, &CONTENT_LENGTH)?)
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn header_str<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -147,22 +147,22 @@ mod tests {
         range: &Range<u64>,
         status: u16,
         pairs: &[(&'static str, &'static str)],
-    ) -> Result<Option<BodyPart>, RangeError> {
+    ) -> Result<Option<BodySlice>, RangeError> {
         check(range, StatusCode::from_u16(status).unwrap(), &headers(pairs))
     }
 
     /// Only a third-party format would request no bytes.
     #[test]
-    fn an_empty_range_is_not_a_panic() {
+    fn an_empty_range_does_not_panic() {
         let headers = headers(&[("content-range", "bytes 0-0/9"), ("content-length", "1")]);
-        assert_eq!(crate::http::attempt::range_text(&(0..0)), "0-0");
+        assert_eq!(crate::http::attempt::format_range(&(0..0)), "0-0");
         assert_eq!(partial_content(&(0..0), &headers).map(|part| part.length), Ok(1));
     }
 
     #[test]
     fn a_206_with_the_requested_range_is_accepted() {
         let part =
-            |length| Ok(Some(BodyPart { skipped: 0, length, is_prefix: false, file_size: 500 }));
+            |length| Ok(Some(BodySlice { offset: 0, length, is_prefix: false, file_size: 500 }));
         assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-7/500")]), part(8));
         assert_eq!(
             check_response(
@@ -172,12 +172,12 @@ mod tests {
             ),
             part(100)
         );
-        let clamped = Ok(Some(BodyPart { skipped: 0, length: 5, is_prefix: false, file_size: 5 }));
+        let clamped = Ok(Some(BodySlice { offset: 0, length: 5, is_prefix: false, file_size: 5 }));
         assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-4/5")]), clamped);
     }
 
     #[test]
-    fn a_206_with_another_range_is_an_error() {
+    fn a_206_with_a_different_range_is_an_error() {
         let mismatch = |found_first, found_last, file_size| {
             Err(RangeError::Mismatch { first: 8, last: 107, found_first, found_last, file_size })
         };
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_206_with_another_length_or_an_encoding_is_an_error() {
+    fn a_206_with_a_different_length_or_an_encoding_is_an_error() {
         let range = ("content-range", "bytes 8-107/500");
         let short = Err(RangeError::WrongLength { expected: 100, found: 99 });
         assert_eq!(check_response(&HEADER, 206, &[range, ("content-length", "99")]), short);
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn the_requested_part_of_a_200_is_read() {
-        let part = |skipped, length, is_prefix, file_size| {
-            Ok(Some(BodyPart { skipped, length, is_prefix, file_size }))
+        let part = |offset, length, is_prefix, file_size| {
+            Ok(Some(BodySlice { offset, length, is_prefix, file_size }))
         };
         let cases = [
             (PREFIX, "500", part(0, 500, false, 500)),
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_416_with_the_file_size_is_an_empty_range() {
         let part =
-            |file_size| Ok(Some(BodyPart { skipped: 0, length: 0, is_prefix: true, file_size }));
+            |file_size| Ok(Some(BodySlice { offset: 0, length: 0, is_prefix: true, file_size }));
         assert_eq!(check_response(&PREFIX, 416, &[("content-range", "bytes */0")]), part(0));
         assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */8")]), part(8));
         assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */500")]), Ok(None));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn other_statuses_are_no_range() {
+    fn other_statuses_return_none() {
         for status in [204, 304, 401, 403, 404, 429, 500, 503] {
             assert_eq!(
                 check_response(&PREFIX, status, &[("content-range", "bytes 0-7/500")]),
@@ -320,7 +320,7 @@ mod tests {
             prop_assert_eq!(checked.is_ok(), is_right);
             if let Ok(part) = checked {
                 let length = range.end.min(size) - start;
-                let expected = BodyPart { skipped: 0, length, is_prefix: false, file_size: size };
+                let expected = BodySlice { offset: 0, length, is_prefix: false, file_size: size };
                 prop_assert_eq!(part, Some(expected));
             }
         }

@@ -62,11 +62,7 @@ impl Quota {
 ///
 /// The `RateLimit` header matters only if a quota is exhausted: the Hub sends it with every response, including
 /// successes. `Retry-After` matters only with a retryable status.
-pub(super) fn wait(status: u16, headers: &HeaderMap, bucket: RateLimitBucket) -> Option<Duration> {
-    wait_at(status, headers, bucket, SystemTime::now())
-}
-
-fn wait_at(
+pub(super) fn required_wait(
     status: u16,
     headers: &HeaderMap,
     bucket: RateLimitBucket,
@@ -103,8 +99,8 @@ fn parse_quota(text: &str) -> Option<Quota> {
     let (mut remaining, mut reset) = (None, None);
     for (key, value) in parameters.split(';').filter_map(|pair| pair.trim().split_once('=')) {
         match key {
-            "r" => remaining = Some(number(value)?),
-            "t" => reset = Some(number(value)?),
+            "r" => remaining = Some(parse_digits_saturating(value)?),
+            "t" => reset = Some(parse_digits_saturating(value)?),
             _ => {}
         }
     }
@@ -120,12 +116,12 @@ fn parse_quota(text: &str) -> Option<Quota> {
 fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     let until = |date: SystemTime| date.duration_since(now).unwrap_or_default();
-    let seconds = number(text).map(Duration::from_secs);
+    let seconds = parse_digits_saturating(text).map(Duration::from_secs);
     seconds.or_else(|| httpdate::parse_http_date(text).ok().map(until))
 }
 
 /// Parses decimal digits, saturating at `u64::MAX`.
-fn number(digits: &str) -> Option<u64> {
+fn parse_digits_saturating(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
@@ -145,11 +141,11 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let (headers, bucket) = (pairs.iter().map(pair).collect(), RateLimitBucket::Resolvers);
-        wait_at(429, &headers, bucket, now).map(|wait| wait.as_secs())
+        required_wait(429, &headers, bucket, now).map(|wait| wait.as_secs())
     }
 
     #[test]
-    fn an_exhausted_quota_asks_for_a_wait_until_its_reset() {
+    fn an_exhausted_quota_requires_a_wait_until_its_reset() {
         let cases = [
             (r#""resolvers";r=0;t=55"#, Some(56)),
             (r#""resolvers";r=2996;t=281"#, None),
@@ -252,7 +248,7 @@ mod tests {
         }
 
         #[test]
-        fn other_text_asks_for_no_wait(
+        fn unparsable_headers_require_no_wait(
             text in prop_oneof![any::<String>(), "[a-z\"=;, 0-9rt-]{0,40}"],
         ) {
             if exhausted_quota(&text).is_some() {

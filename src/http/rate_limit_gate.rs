@@ -6,8 +6,10 @@
 //! exhausted, and leave some of it to other programs that share it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::mem::replace;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use ::url::{Origin, Url};
 use futures::future::select;
@@ -15,6 +17,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::lock;
 use super::rate_limit::{self, Quota, RateLimitBucket};
 use super::retry::random_fraction;
 use crate::http::transfer::CallMeter;
@@ -30,19 +33,19 @@ const IN_FLIGHT_DIVISOR: u64 = 4;
 
 /// The maximum number of requests in flight until a response shows whether the server has quotas. The Hub's smallest
 /// quota is 500.
-const MAX_IN_FLIGHT_AT_FIRST: u64 = 256;
+const INITIAL_MAX_IN_FLIGHT: u64 = 256;
 
 /// The maximum random delay after a wait. It keeps processes that share a quota from resuming at the same time.
 const MAX_JITTER: Duration = Duration::from_secs(5);
 
 /// Longer waits are logged as warnings. Shorter waits are common and do not look like a hang.
-const LONG_WAIT: Duration = Duration::from_secs(12);
+const MIN_WARNED_WAIT: Duration = Duration::from_secs(12);
 
 /// Gate states by token, origin and bucket.
 type GateStates = HashMap<(Option<HeaderValue>, GateKey), GateState>;
 
 /// The rate limits of all servers, shared by all requests of a client with one token.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RateLimitGate {
     states: Arc<Mutex<GateStates>>,
     token: Option<HeaderValue>,
@@ -67,7 +70,7 @@ impl From<&Url> for GateKey {
 
 impl GateKey {
     /// Returns the key for requests for files at an endpoint.
-    pub(super) fn files_of(endpoint: &Url) -> Self {
+    pub(super) fn for_files(endpoint: &Url) -> Self {
         Self { origin: endpoint.origin(), bucket: RateLimitBucket::Resolvers }
     }
 }
@@ -76,15 +79,22 @@ impl GateKey {
 struct GateState {
     /// Requests that were admitted and have no response yet.
     in_flight: u64,
-    /// The remaining quota and the time of its reset; `None` if unknown.
-    remaining: Option<(u64, Instant)>,
-    /// The requests left of our share of the window, and the end of the window; `None` without a share.
-    budget: Option<(u64, Instant)>,
+    /// The remaining quota; `None` if unknown.
+    remaining: Option<Allowance>,
+    /// The rest of our share of the quota; `None` without a share.
+    share_left: Option<Allowance>,
     /// True if the last response named no quota.
     is_unlimited: bool,
     hold: Option<Hold>,
     /// Each response wakes one waiting request, which wakes the next. The start of a hold wakes all of them.
     changed: Arc<Notify>,
+}
+
+/// A number of requests that may be sent until a quota is reset.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    requests: u64,
+    reset: Instant,
 }
 
 /// A period without requests.
@@ -103,7 +113,7 @@ struct Hold {
     clippy::cast_sign_loss,
     reason = "a quota is small, and the share is from 0 to 1"
 )]
-fn part(requests: u64, share: f64) -> u64 {
+fn share_of(requests: u64, share: f64) -> u64 {
     ((requests as f64 * share) as u64).max(1)
 }
 
@@ -141,25 +151,23 @@ impl GateState {
             }
             // The first response after a hold reports the new quota. Until then, only one request is in flight.
             self.hold = None;
-            self.remaining = Some((0, now + PROBE_INTERVAL));
+            self.remaining = Some(Allowance { requests: 0, reset: now + PROBE_INTERVAL });
         }
         let limit = match self.remaining {
-            Some((remaining, reset)) if reset > now => (remaining / IN_FLIGHT_DIVISOR).max(1),
+            Some(quota) if quota.reset > now => (quota.requests / IN_FLIGHT_DIVISOR).max(1),
             _ if self.is_unlimited => max_in_flight,
-            // No response has reported the quota of this window yet, so the budget cannot count these requests.
-            _ => part(MAX_IN_FLIGHT_AT_FIRST, share),
+            // No response has reported the quota of this window yet, so our share does not count these requests.
+            _ => share_of(INITIAL_MAX_IN_FLIGHT, share),
         };
         if self.in_flight >= limit.min(max_in_flight) {
             return Admission::Full;
         }
-        if let Some((left, end)) = &mut self.budget
-            && *end > now
-        {
-            if *left == 0 {
-                let wait = end.saturating_duration_since(now);
+        if let Some(left) = self.share_left.as_mut().filter(|left| left.reset > now) {
+            if left.requests == 0 {
+                let wait = left.reset.saturating_duration_since(now);
                 return Admission::Held(self.hold(wait));
             }
-            *left -= 1;
+            left.requests -= 1;
         }
         self.in_flight += 1;
         Admission::Admitted { is_probe: false }
@@ -180,36 +188,53 @@ impl GateState {
 
     fn set_quota(&mut self, quota: Quota, share: f64) {
         let now = Instant::now();
-        let end = now + quota.reset.min(MAX_HOLD);
-        if share < 1.0 && self.budget.is_none_or(|(_, end)| end <= now) {
+        let reset = now + quota.reset.min(MAX_HOLD);
+        if share < 1.0 && self.share_left.is_none_or(|left| left.reset <= now) {
             // The server has not yet subtracted the other requests in flight.
             let others = self.in_flight.saturating_sub(1);
-            self.budget = Some((part(quota.remaining, share).saturating_sub(others), end));
+            let requests = share_of(quota.remaining, share).saturating_sub(others);
+            self.share_left = Some(Allowance { requests, reset });
         }
         if quota.remaining == 0 {
             self.hold(quota.reset);
         } else {
-            self.remaining = Some((quota.remaining, end));
+            self.remaining = Some(Allowance { requests: quota.remaining, reset });
+        }
+    }
+
+    /// Applies the rate limits of a response. The quotas it names are set one by one.
+    fn record(&mut self, status: u16, wait: Option<Duration>, has_quota: bool, is_probe: bool) {
+        let now = Instant::now();
+        // The error page of a load balancer reports no quota, so the last known one still applies.
+        let is_silent = !has_quota && wait.is_none() && status != 429;
+        self.remaining =
+            self.remaining.filter(|quota| is_silent && quota.requests > 0 && quota.reset > now);
+        self.is_unlimited = !has_quota && self.remaining.is_none();
+        if let Some(wait) = wait {
+            self.hold(wait);
+        } else if is_probe && !rate_limit::is_retryable(status) {
+            self.hold = None;
         }
     }
 
     fn quota(&self) -> Option<RemainingQuota> {
         let now = Instant::now();
-        let held = self.hold.map(|hold| (0, hold.until)).filter(|(_, until)| *until > now);
+        let held = self.hold.map(|hold| Allowance { requests: 0, reset: hold.until });
         // After a hold, `remaining` is 0 until the first response. The server has not reported that value.
-        let named = self.remaining.filter(|(requests, reset)| *requests > 0 && *reset > now);
-        let (requests, reset) = held.or(named)?;
+        let named = self.remaining.filter(|quota| quota.requests > 0);
+        let Allowance { requests, reset } =
+            [held, named].into_iter().flatten().find(|quota| quota.reset > now)?;
         Some(RemainingQuota { requests, reset: reset.saturating_duration_since(now) })
     }
 
     /// Returns whether dropping this state would change anything.
     fn is_needed(&self) -> bool {
         let now = Instant::now();
+        let allowances = [self.remaining, self.share_left].into_iter().flatten();
         self.in_flight > 0
             || Arc::strong_count(&self.changed) > 1
-            || self.remaining.is_some_and(|(_, reset)| reset > now)
-            || self.budget.is_some_and(|(_, end)| end > now)
             || self.hold.is_some_and(|hold| hold.until > now)
+            || allowances.map(|allowance| allowance.reset).any(|reset| reset > now)
     }
 }
 
@@ -221,7 +246,7 @@ impl RateLimitGate {
 
     /// Returns the gate for another token. It shares the states with this one.
     pub(super) fn for_token(&self, token: Option<HeaderValue>) -> Self {
-        Self { states: Arc::clone(&self.states), token, ..*self }
+        Self { token, ..self.clone() }
     }
 
     /// Puts the requests of a key on hold.
@@ -241,12 +266,12 @@ impl RateLimitGate {
     /// # Errors
     ///
     /// Returns the remaining wait if the call would wait longer than `max_wait` for rate limits in total.
-    pub(super) async fn pass(
+    pub(super) async fn acquire(
         &self,
         key: GateKey,
         meter: &CallMeter,
         max_wait: Duration,
-    ) -> Result<GatePass<'_>, Duration> {
+    ) -> Result<GatePermit<'_>, Duration> {
         let changed = self.with_state(&key, |state| Arc::clone(&state.changed));
         let (mut waiting, mut has_waited) = (None, false);
         loop {
@@ -257,7 +282,7 @@ impl RateLimitGate {
                     if has_waited && !is_probe {
                         changed.notify_one();
                     }
-                    return Ok(GatePass { gate: self, key, is_probe });
+                    return Ok(GatePermit { gate: self, key, is_probe });
                 }
                 Admission::Full => {
                     (waiting, has_waited) = (None, true);
@@ -273,35 +298,23 @@ impl RateLimitGate {
                     self.log(&key, wait);
                     let wake = hold.probe_at.unwrap_or(hold.until).min(hold.until);
                     let jitter = (wait / 10).min(MAX_JITTER).mul_f64(random_fraction());
-                    let slept = Box::pin(sleep_until(wake + jitter));
-                    select(std::pin::pin!(notified), slept).await;
+                    select(pin!(notified), pin!(sleep_until(wake + jitter))).await;
                 }
             }
         }
     }
 
     fn with_state<T>(&self, key: &GateKey, change: impl FnOnce(&mut GateState) -> T) -> T {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        change(states.entry((self.token.clone(), key.clone())).or_default())
-    }
-
-    /// Ends a request, wakes the next one, and drops the states that are no longer needed.
-    fn leave(&self, key: &GateKey) {
-        self.with_state(key, |state| {
-            state.in_flight = state.in_flight.saturating_sub(1);
-            state.changed.notify_one();
-        });
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        states.retain(|_, state| state.is_needed());
+        change(lock(&self.states).entry((self.token.clone(), key.clone())).or_default())
     }
 
     /// Logs a wait: at most one warning per hold, and otherwise a debug message.
     fn log(&self, key: &GateKey, wait: Duration) {
         let server = key.origin.ascii_serialization();
         let take_warning = |state: &mut GateState| {
-            state.hold.as_mut().is_some_and(|hold| !std::mem::replace(&mut hold.has_warned, true))
+            state.hold.as_mut().is_some_and(|hold| !replace(&mut hold.has_warned, true))
         };
-        if wait > LONG_WAIT && self.with_state(key, take_warning) {
+        if wait > MIN_WARNED_WAIT && self.with_state(key, take_warning) {
             tracing::warn!(server, ?wait, "rate limited; waiting");
         } else {
             tracing::debug!(server, ?wait, "request held back by a rate limit");
@@ -311,33 +324,19 @@ impl RateLimitGate {
 
 /// A guard for an admitted request, until its response arrives.
 #[derive(Debug)]
-pub(super) struct GatePass<'a> {
+pub(super) struct GatePermit<'a> {
     gate: &'a RateLimitGate,
     key: GateKey,
     is_probe: bool,
 }
 
-impl GatePass<'_> {
+impl GatePermit<'_> {
     /// Applies the rate limits of the response.
     pub(super) fn record(self, status: u16, headers: &HeaderMap) {
         let Self { gate, key, is_probe } = &self;
         let quotas = rate_limit::quotas(headers);
-        let wait = rate_limit::wait(status, headers, key.bucket);
-        let now = Instant::now();
-        gate.with_state(key, |state| {
-            // The error page of a load balancer reports no quota, so the last known one still applies.
-            let is_silent = quotas.is_empty() && wait.is_none() && status != 429;
-            let holds = |(left, reset): &(u64, Instant)| is_silent && *left > 0 && *reset > now;
-            state.remaining = state.remaining.filter(holds);
-            state.is_unlimited = quotas.is_empty() && state.remaining.is_none();
-            match wait {
-                Some(wait) => {
-                    state.hold(wait);
-                }
-                None if *is_probe && !rate_limit::is_retryable(status) => state.hold = None,
-                None => {}
-            }
-        });
+        let wait = rate_limit::required_wait(status, headers, key.bucket, SystemTime::now());
+        gate.with_state(key, |state| state.record(status, wait, !quotas.is_empty(), *is_probe));
         for quota in quotas {
             let key = GateKey { bucket: quota.bucket(key.bucket), ..key.clone() };
             gate.with_state(&key, |state| state.set_quota(quota, gate.quota_share));
@@ -345,9 +344,14 @@ impl GatePass<'_> {
     }
 }
 
-impl Drop for GatePass<'_> {
+/// Ends the request, wakes the next one, and drops the states that are no longer needed.
+impl Drop for GatePermit<'_> {
     fn drop(&mut self) {
-        self.gate.leave(&self.key);
+        self.gate.with_state(&self.key, |state| {
+            state.in_flight = state.in_flight.saturating_sub(1);
+            state.changed.notify_one();
+        });
+        lock(&self.gate.states).retain(|_, state| state.is_needed());
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::ops::Range;
 use std::time::Duration;
 
 use ::url::Url;
 use tokio::time::{Instant, sleep};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Requested};
 use super::rate_limit_gate::{GateKey, RateLimitGate};
 use super::{HttpError, SafeUrl};
 use crate::http::transfer::CallMeter;
@@ -22,7 +21,7 @@ use crate::http::transfer::CallMeter;
 ///
 /// If a server sends `Retry-After` or reports an exhausted `RateLimit` quota, all requests subject to that quota wait
 /// for the given time, but at most 301 seconds. [`max_wait`](Self::max_wait) limits these waits. They do not count as
-/// retries: [`never`](Self::never) waits for a rate limit, [`fail_fast`](Self::fail_fast) does not.
+/// retries: [`no_retries`](Self::no_retries) waits for a rate limit, [`fail_fast`](Self::fail_fast) does not.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +34,7 @@ use crate::http::transfer::CallMeter;
 ///     .initial_delay(Duration::from_millis(100))
 ///     .max_delay(Duration::from_secs(2))
 ///     .max_elapsed(Duration::from_secs(20));
-/// let client = Client::builder().retry(retry).build()?;
+/// let client = Client::builder().retry_policy(retry).build()?;
 /// # Ok::<(), hf_meta::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +65,14 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// Returns a policy without retries. It still waits for rate limits.
-    pub fn never() -> Self {
+    pub fn no_retries() -> Self {
         Self::default().max_attempts(1)
     }
 
     /// Returns a policy without retries or waits. Calls that would have to wait for a rate limit fail immediately
     /// with [`HttpError::RateLimited`].
     pub fn fail_fast() -> Self {
-        Self::never().max_wait(Duration::ZERO)
+        Self::no_retries().max_wait(Duration::ZERO)
     }
 
     /// Sets the maximum number of attempts per request, including the first; at least 1.
@@ -150,39 +149,47 @@ pub(super) struct RetryState<'a> {
     waited_before: Duration,
 }
 
-impl RetryPolicy {
-    pub(super) fn start<'a>(
-        &'a self,
-        url: &'a Url,
-        gate: &'a RateLimitGate,
-        meter: &'a CallMeter,
-    ) -> RetryState<'a> {
-        let (started, waited_before) = (Instant::now(), meter.waited());
-        RetryState { policy: self, gate, url, meter, attempts: 0, started, waited_before }
-    }
-}
-
 impl<'a> RetryState<'a> {
+    pub(super) fn new(
+        policy: &'a RetryPolicy,
+        gate: &'a RateLimitGate,
+        url: &'a Url,
+        meter: &'a CallMeter,
+    ) -> Self {
+        let (started, waited_before) = (Instant::now(), meter.waited());
+        Self { policy, gate, url, meter, attempts: 0, started, waited_before }
+    }
+
     /// Starts the next attempt.
-    pub(super) fn next_attempt(&self, range: Option<&'a Range<u64>>) -> Attempt<'a> {
-        Attempt::start(self.attempts + 1, self.url, range, self.meter)
+    pub(super) fn next_attempt(&self, requested: Requested<'a>) -> Attempt<'a> {
+        Attempt::start(self.attempts + 1, self.url, requested, self.meter)
     }
 
     /// Waits after a failed attempt until the next one may start. Returns an error if the failure is permanent or a
     /// limit of the policy is reached.
-    pub(super) async fn wait_after(&mut self, error: HttpError) -> Result<(), RequestFailure> {
+    pub(super) async fn back_off(&mut self, error: HttpError) -> Result<(), RequestFailure> {
         self.attempts += 1;
-        let elapsed = self.started.elapsed();
-        let (server_wait, delay) = (error.server_wait(), self.policy.delay(self.attempts));
-        let delay = delay.filter(|delay| error.is_retryable() && self.fits(*delay, server_wait));
-        let Some(delay) = delay else {
-            return Err(RequestFailure { error, attempts: self.attempts, elapsed });
+        let (attempts, elapsed) = (self.attempts, self.started.elapsed());
+        let response = match &error {
+            HttpError::Status(response) => Some(response),
+            _ => None,
         };
-        let (url, attempts) = (SafeUrl::from(self.url), self.attempts);
+        let server_wait = response.and_then(|response| response.retry_after);
+        // Not a CDN.
+        let is_rate_limited =
+            response.is_some_and(|response| response.status == 429 && !response.is_cross_origin);
+        let delay = self
+            .policy
+            .delay(attempts)
+            .filter(|delay| error.is_retryable() && self.is_within_limits(*delay, server_wait));
+        let Some(delay) = delay else {
+            return Err(RequestFailure { error, attempts, elapsed });
+        };
+        let url = SafeUrl::from(self.url);
         tracing::info!(%url, attempts, wait = ?server_wait.unwrap_or(delay), %error, "retrying");
         // The gate already enforces a wait that the server asked for. After a 429 without a wait, the gate also holds
         // back the other requests of this bucket.
-        if server_wait.is_none() && error.is_rate_limit() {
+        if server_wait.is_none() && is_rate_limited {
             self.gate.hold(&GateKey::from(self.url), delay);
         } else if server_wait.is_none() {
             sleep(delay).await;
@@ -191,7 +198,7 @@ impl<'a> RetryState<'a> {
     }
 
     /// Returns whether a delay, or the server's wait in its place, is within the limits.
-    fn fits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
+    fn is_within_limits(&self, delay: Duration, server_wait: Option<Duration>) -> bool {
         let waited = self.meter.waited();
         if let Some(wait) = server_wait {
             return waited.saturating_add(wait) <= self.policy.max_wait;
@@ -216,7 +223,7 @@ mod tests {
             assert!(delay >= longest / 2 && delay <= longest, "{failures}: {delay:?}");
         }
         assert_eq!(policy.delay(200), None);
-        assert_eq!(RetryPolicy::never().delay(1), None);
+        assert_eq!(RetryPolicy::no_retries().delay(1), None);
         let delays: Vec<_> = (0..100).map(|_| policy.delay(9)).collect();
         assert!(delays.iter().any(|delay| *delay != delays[0]), "no jitter");
     }

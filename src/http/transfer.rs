@@ -1,13 +1,14 @@
 //! Results and counters of reads, shared by HTTP, disk and caches.
 
 use std::iter;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
+
+use super::lock;
 
 /// The bytes of a range. They are fewer than requested only if the file ends inside the range, and more only if it
 /// starts at byte 0.
@@ -35,25 +36,23 @@ pub(crate) enum BodyEvent<R> {
 /// Counts the requests, bytes and waits of a call. Clones share their counters.
 #[derive(Clone, Debug, Default)]
 pub struct CallMeter {
-    own: Arc<CallCounters>,
-    /// The totals of all calls, including this one.
-    all: Option<Arc<CallCounters>>,
+    call: Arc<Mutex<CallCounters>>,
+    /// The totals of all calls of the client, including this one.
+    client: Option<Arc<Mutex<CallCounters>>>,
 }
 
 #[derive(Debug, Default)]
 struct CallCounters {
-    calls: AtomicU64,
-    requests: AtomicU64,
-    endpoint_requests: AtomicU64,
-    bytes: AtomicU64,
-    cache_hits: AtomicU64,
-    cache_misses: AtomicU64,
-    waits: Mutex<WaitClock>,
+    /// The published counters. `waited` is the total of the finished waits.
+    stats: ClientStats,
+    endpoint_requests: u64,
+    /// The number of requests that wait for a rate limit.
+    waiting: usize,
+    /// The start of the current wait, in which at least one request waits.
+    wait_started: Option<Instant>,
 }
 
 /// The totals of all calls of a client since it was built.
-///
-/// The values are not read atomically, so a call in progress may be included in some but not in others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -77,120 +76,93 @@ fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok
     serializer.serialize_f64(duration.as_secs_f64())
 }
 
-/// A clock that runs while at least one request waits for a rate limit.
-#[derive(Debug, Default)]
-struct WaitClock {
-    waiting: usize,
-    /// The start of the current wait.
-    since: Option<Instant>,
-    /// The total of all earlier waits.
-    total: Duration,
-}
-
 /// A guard for a rate limit wait, which ends when it is dropped.
 #[derive(Debug)]
 pub struct RateLimitWait(CallMeter);
 
 impl CallCounters {
-    /// Returns the time in which at least one request has waited for a rate limit.
     fn waited(&self) -> Duration {
-        let clock = self.wait_clock();
-        clock.total + clock.since.map(|since| since.elapsed()).unwrap_or_default()
-    }
-
-    fn start_wait(&self) {
-        let mut clock = self.wait_clock();
-        clock.waiting += 1;
-        clock.since.get_or_insert_with(Instant::now);
-    }
-
-    fn end_wait(&self) {
-        let mut clock = self.wait_clock();
-        clock.waiting -= 1;
-        if clock.waiting == 0 {
-            let since = clock.since.take();
-            clock.total += since.map(|since| since.elapsed()).unwrap_or_default();
-        }
-    }
-
-    fn wait_clock(&self) -> MutexGuard<'_, WaitClock> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+        let current = self.wait_started.map(|started| started.elapsed());
+        self.stats.waited + current.unwrap_or_default()
     }
 }
 
 impl CallMeter {
     /// Creates the meter of a new call, whose counts are also added to this meter.
     pub(crate) fn start_call(&self) -> Self {
-        self.own.calls.fetch_add(1, Ordering::Relaxed);
-        Self { own: Arc::default(), all: Some(Arc::clone(&self.own)) }
+        lock(&self.call).stats.calls += 1;
+        Self { call: Arc::default(), client: Some(Arc::clone(&self.call)) }
     }
 
     /// Returns the totals.
     pub fn stats(&self) -> ClientStats {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ClientStats {
-            calls: load(&self.own.calls),
-            requests: self.requests(),
-            bytes_read: self.bytes(),
-            cache_hits: load(&self.own.cache_hits),
-            cache_misses: load(&self.own.cache_misses),
-            waited: self.waited(),
-        }
+        let counters = lock(&self.call);
+        ClientStats { waited: counters.waited(), ..counters.stats }
     }
 
     /// Returns the number of requests sent, including redirects and retries.
     pub fn requests(&self) -> u64 {
-        self.own.requests.load(Ordering::Relaxed)
+        lock(&self.call).stats.requests
     }
 
     /// Returns the number of bytes read from files and response bodies, as sent.
     pub fn bytes(&self) -> u64 {
-        self.own.bytes.load(Ordering::Relaxed)
+        lock(&self.call).stats.bytes_read
     }
 
     /// Returns the number of requests sent to the endpoint itself, which count towards its quota.
     pub fn endpoint_requests(&self) -> u64 {
-        self.own.endpoint_requests.load(Ordering::Relaxed)
+        lock(&self.call).endpoint_requests
     }
 
     /// Counts a request to the endpoint itself or to another server.
     pub fn count_request(&self, is_endpoint: bool) {
-        self.add(|totals| &totals.requests, 1);
-        self.add(|totals| &totals.endpoint_requests, is_endpoint.into());
+        self.update(|counters| {
+            counters.stats.requests += 1;
+            counters.endpoint_requests += u64::from(is_endpoint);
+        });
     }
 
     pub(crate) fn count_bytes(&self, bytes: usize) {
-        self.add(|totals| &totals.bytes, bytes as u64);
+        self.update(|counters| counters.stats.bytes_read += bytes as u64);
     }
 
     /// Counts a cache hit or a cache miss.
     pub(crate) fn count_lookup(&self, is_hit: bool) {
-        self.add(|totals| if is_hit { &totals.cache_hits } else { &totals.cache_misses }, 1);
+        self.update(|CallCounters { stats, .. }| {
+            *(if is_hit { &mut stats.cache_hits } else { &mut stats.cache_misses }) += 1;
+        });
     }
 
     /// Returns the time in which at least one request has waited for a rate limit.
     pub(crate) fn waited(&self) -> Duration {
-        self.own.waited()
+        lock(&self.call).waited()
     }
 
+    /// Starts a wait for a rate limit.
     pub fn start_wait(&self) -> RateLimitWait {
-        self.totals().for_each(CallCounters::start_wait);
+        self.update(|counters| {
+            counters.waiting += 1;
+            counters.wait_started.get_or_insert_with(Instant::now);
+        });
         RateLimitWait(self.clone())
     }
 
-    fn add(&self, counter: impl Fn(&CallCounters) -> &AtomicU64, number: u64) {
-        self.totals().for_each(|totals| {
-            counter(totals).fetch_add(number, Ordering::Relaxed);
-        });
-    }
-
-    fn totals(&self) -> impl Iterator<Item = &CallCounters> {
-        iter::once(&*self.own).chain(self.all.as_deref())
+    fn update(&self, change: impl Fn(&mut CallCounters)) {
+        for counters in iter::once(&self.call).chain(&self.client) {
+            change(&mut lock(counters));
+        }
     }
 }
 
 impl Drop for RateLimitWait {
     fn drop(&mut self) {
-        self.0.totals().for_each(CallCounters::end_wait);
+        self.0.update(|counters| {
+            counters.waiting -= 1;
+            if counters.waiting == 0 {
+                counters.stats.waited = counters.waited();
+                counters.wait_started = None;
+            }
+        });
     }
 }

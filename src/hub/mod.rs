@@ -14,11 +14,10 @@
 //! | the Hub's own parameter count | `{endpoint}/api/models/{repo}/revision/{revision}?expand=safetensors` |
 //!
 //! The Hub's response headers carry metadata. `X-Repo-Commit` is the commit of a response, `X-Error-Code`
-//! distinguishes a missing repository from a missing file ([`HubError`]), `Link` leads to the next page of a listing
+//! distinguishes a missing repository from a missing file ([`HubError`](crate::HubError)), `Link` leads to the next page of a listing
 //! ([`listing`]), and `X-HF-Warning` is a message for users ([`HubWarnings`]).
 
 mod endpoint;
-mod error;
 pub(crate) mod listing;
 mod models;
 mod reported_count;
@@ -27,11 +26,10 @@ mod warnings;
 
 pub use self::{
     endpoint::{Endpoint, EndpointError},
-    error::{HubError, HubErrorKind},
     listing::ListingError,
     reported_count::HubReportedCount,
     source::{Source, SourceError},
 };
 pub(crate) use self::{listing::ListFilesError, warnings::HubWarnings};
-pub use hf_meta_format::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub(crate) use hf_meta_format::{CommitSha, IdError, RepoId, Revision};
 pub use models::{ListedModel, MAX_MODELS_PAGE};

@@ -11,8 +11,9 @@ use crate::error::{BoxError, Error, QuantizationNotFound};
 use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use crate::formats::weight_sets::{Layout, UnsupportedWeights, WeightSet};
 use crate::formats::{RepoPath, clip};
+use crate::http::HubError;
 use crate::http::transfer::RangeBytes;
-use crate::hub::{CommitSha, HubError};
+use crate::hub::CommitSha;
 use crate::report::Plan;
 
 /// The weights that a target resolves to.
@@ -149,7 +150,10 @@ impl Inspection {
                 return Err(self.no_safetensors(names, layout.others, "it is not listed".into()));
             }
             None => {
-                return Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets });
+                return Err(Error::SeveralSets {
+                    location: self.source.clone(),
+                    sets: layout.sets,
+                });
             }
         };
         Ok(Located { other_sets: Some(layout.sets), ..found })
@@ -200,7 +204,7 @@ impl Inspection {
             None if layout.sets.is_empty() => {
                 Err(self.no_safetensors(missing, layout.others, source))
             }
-            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
+            None => Err(Error::SeveralSets { location: self.source.clone(), sets: layout.sets }),
         }
     }
 
@@ -255,7 +259,7 @@ impl Inspection {
                 Ok(Located { other_sets: Some(all), is_complete, ..found })
             }
             None if layout.sets.is_empty() => Err(not_found()),
-            None => Err(Error::SeveralSets { place: self.source.clone(), sets: layout.sets }),
+            None => Err(Error::SeveralSets { location: self.source.clone(), sets: layout.sets }),
         }
     }
 
@@ -311,11 +315,11 @@ impl Inspection {
     fn no_safetensors(
         &self,
         [single, index]: &[RepoPath; 2],
-        instead: Vec<UnsupportedWeights>,
+        other_formats: Vec<UnsupportedWeights>,
         source: BoxError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
-        Error::NoWeights { place: self.source.clone(), single, index, instead, source }
+        Error::NoWeights { location: self.source.clone(), single, index, other_formats, source }
     }
 
     fn pinned(&self, commit: Option<&CommitSha>) -> Self {

@@ -13,7 +13,7 @@ fn is_refused(error: &Error) -> bool {
 async fn private_addresses_are_refused_however_they_are_written() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let port = hub.endpoint().rsplit(':').next().unwrap();
-    let client = Client::builder().addresses(AddressPolicy::Public).build().unwrap();
+    let client = Client::builder().address_policy(AddressPolicy::Public).build().unwrap();
     for host in [
         "127.0.0.1",
         "localhost",
@@ -50,7 +50,7 @@ async fn private_addresses_are_refused_however_they_are_written() {
 #[tokio::test]
 async fn a_hub_on_loopback_may_redirect_to_loopback_only() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let client = Client::builder().endpoint(hub.endpoint()).addresses(AddressPolicy::Public);
+    let client = Client::builder().endpoint(hub.endpoint()).address_policy(AddressPolicy::Public);
     let client = client.build().unwrap();
     let parsed = client.model("org/model").parse_safetensors_metadata().await.unwrap();
     assert_eq!(parsed.parameter_count().total(), 2);
@@ -92,7 +92,7 @@ async fn a_hub_on_loopback_may_redirect_to_loopback_only() {
 #[tokio::test]
 async fn a_hub_on_loopback_may_redirect_to_any_form_of_loopback() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
-    let client = Client::builder().endpoint(hub.endpoint()).addresses(AddressPolicy::Public);
+    let client = Client::builder().endpoint(hub.endpoint()).address_policy(AddressPolicy::Public);
     let client = client.build().unwrap();
     for host in ["localhost", "2130706433", "0177.0.0.1", "[::ffff:127.0.0.1]"] {
         let port = hub.endpoint().rsplit(':').next().unwrap().to_owned();
@@ -115,7 +115,8 @@ async fn a_hub_on_ipv6_is_read() {
             && hub.cdn_origin().starts_with("http://[::1]:")
     );
     for policy in [AddressPolicy::Any, AddressPolicy::Public] {
-        let client = Client::builder().endpoint(hub.endpoint()).addresses(policy).build().unwrap();
+        let client =
+            Client::builder().endpoint(hub.endpoint()).address_policy(policy).build().unwrap();
         let parsed = client.model("org/model").parse_safetensors_metadata().await.unwrap();
         assert_eq!(parsed.parameter_count().total(), 2);
     }

@@ -13,7 +13,7 @@ fn hub() -> LocalHub {
 }
 
 fn builder(hub: &LocalHub) -> ClientBuilder {
-    Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::fail_fast())
+    Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::fail_fast())
 }
 
 #[tokio::test]

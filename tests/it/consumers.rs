@@ -44,7 +44,7 @@ async fn the_service_answers_with_counts_and_with_the_wait_of_a_rate_limit() {
     let weights = File::safetensors([("a", "F32", &[2, 3][..]), ("b", "BF16", &[4])]);
     let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)]).unwrap();
     let client =
-        Client::builder().endpoint(hub.endpoint()).retry(hf_meta::RetryPolicy::fail_fast());
+        Client::builder().endpoint(hub.endpoint()).retry_policy(hf_meta::RetryPolicy::fail_fast());
     let app = app(client.build().unwrap());
     let get = async |path: &str| {
         let request = Request::get(path).body(Body::empty()).unwrap();

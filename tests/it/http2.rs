@@ -79,7 +79,7 @@ async fn run(fault: Http2Fault, server: &Server) -> String {
         .initial_delay(Duration::from_millis(1))
         .max_delay(Duration::from_millis(5));
     let builder = Client::builder().system_certificates(true);
-    let builder = builder.retry(policy).read_timeout(TIMEOUT);
+    let builder = builder.retry_policy(policy).read_timeout(TIMEOUT);
     let client = builder.request_timeout(TIMEOUT).build().unwrap();
     let source: Source = server.url().parse().unwrap();
     let outcome = match client.source(source).parse_safetensors_metadata().await {

@@ -150,7 +150,7 @@ impl Case {
 async fn measure() {
     let var = |name| std::env::var(name).unwrap();
     let limit = var(LIMIT).parse().unwrap();
-    let builder = Client::builder().endpoint(var(ENDPOINT)).retry(RetryPolicy::never());
+    let builder = Client::builder().endpoint(var(ENDPOINT)).retry_policy(RetryPolicy::no_retries());
     let builder =
         builder.max_header_bytes(limit).max_total_header_bytes(limit).max_index_bytes(limit);
     let client = builder.build().unwrap();

@@ -146,7 +146,7 @@ async fn a_configuration_that_cannot_be_read_now_is_an_error() {
         request.path.ends_with("config.json").then(|| Fault::Status(503, vec![]))
     });
     let retry = RetryPolicy::default().max_attempts(1);
-    let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap();
     let error = client.model("org/model").parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
 }
@@ -202,7 +202,7 @@ async fn another_file_that_cannot_be_read_is_a_finding_under_its_name() {
         request.path.ends_with("quantize_config.json").then(|| Fault::Status(503, vec![]))
     });
     let retry = RetryPolicy::default().max_attempts(1);
-    let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap();
     let report = client.model("org/model").verify().await.unwrap();
     let is_unreadable = |finding: &Finding| matches!(finding, Finding::Unreadable { file, .. } if file == "quantize_config.json");
     assert!(report.findings.iter().any(is_unreadable), "{:?}", report.findings);

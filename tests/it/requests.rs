@@ -103,7 +103,8 @@ async fn a_branch_that_moves_during_the_call_is_not_followed() {
     };
     let repo = repo(repo(Repo::new("org/moving"), &new, "z"), &old, "y");
     let hub = Arc::new(LocalHub::start([repo]).unwrap());
-    let client = Client::builder().endpoint(hub.endpoint()).concurrency(1).build().unwrap();
+    let client =
+        Client::builder().endpoint(hub.endpoint()).max_concurrent_requests(1).build().unwrap();
     let pusher = Arc::clone(&hub);
     let push = move |_| pusher.move_branch("org/moving", "main", &new);
     let parsed = client.model("org/moving").on_progress(push).parse_safetensors_metadata().await;

@@ -18,5 +18,5 @@ fn many_retries(hub: &LocalHub) -> ClientBuilder {
         .max_attempts(60)
         .initial_delay(Duration::from_millis(1))
         .max_delay(Duration::from_millis(5));
-    Client::builder().endpoint(hub.endpoint()).retry(policy)
+    Client::builder().endpoint(hub.endpoint()).retry_policy(policy)
 }

@@ -1,6 +1,6 @@
 //! HTTPS with trusted and untrusted certificates, over HTTP/1.1 and HTTP/2, and through a proxy.
 
-mod connect_ahead;
+mod preconnect;
 
 use std::process::{Command, Output};
 use std::sync::Arc;

@@ -79,7 +79,7 @@ async fn a_failing_server_leaves_the_report_incomplete() {
     let hub = LocalHub::start([set.repo("org/planted")]).unwrap();
     hub.inject(|request, _| request.path.contains(SHARD).then(|| Fault::Status(500, vec![])));
     let retry = hf_meta::RetryPolicy::default().max_attempts(1);
-    let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap();
     let report = client.model("org/planted").verify().await.unwrap();
     let [Finding::Unreadable { file, .. }, Finding::UnindexedTensor { .. }] = &report.findings[..]
     else {
@@ -101,7 +101,8 @@ async fn a_failing_listing_leaves_the_report_incomplete_but_a_forbidden_one_does
             request.path.contains("/tree/").then(|| Fault::Status(status, vec![]))
         });
         let retry = hf_meta::RetryPolicy::default().max_attempts(1);
-        let client = Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap();
+        let client =
+            Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap();
         let report = client.model("org/planted").verify().await.unwrap();
         assert_eq!((report.files, report.valid_files), (72, 72));
         assert_eq!(report.is_complete(), is_complete, "{:?}", report.findings);

@@ -49,7 +49,7 @@ async fn parse(first: ResponseTemplate, second: ResponseTemplate) -> Result<u64,
 
 /// Returns a builder without retries.
 fn without_retries() -> ClientBuilder {
-    Client::builder().retry(RetryPolicy::never())
+    Client::builder().retry_policy(RetryPolicy::no_retries())
 }
 
 fn range_error(result: Result<u64, Error>) -> RangeError {

@@ -179,13 +179,13 @@ mod tests {
     fn every_error_has_a_short_reason() {
         let place = || "org/name".to_owned();
         let cases = [
-            (Error::SeveralSets { place: place(), sets: vec![] }, "several sets"),
+            (Error::SeveralSets { location: place(), sets: vec![] }, "several sets"),
             (Error::IncompleteShards { set: place(), found: 1, total: 2 }, "shards missing"),
-            (Error::Offline { what: place() }, "offline"),
+            (Error::Offline { url: place() }, "offline"),
             (Error::InvalidToken, "misconfigured"),
             (Error::MissingHubCache, "misconfigured"),
             (
-                Error::ListingFailed { place: place(), source: ListingError::EndlessPages },
+                Error::ListingFailed { location: place(), source: ListingError::EndlessPages },
                 "not listed",
             ),
             (Error::TooLarge { file: place(), limit: 1 }, "too large"),

@@ -229,7 +229,7 @@ pub(crate) async fn run(
 fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> Result<Client, CommandError> {
     let contact = args.contact.as_ref().map_or_else(String::new, |contact| format!(" ({contact})"));
     let retry = connection.retry_policy().max_wait(MAX_QUOTA_WAIT);
-    let builder = connection.builder().user_agent(format!("census{contact}")).retry(retry);
+    let builder = connection.builder().user_agent(format!("census{contact}")).retry_policy(retry);
     Ok(builder.quota_share(args.quota_share).max_total_header_bytes(MAX_HEADER_BYTES).build()?)
 }
 

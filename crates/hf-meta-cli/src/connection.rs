@@ -63,7 +63,7 @@ impl ConnectionArgs {
         if let Some(token) = &self.token {
             builder = builder.token(token);
         }
-        builder = builder.retry(self.retry_policy());
+        builder = builder.retry_policy(self.retry_policy());
         if let Some(timeout) = self.timeout {
             builder = builder.call_timeout(timeout);
         }

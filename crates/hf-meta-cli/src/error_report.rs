@@ -152,7 +152,9 @@ fn hint(source: &RepoArg, error: &Error, context: &HintContext) -> Option<String
              of the same account"
         )),
         Error::NotCached { repo, .. } => Some(download(repo)),
-        Error::NoWeights { instead, .. } if !instead.is_empty() => other_format(source, endpoint),
+        Error::NoWeights { other_formats, .. } if !other_formats.is_empty() => {
+            other_format(source, endpoint)
+        }
         Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. } => {
             match cause.downcast_ref::<QuantizationNotFound>() {
                 Some(missing) => {

@@ -202,13 +202,13 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> Result<Client, Comma
     let retries = usize::from(connection.retries.unwrap_or(2));
     let mut builder = ClientBuilder::from_env()
         .token(token.trim())
-        .addresses(AddressPolicy::Public)
+        .address_policy(AddressPolicy::Public)
         .user_agent("serve")
-        .concurrency(64)
+        .max_concurrent_requests(64)
         .max_total_header_bytes(150_000_000)
         .max_index_bytes(100_000_000)
         .call_timeout(connection.timeout.unwrap_or(Duration::from_secs(120)))
-        .retry(
+        .retry_policy(
             RetryPolicy::default()
                 .max_attempts(retries + 1)
                 .max_elapsed(LOOKUP_RETRIES)

@@ -64,7 +64,7 @@ impl Session {
         }
         if let Some(share) = quota_share {
             let retry = RetryPolicy::default().max_wait(MAX_QUOTA_WAIT);
-            let many = builder.quota_share(share).retry(retry);
+            let many = builder.quota_share(share).retry_policy(retry);
             builder = many.max_total_header_bytes(MAX_HEADER_BYTES).user_agent("census");
         }
         let client = builder.build().map_err(|error| exception(py, &error))?;

@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_listing_without_an_end_is_no_transient_failure() {
         for source in [ListingError::TooManyFiles { limit: 9 }, ListingError::EndlessPages] {
-            let error = Error::ListingFailed { place: "org/model".to_owned(), source };
+            let error = Error::ListingFailed { location: "org/model".to_owned(), source };
             assert_eq!(ErrorCode::from(&error), ErrorCode::TooManyFiles);
             assert!(!is_transient(&error));
         }

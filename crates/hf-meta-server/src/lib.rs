@@ -71,7 +71,7 @@ use hf_meta::Client;
 /// use hf_meta_server::{Service, ServiceConfig};
 /// use hf_meta::{AddressPolicy, Client};
 ///
-/// let client = Client::builder().addresses(AddressPolicy::Public).build()?;
+/// let client = Client::builder().address_policy(AddressPolicy::Public).build()?;
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
 /// let service = Service::new(client, ServiceConfig::default());
 /// service.serve(listener, std::future::pending()).await;

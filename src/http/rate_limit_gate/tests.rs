@@ -36,18 +36,18 @@ fn headers(name: &'static str, value: &str) -> HeaderMap {
 /// Sends a request that gets this response, and returns its wait.
 async fn send(gate: &RateLimitGate, key: GateKey, status: u16, headers: &HeaderMap) -> Duration {
     let started = Instant::now();
-    let pass = gate.pass(key, &CallMeter::default(), LONG).await.unwrap();
+    let pass = gate.acquire(key, &CallMeter::default(), LONG).await.unwrap();
     pass.record(status, headers);
     started.elapsed()
 }
 
 /// Returns whether a request may be sent at once.
 async fn is_open(gate: &RateLimitGate, key: GateKey) -> bool {
-    timeout(INSTANT, gate.pass(key, &CallMeter::default(), LONG)).await.is_ok()
+    timeout(INSTANT, gate.acquire(key, &CallMeter::default(), LONG)).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exhausted_quota_holds_back_its_own_bucket_alone() {
+async fn an_exhausted_quota_holds_only_its_own_bucket() {
     let gate = RateLimitGate::new(256, 1.0);
     send(&gate, listing(), 200, &headers("ratelimit", r#""api";r=0;t=290"#)).await;
     assert!(is_open(&gate, file()).await);
@@ -83,13 +83,13 @@ async fn a_quota_is_applied_to_the_bucket_that_it_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quarter_of_the_remaining_quota_is_in_flight() {
+async fn at_most_a_quarter_of_the_remaining_quota_is_in_flight() {
     let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     for (remaining, expected) in [(400, 100), (8, 2), (3, 1)] {
         let quota = format!(r#""resolvers";r={remaining};t=100"#);
         send(&gate, file(), 200, &headers("ratelimit", &quota)).await;
         let mut passes = Vec::new();
-        while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+        while let Ok(pass) = timeout(INSTANT, gate.acquire(file(), &meter, LONG)).await {
             passes.push(pass.unwrap());
         }
         assert_eq!(passes.len(), expected, "{remaining} remaining");
@@ -103,9 +103,9 @@ async fn all_waiting_requests_use_a_new_quota() {
     let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     let quota = |remaining| headers("ratelimit", &format!(r#""resolvers";r={remaining};t=100"#));
     send(&gate, file(), 200, &quota(1)).await;
-    let first = gate.pass(file(), &meter, LONG).await.unwrap();
+    let first = gate.acquire(file(), &meter, LONG).await.unwrap();
     let waiting = async {
-        let passes = join_all((0..10).map(|_| gate.pass(file(), &meter, LONG))).await;
+        let passes = join_all((0..10).map(|_| gate.acquire(file(), &meter, LONG))).await;
         assert!(passes.iter().all(Result::is_ok));
     };
     let answer = async {
@@ -122,7 +122,7 @@ async fn all_waiting_requests_start_when_a_probe_succeeds() {
     send(&gate, file(), 503, &headers("retry-after", "3600")).await;
     let started = Instant::now();
     let request = async || {
-        let pass = gate.pass(file(), &meter, LONG).await.unwrap();
+        let pass = gate.acquire(file(), &meter, LONG).await.unwrap();
         sleep(Duration::from_secs(10)).await;
         pass.record(200, &HeaderMap::new());
     };
@@ -136,7 +136,7 @@ async fn a_response_without_a_quota_does_not_open_the_gate() {
     send(&gate, file(), 200, &headers("ratelimit", r#""resolvers";r=8;t=100"#)).await;
     send(&gate, file(), 502, &HeaderMap::new()).await;
     let mut passes = Vec::new();
-    while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+    while let Ok(pass) = timeout(INSTANT, gate.acquire(file(), &meter, LONG)).await {
         passes.push(pass.unwrap());
     }
     assert_eq!(passes.len(), 2);
@@ -148,14 +148,14 @@ async fn a_share_counts_the_requests_before_the_first_response() {
     let (gate, meter) = (RateLimitGate::new(256, 0.1), CallMeter::default());
     let quota = headers("ratelimit", r#""resolvers";r=499;t=100"#);
     let mut passes = Vec::new();
-    while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+    while let Ok(pass) = timeout(INSTANT, gate.acquire(file(), &meter, LONG)).await {
         passes.push(pass.unwrap());
     }
     let mut sent = passes.len();
     assert!((1..=26).contains(&sent), "{sent}");
     passes.pop().unwrap().record(200, &quota);
     drop(passes);
-    while let Ok(pass) = timeout(INSTANT, gate.pass(file(), &meter, LONG)).await {
+    while let Ok(pass) = timeout(INSTANT, gate.acquire(file(), &meter, LONG)).await {
         drop(pass.unwrap());
         sent += 1;
     }
@@ -183,23 +183,26 @@ async fn a_long_wait_is_capped_and_a_probe_is_sent_every_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_does_not_fit_fails_at_once() {
+async fn a_wait_above_the_maximum_fails_immediately() {
     let (gate, meter) = (RateLimitGate::new(256, 1.0), CallMeter::default());
     gate.hold(&file(), Duration::from_secs(20));
     let started = Instant::now();
     for limit in [0, 19] {
-        let wait = gate.pass(file(), &meter, Duration::from_secs(limit)).await.unwrap_err();
+        let wait = gate.acquire(file(), &meter, Duration::from_secs(limit)).await.unwrap_err();
         assert_eq!(wait, Duration::from_secs(20));
     }
     assert_eq!(started.elapsed(), Duration::ZERO);
     let limit = Duration::from_secs(20);
-    assert!(gate.pass(file(), &meter, limit).await.is_ok());
+    assert!(gate.acquire(file(), &meter, limit).await.is_ok());
     gate.hold(&file(), Duration::from_secs(20));
-    assert!(gate.pass(file(), &meter, limit).await.is_err(), "all waits of a call count together");
+    assert!(
+        gate.acquire(file(), &meter, limit).await.is_err(),
+        "all waits of a call count together"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_without_limits_and_requests_are_forgotten() {
+async fn idle_states_are_dropped() {
     let gate = RateLimitGate::new(256, 1.0);
     let limited = headers("ratelimit", r#""api";r=0;t=9"#);
     for server in 0..1_000 {
@@ -245,7 +248,7 @@ async fn many_calls_stay_within_a_small_quota() {
             let meter = CallMeter::default();
             let mut left = 2;
             while left > 0 {
-                let pass = gate.pass(file(), &meter, Duration::from_secs(320)).await.unwrap();
+                let pass = gate.acquire(file(), &meter, Duration::from_secs(320)).await.unwrap();
                 let permit = in_flight.acquire().await;
                 sleep(Duration::from_millis(20)).await;
                 let (status, headers) = server.respond(started.elapsed());
@@ -264,12 +267,12 @@ async fn many_calls_stay_within_a_small_quota() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_share_of_each_window_is_used() {
+async fn only_the_share_of_each_window_is_used() {
     let (gate, meter) = (RateLimitGate::new(256, 0.5), CallMeter::default());
     let (mut remaining, mut pauses) = (100, Vec::new());
     for request in 0..150 {
         let started = Instant::now();
-        let pass = gate.pass(file(), &meter, LONG).await.unwrap();
+        let pass = gate.acquire(file(), &meter, LONG).await.unwrap();
         if started.elapsed() > INSTANT {
             pauses.push(request);
             remaining = 100;

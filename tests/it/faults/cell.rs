@@ -119,10 +119,12 @@ fn client(hub: &LocalHub, row: &Row) -> Client {
         .initial_delay(Duration::from_millis(1))
         .max_delay(Duration::from_millis(5))
         .max_wait(HANG);
-    let builder =
-        Client::builder().endpoint(hub.endpoint()).retry(policy).max_index_bytes(INDEX_LIMIT);
+    let builder = Client::builder()
+        .endpoint(hub.endpoint())
+        .retry_policy(policy)
+        .max_index_bytes(INDEX_LIMIT);
     // Only public addresses are allowed, and loopback because the endpoint is on loopback.
-    let builder = builder.addresses(AddressPolicy::Public);
+    let builder = builder.address_policy(AddressPolicy::Public);
     let builder = match row.wait {
         Wait::Timeout => builder.read_timeout(TIMEOUT).request_timeout(TIMEOUT),
         _ => builder,

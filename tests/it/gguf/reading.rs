@@ -149,7 +149,7 @@ async fn the_files_of_a_split_model_are_merged() {
 async fn safetensors_calls_read_safetensors_only() {
     let hub = support::fixtures_hub();
     let error = model(&hub).parse_safetensors_metadata().await.unwrap_err();
-    let Error::NoWeights { instead, .. } = error else { panic!("{error:?}") };
+    let Error::NoWeights { other_formats: instead, .. } = error else { panic!("{error:?}") };
     assert_eq!((instead[0].format, instead[0].files), ("GGUF (.gguf)", 6));
     let file = model(&hub).path("Llama-3.2-1B-Q2_K.gguf");
     assert!(file.parse_safetensors_metadata().await.is_err());

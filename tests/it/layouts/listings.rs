@@ -104,7 +104,8 @@ async fn endless_and_invalid_listings_are_errors() {
         (Fault::Status(501, vec![]), "no safetensors weights in"),
         (Fault::Status(503, vec![]), "failed to fetch `list of files of org/any`"),
     ];
-    let client = Client::builder().endpoint(hub.endpoint()).retry(hf_meta::RetryPolicy::never());
+    let client =
+        Client::builder().endpoint(hub.endpoint()).retry_policy(hf_meta::RetryPolicy::no_retries());
     let client = client.build().unwrap();
     for (fault, expected) in cases {
         let spoiled = fault.clone();

@@ -46,7 +46,7 @@ fn hub_with_two_resets() -> LocalHub {
 
 fn client(hub: &LocalHub) -> ClientBuilder {
     let policy = RetryPolicy::default().initial_delay(Duration::from_millis(1));
-    Client::builder().endpoint(hub.endpoint()).retry(policy).call_timeout(HANG)
+    Client::builder().endpoint(hub.endpoint()).retry_policy(policy).call_timeout(HANG)
 }
 
 /// Returns the number of responses with the index, and the number of ranges of each shard.
@@ -98,7 +98,7 @@ async fn prefetch_does_not_wait_for_a_long_index() {
 #[tokio::test]
 async fn prefetch_waits_for_a_short_index() {
     let hub = hub_with_two_resets();
-    let client = client(&hub).retry(RetryPolicy::never()).build().unwrap();
+    let client = client(&hub).retry_policy(RetryPolicy::no_retries()).build().unwrap();
     let model = client.model("org/model");
     model.clone().prefetch(true).parse_safetensors_metadata().await.unwrap_err();
     assert_eq!(response_counts(&hub), (1, [0, 0]));

@@ -31,7 +31,7 @@ fn hub_with_cdn_fault(fault: Fault) -> LocalHub {
 async fn a_cancelled_call_closes_its_connections_and_sends_no_more_requests() {
     for fault in [Fault::Stall, Fault::StallInBody { after: 3 }] {
         let hub = hub_with_cdn_fault(fault);
-        let client = many_retries(&hub).concurrency(8).build().unwrap();
+        let client = many_retries(&hub).max_concurrent_requests(8).build().unwrap();
         let model = client.model("bigscience/bloom");
         let call = tokio::spawn(async move { model.parse_safetensors_metadata().await });
         let requests = || hub.log().iter().filter(|entry| entry.host == Host::Cdn).count();
@@ -84,7 +84,7 @@ async fn retries_read_the_pinned_commit() {
     hub.inject(|_, before| (before == 0).then(|| Fault::Status(503, vec![])));
     let (pusher, to) = (Arc::clone(&hub), new.clone());
     let push = move |_| pusher.move_branch("org/moving", "main", &to);
-    let client = many_retries(&hub).concurrency(1).build().unwrap();
+    let client = many_retries(&hub).max_concurrent_requests(1).build().unwrap();
     let parsed = client.model("org/moving").on_progress(push).parse_safetensors_metadata().await;
     let parsed = parsed.unwrap();
     assert_eq!(parsed.report().commit.as_ref().unwrap().as_str(), old);

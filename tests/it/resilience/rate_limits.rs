@@ -104,7 +104,7 @@ async fn a_wait_that_is_too_long_fails_at_once() {
         Some(too_many_requests("retry-after", &httpdate::fmt_http_date(SystemTime::now() + HOUR)))
     });
     let policy = RetryPolicy::default().max_wait(MINUTE);
-    let client = Client::builder().endpoint(hub.endpoint()).retry(policy).build().unwrap();
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(policy).build().unwrap();
     let model = client.model("org/model-0").path("model.safetensors");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
     assert!(matches!(error, Error::Refused { attempts: 1, .. }), "{error:?}");
@@ -124,7 +124,7 @@ async fn a_policy_that_fails_fast_does_not_wait() {
         let is_hub = request.host == Host::Hub;
         is_hub.then(|| too_many_requests("ratelimit", r#""resolvers";r=0;t=196"#))
     });
-    let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::fail_fast());
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::fail_fast());
     let client = client.build().unwrap();
     let model = client.model("org/model-0").path("model.safetensors");
     let error = model.parse_safetensors_metadata().await.unwrap_err();
@@ -147,7 +147,7 @@ async fn an_exhausted_quota_of_listings_does_not_stop_other_repositories() {
         let is_listing = request.path.starts_with("/api/models/");
         is_listing.then(|| Fault::Header("ratelimit", r#""api";r=0;t=290"#.to_owned()))
     });
-    let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::fail_fast());
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::fail_fast());
     let client = client.build().unwrap();
     let count = async |repo| client.model(repo).count().await.map(|report| report.commit);
     assert!(count("org/unusual").await.is_ok());
@@ -160,7 +160,8 @@ async fn an_exhausted_quota_of_listings_does_not_stop_other_repositories() {
 #[tokio::test]
 async fn the_requests_in_flight_of_all_calls_are_limited() {
     let hub = hub();
-    let client = Client::builder().endpoint(hub.endpoint()).concurrency(1).build().unwrap();
+    let client =
+        Client::builder().endpoint(hub.endpoint()).max_concurrent_requests(1).build().unwrap();
     eight_tasks(&hub, &client).await;
     assert_eq!(hub.connections_made(Host::Hub), 1);
 }
@@ -172,7 +173,7 @@ async fn a_later_call_waits_too() {
         let is_first = before == 0 && request.path.contains("/limited/");
         is_first.then(|| too_many_requests("ratelimit", r#""resolvers";r=0;t=2"#))
     });
-    let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::never());
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::no_retries());
     let client = client.build().unwrap();
     let error = client.model("org/model-0").revision("limited").path("model.safetensors");
     match error.parse_safetensors_metadata().await.unwrap_err() {

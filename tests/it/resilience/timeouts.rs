@@ -18,7 +18,7 @@ const SLOW_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Returns a builder without retries and with long timeouts.
 fn long_timeouts() -> ClientBuilder {
-    let builder = Client::builder().retry(RetryPolicy::never()).call_timeout(LONG);
+    let builder = Client::builder().retry_policy(RetryPolicy::no_retries()).call_timeout(LONG);
     builder.connect_timeout(LONG).read_timeout(LONG).request_timeout(LONG)
 }
 

@@ -212,7 +212,8 @@ async fn a_restart_during_an_outage_serves_the_cached_commit() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let service = |stale_if_error| {
-        let client = Client::builder().endpoint(hub.endpoint()).retry(RetryPolicy::never());
+        let client =
+            Client::builder().endpoint(hub.endpoint()).retry_policy(RetryPolicy::no_retries());
         let client = client.header_cache(DiskCache::new(folder.path()));
         let client = client.stale_if_error(stale_if_error).build().unwrap();
         Service::new(client, config()).router()

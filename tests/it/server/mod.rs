@@ -51,8 +51,8 @@ impl Seen {
 }
 
 fn client(hub: &LocalHub) -> Client {
-    let retry = RetryPolicy::never();
-    Client::builder().endpoint(hub.endpoint()).retry(retry).build().unwrap()
+    let retry = RetryPolicy::no_retries();
+    Client::builder().endpoint(hub.endpoint()).retry_policy(retry).build().unwrap()
 }
 
 /// Returns a configuration with which requests wait for their lookups.

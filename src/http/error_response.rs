@@ -1,11 +1,17 @@
-//! Error responses from the Hub.
+//! Responses with an error status. Their headers and codes are those of the Hub; other servers send none of them.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::CommitSha;
+use ::url::Url;
+use hf_meta_format::CommitSha;
+use reqwest::Response;
+use reqwest::header::HeaderMap;
+
+use super::SafeUrl;
+use super::rate_limit::{self, RateLimitBucket};
+use crate::error_kind::ErrorKind;
 use crate::formats::clip;
-use crate::http::{self, HttpError, ResponseHeaders, SafeUrl};
 
 /// An error response from the Hub, with any status other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,81 +35,63 @@ pub struct HubError {
     pub(crate) is_cross_origin: bool,
 }
 
-/// The cause of a [`HubError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HubErrorKind {
-    /// The repository does not exist, or is private and the token has no access to it.
-    RepoNotFound,
-    /// The repository exists, but the revision does not.
-    RevisionNotFound,
-    /// The revision exists, but the file does not.
-    EntryNotFound,
-    /// The repository is gated, and access has not been granted.
-    Gated,
-    /// The token is unknown to the Hub or has expired.
-    RejectedToken,
-    /// Access is denied for another reason, which the message may state.
-    Forbidden,
-}
-
 impl HubError {
-    /// Reads the error headers of a response. Returns `None` if the request failed without a status.
-    pub(crate) fn from_http(error: &HttpError) -> Option<Self> {
-        let HttpError::Status { url, status, headers, is_cross_origin, retry_after } = error else {
-            return None;
-        };
+    /// Reads the headers of the response to `requested`.
+    pub(super) fn new(requested: &Url, response: &Response) -> Self {
+        let (url, status) = (response.url(), response.status().as_u16());
+        let (headers, bucket) = (response.headers(), RateLimitBucket::from_url(url));
         let ids = ["x-request-id", "x-amzn-trace-id", "x-amz-cf-id"];
-        Some(Self {
-            url: url.clone(),
-            commit: headers.get("x-repo-commit").and_then(|commit| commit.parse().ok()),
-            is_cross_origin: *is_cross_origin,
-            retry_after: *retry_after,
-            status: *status,
+        Self {
+            url: SafeUrl::from(url),
+            status,
             code: text(headers, "x-error-code"),
             message: text(headers, "x-error-message"),
             request_id: ids.into_iter().find_map(|name| text(headers, name)),
-        })
+            retry_after: rate_limit::required_wait(status, headers, bucket, SystemTime::now()),
+            commit: text(headers, "x-repo-commit").and_then(|commit| commit.parse().ok()),
+            is_cross_origin: url.origin() != requested.origin(),
+        }
     }
 
     /// Returns whether a retry may succeed.
+    ///
+    /// A CDN may reject a signed URL, for example after the signature has expired. A retry starts at the Hub again,
+    /// which signs a new URL (xet-core #897).
     pub(crate) fn is_transient(&self) -> bool {
-        http::is_transient_status(self.status, self.is_cross_origin)
+        rate_limit::is_retryable(self.status) || (self.status == 403 && self.is_cross_origin)
     }
 
-    /// Returns the cause, or `None` if the status does not concern the repository, the file or the token, as for
-    /// status 500.
+    /// Returns the kind of the error if it concerns the repository, the revision, the file or the token, and `None`
+    /// otherwise, as for status 500.
     ///
     /// `X-Error-Code` takes precedence, because the status is ambiguous: a missing repository is a 401 without a
     /// token and a 404 with one.
     #[must_use]
-    pub fn kind(&self) -> Option<HubErrorKind> {
+    pub fn kind(&self) -> Option<ErrorKind> {
         match self.code.as_deref() {
-            Some("RepoNotFound") => return Some(HubErrorKind::RepoNotFound),
-            Some("RevisionNotFound") => return Some(HubErrorKind::RevisionNotFound),
-            Some("EntryNotFound") => return Some(HubErrorKind::EntryNotFound),
-            Some("GatedRepo") => return Some(HubErrorKind::Gated),
+            Some("RepoNotFound") => return Some(ErrorKind::RepoNotFound),
+            Some("RevisionNotFound") => return Some(ErrorKind::RevisionNotFound),
+            Some("EntryNotFound") => return Some(ErrorKind::FileNotFound),
+            Some("GatedRepo") => return Some(ErrorKind::Gated),
             _ => {}
         }
+        let has_bad_token =
+            self.message.as_deref() == Some("Invalid credentials in Authorization header");
         match self.status {
             // A CDN knows neither repositories nor tokens.
             _ if self.is_cross_origin => None,
-            401 if self.message.as_deref()
-                == Some("Invalid credentials in Authorization header") =>
-            {
-                Some(HubErrorKind::RejectedToken)
-            }
-            401 => Some(HubErrorKind::RepoNotFound),
-            403 => Some(HubErrorKind::Forbidden),
+            401 if has_bad_token => Some(ErrorKind::RejectedToken),
+            401 => Some(ErrorKind::RepoNotFound),
+            403 => Some(ErrorKind::Forbidden),
             // Servers other than the Hub send no error codes.
-            404 | 410 => Some(HubErrorKind::EntryNotFound),
+            404 | 410 => Some(ErrorKind::FileNotFound),
             _ => None,
         }
     }
 }
 
-fn text(headers: &ResponseHeaders, name: &str) -> Option<String> {
-    headers.get(name).map(clip)
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(clip)
 }
 
 impl fmt::Display for HubError {
@@ -113,7 +101,7 @@ impl fmt::Display for HubError {
             write!(f, " ({code})")?;
         }
         // For a missing repository, the Hub responds to anonymous readers with "Invalid username or password."
-        let is_misleading = self.status == 401 && self.kind() == Some(HubErrorKind::RepoNotFound);
+        let is_misleading = self.status == 401 && self.kind() == Some(ErrorKind::RepoNotFound);
         if let Some(message) = self.message.as_ref().filter(|_| !is_misleading) {
             write!(f, ": {message}")?;
         }
@@ -132,12 +120,12 @@ mod tests {
 
     #[test]
     fn the_error_code_takes_precedence_over_the_status() {
-        use HubErrorKind::{
-            EntryNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
+        use ErrorKind::{
+            FileNotFound, Forbidden, Gated, RejectedToken, RepoNotFound, RevisionNotFound,
         };
         let bad_token = "Invalid credentials in Authorization header";
         let cases = [
-            (404, Some("EntryNotFound"), None, Some(EntryNotFound)),
+            (404, Some("EntryNotFound"), None, Some(FileNotFound)),
             (404, Some("RevisionNotFound"), None, Some(RevisionNotFound)),
             (404, Some("RepoNotFound"), None, Some(RepoNotFound)),
             (401, Some("RepoNotFound"), Some("Invalid username or password."), Some(RepoNotFound)),
@@ -146,7 +134,7 @@ mod tests {
             (403, Some("GatedRepo"), None, Some(Gated)),
             (401, None, Some(bad_token), Some(RejectedToken)),
             (403, None, Some("Access to this resource is disabled."), Some(Forbidden)),
-            (404, None, None, Some(EntryNotFound)),
+            (404, None, None, Some(FileNotFound)),
             (429, None, None, None),
             (500, None, None, None),
         ];

@@ -8,26 +8,25 @@
 //! other, so the address policy, the proxies and the token rules apply. A wrong guess costs one idle connection.
 
 use std::mem::replace;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::url::Url;
-use reqwest::{Method, Response};
+use reqwest::Response;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-use super::attempt::Attempt;
-use super::{Http, HttpError};
+use super::attempt::{Attempt, Requested};
+use super::{Http, HttpError, lock};
 use crate::http::transfer::CallMeter;
 
 /// A connection is assumed to be open for this long after its last response. The HTTP library closes connections
 /// after 90 s without use.
-const OPEN_TIME: Duration = Duration::from_secs(60);
+const ASSUMED_OPEN: Duration = Duration::from_secs(60);
 
 /// Facts about the servers of an endpoint, saved for later processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KnownServers {
+pub(crate) struct ServerHints {
     /// The origin that the endpoint redirects to; empty if unknown.
     redirect_origin: String,
     /// True if the endpoint does not speak HTTP/2.
@@ -39,106 +38,88 @@ pub(crate) struct KnownServers {
 /// The origin that the endpoint last redirected a range request to.
 #[derive(Debug, Default)]
 pub(super) struct RedirectOrigin {
-    known: Mutex<Option<KnownOrigin>>,
-    /// The facts as last saved or restored. Only changes are saved.
-    saved: Mutex<KnownServers>,
-}
-
-#[derive(Clone, Debug)]
-struct KnownOrigin {
-    /// A URL with the path `/`.
-    url: Url,
+    /// A URL with the path `/`; `None` if the origin is unknown.
+    url: Option<Url>,
     /// The time of the last response; `None` if the origin comes from another process.
     used: Option<Instant>,
+    /// The facts as last saved or restored. Only changes are saved.
+    saved: ServerHints,
 }
 
 impl RedirectOrigin {
     /// Records a response to a redirected request. `http` origins are ignored: they have no TLS handshake to save.
-    pub(super) fn record(&self, url: &Url) {
-        let mut known = self.known();
-        let used = Some(Instant::now());
-        match &mut *known {
-            Some(known) if known.url.origin() == url.origin() => known.used = used,
-            known => {
-                if let Some(url) = parse(&url.origin().ascii_serialization()) {
-                    *known = Some(KnownOrigin { url, used });
-                }
-            }
+    fn record(&mut self, url: &Url) {
+        if self.url.as_ref().map(Url::origin) != Some(url.origin()) {
+            let Some(url) = parse_origin(&url.origin().ascii_serialization()) else { return };
+            self.url = Some(url);
         }
+        self.used = Some(Instant::now());
     }
 
     /// Returns the URL to connect to, unless a connection to it is assumed to be open.
-    fn take_due(&self) -> Option<Url> {
-        let mut known = self.known();
-        let known = known.as_mut()?;
-        let is_open = known.used.is_some_and(|used| used.elapsed() < OPEN_TIME);
-        known.used = Some(Instant::now());
-        (!is_open).then(|| known.url.clone())
+    fn take_due(&mut self) -> Option<Url> {
+        let url = self.url.clone()?;
+        let used = self.used.replace(Instant::now());
+        let is_open = used.is_some_and(|used| used.elapsed() < ASSUMED_OPEN);
+        (!is_open).then_some(url)
     }
-
-    fn known(&self) -> MutexGuard<'_, Option<KnownOrigin>> {
-        lock(&self.known)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Parses an `https` origin. Returns `None` if the text is more than an origin, such as a URL with a path.
-fn parse(origin: &str) -> Option<Url> {
+fn parse_origin(origin: &str) -> Option<Url> {
     let url = Url::parse(origin).ok().filter(|url| url.scheme() == "https")?;
     (url.origin().ascii_serialization() == origin).then_some(url)
 }
 
 impl Http {
     /// Restores the facts that an earlier process saved. The redirect origin may be wrong or hostile.
-    pub(crate) fn expect_servers(&self, servers: KnownServers) {
-        if servers.endpoint_is_http1 {
-            self.clients.expect_http1(&self.settings.endpoint);
+    pub(crate) fn restore_hints(&self, hints: ServerHints) {
+        if hints.endpoint_is_http1 {
+            self.clients.mark_http1(&self.endpoint);
         }
-        if let Some(url) = parse(&servers.redirect_origin) {
-            if servers.redirect_is_http1 {
-                self.clients.expect_http1(&url);
+        let mut redirect = lock(&self.redirect_origin);
+        if let Some(url) = parse_origin(&hints.redirect_origin) {
+            if hints.redirect_is_http1 {
+                self.clients.mark_http1(&url);
             }
-            self.redirect_origin.known().get_or_insert(KnownOrigin { url, used: None });
+            redirect.url.get_or_insert(url);
         }
-        *lock(&self.redirect_origin.saved) = servers;
+        redirect.saved = hints;
     }
 
     /// Returns the facts if they have changed since they were restored or last returned.
-    pub(crate) fn take_new_servers(&self) -> Option<KnownServers> {
-        let redirect = self.redirect_origin.known().as_ref().map(|known| known.url.clone());
-        let origin = redirect.as_ref().map(|url| url.origin().ascii_serialization());
-        let servers = KnownServers {
+    pub(crate) fn take_changed_hints(&self) -> Option<ServerHints> {
+        let mut redirect = lock(&self.redirect_origin);
+        let origin = redirect.url.as_ref().map(|url| url.origin().ascii_serialization());
+        let hints = ServerHints {
             redirect_origin: origin.unwrap_or_default(),
-            endpoint_is_http1: self.clients.is_http1(&self.settings.endpoint),
-            redirect_is_http1: redirect.is_some_and(|url| self.clients.is_http1(&url)),
+            endpoint_is_http1: self.clients.is_http1(&self.endpoint),
+            redirect_is_http1: redirect.url.as_ref().is_some_and(|url| self.clients.is_http1(url)),
         };
-        let before = replace(&mut *lock(&self.redirect_origin.saved), servers.clone());
-        (before != servers).then_some(servers)
+        let before = replace(&mut redirect.saved, hints.clone());
+        (before != hints).then_some(hints)
     }
 
     /// Opens a connection to the redirect origin in the background, if a request for `url` may be redirected there.
-    pub(super) fn connect_ahead(&self, url: &Url) {
+    pub(super) fn preconnect(&self, url: &Url) {
         // The call itself needs a permit, and must not wait for this request.
         let is_busy = self.in_flight.available_permits() < 2;
-        if is_busy || url.origin() != self.settings.endpoint.origin() {
+        if is_busy || url.origin() != self.endpoint.origin() {
             return;
         }
-        if let Some(url) = self.redirect_origin.take_due() {
+        if let Some(url) = lock(&self.redirect_origin).take_due() {
             let http = self.clone();
             tokio::spawn(async move { http.connect(url).await.ok() });
         }
     }
 
-    /// Opens a connection within the connect timeout.
+    /// Opens a connection within the connect timeout. The header is of no interest.
     async fn connect(&self, url: Url) -> Result<(), HttpError> {
         let meter = CallMeter::default();
-        let mut attempt = Attempt::start(1, &url, None, &meter);
-        attempt.method = Method::HEAD;
-        let request = self.send(url.clone(), &attempt).instrument(attempt.span());
-        match timeout(self.settings.connection.timeouts.connect, request).await {
+        let mut attempt = Attempt::start(1, &url, Requested::Header("server"), &meter);
+        let span = attempt.span();
+        let request = self.send(url.clone(), &mut attempt).instrument(span);
+        match timeout(self.settings.connect_timeout, request).await {
             Ok(response) => response.map(drop),
             Err(_elapsed) => Ok(()),
         }
@@ -146,10 +127,10 @@ impl Http {
 
     /// Records the origin that the endpoint redirected a range request to.
     pub(super) fn record_redirect(&self, attempt: &Attempt<'_>, response: &Response) {
-        let endpoint = self.settings.endpoint.origin();
-        let is_redirected = response.url().origin() != endpoint;
-        if is_redirected && attempt.range.is_some() && attempt.url.origin() == endpoint {
-            self.redirect_origin.record(response.url());
+        let (endpoint, origin) = (self.endpoint.origin(), response.url().origin());
+        let is_range = matches!(attempt.requested, Requested::Range(_));
+        if is_range && attempt.url.origin() == endpoint && origin != endpoint {
+            lock(&self.redirect_origin).record(response.url());
         }
     }
 }
@@ -164,24 +145,26 @@ mod tests {
     }
 
     fn http() -> Http {
-        let mut settings = HttpSettings::for_test(url("https://hub.example"));
-        settings.connection.addresses = AddressPolicy::Public;
-        settings.connection.concurrency = 2;
-        Http::new(settings)
+        let settings = HttpSettings {
+            address_policy: AddressPolicy::Public,
+            max_concurrent_requests: 2,
+            ..HttpSettings::default()
+        };
+        Http::new(url("https://hub.example"), None, settings)
     }
 
-    fn redirecting_to(origin: &str) -> KnownServers {
-        KnownServers { redirect_origin: origin.to_owned(), ..KnownServers::default() }
+    fn redirecting_to(origin: &str) -> ServerHints {
+        ServerHints { redirect_origin: origin.to_owned(), ..ServerHints::default() }
     }
 
     #[test]
-    fn only_the_origin_of_an_https_url_is_taken_from_another_process() {
+    fn only_https_origins_are_restored() {
         for origin in ["https://cdn.example", "https://cdn.example:8443", "https://[2001:db8::1]"] {
             let http = http();
-            http.expect_servers(redirecting_to(origin));
+            http.restore_hints(redirecting_to(origin));
             let expected = url(&format!("{origin}/"));
-            assert_eq!(http.redirect_origin.take_due(), Some(expected));
-            assert_eq!(http.take_new_servers(), None, "they are saved already");
+            assert_eq!(lock(&http.redirect_origin).take_due(), Some(expected));
+            assert_eq!(http.take_changed_hints(), None, "they are saved already");
         }
         for text in [
             "",
@@ -196,86 +179,86 @@ mod tests {
             "https://0x7f.1",
         ] {
             let http = http();
-            http.expect_servers(redirecting_to(text));
-            assert_eq!(http.redirect_origin.take_due(), None, "{text}");
+            http.restore_hints(redirecting_to(text));
+            assert_eq!(lock(&http.redirect_origin).take_due(), None, "{text}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_due_once_while_it_may_be_open() {
-        let origin = RedirectOrigin::default();
+    async fn no_second_connection_while_one_may_be_open() {
+        let mut origin = RedirectOrigin::default();
         assert_eq!(origin.take_due(), None);
         origin.record(&url("http://127.0.0.1/x"));
         assert_eq!(origin.take_due(), None);
         let (first, second) = (url("https://one.example"), url("https://two.example"));
         origin.record(&url("https://one.example/models/x?signature=y"));
         assert_eq!(origin.take_due(), None, "the connection of the redirect is open");
-        tokio::time::advance(OPEN_TIME).await;
+        tokio::time::advance(ASSUMED_OPEN).await;
         assert_eq!(origin.take_due(), Some(first));
         assert_eq!(origin.take_due(), None, "a connection is being opened");
         origin.record(&url("https://two.example/"));
-        tokio::time::advance(OPEN_TIME / 2).await;
+        tokio::time::advance(ASSUMED_OPEN / 2).await;
         origin.record(&url("https://two.example/"));
-        tokio::time::advance(OPEN_TIME / 2).await;
+        tokio::time::advance(ASSUMED_OPEN / 2).await;
         assert_eq!(origin.take_due(), None);
-        tokio::time::advance(OPEN_TIME).await;
+        tokio::time::advance(ASSUMED_OPEN).await;
         assert_eq!(origin.take_due(), Some(second));
     }
 
     #[test]
-    fn an_origin_is_saved_once_and_without_the_signature_of_its_url() {
+    fn origins_are_saved_once_and_without_signatures() {
         let http = http();
-        assert_eq!(http.take_new_servers(), None);
-        http.redirect_origin.record(&url("https://user@cdn.example/x?signature=y"));
-        assert_eq!(http.take_new_servers(), Some(redirecting_to("https://cdn.example")));
-        assert_eq!(http.take_new_servers(), None);
-        http.redirect_origin.record(&url("https://cdn.example/z"));
-        assert_eq!(http.take_new_servers(), None);
-        http.expect_servers(redirecting_to("https://other.example"));
-        http.redirect_origin.record(&url("https://new.example/z"));
-        assert_eq!(http.take_new_servers(), Some(redirecting_to("https://new.example")));
+        assert_eq!(http.take_changed_hints(), None);
+        lock(&http.redirect_origin).record(&url("https://user@cdn.example/x?signature=y"));
+        assert_eq!(http.take_changed_hints(), Some(redirecting_to("https://cdn.example")));
+        assert_eq!(http.take_changed_hints(), None);
+        lock(&http.redirect_origin).record(&url("https://cdn.example/z"));
+        assert_eq!(http.take_changed_hints(), None);
+        http.restore_hints(redirecting_to("https://other.example"));
+        lock(&http.redirect_origin).record(&url("https://new.example/z"));
+        assert_eq!(http.take_changed_hints(), Some(redirecting_to("https://new.example")));
     }
 
     #[test]
-    fn servers_without_http2_are_known_to_later_processes() {
+    fn http1_servers_are_saved_for_later_processes() {
         let (first, second) = (http(), http());
         let (endpoint, cdn) = (url("https://hub.example/x"), url("https://cdn.example/y"));
-        first.redirect_origin.record(&cdn);
-        first.clients.expect_http1(&endpoint);
-        first.clients.expect_http1(&cdn);
-        let servers = first.take_new_servers().unwrap();
+        lock(&first.redirect_origin).record(&cdn);
+        first.clients.mark_http1(&endpoint);
+        first.clients.mark_http1(&cdn);
+        let servers = first.take_changed_hints().unwrap();
         assert!(servers.endpoint_is_http1 && servers.redirect_is_http1);
-        second.expect_servers(servers);
+        second.restore_hints(servers);
         assert!(second.clients.is_http1(&endpoint) && second.clients.is_http1(&cdn));
         assert!(!second.clients.is_http1(&url("https://other.example")));
-        assert_eq!(second.take_new_servers(), None);
+        assert_eq!(second.take_changed_hints(), None);
     }
 
     /// The address policy rejects the connection before a packet is sent. A client without TLS fails even earlier.
     #[cfg(feature = "rustls-no-provider")]
     #[tokio::test]
-    async fn the_address_policy_applies_to_an_origin_of_another_process() {
+    async fn the_address_policy_applies_to_restored_origins() {
         for host in ["127.0.0.1:1", "169.254.169.254", "[::1]:1", "localhost:1"] {
             let http = http();
-            http.expect_servers(redirecting_to(&format!("https://{host}")));
-            let url = http.redirect_origin.take_due().unwrap();
+            http.restore_hints(redirecting_to(&format!("https://{host}")));
+            let url = lock(&http.redirect_origin).take_due().unwrap();
             let error = http.connect(url).await.unwrap_err();
             assert!(matches!(error, HttpError::ForbiddenAddress { .. }), "{error:?}");
         }
     }
 
     #[tokio::test]
-    async fn no_connection_is_opened_for_other_servers_or_without_a_free_permit() {
+    async fn connecting_early_needs_an_endpoint_url_and_a_free_permit() {
         let (http, file) = (http(), url("https://hub.example/x"));
-        http.expect_servers(redirecting_to("https://127.0.0.1:1"));
-        let is_opened = || http.redirect_origin.known().as_ref().unwrap().used.is_some();
-        http.connect_ahead(&url("https://other.example/x"));
+        http.restore_hints(redirecting_to("https://127.0.0.1:1"));
+        let is_opened = || lock(&http.redirect_origin).used.is_some();
+        http.preconnect(&url("https://other.example/x"));
         assert!(!is_opened());
         let permit = http.in_flight.acquire().await.unwrap();
-        http.connect_ahead(&file);
+        http.preconnect(&file);
         assert!(!is_opened());
         drop(permit);
-        http.connect_ahead(&file);
+        http.preconnect(&file);
         assert!(is_opened());
     }
 }

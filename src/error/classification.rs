@@ -1,92 +1,10 @@
-//! The kind of an error: the only classification of errors. Statuses, exit codes, badge texts and hints are tables over
-//! it.
+//! The kind of each error, and the questions that callers ask about it.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::Error;
-use crate::http::{HttpError, TransportKind};
-use crate::hub::HubError;
-
-macro_rules! error_kinds {
-    ($($(#[doc = $doc:literal])+ $kind:ident = $code:literal,)+) => {
-        /// The kind of an [`Error`], for programs that react to errors or count them.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum ErrorKind {
-            $($(#[doc = $doc])+ $kind,)+
-        }
-
-        impl ErrorKind {
-            /// All kinds.
-            pub const ALL: &[Self] = &[$(Self::$kind),+];
-
-            /// Returns the machine-readable code, such as `repoNotFound`. The command, the service, the census and the
-            /// Python module use the same codes.
-            #[must_use]
-            pub const fn code(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $code,)+
-                }
-            }
-        }
-    };
-}
-
-error_kinds! {
-    /// The input is not a repository name, URL or path.
-    InvalidSource = "invalidSource",
-    /// A setting of the client or of the call is invalid.
-    InvalidSettings = "invalidSettings",
-    /// The repository does not exist, or is not visible to the caller.
-    RepoNotFound = "repoNotFound",
-    /// The repository exists, but the revision does not.
-    RevisionNotFound = "revisionNotFound",
-    /// The file does not exist.
-    FileNotFound = "fileNotFound",
-    /// The repository is gated, and the caller has not been granted access.
-    Gated = "gated",
-    /// The Hub rejected the token.
-    RejectedToken = "rejectedToken",
-    /// Access was denied for another reason.
-    Forbidden = "forbidden",
-    /// The repository has no weights in a format that the call reads.
-    NoWeights = "noWeights",
-    /// There are several weight sets, and it is unclear which one is the main model.
-    SeveralSets = "severalSets",
-    /// Some shards are missing.
-    MissingShards = "missingShards",
-    /// A file violates its format.
-    MalformedHeader = "malformedHeader",
-    /// The index is invalid or contradicts the headers.
-    MalformedIndex = "malformedIndex",
-    /// The file listing cannot be used.
-    MalformedListing = "malformedListing",
-    /// A file exceeds a limit of the client.
-    TooLarge = "tooLarge",
-    /// The files changed while they were being read.
-    Changed = "changed",
-    /// A server has rate limited the client.
-    RateLimited = "rateLimited",
-    /// A server refused the request for another reason.
-    Refused = "refused",
-    /// The request failed before a usable response arrived.
-    Network = "network",
-    /// The timeout of the call or of a request has elapsed.
-    Timeout = "timeout",
-    /// The source is a URL, and the client is offline.
-    Offline = "offline",
-    /// The client is offline, and the repository is not cached.
-    NotCached = "notCached",
-    /// A local file or folder cannot be read.
-    LocalIo = "localIo",
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.code())
-    }
-}
+use crate::error_kind::ErrorKind;
+use crate::http::{HttpError, HubError, TransportKind};
 
 impl Error {
     /// Returns the kind of this error.
@@ -207,12 +125,12 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::RequestFailed { source, .. } => source.is_retryable() || self.is_rate_limited(),
-            Self::Refused { source, .. } => source.is_transient(),
-            Self::DeadlineExceeded { .. }
-            | Self::FileChanged { .. }
-            | Self::CommitMismatch { .. } => true,
-            _ => false,
+            Self::RequestFailed { source, .. } if source.is_retryable() => true,
+            Self::Refused { source, .. } if source.is_transient() => true,
+            _ => matches!(
+                self.kind(),
+                ErrorKind::Changed | ErrorKind::RateLimited | ErrorKind::Timeout
+            ),
         }
     }
 

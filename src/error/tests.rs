@@ -1,0 +1,193 @@
+//! A sample error of every kind, compared with the table in `src/docs/errors.md`.
+
+use url::Url;
+
+use super::*;
+use crate::error_kind::ErrorKind;
+use crate::http::{SafeUrl, TransportKind};
+
+/// A row of the table: code, predicate and status.
+type Row = (&'static str, &'static str, u16);
+
+fn table() -> Vec<Row> {
+    let rows = include_str!("../docs/errors.md").lines().filter(|line| line.starts_with("| `"));
+    let row = |line: &'static str| {
+        let cells: Vec<_> =
+            line.split('|').map(|cell| cell.trim().trim_matches('`')).skip(1).collect();
+        (cells[0], cells[1], cells[2].parse().unwrap())
+    };
+    rows.map(row).collect()
+}
+
+fn url() -> SafeUrl {
+    let url = "https://huggingface.co/org/model/resolve/main/model.safetensors";
+    SafeUrl::from(&Url::parse(url).unwrap())
+}
+
+fn response(status: u16, code: Option<&str>, retry_after: Option<Duration>) -> Box<HubError> {
+    Box::new(HubError {
+        url: url(),
+        status,
+        code: code.map(str::to_owned),
+        message: None,
+        request_id: None,
+        retry_after,
+        commit: None,
+        is_cross_origin: false,
+    })
+}
+
+fn refused(status: u16) -> Error {
+    let (file, source) = ("org/model/x".to_owned(), response(status, None, None));
+    Error::Refused { file, attempts: 1, elapsed: Duration::ZERO, source }
+}
+
+fn request_failed(source: HttpError) -> Error {
+    let (file, source) = ("org/model/x".to_owned(), Box::new(source));
+    Error::RequestFailed { file, attempts: 1, elapsed: Duration::ZERO, source }
+}
+
+fn transport(kind: TransportKind) -> Error {
+    let source = "connection reset".into();
+    request_failed(HttpError::Transport { url: url(), proxy: None, kind, source })
+}
+
+/// Returns errors of a kind, each of which has the predicate and the status of the table.
+fn samples(kind: ErrorKind) -> Vec<Error> {
+    let repo: RepoId = "org/model".parse().unwrap();
+    let (location, file) = (repo.to_string(), "org/model/model.safetensors".to_owned());
+    let wait = Duration::from_secs(60);
+    let missing = || response(404, Some("EntryNotFound"), None);
+    let invalid_name = || "a/b/c/d".parse::<RepoId>().unwrap_err();
+    match kind {
+        ErrorKind::InvalidSource => vec![Error::InvalidSource(invalid_name().into())],
+        ErrorKind::InvalidSettings => {
+            vec![Error::InvalidToken, Error::MissingHubCache, Error::NoTlsProvider]
+        }
+        ErrorKind::RepoNotFound => {
+            vec![Error::RepoNotFound { repo, source: response(401, Some("RepoNotFound"), None) }]
+        }
+        ErrorKind::RevisionNotFound => {
+            let (revision, source) =
+                (Revision::default(), response(404, Some("RevisionNotFound"), None));
+            vec![Error::RevisionNotFound { repo, revision, source }]
+        }
+        ErrorKind::FileNotFound => vec![Error::FileNotFound { file, source: missing() }],
+        ErrorKind::Gated => {
+            vec![Error::Gated { repo, source: response(403, Some("GatedRepo"), None) }]
+        }
+        ErrorKind::RejectedToken => {
+            vec![Error::RejectedToken { source: response(401, None, None) }]
+        }
+        ErrorKind::Forbidden => {
+            vec![Error::Forbidden { file, source: response(403, None, None) }]
+        }
+        ErrorKind::NoWeights => vec![Error::NoWeights {
+            location,
+            single: "model.safetensors".to_owned(),
+            index: "model.safetensors.index.json".to_owned(),
+            other_formats: Vec::new(),
+            source: missing(),
+        }],
+        ErrorKind::SeveralSets => vec![Error::SeveralSets { location, sets: Vec::new() }],
+        ErrorKind::MissingShards => vec![
+            Error::ShardNotFound { file, source: missing() },
+            Error::IncompleteShards { set: location, found: 1, total: 2 },
+        ],
+        ErrorKind::MalformedHeader => {
+            let source = HeaderError::FileTooShort { file_size: 7 };
+            vec![Error::InvalidHeader { file, format: "safetensors", source }]
+        }
+        ErrorKind::MalformedIndex => {
+            vec![Error::InvalidIndex { file, source: IndexError::MergeConflict { line: 1 } }]
+        }
+        ErrorKind::MalformedListing => {
+            vec![Error::ListingFailed { location, source: ListingError::EndlessPages }]
+        }
+        ErrorKind::TooLarge => vec![
+            Error::TooLarge { file: file.clone(), limit: 100_000_000 },
+            Error::HeadersTooLarge { file, limit: 500_000_000 },
+        ],
+        ErrorKind::Changed => vec![Error::FileChanged { file, before: 8, after: 9 }],
+        ErrorKind::RateLimited => {
+            vec![refused(429), request_failed(HttpError::RateLimited { url: url(), wait })]
+        }
+        ErrorKind::Refused => [408, 500, 502, 503, 504].map(refused).into(),
+        ErrorKind::Network => {
+            vec![transport(TransportKind::Connect), transport(TransportKind::Interrupted)]
+        }
+        ErrorKind::Timeout => {
+            vec![Error::DeadlineExceeded { limit: wait }, transport(TransportKind::Timeout)]
+        }
+        ErrorKind::Offline => vec![Error::Offline { url: url().to_string() }],
+        ErrorKind::NotCached => {
+            let source = HubCacheMiss { path: "refs/main".to_owned(), reason: "does not exist" };
+            vec![Error::NotCached { repo, revision: Revision::default(), source }]
+        }
+        ErrorKind::LocalIo => {
+            vec![Error::Io { file, source: io::ErrorKind::PermissionDenied.into() }]
+        }
+    }
+}
+
+/// Returns the predicates that hold, besides `is_rate_limited` and `is_timeout`, which are kinds of their own.
+fn predicates(error: &Error) -> Vec<&'static str> {
+    let all = [
+        ("is_usage", error.is_usage()),
+        ("is_not_found", error.is_not_found()),
+        ("is_denied", error.is_denied()),
+        ("has_no_weights", error.has_no_weights()),
+        ("is_malformed", error.is_malformed()),
+        ("is_transient", error.is_transient()),
+    ];
+    all.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn every_kind_has_the_code_predicate_and_status_of_the_documentation() {
+    let table = table();
+    assert_eq!(table.len(), ErrorKind::ALL.len());
+    for ((code, predicate, status), kind) in table.into_iter().zip(ErrorKind::ALL.iter().copied()) {
+        assert_eq!((kind.code(), kind.http_status()), (code, status));
+        for error in samples(kind) {
+            assert_eq!((error.kind(), error.code()), (kind, code), "{error:?}");
+            let expected: Vec<_> =
+                Some(predicate).filter(|name| !name.is_empty()).into_iter().collect();
+            assert_eq!(predicates(&error), expected, "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn refusals_and_network_failures_may_be_permanent() {
+    for status in [400, 405, 416, 501] {
+        assert_eq!(
+            (refused(status).kind(), refused(status).is_transient()),
+            (ErrorKind::Refused, false)
+        );
+    }
+    let failed = [
+        transport(TransportKind::Certificate),
+        transport(TransportKind::Setup),
+        request_failed(HttpError::ForbiddenAddress { url: url() }),
+        request_failed(HttpError::Redirect { url: url(), reason: "too many redirects" }),
+    ];
+    for error in failed {
+        assert_eq!((error.kind(), error.is_transient()), (ErrorKind::Network, false), "{error:?}");
+    }
+}
+
+#[test]
+fn the_wait_and_the_status_come_from_the_response_or_from_the_gate() {
+    let wait = Duration::from_secs(60);
+    let (file, source) = ("x".to_owned(), response(429, None, Some(wait)));
+    let elapsed = Duration::ZERO;
+    let refused = Error::Refused { file, attempts: 1, elapsed, source };
+    assert_eq!((refused.status(), refused.retry_after()), (Some(429), Some(wait)));
+    assert!(refused.is_rate_limited());
+    let held = request_failed(HttpError::RateLimited { url: url(), wait });
+    assert_eq!((held.status(), held.retry_after()), (None, Some(wait)));
+    let (file, source) = ("x".to_owned(), response(404, None, None));
+    let missing = Error::FileNotFound { file, source };
+    assert_eq!((missing.status(), missing.retry_after()), (Some(404), None));
+}

@@ -1,0 +1,172 @@
+//! The requests that a client can make: a range, a whole file, one response header. Each is retried as a whole.
+
+use std::future::ready;
+use std::ops::Range;
+use std::pin::pin;
+
+use ::url::Url;
+use futures::channel::mpsc;
+use futures::future::FutureExt;
+use futures::sink::SinkExt;
+use futures::stream::{Stream, StreamExt, TryStreamExt, select};
+use reqwest::StatusCode;
+use tracing::Instrument;
+
+use super::attempt::{Attempt, Requested};
+use super::retry::RetryState;
+use super::{Http, HttpError, RequestFailure, ResponseChain, body, range, send};
+use crate::http::transfer::{BodyEvent, CallMeter, RangeBytes};
+
+/// The sending half of a stream of body events.
+pub(super) type EventSender = mpsc::Sender<BodyEvent<ResponseChain>>;
+
+impl Http {
+    /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
+    /// longer if the range starts at byte 0.
+    pub(crate) async fn read_range(
+        &self,
+        url: &Url,
+        range: &Range<u64>,
+        meter: &CallMeter,
+    ) -> Result<(RangeBytes, ResponseChain), RequestFailure> {
+        self.preconnect(url);
+        let mut retries = self.retries(url, meter);
+        loop {
+            let mut attempt = retries.next_attempt(Requested::Range(range));
+            let span = attempt.span();
+            let read = self.try_range(range, &mut attempt).instrument(span).await;
+            match attempt.finish(read) {
+                Ok(read) => return Ok(read),
+                Err(error) => retries.back_off(error).await?,
+            }
+        }
+    }
+
+    /// Reads a file of at most `limit` bytes.
+    pub(crate) async fn read_all(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &CallMeter,
+    ) -> Result<(Vec<u8>, ResponseChain), RequestFailure> {
+        let (mut file, mut chain) = (Vec::new(), ResponseChain::default());
+        let mut events = pin!(self.stream(url, limit, meter));
+        while let Some(event) = events.try_next().await? {
+            match event {
+                BodyEvent::Start { response, .. } => {
+                    file.clear();
+                    chain = response;
+                }
+                BodyEvent::Bytes(bytes) => file.extend_from_slice(&bytes),
+            }
+        }
+        Ok((file, chain))
+    }
+
+    /// Streams a file of at most `limit` bytes, decompressed. Each attempt sends its own
+    /// [`BodyEvent::Start`].
+    pub(crate) fn stream(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &CallMeter,
+    ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, RequestFailure>> + Send + use<> {
+        let (http, url, meter) = (self.clone(), url.clone(), meter.clone());
+        let (mut sender, events) = mpsc::channel(0);
+        let reading = async move { http.send_events(&url, limit, &meter, &mut sender).await };
+        let failure = reading.in_current_span().map(Result::err).into_stream();
+        select(events.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
+    }
+
+    async fn send_events(
+        &self,
+        url: &Url,
+        limit: u64,
+        meter: &CallMeter,
+        events: &mut EventSender,
+    ) -> Result<(), RequestFailure> {
+        let mut retries = self.retries(url, meter);
+        loop {
+            let mut attempt = retries.next_attempt(Requested::File);
+            let span = attempt.span();
+            let read = self.try_stream(limit, &mut attempt, events).instrument(span).await;
+            match attempt.finish(read) {
+                Ok(()) => return Ok(()),
+                Err(error) => retries.back_off(error).await?,
+            }
+        }
+    }
+
+    /// Requests a file with `HEAD` and returns the value of a response header.
+    ///
+    /// The first response that has the header wins. Redirects are followed within the origin of `url` only. Returns
+    /// `None` if no response has the header.
+    pub(crate) async fn response_header(
+        &self,
+        url: &Url,
+        name: &str,
+        meter: &CallMeter,
+    ) -> Result<Option<String>, RequestFailure> {
+        let mut retries = self.retries(url, meter);
+        loop {
+            let mut attempt = retries.next_attempt(Requested::Header(name));
+            let span = attempt.span();
+            let value = self.try_header(name, &mut attempt).instrument(span).await;
+            match attempt.finish(value) {
+                Ok(value) => return Ok(value),
+                Err(error) => retries.back_off(error).await?,
+            }
+        }
+    }
+
+    fn retries<'a>(&'a self, url: &'a Url, meter: &'a CallMeter) -> RetryState<'a> {
+        RetryState::new(&self.settings.retry_policy, &self.gate, url, meter)
+    }
+
+    async fn try_range(
+        &self,
+        range: &Range<u64>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<(RangeBytes, ResponseChain), HttpError> {
+        let (response, chain) = self.send_following_redirects(attempt).await?;
+        let slice = match range::check(range, response.status(), response.headers()) {
+            Ok(Some(slice)) => slice,
+            Ok(None) => return Err(HttpError::status(attempt.url, &response)),
+            Err(source) => return Err(HttpError::range(response.url(), source)),
+        };
+        let bytes = body::read_slice(response, &slice, attempt).await?;
+        Ok((RangeBytes { bytes, file_size: slice.file_size }, chain))
+    }
+
+    async fn try_stream(
+        &self,
+        limit: u64,
+        attempt: &mut Attempt<'_>,
+        events: &mut EventSender,
+    ) -> Result<(), HttpError> {
+        let (response, chain) = self.send_following_redirects(attempt).await?;
+        if response.status() != StatusCode::OK {
+            return Err(HttpError::status(attempt.url, &response));
+        }
+        let content_length = response.content_length();
+        events.send(BodyEvent::Start { response: chain, content_length }).await.ok();
+        body::send_file(response, limit, attempt, events).await
+    }
+
+    /// Accepts the header of a success, a redirect or a 404. Other errors may depend on the token, so their headers
+    /// are ignored.
+    async fn try_header(
+        &self,
+        name: &str,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<Option<String>, HttpError> {
+        let (response, chain) = self.send_following_redirects(attempt).await?;
+        let status = response.status();
+        let is_error = status.as_u16() >= 400 && status != StatusCode::NOT_FOUND;
+        match chain.header(name) {
+            Some(value) if !is_error => Ok(Some(value.to_owned())),
+            _ if status.is_success() || send::is_redirect(status) => Ok(None),
+            _ => Err(HttpError::status(attempt.url, &response)),
+        }
+    }
+}

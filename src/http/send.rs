@@ -1,0 +1,203 @@
+//! Sends the request of one attempt: through the rate limit gate, over HTTP/2 or HTTP/1.1, and along its redirects.
+
+use std::mem::replace;
+use std::sync::Arc;
+
+use ::url::Url;
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RANGE};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+
+use super::attempt::{Attempt, Requested};
+use super::clients::Http2Failure;
+use super::rate_limit_gate::GateKey;
+use super::{Http, HttpError, SafeUrl};
+
+/// The maximum number of redirects per request. The Hub needs two (to the canonical repository name, then to the
+/// CDN), and a mirror in front of it needs one more.
+const MAX_REDIRECTS: usize = 6;
+
+/// The headers of all responses to one request: the redirects in order, then the final response.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseChain(Vec<HeaderMap>);
+
+impl ResponseChain {
+    /// Returns the value of a header in the first response that has it.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
+    }
+}
+
+impl Http {
+    /// Sends the request of an attempt and follows redirects to the final response.
+    ///
+    /// A request for a header ends with the first response that has it, and never leaves the origin.
+    pub(super) async fn send_following_redirects(
+        &self,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<(Response, ResponseChain), HttpError> {
+        let (mut url, mut chain) = (attempt.url.clone(), ResponseChain::default());
+        loop {
+            let response = self.send(url, attempt).await?;
+            chain.0.push(response.headers().clone());
+            let is_complete = match attempt.requested {
+                Requested::Header(name) => chain.header(name).is_some(),
+                Requested::Range(_) | Requested::File => false,
+            };
+            if is_complete || !is_redirect(response.status()) {
+                self.record_redirect(attempt, &response);
+                return Ok((response, chain));
+            }
+            let location = response.headers().get(LOCATION).map(HeaderValue::as_bytes);
+            let target = resolve(response.url(), location, chain.0.len()).map_err(|reason| {
+                HttpError::Redirect { url: SafeUrl::from(response.url()), reason }
+            })?;
+            let is_same_origin = target.origin() == attempt.url.origin();
+            if matches!(attempt.requested, Requested::Header(_)) && !is_same_origin {
+                return Ok((response, chain));
+            }
+            attempt.log_redirect(response.url(), &target);
+            url = target;
+        }
+    }
+
+    /// Sends one request once the rate limit gate admits it, and applies the rate limits of the response.
+    pub(super) async fn send(
+        &self,
+        url: Url,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<Response, HttpError> {
+        let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
+        if !self.guard.allows(&url) {
+            return Err(HttpError::ForbiddenAddress { url: safe_url });
+        }
+        // Holding one permit while waiting for another could deadlock.
+        (attempt.request_permit, attempt.connection_permit) = (None, None);
+        let max_wait = self.settings.retry_policy.max_wait;
+        let permit = self.gate.acquire(GateKey::from(&url), attempt.meter, max_wait).await;
+        let permit =
+            permit.map_err(|wait| HttpError::RateLimited { url: safe_url.clone(), wait })?;
+        // The semaphore is never closed.
+        attempt.request_permit = Arc::clone(&self.in_flight).acquire_owned().await.ok();
+        attempt.meter.count_request(origin == self.endpoint.origin());
+        let response = self.send_negotiated(url, attempt).await;
+        let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
+        let response =
+            response.map_err(|error| HttpError::transport(safe_url, error).with_proxy(proxy))?;
+        let status = response.status().as_u16();
+        attempt.status = Some(status);
+        permit.record(status, response.headers());
+        Ok(response)
+    }
+
+    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2.
+    async fn send_negotiated(
+        &self,
+        url: Url,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<Response, reqwest::Error> {
+        let (origin, mut has_resent) = (url.origin(), false);
+        loop {
+            attempt.connection_permit = None;
+            let (client, permit) = self.clients.client_for(&url).await?;
+            let is_http2_only = permit.is_none();
+            attempt.connection_permit = permit;
+            match self.request(&client, url.clone(), attempt).send().await {
+                Ok(response) => {
+                    if self.clients.record_response(&origin, &response) {
+                        attempt.connection_permit = None;
+                    }
+                    return Ok(response);
+                }
+                Err(error) if is_http2_only => match self.clients.record_failure(&origin, &error) {
+                    Http2Failure::NoHttp2 => {}
+                    Http2Failure::SharedConnect if !replace(&mut has_resent, true) => {}
+                    Http2Failure::SharedConnect | Http2Failure::Request => return Err(error),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Builds a request. The token and the configured headers are added for the endpoint's origin only.
+    fn request(&self, client: &Client, url: Url, attempt: &Attempt<'_>) -> RequestBuilder {
+        let is_endpoint = url.origin() == self.endpoint.origin();
+        let method = match attempt.requested {
+            Requested::Header(_) => Method::HEAD,
+            Requested::Range(_) | Requested::File => Method::GET,
+        };
+        let request = client.request(method, url).timeout(self.settings.request_timeout);
+        let request = match attempt.requested.range() {
+            Some(range) => {
+                request.header(RANGE, format!("bytes={range}")).header(ACCEPT_ENCODING, "identity")
+            }
+            None => request.header(ACCEPT_ENCODING, "gzip"),
+        };
+        if !is_endpoint {
+            return request;
+        }
+        let request = request.headers(self.settings.headers.clone());
+        match &self.token {
+            Some(token) => request.header(AUTHORIZATION, token.clone()),
+            None => request,
+        }
+    }
+}
+
+/// Returns whether a response with this status can have a target.
+pub(super) fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// Resolves a `Location` header (RFC 9110, section 10.2.2), or returns the reason not to follow it. `responses` counts
+/// the responses so far.
+fn resolve(from: &Url, location: Option<&[u8]>, responses: usize) -> Result<Url, &'static str> {
+    if responses > MAX_REDIRECTS {
+        return Err("too many redirects");
+    }
+    let location = location.ok_or("no `Location` header")?;
+    let location = std::str::from_utf8(location).map_err(|_| "the target is not a URL")?;
+    let target = from.join(location).map_err(|_| "the target is not a URL")?;
+    match target.scheme() {
+        "https" => Ok(target),
+        "http" if from.scheme() == "http" => Ok(target),
+        "http" => Err("the target is `http`, not `https`"),
+        _ => Err("the target is not HTTP"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_never_downgrade_https() {
+        let cases = [
+            ("https://hub.example/a/b", "/api/c?d=e", Ok("https://hub.example/api/c?d=e")),
+            ("https://hub.example/a/b", "https://cdn.example/x", Ok("https://cdn.example/x")),
+            ("https://hub.example/a/b", "//cdn.example/x", Ok("https://cdn.example/x")),
+            ("http://127.0.0.1:1/a", "http://127.0.0.1:2/x", Ok("http://127.0.0.1:2/x")),
+            ("http://127.0.0.1:1/a", "https://cdn.example/x", Ok("https://cdn.example/x")),
+            (
+                "https://hub.example/a/b",
+                "http://cdn.example/x",
+                Err("the target is `http`, not `https`"),
+            ),
+            ("https://hub.example/a/b", "file:///etc/passwd", Err("the target is not HTTP")),
+            ("https://hub.example/a/b", "https://[", Err("the target is not a URL")),
+            ("https://hub.example/a/b", "\u{ff}", Ok("https://hub.example/a/%C3%BF")),
+        ];
+        for (from, location, target) in cases {
+            let found = resolve(&Url::parse(from).unwrap(), Some(location.as_bytes()), 1);
+            assert_eq!(
+                found.as_ref().map(Url::as_str).map_err(|reason| *reason),
+                target,
+                "{location}"
+            );
+        }
+        let from = Url::parse("https://hub.example/").unwrap();
+        assert!(resolve(&from, None, 1).is_err());
+        assert!(resolve(&from, Some(b"\xff"), 1).is_err());
+        assert!(resolve(&from, Some(b"/"), MAX_REDIRECTS).is_ok());
+        assert!(resolve(&from, Some(b"/"), MAX_REDIRECTS + 1).is_err());
+    }
+}
